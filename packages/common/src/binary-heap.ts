@@ -1,4 +1,4 @@
-/** Items of which the first is always at hand. Each push and pop costs a logarithm of how many there are. */
+/** A priority queue as a binary heap. Push and pop take logarithmic time. */
 export class BinaryHeap<Item> {
   readonly #isBefore: (one: Item, other: Item) => boolean;
   #items: Item[] = [];
@@ -35,7 +35,7 @@ export class BinaryHeap<Item> {
     return first;
   }
 
-  /** Forgets all items but these. Costs as much as there are. */
+  /** Keeps only these items, in linear time. */
   reset(items: Iterable<Item>): void {
     this.#items = [...items];
     for (let at = (this.#items.length >> 1) - 1; at >= 0; at--) this.#sink(this.#items[at]!, at);
@@ -45,7 +45,7 @@ export class BinaryHeap<Item> {
     return this.#items.values();
   }
 
-  /** Puts an item where it belongs below the place `from`, which is free. */
+  /** Sifts an item down from the free place `from`. */
   #sink(item: Item, from: number): void {
     const items = this.#items;
     let at = from;

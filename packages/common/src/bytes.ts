@@ -1,8 +1,8 @@
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Reads what `ByteWriter` writes. Every method throws a RangeError when the bytes end too early, or hold what no writer
- * writes; a caller that reads from a socket catches it once.
+ * Reads what `ByteWriter` writes. Every method throws a RangeError if the bytes end too early or are malformed; a caller that
+ * reads from a socket catches it once.
  */
 export class ByteReader {
   readonly #bytes: Uint8Array;
@@ -54,7 +54,7 @@ export class ByteReader {
     return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
   }
 
-  /** @throws RangeError for a longer text, and for bytes that are no UTF-8 */
+  /** @throws RangeError for a longer text, and for bytes that are not UTF-8 */
   text(maxBytes: number): string {
     const bytes = this.bytes(maxBytes);
     try {
@@ -64,14 +64,14 @@ export class ByteReader {
     }
   }
 
-  /** A view of bytes that follow their number. */
+  /** A view of length-prefixed bytes. */
   bytes(maxBytes: number): Uint8Array {
     const length = this.varint();
     if (length > maxBytes) throw new RangeError(`${length} bytes where ${maxBytes} are the most`);
     return this.raw(length);
   }
 
-  /** A view of so many bytes. */
+  /** A view of the next bytes. */
   raw(length: number): Uint8Array {
     const at = this.#take(length);
     return this.#bytes.subarray(at, at + length);
@@ -87,7 +87,7 @@ export class ByteReader {
     }
   }
 
-  /** @throws RangeError when anything is left */
+  /** @throws RangeError if bytes are left */
   end(): void {
     if (this.remaining > 0) throw new RangeError(`${this.remaining} bytes too many`);
   }
@@ -102,10 +102,10 @@ export class ByteReader {
 
 const encoder = new TextEncoder();
 const two32 = 0x1_0000_0000;
-/** Bytes that a varint of a safe integer takes at most. */
+/** Largest varint of a safe integer, in bytes. */
 const maxVarintBytes = 8;
 
-/** Writes the project's own wire forms: little-endian words, and varints of seven bits per byte, the lowest first. */
+/** Writes the project's wire formats: little-endian words, and varints of seven bits per byte, lowest first. */
 export class ByteWriter {
   #bytes: Uint8Array<ArrayBuffer>;
   #length = 0;
@@ -118,7 +118,7 @@ export class ByteWriter {
     return this.#length;
   }
 
-  /** Forgets what was written and keeps the memory. */
+  /** Empties the writer and keeps its memory. */
   reset(): void {
     this.#length = 0;
   }
@@ -171,13 +171,13 @@ export class ByteWriter {
     this.bytes(encoder.encode(value));
   }
 
-  /** Bytes, after their number. */
+  /** Bytes, after their length. */
   bytes(value: Uint8Array): void {
     this.varint(value.length);
     this.raw(value);
   }
 
-  /** Bytes without their number. */
+  /** Bytes without their length. */
   raw(value: Uint8Array): void {
     this.#reserve(value.length);
     this.#bytes.set(value, this.#length);

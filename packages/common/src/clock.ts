@@ -1,4 +1,4 @@
-/** Time as the code may see it. Virtual in tests and in the simulator. */
+/** The port for time. Virtual in tests and in the simulator. */
 export interface Clock {
   /** Monotonic milliseconds since an arbitrary start, with a fractional part. Use it for every duration. */
   nowMs(): number;
@@ -9,7 +9,7 @@ export interface Clock {
 /** Undoes one scheduled call. Calling it after the call ran does nothing. */
 export type Cancel = () => void;
 
-/** Timers as the code may use them. */
+/** The port for timers. */
 export interface Scheduler {
   /** Runs `task` once, `delayMs` from now. A pending task does not keep the process alive. */
   after(delayMs: number, task: () => void): Cancel;
@@ -22,7 +22,7 @@ export const systemClock: Clock = {
   wallMs: () => Date.now(),
 };
 
-/** CPU time that this process has used, all its threads together, in milliseconds. */
+/** CPU time of this process, over all threads, in milliseconds. */
 export function systemCpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1_000;
@@ -42,7 +42,7 @@ export const systemScheduler: Scheduler = {
 };
 
 /**
- * Resolves when this turn of Node's event loop has read what the system had for it, connections and bytes. Timers run before
- * that: what a timer finds idle may have a request waiting.
+ * Resolves when this turn of Node's event loop has read the pending connections and bytes. Timers run before that: a router
+ * that a timer finds idle may have a request waiting.
  */
 export const systemAfterPoll = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));

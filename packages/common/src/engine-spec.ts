@@ -12,20 +12,20 @@ export type EngineId = Branded<string, "EngineId">;
  */
 export type TargetIndex = Branded<number, "TargetIndex">;
 
-/** Names one router replica; unique within a cluster, and the same in every life of that replica. */
+/** Names one router; unique within a cluster, and the same after a restart. */
 export type RouterId = Branded<string, "RouterId">;
 
-/** Takes a text for the id of an engine; whoever calls it vouches for that. */
+/** Brands a text as the id of an engine. The caller must have checked it. */
 export const asEngineId = (value: string): EngineId => value as EngineId;
-/** Takes a number for the index of a target; whoever calls it vouches for that. */
+/** Brands a number as the index of a target. The caller must have checked it. */
 export const asTargetIndex = (value: number): TargetIndex => value as TargetIndex;
-/** Takes a text for the id of a router; whoever calls it vouches for that. */
+/** Brands a text as the id of a router. The caller must have checked it. */
 export const asRouterId = (value: string): RouterId => value as RouterId;
 
 /** What an engine does for a request: prompt processing, token generation, or both. */
 export type EngineRole = "both" | "prefill" | "decode";
 
-/** How engines hand the KV blocks of a prompt to each other, by the names that the configuration knows. */
+/** Protocols with which engines transfer the KV blocks of a prompt, by their names in the configuration. */
 export const kvTransferProtocols = ["nixl", "sglang", "mooncake", "shared-storage", "trtllm", "p2p-nccl"] as const;
 
 export type KvTransferProtocol = (typeof kvTransferProtocols)[number];
@@ -35,7 +35,7 @@ export interface KvTransferSpec {
   readonly protocol: KvTransferProtocol;
   /** Where other engines reach its side of the transfer: the host of its URL when undefined. */
   readonly host: string | undefined;
-  /** Port of its bootstrap server or its side of the transfer; undefined for the protocol's usual one. */
+  /** Port of its bootstrap server or its side of the transfer; undefined for the protocol's default. */
   readonly port: number | undefined;
 }
 
@@ -43,32 +43,32 @@ export interface KvTransferSpec {
 export interface KvEventsSpec {
   /** `tcp://host:port` of rank 0; rank r has the port r above it. */
   readonly endpoint: string;
-  /** Where missed events can be asked for, in the same way. */
+  /** Where missed events are replayed, in the same form. */
   readonly replayEndpoint: string | undefined;
-  /** Events whose topic does not start so are not its own. */
+  /** Prefix of the topics of its events. */
   readonly topic: string;
 }
 
-/** One engine as a source of discovery describes it. Everything optional is learned from the engine when absent. */
+/** An engine as discovery describes it. Missing parts are learned from the engine. */
 export interface EngineSpec {
   readonly id: EngineId;
   /** `http://host:port` or `https://host:port`, with an optional path prefix and no trailing slash. */
   readonly url: string;
-  /** Names of the models it serves; empty means: ask its `/v1/models`. */
+  /** Names of the models it serves; empty to ask its `/v1/models`. */
   readonly models: readonly string[];
   readonly role: EngineRole;
-  /** Relative share of traffic for the policies that know weights; above 0, 1 by default. */
+  /** Relative share of traffic in policies that use weights; above 0, 1 by default. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  /** Data-parallel ranks that requests are sent to one by one; 1 when absent. */
+  /** Number of data-parallel ranks, each of which is a target; 1 if absent. */
   readonly ranks?: number;
   /** Undefined to ask the engine. */
   readonly kvEvents?: KvEventsSpec;
-  /** Undefined for an engine that serves every request alone. */
+  /** Undefined for an engine that takes no part in split requests. */
   readonly kvTransfer?: KvTransferSpec;
 }
 
-/** What a source says of every engine that it finds. What is undefined or empty is learned from the engine. */
+/** What a source says about every engine that it finds. Undefined or empty parts are learned from the engine. */
 export interface EngineTraits {
   readonly scheme: "http" | "https";
   /** Empty to ask the engine. */
@@ -76,17 +76,17 @@ export interface EngineTraits {
   readonly role: EngineRole;
   /** Relative share of traffic, above 0. */
   readonly weight: number;
-  /** Data-parallel ranks that requests are sent to one by one, from 1. */
+  /** Number of data-parallel ranks, each of which is a target; at least 1. */
   readonly ranks: number;
   readonly labels: Readonly<Record<string, string>>;
   /** Port at which rank 0 publishes its KV events; undefined to ask the engine. */
   readonly kvEventsPort: number | undefined;
-  /** Port at which missed ones can be asked for. It counts together with `kvEventsPort` only. */
+  /** Port at which missed events are replayed. Used only together with `kvEventsPort`. */
   readonly kvReplayPort: number | undefined;
-  /** Only events with a topic that starts so. */
+  /** Prefix of the topics of its events. */
   readonly kvTopic: string;
-  /** How it hands KV blocks over; undefined for an engine that serves every request alone. */
+  /** How it transfers KV blocks; undefined for an engine that takes no part in split requests. */
   readonly kvTransfer: KvTransferProtocol | undefined;
-  /** Port of its side of the transfer; undefined for the protocol's usual one. */
+  /** Port of its side of the transfer; undefined for the protocol's default. */
   readonly kvTransferPort: number | undefined;
 }

@@ -48,12 +48,12 @@ export const errorCatalogue = {
   invalid_json: request(400, "The body is not valid JSON.", "Send one JSON object; the message gives the position."),
   invalid_utf8: request(400, "The body is not valid UTF-8.", "Encode the body as UTF-8."),
   invalid_body: request(400, "The body is JSON, but not an object.", "Send one JSON object."),
-  duplicate_key: request(400, "A key stands twice in the request object.", "Send each key once."),
+  duplicate_key: request(400, "A key appears twice in the request object.", "Send each key once."),
   forbidden_key: request(400, "The body has a key that could alter an object's prototype.", "Remove the named key."),
   reserved_field: request(
     400,
-    "A field says where KV blocks are or which rank is asked, which is the router's to say.",
-    "Remove the named field; `trust-transfer-fields` lets it in.",
+    "A field names the location of KV blocks or a rank, which only the router may set.",
+    "Remove the named field, or set `trust-transfer-fields`.",
   ),
   nesting_too_deep: request(400, "The body nests deeper than the limit.", "Flatten the body."),
   missing_field: request(400, "A required field is absent.", "Add the named field."),
@@ -61,11 +61,7 @@ export const errorCatalogue = {
   invalid_value: request(400, "A field has a value outside its range.", "Correct the named field."),
   invalid_header: request(400, "A request header has an unusable value.", "Correct the named header."),
   bad_request: request(400, "The request is not valid HTTP.", "Send a well-formed HTTP/1.1 request."),
-  expectation_failed: request(
-    417,
-    "The header Expect asks for something unknown.",
-    "Send `Expect: 100-continue` or none.",
-  ),
+  expectation_failed: request(417, "The header Expect has an unknown value.", "Send `Expect: 100-continue` or none."),
   request_timeout: request(408, "The request did not arrive in time.", "Send the whole request without pausing."),
   body_too_large: request(
     413,
@@ -81,7 +77,11 @@ export const errorCatalogue = {
   model_not_found: request(404, "No engine serves this model.", "Use one of the models of GET /v1/models."),
   response_not_found: request(404, "No engine holds this stored response.", "Send the whole conversation again."),
   worker_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/workers."),
-  worker_exists: request(409, "An engine has this id or URL already.", "Remove it first, or choose another id."),
+  worker_exists: request(
+    409,
+    "An engine with this id or URL exists already.",
+    "Remove it first, or choose another id.",
+  ),
   missing_api_key: {
     ...request(401, "The request carries no API key.", "Send Authorization: Bearer <key>."),
     type: "authentication_error",
@@ -90,7 +90,7 @@ export const errorCatalogue = {
     ...request(401, "The API key is not known.", "Use a key that the router's configuration lists."),
     type: "authentication_error",
   },
-  client_closed: { ...request(499, "The client went away before the answer.", "Nothing to do."), retryable: true },
+  client_closed: { ...request(499, "The client disconnected before the answer.", "Nothing to do."), retryable: true },
   overloaded: {
     ...upstream(429, "The router is at its limit of concurrent requests.", "Retry after the time in Retry-After."),
     type: "rate_limit_error",
@@ -115,7 +115,7 @@ export const errorCatalogue = {
   ),
   out_of_descriptors: upstream(
     503,
-    "The router has as many connections open as its process may have.",
+    "The router has reached its process limit of open connections.",
     "Retry after the time in Retry-After; raise `ulimit -n` of the router.",
   ),
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
@@ -124,12 +124,16 @@ export const errorCatalogue = {
   request_breaks_engines: {
     ...upstream(
       502,
-      "Two engines closed the connection while they had this request.",
-      "Look into the engines' logs before it is sent again.",
+      "Two engines closed the connection while they processed this request.",
+      "Check the engines' logs before you send it again.",
     ),
     retryable: false,
   },
-  upstream_timeout: upstream(504, "The engine did not answer in time.", "Retry, or raise the timeouts of the proxy."),
+  upstream_timeout: upstream(
+    504,
+    "The engine did not answer in time.",
+    "Retry, or raise `timeouts.first-byte` or `timeouts.idle`.",
+  ),
   upstream_protocol_error: upstream(
     502,
     "The engine's answer is not valid HTTP.",
@@ -143,25 +147,25 @@ export const errorCatalogue = {
   ),
   config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
   discovery_failed: setup(
-    "A source of engines cannot be followed; the engines that it gave last stay.",
+    "A source of engines fails; its last list of engines stays in use.",
     "Check what the message names: the name server, the API server, or the rights of the service account.",
   ),
   listen_failed: setup("The router cannot listen on the address.", "Free the port or choose another one."),
   mesh_update_refused: setup(
-    "A peer sent an update of a document that does not hold only what its writer may write.",
-    "The link was closed; check that all routers run compatible versions, and who else knows the mesh secret.",
+    "A peer sent a document update with content that its writer may not write.",
+    "The link was closed; check that all routers run compatible versions, and who else has the mesh secret.",
   ),
   mesh_frame_invalid: setup(
     "A peer sent a frame that cannot be read.",
     "The link was closed; check that all routers run compatible versions.",
   ),
   mesh_insecure: setup(
-    "The mesh would listen beyond this machine without a secret or mutual TLS.",
+    "The mesh would listen on a network address without a secret or mutual TLS.",
     "Set mesh.secret or mesh.tls, or listen on 127.0.0.1.",
   ),
   mesh_rejected: setup(
-    "A peer refused this router, or this router a peer.",
-    "Make the named setting the same in all routers of the cluster.",
+    "A peer refused this router, or this router refused a peer.",
+    "Set the named setting to the same value in all routers of the cluster.",
   ),
   redis_unusable: setup("The Redis server cannot be used.", "Check mesh.redis-url and that the server runs."),
   trace_unreadable: setup("The trace cannot be read.", "Check the path, its permissions, and that the file is whole."),

@@ -1,4 +1,4 @@
-/** A sum that forgets: what was added counts half after `halfLifeMs`. */
+/** An exponentially decaying sum: what was added counts half after `halfLifeMs`. */
 export class DecayedSum {
   readonly #decayPerMs: number;
   #sum = 0;
@@ -23,18 +23,18 @@ export class DecayedSum {
   }
 }
 
-/** In which half of the tokens that a tenant was served are forgotten. All routers of a fleet have the same. */
+/** Half-life of the tokens served to a tenant. It must be the same in all routers of a fleet. */
 export const usageHalfLifeMs = 60_000;
 
 /**
- * The sums behind a least-squares fit that forgets: after n more samples of weight 1 an earlier one counts by `memory` to the
- * power n. What solves them may add a belief of its own.
+ * The normal equations of a least-squares fit with exponential forgetting: after n more samples of weight 1 an earlier one
+ * counts by `memory` to the power n. A solver may add a prior.
  */
 export class NormalEquations {
   readonly size: number;
-  /** Of the features with each other: a symmetric matrix by rows. */
+  /** Products of the features with each other: a symmetric matrix by rows. */
   readonly matrix: Float64Array;
-  /** Of the features with the values. */
+  /** Products of the features with the values. */
   readonly right: Float64Array;
   readonly #memory: number;
   #weight = 0;
@@ -50,12 +50,12 @@ export class NormalEquations {
     this.#memory = memory;
   }
 
-  /** Of all samples, as far as they still count. */
+  /** Total remaining weight of all samples. */
   get weight(): number {
     return this.#weight;
   }
 
-  /** Everything so far counts for less, as if samples of this weight had come that said nothing. */
+  /** Discounts everything so far, as if empty samples of this weight had been added. */
   forget(weight: number): void {
     const kept = this.#memory ** weight;
     this.#weight *= kept;
@@ -63,7 +63,7 @@ export class NormalEquations {
     for (let row = 0; row < this.size; row++) this.right[row]! *= kept;
   }
 
-  /** Takes in that the features made up `value`. A sample of weight w counts as w samples. */
+  /** Adds a sample: the features gave `value`. A sample of weight w counts as w samples. */
   add(features: readonly number[], value: number, weight = 1): void {
     const { size, matrix, right } = this;
     const kept = this.#memory ** weight;

@@ -1,6 +1,6 @@
 /**
- * What every package shares: branded ids, the error catalogue, and the ports through which the code sees time,
- * randomness, logs, metrics and control traffic. It depends on nothing.
+ * Shared by every package: branded ids, the error catalogue, and the ports for time, randomness, logs, metrics, traces and
+ * network. It depends on no other package.
  */
 
 export { BinaryHeap } from "./binary-heap.ts";

@@ -1,11 +1,11 @@
-/** Letters that are compared: more costs time, and no name is as long. */
+/** Most letters that are compared. More would cost time, and no name is as long. */
 const maxCompared = 100;
 
 /**
- * The name that a writer most likely meant: the one with the least edit distance, when that is no more than half the
- * length of the longer of the two. Case and separators do not count, so `maxBodyBytes` finds `max-body-bytes`.
+ * The name that was most likely meant: the one with the smallest edit distance, if that is at most half the length of the
+ * longer of the two. Case and separators are ignored, so `maxBodyBytes` finds `max-body-bytes`.
  *
- * @returns undefined when none is near
+ * @returns undefined if none is close
  */
 export function nearestName(written: string, names: readonly string[]): string | undefined {
   const plain = simplify(written);

@@ -28,15 +28,15 @@ export interface HttpResponse {
  */
 export type HttpClient = (request: HttpRequest) => Promise<HttpResponse>;
 
-/** A control request whose answer is read as it comes, for as long as it comes: a watch. */
+/** A control request with a streamed answer: a watch. */
 export interface HttpStreamRequest {
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** From the call to the head of the answer. What comes after it has no limit in time here. */
+  /** From the call to the head of the answer. There is no timeout after that. */
   readonly headTimeoutMs: number;
 }
 
-/** Who reads an answer as it comes. Its functions return without throwing. */
+/** Observer of a streamed answer. Its functions must not throw. */
 export interface HttpStreamObserver {
   onHead(status: number, headers: Readonly<Record<string, string>>): void;
   /** A piece of the body, of any length; the bytes are valid during the call. */
@@ -51,7 +51,7 @@ export interface HttpStreamObserver {
 /**
  * Sends a GET request.
  *
- * @returns ends it at once; the observer hears nothing afterwards
+ * @returns cancels the request at once; the observer is not called afterwards
  */
 export type HttpStreamClient = (request: HttpStreamRequest, observer: HttpStreamObserver) => Cancel;
 
@@ -64,22 +64,22 @@ export interface Connection {
   close(code: number, reason: string): void;
   /** Ends it at once. */
   terminate(): void;
-  /** The other end has proved who it is. Before that, it may send only few bytes in all, or the connection ends. */
+  /** The other end is authenticated. Before that, it may send only `maxUntrustedBytes`, or the connection ends. */
   trust(): void;
   /** `host:port` of the other end, for logs. */
   readonly remote: string;
 }
 
 /**
- * Takes what a connection brings. It is never called from inside a call to the connection or the transport. `closed`
- * comes once for every connection, whoever ended it, and nothing after it.
+ * Observer of a connection. It is never called from inside a call to the connection or the transport. `closed` comes once
+ * for every connection, whoever ended it, and nothing comes after it.
  */
 export interface ConnectionObserver {
   /** The bytes are a view into a larger buffer: copy what is kept. */
   frame(frame: Uint8Array): void;
-  /** @param reason what the other end gave, or what broke; no frame comes after it */
+  /** @param reason from the other end, or what broke; no frame comes after it */
   closed(reason: ConnectionEnd): void;
-  /** Buffered bytes went below the mark of the transport. */
+  /** Buffered bytes fell below `drainMarkBytes`. */
   drained(): void;
 }
 
@@ -92,26 +92,26 @@ export interface ConnectionEnd {
   readonly reason: string;
 }
 
-/** Makes connections. Sockets in production, memory in tests and in the simulator. */
+/** The port for connections: sockets in production, memory in tests and in the simulator. */
 export interface Transport extends Startable {
   /** Where it listens, `host:port`; empty before the start. */
   readonly address: string;
-  /** @param accept called for every connection from outside; it returns who takes its frames */
+  /** @param accept called for every incoming connection; returns its observer */
   onConnection(accept: (connection: Connection) => ConnectionObserver): void;
   /** Begins to dial. The observer hears `closed` when it fails; `opened` when it works. */
   dial(address: string, observer: ConnectionObserver & { opened(connection: Connection): void }): void;
 }
 
 /**
- * A connection with this many bytes waiting should be given no more. Once it has had as many, its observer is told
- * `drained` when fewer wait.
+ * A connection with this many buffered bytes should get no more. Once it had as many, `drained` of its observer is called when
+ * fewer are left.
  */
 export const drainMarkBytes = 64 * 1_024;
 
-/** Bytes that may come from the other end before `trust` is called. */
+/** Most bytes accepted from the other end before `trust` is called. */
 export const maxUntrustedBytes = 16 * 1_024;
 
-/** Whether only this machine can reach a listener on the host, a name or an address without brackets. */
+/** Whether a listener on the host, a name or an address without brackets, is reachable only from this machine. */
 export function isLoopback(host: string): boolean {
   const plain = host.toLowerCase();
   if (isIP(plain) === 4) return plain.startsWith("127.");

@@ -1,4 +1,4 @@
-/** Randomness as the code may use it. Seeded in tests and in the simulator. */
+/** The port for randomness. Seeded in tests and in the simulator. */
 export interface Random {
   /** A float in [0, 1) with 32 random bits. */
   float(): number;

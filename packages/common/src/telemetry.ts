@@ -1,7 +1,7 @@
 /** Named values that accompany a log line. Never a prompt, a completion, a key or a body. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** Structured logging as the code may use it. */
+/** The port for structured logs. */
 export interface Logger {
   debug(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
@@ -35,7 +35,7 @@ export interface HistogramDescription extends MetricDescription {
   readonly buckets: readonly number[];
 }
 
-/** A series with its labels filled in. Hold on to it: looking one up is dearer than using it. */
+/** A series with its label values. Keep it: looking it up costs more than using it. */
 export interface CounterSeries {
   add(amount?: number): void;
 }
@@ -52,11 +52,11 @@ export interface HistogramSeries {
 export interface Metric<Series> {
   /** `values` in the order of the description's `labels`. */
   series(...values: readonly string[]): Series;
-  /** Forgets the series with these label values, so that what has left the fleet leaves the exposition too. */
+  /** Removes the series with these label values, so that it leaves the exposition. */
   remove(...values: readonly string[]): void;
 }
 
-/** Metrics as the code may use them. Registering a name twice with the same description returns the same metric. */
+/** The port for metrics. Registering a name twice with the same description returns the same metric. */
 export interface Meter {
   counter(description: MetricDescription): Metric<CounterSeries>;
   gauge(description: MetricDescription): Metric<GaugeSeries>;
@@ -75,13 +75,13 @@ export const silentMeter: Meter = {
   histogram: () => silentMetric,
 };
 
-/** A counter without labels. @returns adds to it, one if nothing else is said */
+/** A counter without labels. @returns adds to it, 1 by default */
 export function counterOf(meter: Meter, name: string, help: string): (amount?: number) => void {
   const series = meter.counter({ name, help }).series();
   return (amount) => series.add(amount);
 }
 
-/** A counter with one label. @returns adds to the series of a value, one if nothing else is said */
+/** A counter with one label. @returns adds to the series of a value, 1 by default */
 export function counterBy<Value extends string>(
   meter: Meter,
   label: string,
@@ -106,7 +106,7 @@ export function gaugeOf(meter: Meter, name: string, help: string): (value: numbe
   return (value) => series.set(value);
 }
 
-/** A histogram of seconds without labels. @returns observes milliseconds; what two clocks make less than nothing counts as 0 */
+/** A histogram of seconds without labels. @returns observes milliseconds; negative ones, from two clocks, count as 0 */
 export function secondsOf(
   meter: Meter,
   buckets: readonly number[],
@@ -117,23 +117,23 @@ export function secondsOf(
   return (milliseconds) => series.observe(Math.max(0, milliseconds) / 1_000);
 }
 
-/** Whose work a span is: a client's request, a request to somebody else, or something in between. */
+/** OpenTelemetry's kind of a span: a request received, a request sent, or work in between. */
 export type SpanKind = "server" | "client" | "internal";
 
-/** What is undefined is left out. Never a prompt, an answer or a secret: traces leave the house. */
+/** Undefined values are left out. Never a prompt, an answer or a secret: traces are exported. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export interface SpanStart {
   readonly name: string;
   readonly kind: SpanKind;
-  /** Like every time here: milliseconds on the clock's monotonic axis. */
+  /** Milliseconds on the monotonic clock, like every time here. */
   readonly startMs: number;
   readonly attributes?: SpanAttributes;
 }
 
-/** One piece of work in a trace. It is told of when it has ended. */
+/** One operation in a trace. It is exported when it has ended. */
 export interface Span {
-  /** W3C `traceparent` for whoever is called within it. */
+  /** W3C `traceparent` for requests sent within it. */
   readonly traceparent: string;
   child(start: SpanStart): Span;
   rename(name: string): void;
@@ -143,19 +143,19 @@ export interface Span {
   end(endMs: number, errorType?: string): void;
 }
 
-/** The caller's place in a trace, as its headers say. */
+/** The caller's trace context, from its headers. */
 export interface TraceParent {
   /** A valid W3C `traceparent`. */
   readonly traceparent: string;
   readonly tracestate: string | undefined;
 }
 
-/** Traces as the code may write them. */
+/** The port for traces. */
 export interface Tracer {
-  /** False when nothing is ever recorded: then there is nothing to ask. */
+  /** False if nothing is ever recorded; then no other method needs to be called. */
   readonly isOn: boolean;
   /**
-   * Decides, before anything of a trace is made, whether a request is recorded: as its caller decided, or by chance.
+   * Decides before a trace begins whether to record a request: as its caller decided, or at random.
    *
    * @param traceparent the caller's, valid; undefined for a request that begins a trace
    */
@@ -165,8 +165,8 @@ export interface Tracer {
   /**
    * Begins a span after the fact, for a request that was not recorded and has failed.
    *
-   * @param traceparent what engines were told, valid; undefined when nobody was asked
-   * @returns undefined when enough of them have been kept
+   * @param traceparent the one sent to engines, valid; undefined if no engine was asked
+   * @returns undefined if the limit of such spans is reached
    */
   keep(traceparent: string | undefined, start: SpanStart): Span | undefined;
 }

@@ -22,14 +22,14 @@ export interface ApiKey {
   readonly sha256: Buffer;
 }
 
-/** A policy by name. Options that were not written are absent: the policy knows its defaults. */
+/** A policy by name. Options that were not set are absent: the policy has its own defaults. */
 export interface PolicyConfig {
   readonly name: string;
   readonly options: Readonly<Record<string, number | string>>;
 }
 
 export interface PoolConfig {
-  /** Names of models, in which `*` stands for any run of characters. */
+  /** Names of models. `*` matches any text. */
   readonly models: readonly string[];
   readonly policy: PolicyConfig;
   readonly engineApiKey: Secret | undefined;
@@ -37,21 +37,21 @@ export interface PoolConfig {
 }
 
 export interface TokenizerConfig {
-  /** Names of models, in which `*` stands for any run of characters. */
+  /** Names of models. `*` matches any text. */
   readonly models: readonly string[];
   readonly mode: "local" | "engine" | "bytes";
-  /** Whose rules turn chats into prompts; `auto` for those of the engines that serve the model. */
+  /** Engine release whose rules turn chats into prompts; `auto` for the kind of engine that serves the model. */
   readonly engine: "auto" | "vllm-0.23" | "vllm-0.32" | "sglang-0.5.23";
-  /** Folder of the model's files; there is one with `local`. */
+  /** Folder of the model's files. It is set in mode `local`. */
   readonly path: string | undefined;
 }
 
-/** A pool of KV blocks outside the engines, and which engines fetch from it. */
+/** A pool of KV blocks outside the engines, and which engines use it. */
 export interface KvPoolConfig {
   readonly name: string;
-  /** One stream of events: `endpoint` and `replayEndpoint` are those of the pool, whatever the rank. */
+  /** One stream of events: the endpoints are the same for every rank. */
   readonly events: KvEventsSpec;
-  /** Names of models, in which `*` stands for any run of characters: an engine in reach serves one of them, */
+  /** Names of models. `*` matches any text. An engine that uses the pool serves one of them, */
   readonly models: readonly string[];
   /** and has all of these labels. */
   readonly labels: Readonly<Record<string, string>>;
@@ -69,17 +69,17 @@ export interface SessionKeySource {
   readonly name: string;
 }
 
-/** Which end of a body's `priority` goes first, where it counts at all. */
+/** Whether low or high numbers of a body's `priority` go first, or the field is ignored. */
 export type PriorityDirection = "off" | "lower-first" | "higher-first";
 
-/** Who waits while engines are busy. */
+/** Which requests wait while engines are saturated. */
 export interface AdmissionConfig {
   readonly isOn: boolean;
   /** The highest first. */
   readonly classes: readonly {
     readonly name: string;
     readonly order: "fcfs" | "edf" | "shortest_prefill";
-    /** They add up to 1 at most. */
+    /** The shares of all classes add up to at most 1. */
     readonly share: number;
     readonly targetMs: number | undefined;
     readonly onMiss: "reject" | "demote";
@@ -93,7 +93,7 @@ export interface AdmissionConfig {
   readonly maxQueuedBytes: number;
   readonly maxWaiting: number;
   readonly maxKvUse: number;
-  /** Whether a header may name another tenant than the key that a request came with. */
+  /** Whether a header may name another tenant than the API key's. */
   readonly trustsTenantHeader: boolean;
   readonly bodyPriority: PriorityDirection;
   readonly enginePriority: PriorityDirection;
@@ -102,11 +102,11 @@ export interface AdmissionConfig {
 
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
-  /** There is a file, and it says nothing at all. */
+  /** Whether there is a file without any content. */
   readonly isFileBlank: boolean;
   /** Routers that share the clients' port, each a process; `auto` for one per core. */
   readonly processes: number | "auto";
-  /** Longest time that a router exercises its own code before it is ready; 0 for none of it. */
+  /** Longest warm-up before the router reports ready; 0 for none. */
   readonly warmUpMs: number;
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };
   readonly admin: {
@@ -119,9 +119,9 @@ export interface CompiledConfig {
     readonly keySha256: Buffer | undefined;
     readonly hasDashboard: boolean;
   };
-  /** Empty leaves the router open. */
+  /** Empty: every client is accepted. */
   readonly apiKeys: readonly ApiKey[];
-  /** Of pages in browsers that may call the API; `*` stands for all. */
+  /** Origins of web pages that may call the API; `*` for all. */
   readonly corsOrigins: readonly string[];
   readonly engines: readonly EngineSpec[];
   /** A file for `parseEnginesFile`. */
@@ -135,27 +135,27 @@ export interface CompiledConfig {
   };
   readonly policy: PolicyConfig;
   readonly sessionKey: readonly SessionKeySource[];
-  /** The first with a matching pattern counts; a model that none matches has `policy` and no credentials. */
+  /** The first pool with a matching pattern applies. A model without one has `policy` and no credentials. */
   readonly pools: readonly PoolConfig[];
   readonly admission: AdmissionConfig;
-  /** Uncached prompt tokens from which on two engines share a request. */
+  /** Threshold of uncached prompt tokens at which a request is split between two engines. */
   readonly disaggregation: {
-    /** Undefined to find it for each request, between the bounds. */
+    /** Undefined to compute it for each request, between the bounds. */
     readonly fixedTokens: number | undefined;
     readonly minTokens: number;
     readonly maxTokens: number;
-    /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+    /** Whether engines of role `both` are assigned to prefill or decode, by the recent mix of requests. */
     readonly appliesRoleBalance: boolean;
   };
   readonly models: {
     readonly aliases: Readonly<Record<string, string>>;
     readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
-    /** LoRA adapters that engines are told to load: the model that each is for, and where engines find it. */
+    /** LoRA adapters that engines load on demand: their base model, and the path at the engines. */
     readonly adapters: Readonly<Record<string, { readonly model: string; readonly path: string }>>;
-    /** How many of them an engine has loaded at once. */
+    /** Most of them that an engine has loaded at once. */
     readonly maxLoaded: number;
   };
-  /** How prompts become tokens: the first with a matching pattern counts. */
+  /** How prompts are tokenized. The first entry with a matching pattern applies. */
   readonly tokenizers: readonly TokenizerConfig[];
   readonly tokenize: { readonly budgetMs: number; readonly threads: number; readonly cacheBytes: number };
   readonly prefix: {
@@ -163,12 +163,12 @@ export interface CompiledConfig {
     readonly blockSize: number;
     readonly seed: string;
     readonly placementTtlMs: number;
-    /** Capacity of an engine whose metrics do not tell it. */
+    /** Assumed cache capacity of an engine whose metrics do not report it, in tokens. */
     readonly placementTokens: number;
   };
   readonly kvEvents: {
     readonly mode: "auto" | "off";
-    /** ZeroMQ endpoint for engines that dial. */
+    /** ZeroMQ endpoint to bind for engines that connect. */
     readonly listen: string | undefined;
     readonly maxReplays: number;
   };
@@ -185,12 +185,12 @@ export interface CompiledConfig {
     readonly timeoutMs: number;
     readonly downAfter: number;
     readonly upAfter: number;
-    /** Share of a model's engines that have to be up; with fewer, those that are down are tried. 0 is never. */
+    /** Share of a model's engines that must be up. Below it, engines that are down are tried. 0 turns this off. */
     readonly panicThreshold: number;
   };
   readonly scrape: {
     readonly path: string;
-    /** Undefined where nothing is said: then it is as policies need it. */
+    /** Undefined if not set: then the policies' needs decide. */
     readonly intervalMs: number | undefined;
     readonly timeoutMs: number;
   };
@@ -234,15 +234,15 @@ export interface CompiledConfig {
   };
   readonly drain: { readonly delayMs: number; readonly graceMs: number };
   readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "json" | "pretty" };
-  /** What is allowed but probably not meant, in sentences. */
+  /** Settings that are allowed but probably mistakes, in sentences. */
   readonly warnings: readonly string[];
-  /** The configuration in the form of the file, with every default filled in and secrets masked. */
+  /** The configuration in the form of the file, with all defaults and with secrets masked. */
   readonly effective: ConfigTree;
   /** For `changedPaths`. */
   readonly fingerprints: Fingerprints;
 }
 
-/** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
+/** Compiles a checked tree into the form that the router uses. API keys and the admin key are kept as hashes only. */
 export function compileConfig(tree: ConfigTree, env: Environment, isFileBlank: boolean): CompiledConfig {
   return {
     isFileBlank,

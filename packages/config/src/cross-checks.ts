@@ -10,9 +10,9 @@ import { checkTracing } from "./sections/tracing.ts";
 import { formatDuration } from "./units.ts";
 
 /**
- * What a schema cannot say: how values of different keys fit together.
+ * Checks that a schema cannot express: how values of different keys fit together.
  *
- * @param isSound whether a top-level key was read without a problem; what is not sound is left alone
+ * @param isSound whether a top-level key was read without a problem; the others are not checked
  */
 export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) => boolean): Problem[] {
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
@@ -39,7 +39,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
 
 function checkListeners({ listen, admin }: ConfigTree): Problem[] {
   if (listen.port === 0 || listen.port !== admin.port || !areOneHost(listen.host, admin.host)) return [];
-  return [{ path: ["admin", "port"], message: `${admin.port} is the port of listen as well` }];
+  return [{ path: ["admin", "port"], message: `${admin.port} is also the port of listen` }];
 }
 
 const maxPort = 65_535;
@@ -51,7 +51,7 @@ function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen:
   if (events !== undefined) {
     problems.push({ path: ["kv-events", "listen"], message: "needs processes: 1, because only one can listen there" });
   }
-  // How many `auto` stands for is known when they start.
+  // The number of processes with `auto` is known only at startup.
   if (processes === "auto") return problems;
   const taken = [{ section: "listen", host: listen.host, first: listen.port, last: listen.port }];
   for (const [section, host, first] of [
@@ -59,11 +59,12 @@ function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen:
     ["mesh", mesh.host, mesh.port ?? 0],
   ] as const) {
     const last = first + processes - 1;
-    // Any free one is free for each.
+    // 0 takes any free port.
     if (first === 0) continue;
     const path = [section, "port"];
     const other = taken.find((one) => areOneHost(one.host, host) && first <= one.last && one.first <= last);
-    if (last > maxPort) problems.push({ path, message: `${first} leaves no room for those of ${processes} processes` });
+    if (last > maxPort)
+      problems.push({ path, message: `${first} is too high for the ports of ${processes} processes` });
     else if (other && other.first !== first) {
       const message = `${first} to ${last}, for ${processes} processes, meets a port of ${other.section}`;
       problems.push({ path, message });
@@ -163,7 +164,7 @@ function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
   return tokenizers.flatMap(({ mode, path }, at): Problem[] => {
     const needed = mode === "local";
     if (needed === (path !== undefined)) return [];
-    const message = needed ? "is required, because mode is local" : `is of no use, because mode is ${mode}`;
+    const message = needed ? "is required, because mode is local" : `is unused, because mode is ${mode}`;
     return [{ path: ["tokenizers", at, "path"], message }];
   });
 }
@@ -177,22 +178,22 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
     const stream = `${endpoint} ${topic}`;
     const [sameName, sameStream] = [firstWithName.get(name), firstWithStream.get(stream)];
     if (sameName !== undefined) {
-      problems.push({ path: [...path, "name"], message: `${name} is the name of pool ${sameName} as well` });
+      problems.push({ path: [...path, "name"], message: `${name} is also the name of pool ${sameName}` });
     }
     if (sameStream !== undefined) {
-      const message = `${endpoint} is the endpoint of pool ${sameStream} as well, with the same topic`;
+      const message = `${endpoint} is also the endpoint of pool ${sameStream}, with the same topic`;
       problems.push({ path: [...path, "endpoint"], message });
     }
     firstWithName.set(name, sameName ?? at);
     firstWithStream.set(stream, sameStream ?? at);
   }
   if (pools.length > 0 && mode === "off") {
-    problems.push({ path: ["kv-pools"], message: "are of no use, because kv-events.mode is off" });
+    problems.push({ path: ["kv-pools"], message: "are unused, because kv-events.mode is off" });
   }
   return problems;
 }
 
-/** Sums of shares that were written with two decimals are off by less. */
+/** Rounding error allowed in a sum of shares. */
 const shareRounding = 1e-9;
 
 function checkAdmission({ admission }: ConfigTree): Problem[] {
@@ -211,7 +212,7 @@ function checkAdmission({ admission }: ConfigTree): Problem[] {
   if (shares > 1 + shareRounding) {
     problems.push({ path: ["admission", "classes"], message: "have shares of more than 1 together" });
   }
-  // Engines that take the highest number first run less urgent work no further as soon as numbers are far apart.
+  // Engines that take the highest number first stop running less urgent work as soon as numbers are far apart.
   if (admission["engine-order"] === "shortest" && admission["engine-priority"] !== "lower-first") {
     problems.push({ path: ["admission", "engine-order"], message: "needs engine-priority: lower-first" });
   }
@@ -224,14 +225,14 @@ function checkDisaggregation({ disaggregation: split }: ConfigTree): Problem[] {
   return [{ path: ["disaggregation", "max-tokens"], message }];
 }
 
-/** Longest way from a name over aliases and splits to a model. */
+/** Longest chain of aliases and splits from a name to a model. */
 const maxModelHops = 7;
 
 function checkModels({ models: { aliases, splits } }: ConfigTree): Problem[] {
   const problems: Problem[] = [];
   for (const [name, sides] of Object.entries(splits)) {
     const path = ["models", "splits", name];
-    if (Object.hasOwn(aliases, name)) problems.push({ path, message: "is the name of an alias as well" });
+    if (Object.hasOwn(aliases, name)) problems.push({ path, message: "is also the name of an alias" });
     if (sides.every(({ weight }) => weight === 0))
       problems.push({ path, message: "has no side with a weight above 0" });
     if (new Set(sides.map(({ model }) => model)).size < sides.length) {
@@ -246,7 +247,7 @@ function checkModels({ models: { aliases, splits } }: ConfigTree): Problem[] {
   return problems;
 }
 
-/** Follows all ways from a name at once, a hop at a time. A split may name itself: that side is the model proper. */
+/** Follows all branches from a name, one hop at a time. A split may name itself: that part is the model of that name. */
 function followModel(
   name: string,
   aliases: ConfigTree["models"]["aliases"],

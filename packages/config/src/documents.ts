@@ -11,23 +11,25 @@ import { formatDuration, formatSize } from "./units.ts";
 
 const introduction = `# Configuration
 
-Generated from the schema by \`npm run docs\`. Values come from flags, then environment variables, then the file, then
-the defaults; the first that has one counts. Sections are merged key by key, lists are replaced as a whole.
+Generated from the schema by \`npm run docs\`. A value comes from a flag, an environment variable, the file or the default,
+in this order of precedence. Sections are merged key by key; a list replaces the whole list.
 
-- The file is YAML 1.2 or JSON. Keys that are not listed here are refused. An empty value counts as absent.
-- \`\${NAME}\` in a text of the file is replaced by the environment variable; \`\${NAME:-default}\` has a default for one that
-  is unset or empty; \`\${file:PATH}\` by the text of a file, without line breaks at its end; \`$\${\` stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML wants quotes around it: \`{ key: "\${NAME}" }\`.
+- The file is YAML 1.2 or JSON. Unknown keys are refused. An empty value counts as absent.
+- In strings of the file, \`\${NAME}\` is replaced by the environment variable; \`\${NAME:-default}\` uses the default if the
+  variable is unset or empty; \`\${file:PATH}\` is replaced by the content of a file, without trailing line breaks; \`$\${\`
+  stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML requires quotes: \`{ key: "\${NAME}" }\`.
 - Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`; a bare number is in milliseconds.
 - Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
-- Lists in environment variables are separated by commas; flags for lists may be repeated. An empty variable counts as
-  unset. A variable that begins with \`ESPALIER_\` and is not listed here is refused, unless the file names it.
-- Where the meaning names what other routers call the same, that key is accepted in place of ours, and a flag of theirs in
-  place of our flag: one of them, never both.
-- What Kubernetes sets for Services (\`ESPALIER_SERVICE_HOST\`, \`ESPALIER_PORT_80_TCP\` and the like) is passed over.
-- A running router reads all of it again when the file changes, on SIGHUP and on \`POST /admin/reload\`. What has "yes" under
-  *reload* applies at once, without cutting an answer; other changes are named in the log and wait for a restart. What
-  cannot be read or is not valid changes nothing.
-- \`espalier check-config\` prints what a configuration comes to, with secrets masked.
+- In environment variables, the elements of a list are separated by commas; a flag for a list may be repeated. An empty
+  variable counts as unset. An unknown variable that begins with \`ESPALIER_\` is refused, unless the file refers to it.
+- Where the meaning lists a name from another router, that name is accepted as a key or flag in place of ours, but not
+  together with it.
+- The variables that Kubernetes sets for Services (\`ESPALIER_SERVICE_HOST\`, \`ESPALIER_PORT_80_TCP\` and the like) are
+  ignored.
+- A running router reloads the configuration when the file changes, on SIGHUP and on \`POST /admin/reload\`. A change to a
+  setting with "yes" under *reload* applies at once and interrupts no answer; other changes are logged and need a restart.
+  A configuration that cannot be read or is not valid changes nothing.
+- \`espalier check-config\` prints the resulting configuration, with secrets masked.
 `;
 
 /** The text of `docs/CONFIGURATION.md`. */
@@ -47,7 +49,7 @@ export function renderConfigurationDocs(): string {
       return `## \`${key}\`\n\n${descriptionOf(schema)}\n\n${renderTable(rows)}`;
     });
   const standard = Object.entries(standardVariables).map(
-    ([name, keys]) => [name, `Gives \`${keys.join(".")}\` where nothing else does.`] as const,
+    ([name, keys]) => [name, `Sets \`${keys.join(".")}\` if nothing else does.`] as const,
   );
   const foreign = [...Object.entries(foreignVariables), ...standard].map(
     ([name, meaning]) => `| \`${name}\` | ${meaning} |`,
@@ -87,14 +89,14 @@ function renderTable(rows: readonly Setting[]): string {
   return `| key | takes | default | variable | flag | reload | meaning |\n|---|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
 }
 
-/** JSON Schema (draft 2020-12) of the file as people write it, for editors. */
+/** JSON Schema (draft 2020-12) of the configuration file, for editors. */
 export const configJsonSchema: Readonly<Record<string, unknown>> = {
   $schema: "https://json-schema.org/draft/2020-12/schema",
   title: "Espalier configuration",
   ...writtenForm(configSchema),
 };
 
-/** Leaves out our own notes, and requires only what has no default; a shorthand is plain text instead of its section. */
+/** Drops our own notes, and requires only keys without a default. With a shorthand, a plain string is allowed too. */
 function writtenForm(schema: TSchema): Record<string, unknown> {
   const { espalier: _, required: __, ...keywords } = schema as Readonly<Record<string, unknown>>;
   const shape = shapeOf(schema);
@@ -119,12 +121,12 @@ function writtenForm(schema: TSchema): Record<string, unknown> {
   return { description, anyOf: [properties[shorthand], alone] };
 }
 
-/** The configuration as a file would say it, every default written out, durations and sizes as text, secrets masked. */
+/** The configuration in the form of a file, with all defaults, durations and sizes as text, and secrets masked. */
 export function describeConfig({ effective }: CompiledConfig): Readonly<Record<string, unknown>> {
   return write(configSchema, effective) as Readonly<Record<string, unknown>>;
 }
 
-/** `describeConfig` as YAML. Masked secrets apart, it reads back as the same configuration. */
+/** `describeConfig` as YAML. Apart from masked secrets, it reads back as the same configuration. */
 export function renderConfigYaml(config: CompiledConfig): string {
   return stringify(describeConfig(config));
 }

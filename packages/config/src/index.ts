@@ -1,6 +1,6 @@
 /**
- * Configuration: one schema, from which the merge of file, environment and flags, the checks, the compiled form, the
- * documents and the JSON Schema come.
+ * Configuration. One schema drives the merge of file, environment and flags, the checks, the compiled form, the documentation
+ * and the JSON Schema.
  */
 export type {
   AdmissionConfig,

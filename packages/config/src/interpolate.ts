@@ -2,17 +2,17 @@ import { formatPath, type Path, type Problem } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Gives the text of a file. What it throws is told as the reason why there is none. */
+/** Returns the text of a file. What it throws is reported as the reason. */
 export type ReadText = (path: string) => string;
 
 interface Interpolated {
   readonly value: unknown;
-  /** Text as it was written, by path: shown in place of the value, which may be secret. */
+  /** The text before interpolation, by path: shown instead of the value, which may be secret. */
   readonly writtenText: ReadonlyMap<string, string>;
-  /** Every variable that the file names. */
+  /** Every variable that the file refers to. */
   readonly variables: ReadonlySet<string>;
   readonly problems: readonly Problem[];
-  /** Paths of the texts that `problems` are about. */
+  /** Paths of the strings that `problems` are about. */
   readonly unfilled: ReadonlySet<string>;
 }
 
@@ -26,9 +26,9 @@ function noFiles(): string {
 const maxDepth = 16;
 
 /**
- * Fills `${NAME}` and `${NAME:-default}` in every string of a tree. The default stands in for a variable that is unset
- * or empty, as in a shell; `$${` gives a literal `${`. `${file:PATH}` stands for the text of a file, without the line breaks
- * at its end: secrets are mounted so. What a variable or a file holds is not looked at again.
+ * Interpolates `${NAME}` and `${NAME:-default}` in every string of a tree. The default is used if the variable is unset or
+ * empty, as in a shell; `$${` is a literal `${`. `${file:PATH}` is replaced by the text of a file, without trailing line
+ * breaks, as for mounted secrets. The replacement is not interpolated again.
  */
 export function interpolate(tree: unknown, env: Environment, readText: ReadText = noFiles): Interpolated {
   const writtenText = new Map<string, string>();

@@ -23,17 +23,17 @@ export interface ConfigFile {
 
 export interface ConfigSources {
   readonly file?: ConfigFile;
-  /** All variables of the process: those named `ESPALIER_...` are read, and those that the file names. */
+  /** All variables of the process. `ESPALIER_...` and those that the file refers to are read. */
   readonly env?: Environment;
-  /** Gives the text of files that the file names as `${file:PATH}`; without it none is read. */
+  /** Reads the files of `${file:PATH}`. Without it, none is read. */
   readonly readText?: ReadText;
   /** By flag, dashes included, as `flagCatalogue` lists them. */
   readonly flags?: FlagValues;
 }
 
 /**
- * Makes the configuration of flags, environment, file and defaults, in this order of precedence. Sections are merged
- * key by key; lists are replaced as a whole.
+ * Loads the configuration from flags, environment, file and defaults, in this order of precedence. Sections are merged key by
+ * key; a list replaces the whole list.
  *
  * @throws EspalierError `config_invalid` whose message has every problem on a line of its own: path, value, what is
  *   expected, and where it was written. Secrets are masked.
@@ -48,19 +48,19 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
   const fromFlags = readFlags(flags);
   const origins: Origins = new Map();
   const withEnvironment = applyOverlay(filled.value, fromEnvironment, origins);
-  const said = applyOverlay(withEnvironment, fromFlags, origins);
-  const written = applyOverlay(said, { values: readStandardVariables(env, said) }, origins);
+  const explicit = applyOverlay(withEnvironment, fromFlags, origins);
+  const written = applyOverlay(explicit, { values: readStandardVariables(env, explicit) }, origins);
 
   const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
-  const tree = withLongerBreak(readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree, written);
+  const tree = withMaxOpen(readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree, written);
   problems.push(...crossCheck(tree, (key) => !problems.some(({ path }) => path.length === 0 || path[0] === key)));
   if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
   return compileConfig(tree, env, document !== undefined && (document.value ?? null) === null);
 }
 
-/** The longest break is as long as the first one, where that was set longer than it by itself. */
-function withLongerBreak(tree: ConfigTree, written: unknown): ConfigTree {
-  // What cannot be read at all has no sections.
+/** `breaker.max-open` is at least `breaker.open`, unless it was set itself. */
+function withMaxOpen(tree: ConfigTree, written: unknown): ConfigTree {
+  // A file that could not be read has no sections.
   const breaker = isSection(tree) ? tree.breaker : undefined;
   const said = isSection(written) ? written.breaker : undefined;
   const isSaid = isSection(said) && said["max-open"] !== undefined;
@@ -68,7 +68,7 @@ function withLongerBreak(tree: ConfigTree, written: unknown): ConfigTree {
   return { ...tree, breaker: { ...breaker, "max-open": breaker.open } };
 }
 
-/** The flag or variable that gave the value at a path, or the list or section around it. */
+/** The flag or variable that set the value at a path, or the enclosing list or section. */
 function originOf(path: Path, origins: Origins): string | undefined {
   for (let length = path.length; length > 0; length--) {
     const origin = origins.get(formatPath(path.slice(0, length)));

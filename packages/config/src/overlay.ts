@@ -10,7 +10,7 @@ import { flagNames, type Setting, settings } from "./settings.ts";
 /** Values of flags by their name, dashes included: `{ "--listen-port": "8080", "--engine": ["http://a", "http://b"] }`. */
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
 
-/** Values from one place outside the file. */
+/** Values from one source outside the file. */
 interface Overlay {
   readonly values: readonly OverlayValue[];
   readonly problems: readonly Problem[];
@@ -19,13 +19,13 @@ interface Overlay {
 interface OverlayValue {
   readonly keys: readonly string[];
   readonly value: string | readonly string[];
-  /** The flag or variable that gave it. */
+  /** The flag or variable that set it. */
   readonly from: string;
 }
 
 const settable = settings.flatMap((setting) => (setting.outside ? [{ setting, ...setting.outside }] : []));
 
-/** Variables that begin like ours and that others read. */
+/** Variables with our prefix that other programs read. */
 export const foreignVariables: Readonly<Record<string, string>> = {
   ESPALIER_SHARED: "Where the tests find recorded traces.",
   ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone and have built it already.",
@@ -44,7 +44,7 @@ const serviceLinkAddress = /^(tcp|udp|sctp):\/\//;
 /**
  * Values of `ESPALIER_...` variables. Lists are separated by commas; an empty variable counts as unset.
  *
- * @param named variables that the file asks for by name, which are therefore known whatever they are called
+ * @param named variables that the file refers to, which are known under any name
  */
 export function readEnvironment(env: Environment, named: ReadonlySet<string>): Overlay {
   const problems: Problem[] = [];
@@ -88,10 +88,10 @@ export function readFlags(flags: FlagValues): Overlay {
   return { values, problems };
 }
 
-/** Where values of an overlay stand now, by path: the flag or variable. */
+/** The flag or variable that set the value at a path. */
 export type Origins = Map<string, string>;
 
-/** Lays values over a tree, which stays as it is, and notes where they came from. */
+/** Applies values to a copy of a tree, and records their origins. */
 export function applyOverlay(tree: unknown, { values }: Pick<Overlay, "values">, origins: Origins): unknown {
   let result = tree;
   for (const { keys, value, from } of values) {
@@ -101,7 +101,7 @@ export function applyOverlay(tree: unknown, { values }: Pick<Overlay, "values">,
   return result;
 }
 
-/** What stands in the way and is no section stays, so that its own mistake is reported. */
+/** A value that should be a section and is not stays, so that its own mistake is reported. */
 function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: unknown): unknown {
   const [key, ...rest] = keys;
   if (key === undefined) return value;
@@ -109,7 +109,7 @@ function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: u
   const section = expandShorthand(shape, tree ?? {});
   const property = shape.form === "section" ? shape.properties[key] : undefined;
   if (!property || !isSection(section)) return tree;
-  // What stands there under another name is what the new value replaces.
+  // The new value also replaces one under an alias of the key.
   const aliases = new Set(writtenNames(shape.form === "section" ? shape.notes : {}, key));
   const others = Object.fromEntries(Object.entries(section).filter(([name]) => name === key || !aliases.has(name)));
   return { ...others, [key]: setIn(property, Object.hasOwn(section, key) ? section[key] : undefined, rest, value) };
@@ -134,7 +134,7 @@ function didYouMean(name: string, known: readonly string[]): string {
   return meant === undefined ? "" : `; did you mean ${meant}?`;
 }
 
-/** Variables of the OpenTelemetry specification, which give a value where nothing else does, and where it goes. */
+/** Variables of the OpenTelemetry specification, used if nothing else sets the value, and the path that each sets. */
 export const standardVariables: Readonly<Record<string, readonly string[]>> = {
   OTEL_EXPORTER_OTLP_ENDPOINT: ["tracing", "endpoint"],
   OTEL_EXPORTER_OTLP_HEADERS: ["tracing", "headers"],
@@ -147,17 +147,17 @@ interface StandardValue {
   readonly from: string;
 }
 
-/** Values of standard variables for what a tree does not say. An empty variable counts as unset. */
+/** Values of standard variables for paths that a tree does not set. An empty variable counts as unset. */
 export function readStandardVariables(env: Environment, tree: unknown): readonly StandardValue[] {
   return Object.entries(standardVariables).flatMap(([from, keys]) => {
     const value = env[from] ?? "";
-    return value === "" || isSaid(tree, keys) ? [] : [{ keys, value, from }];
+    return value === "" || isSet(tree, keys) ? [] : [{ keys, value, from }];
   });
 }
 
-function isSaid(tree: unknown, [key, ...rest]: readonly string[]): boolean {
+function isSet(tree: unknown, [key, ...rest]: readonly string[]): boolean {
   if (key === undefined) return tree !== undefined && tree !== null;
   if (tree === undefined || tree === null) return false;
-  // What is no section is a mistake that is reported as such.
-  return !isSection(tree) || (Object.hasOwn(tree, key) && isSaid(tree[key], rest));
+  // A value that should be a section is reported as a mistake of its own.
+  return !isSection(tree) || (Object.hasOwn(tree, key) && isSet(tree[key], rest));
 }

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
 
-/** Where a value stands: keys of sections, indexes of lists. */
+/** Path of a value: keys of sections, indexes of lists. */
 export type Path = readonly (string | number)[];
 
 export interface Problem {
@@ -8,7 +8,7 @@ export interface Problem {
   readonly message: string;
 }
 
-/** `["engines", 0, "url"]` as people write it: `engines[0].url`. Keys that are no plain words are quoted. */
+/** `["engines", 0, "url"]` as text: `engines[0].url`. Keys that are not plain words are quoted. */
 export function formatPath(path: Path): string {
   let text = "";
   for (const part of path) {
@@ -23,7 +23,7 @@ export function formatPath(path: Path): string {
 const maxListedProblems = 100;
 
 /**
- * One error for everything that is wrong, a line each.
+ * One error for all problems, one line each.
  *
  * @param locate where the value at a path was written, such as `espalier.yaml:3:5` or `--listen-port`
  */

@@ -9,18 +9,18 @@ import { parseDuration, parseSize } from "./units.ts";
 
 interface ReadContext {
   readonly problems: Problem[];
-  /** Text before variables were filled in, by path; shown in place of the value. */
+  /** The text before interpolation, by path; shown instead of the value. */
   readonly writtenText: ReadonlyMap<string, string>;
-  /** Paths of texts whose variables could not be filled in. That is reported already; their values are not looked at. */
+  /** Paths of strings that could not be interpolated. That is reported already, so their values are not checked. */
   readonly unfilled: ReadonlySet<string>;
 }
 
 /**
- * Reads what was written according to a schema: keys are known, values have their type and stand inside their bounds,
- * defaults are filled in, durations become milliseconds and sizes bytes. Text is read as what the schema asks for, so
- * that `"8080"` from a variable is a port. An empty value (YAML `null`) counts as absent.
+ * Reads a written tree according to a schema: checks keys, types and bounds, fills in defaults, and converts durations to
+ * milliseconds and sizes to bytes. Strings are parsed as the type that the schema requires, so that `"8080"` from a variable
+ * is a port. An empty value (YAML `null`) counts as absent.
  *
- * @returns the tree; it holds to the schema only if no problem was added to `context.problems`
+ * @returns the tree; it conforms to the schema only if no problem was added to `context.problems`
  */
 export function readTree(schema: TSchema, written: unknown, path: Path, context: ReadContext): unknown {
   const shape = shapeOf(schema);
@@ -31,7 +31,7 @@ export function readTree(schema: TSchema, written: unknown, path: Path, context:
   return readSection(shape, expandShorthand(shape, value), path, context);
 }
 
-/** What a plain text in place of a section stands for. */
+/** Expands a plain string in place of a section into the section. */
 export function expandShorthand(shape: Shape, written: unknown): unknown {
   const key = shape.form === "section" ? shape.notes.shorthand : undefined;
   return key !== undefined && typeof written === "string" ? { [key]: written } : written;
@@ -41,7 +41,7 @@ export function isSection(value: unknown): value is Readonly<Record<string, unkn
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether what is absent cannot be filled in: a value or a list without a default. Sections and maps can be empty. */
+/** Whether a missing value is a problem: a value or a list without a default. Sections and maps can be empty. */
 export function needsValue(schema: TSchema): boolean {
   const { form } = shapeOf(schema);
   return (form === "leaf" || form === "list") && defaultOf(schema) === undefined;
@@ -72,7 +72,7 @@ function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, co
   return read;
 }
 
-/** The name under which a key is written; the key itself where it is absent. More than one name is a mistake. */
+/** The name under which a key is written, or the key itself if it is absent. More than one name is a mistake. */
 function writtenName(
   { notes }: ShapeOf<"section">,
   key: string,
@@ -112,7 +112,7 @@ function readList(shape: ShapeOf<"list">, written: unknown, path: Path, context:
   return written.map((item, at) => readTree(shape.items, item, [...path, at], context));
 }
 
-/** Only the kind of a misplaced value is named, because it may be a secret that was put in the wrong place. */
+/** Names only the kind of a misplaced value, because it may be a secret in the wrong place. */
 function refuse(expected: string, written: unknown, path: Path, { problems }: ReadContext): undefined {
   const found = Array.isArray(written) ? "a list" : isSection(written) ? "a section" : `a ${typeof written}`;
   problems.push({ path, message: `expected ${expected}, found ${found.replace("string", "plain text")}` });
@@ -122,7 +122,7 @@ function refuse(expected: string, written: unknown, path: Path, { problems }: Re
 function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Path, context: ReadContext): unknown {
   const value = typeof written === "string" ? readText(notes.kind, written) : written;
   if (Value.Check(schema, value)) return value;
-  // A text in place of the section around, which stands for this value, has that section's path.
+  // A plain string in place of the enclosing section stands for this value and has that section's path.
   const places = [formatPath(path), formatPath(path.slice(0, -1))];
   if (places.some((place) => context.unfilled.has(place))) return value;
   const isUnquoted = notes.kind === "text" && (typeof value === "number" || typeof value === "boolean");
@@ -134,7 +134,7 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   return undefined;
 }
 
-/** Text that does not read as its kind stays text, which the schema then refuses. */
+/** Text that cannot be parsed stays text, which the schema then refuses. */
 function readText(kind: LeafKind, text: string): unknown {
   if (kind === "duration") return parseDuration(text) ?? readNumber(text);
   if (kind === "size") return parseSize(text) ?? readNumber(text);
@@ -149,7 +149,7 @@ function readNumber(text: string): unknown {
 
 const maxShownLength = 80;
 
-/** A value for a message: short, on one line, and without what may stand before the @ of a URL. */
+/** A value for a message: short, on one line, and without the credentials of a URL. */
 function show(written: unknown): string {
   if (typeof written === "object" && written !== null) return Array.isArray(written) ? "a list" : "a section";
   const text = (typeof written === "string" ? JSON.stringify(written) : String(written)).replace(

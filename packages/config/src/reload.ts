@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { CompiledConfig } from "./compiled-config.ts";
 import { isSection } from "./read-tree.ts";
 
-/** What a running router takes up, by path in the file; a path stands for all that is below it. The rest needs a restart. */
+/** Paths that a reload applies; a path includes everything below it. Other settings need a restart. */
 const reloadablePaths = [
   ...[
     "engines",
@@ -36,8 +36,8 @@ export function isReloadable(path: string): boolean {
 }
 
 /**
- * Whether a router that runs with one configuration takes up a value of another. What it is authenticated by stays for
- * its life: a secret gives way to another secret only.
+ * Whether a router that runs with one configuration applies a value of another one on reload. Mesh authentication cannot be
+ * turned on or off: only one secret can replace another.
  */
 export function isTakenUp(path: string, running: CompiledConfig, loaded: CompiledConfig): boolean {
   if (!isReloadable(path)) return false;
@@ -45,7 +45,7 @@ export function isTakenUp(path: string, running: CompiledConfig, loaded: Compile
   return keepsKind || !path.startsWith("mesh.");
 }
 
-/** By path, a digest of each value that was written or has a default: tells of change without keeping secrets. */
+/** A digest of each value, by path: detects changes without keeping secrets. */
 export type Fingerprints = ReadonlyMap<string, string>;
 
 /** A list counts as one value. */
@@ -69,7 +69,7 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
   return [...paths].filter((path) => old.get(path) !== next.get(path)).sort();
 }
 
-/** The configuration that a router has which ran with one and took up of another what it can. */
+/** The running configuration with the reloadable settings of the loaded one. */
 export function takeUp(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
   const { engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
   const { maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare } = loaded.limits;

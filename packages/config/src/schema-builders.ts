@@ -1,7 +1,7 @@
 import { type TProperties, type TSchema, Type } from "typebox";
 import { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";
 
-/** A schema as the code that walks it sees it. */
+/** A schema in the form in which code walks it. */
 export type Shape =
   | {
       readonly form: "section";
@@ -19,7 +19,7 @@ export type Shape =
   | { readonly form: "map"; readonly values: TSchema; readonly maxProperties: number }
   | { readonly form: "leaf"; readonly notes: LeafNotes };
 
-/** The keywords that the constructors beside this file write. */
+/** The keywords that the builders below write. */
 interface Keywords {
   readonly type?: string;
   readonly properties?: Readonly<Record<string, TSchema>>;
@@ -48,33 +48,33 @@ export function shapeOf(schema: TSchema): Shape {
   const values = Object.values(keywords.patternProperties ?? {})[0];
   if (values) return { form: "map", values, maxProperties: keywords.maxProperties ?? Number.POSITIVE_INFINITY };
   if (notes) return { form: "leaf", notes };
-  throw new TypeError(`a schema of type ${keywords.type} is none that a configuration is made of`);
+  throw new TypeError(`a schema of type ${keywords.type} has no form known to the configuration`);
 }
 
-/** The default as it is written in the schema: `2s`, not 2000. */
+/** The default as written in the schema: `2s`, not 2000. */
 export const defaultOf = (schema: TSchema): unknown => (schema as Keywords).default;
 
 export const descriptionOf = (schema: TSchema): string => (schema as Keywords).description ?? "";
 
-/** Another name of a key: what another router calls the same. */
+/** Another name of a key, from another router. */
 export interface Alias {
   readonly name: string;
-  /** Who calls it that. */
+  /** The router that uses the name. */
   readonly of: string;
-  /** Whether it is a command-line flag there; it is then one here as well. */
+  /** Whether it is a command-line flag of that router; then it is accepted as a flag here too. */
   readonly isFlag: boolean;
 }
 
-/** What the schema of a section says beyond JSON Schema, under the key `espalier`. */
+/** What a section's schema has beyond JSON Schema, under the key `espalier`. */
 export interface SectionNotes {
   /** The key that a plain text in place of the section stands for: `policy: random` is `policy: {name: random}`. */
   readonly shorthand?: string;
-  /** Further names of keys. One that is the key itself is a flag of that name. */
+  /** Further names of keys. An alias equal to its key only adds a flag. */
   readonly aliases?: Readonly<Record<string, readonly Alias[]>>;
 }
 
 interface ListNotes {
-  /** Name of the command-line flag that gives one element, where it is not the list's own. */
+  /** Name of the command-line flag for one element, if it is not the list's own name. */
   readonly flag?: string;
 }
 
@@ -91,7 +91,7 @@ interface ListOptions {
   readonly description: string;
   readonly minItems?: number;
   readonly maxItems: number;
-  /** As written; an empty list by default, unless an element is needed. */
+  /** As written. Without it, an empty list, unless there is a `minItems`. */
   readonly default?: readonly unknown[];
   readonly flag?: string;
 }
@@ -101,7 +101,7 @@ export function list<Item extends TSchema>(items: Item, { flag, ...options }: Li
   return Type.Array(items, { ...(options.minItems === undefined ? { default: [] } : {}), ...options, espalier });
 }
 
-/** Values under names that the writer chooses. */
+/** Values under names that the user chooses. */
 export function map<Value extends TSchema>(
   values: Value,
   options: { readonly description: string; readonly maxProperties: number },
@@ -111,7 +111,7 @@ export function map<Value extends TSchema>(
 
 export type LeafKind = "text" | "boolean" | "integer" | "number" | "duration" | "size";
 
-/** What the schema of a single value says beyond JSON Schema, under the key `espalier`. */
+/** What a single value's schema has beyond JSON Schema, under the key `espalier`. */
 export interface LeafNotes {
   readonly kind: LeafKind;
   /** Completes "X is not ...". */
@@ -168,7 +168,7 @@ export function integer(options: RangeOptions<number>) {
   return Type.Unsafe<number>({ type: "integer", ...options, espalier: { kind: "integer", expected } });
 }
 
-/** A number of things, or `auto` to leave it to the machine. */
+/** A number, or `auto`. */
 export function count({ minimum, maximum, ...options }: RangeOptions<number>) {
   const expected = `auto or an integer from ${minimum} to ${maximum}`;
   return Type.Unsafe<number | "auto">({
@@ -186,7 +186,7 @@ export function number(options: RangeOptions<number>) {
   return Type.Unsafe<number>({ type: "number", ...options, espalier: { kind: "number", expected } });
 }
 
-/** Read as milliseconds. Bounds and default are given as people write them. */
+/** A duration, read as milliseconds. Bounds and default are given as text, such as `2s`. */
 export function duration({ minimum, maximum, ...options }: RangeOptions<string>) {
   const bounds = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
   const range = `${formatDuration(bounds.minimum)} to ${formatDuration(bounds.maximum)}`;
@@ -200,7 +200,7 @@ export function duration({ minimum, maximum, ...options }: RangeOptions<string>)
   });
 }
 
-/** Read as bytes. Bounds and default are given as people write them. */
+/** A size, read as bytes. Bounds and default are given as text, such as `32KiB`. */
 export function size({ minimum, maximum, ...options }: RangeOptions<string>) {
   const bounds = { minimum: parseSize(minimum) ?? 0, maximum: parseSize(maximum) ?? 0 };
   const range = `${formatSize(bounds.minimum)} to ${formatSize(bounds.maximum)}`;
@@ -214,12 +214,12 @@ export function size({ minimum, maximum, ...options }: RangeOptions<string>) {
   });
 }
 
-/** The further names of a key of a section. */
+/** The aliases of a key of a section. */
 export function aliasesOf({ aliases }: SectionNotes, key: string): readonly Alias[] {
   return aliases !== undefined && Object.hasOwn(aliases, key) ? (aliases[key] ?? []) : [];
 }
 
-/** Under which names a key may be written in a file, the key itself first. */
+/** The names accepted for a key in a file, the key itself first. */
 export function writtenNames(notes: SectionNotes, key: string): readonly string[] {
   const aliases = aliasesOf(notes, key);
   return aliases.length === 0 ? [key] : [...new Set([key, ...aliases.map(({ name }) => name)])];

@@ -10,8 +10,8 @@ import { disaggregation, forwardPaths, models, policy, pools, sessionKey } from 
 import { tracing } from "./sections/tracing.ts";
 
 /**
- * The one description of the configuration. Types, checks, defaults, the JSON Schema, flags, names of environment
- * variables and `docs/CONFIGURATION.md` come from it.
+ * The schema of the configuration. Types, checks, defaults, the JSON Schema, flags, environment variables and
+ * `docs/CONFIGURATION.md` are derived from it.
  */
 export const configSchema = section("Configuration of Espalier.", {
   listen,
@@ -38,12 +38,13 @@ export const configSchema = section("Configuration of Espalier.", {
   mesh,
   "forward-paths": forwardPaths,
   "inject-usage": flag({
-    description: "Ask engines for the usage of a stream when the client did not, and keep the answer to ourselves.",
+    description:
+      "Ask engines for the token usage of every stream. If the client did not ask for it, the router removes it from the answer.",
     default: true,
   }),
   "trust-transfer-fields": flag({
     description:
-      "Let clients say where engines fetch KV blocks and which rank serves them (`kv_transfer_params`, `bootstrap_host`, `x-data-parallel-rank` and their like). Only for clients that are routers themselves: engines connect to any address that is named.",
+      "Accept the fields with which a client says where engines fetch KV blocks and which rank serves them (`kv_transfer_params`, `bootstrap_host`, `x-data-parallel-rank` and the like). Turn it on only if every client is itself a router: engines connect to any address the fields name.",
     default: false,
   }),
   health,

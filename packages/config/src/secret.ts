@@ -1,9 +1,9 @@
 import { inspect } from "node:util";
 
-/** What stands for a secret wherever it could be read. */
+/** Replaces a secret wherever it could be read. */
 export const mask = "***";
 
-/** Text that is never printed by accident: text, JSON and inspection of it give `***`. */
+/** Text that is never printed by accident: `toString`, JSON and inspection give `***`. */
 export class Secret {
   readonly #text: string;
 
@@ -11,7 +11,7 @@ export class Secret {
     this.#text = text;
   }
 
-  /** The text itself. Call it where it is sent, and do not keep the result. */
+  /** The text itself. Call it where the secret is sent, and do not keep the result. */
   reveal(): string {
     return this.#text;
   }

@@ -2,36 +2,36 @@ import type { TSchema } from "typebox";
 import { configSchema } from "./schema.ts";
 import { type Alias, aliasesOf, defaultOf, descriptionOf, type Shape, shapeOf } from "./schema-builders.ts";
 
-/** One value or list of the configuration, as documents, flags and environment variables name it. */
+/** One value or list of the configuration, with its names in documentation, flags and environment variables. */
 export interface Setting {
-  /** Keys from the root; `[]` stands for an element of a list and `*` for a name that the writer chooses. */
+  /** Keys from the root; `[]` stands for an element of a list and `*` for a name that the user chooses. */
   readonly keys: readonly string[];
   readonly schema: TSchema;
   readonly shape: Shape;
   readonly description: string;
   readonly default: unknown;
   readonly isRequired: boolean;
-  /** What other routers call it; accepted in place of the last of its keys. */
+  /** Names of other routers for it, accepted in place of the last of its keys. */
   readonly aliases: readonly Alias[];
-  /** How it is given outside the file; undefined for what stands inside a list or a map, and for lists of sections. */
+  /** How to set it outside the file; undefined inside lists and maps, and for lists of sections. */
   readonly outside: OutsideNames | undefined;
 }
 
 interface OutsideNames {
-  /** Keys at which a value from outside goes into the tree. */
+  /** Where a value from outside goes in the tree. */
   readonly keys: readonly string[];
   /** `--listen-port` */
   readonly flag: string;
-  /** Flags of other routers that mean the same: `--cache-threshold`. */
+  /** Equivalent flags of other routers: `--cache-threshold`. */
   readonly aliasFlags: readonly FlagAlias[];
   /** `ESPALIER_LISTEN_PORT` */
   readonly variable: string;
 }
 
-/** A flag of another router that means the same as one of ours. */
+/** A flag of another router, equivalent to one of ours. */
 interface FlagAlias {
   readonly flag: string;
-  /** The unit that its bare number has there: put behind the value. */
+  /** The unit of a bare number there, which is appended to the value. */
   readonly unit: "" | "s";
 }
 
@@ -39,8 +39,8 @@ const same = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "" });
 const seconds = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "s" });
 
 /**
- * Flags of SGLang's router and SMG (sglang-router 0.3, `router_args.py`), by the path of the setting that they give. Those of
- * policies stand beside the policies' options, because files may use them too.
+ * Flags of SGLang's router and SMG (sglang-router 0.3, `router_args.py`), by the path of their setting. Those of policies are
+ * aliases in the policies' schema, since files may use them too.
  */
 const flagAliases: Readonly<Record<string, readonly FlagAlias[]>> = {
   engines: [same("worker-urls")],
@@ -66,11 +66,11 @@ const flagAliases: Readonly<Record<string, readonly FlagAlias[]>> = {
   "drain.grace": [seconds("shutdown-grace-period-secs")],
 };
 
-/** What stands in a list or a map, and the root. */
-const innermost: Place = { isRequired: true, shorthand: undefined, aliases: [] };
+/** The position of the root, and of elements of lists and maps. */
+const unnamed: Position = { isRequired: true, shorthand: undefined, aliases: [] };
 
 /** Every setting, in the order of the schema. */
-export const settings: readonly Setting[] = collect(configSchema, [], innermost);
+export const settings: readonly Setting[] = collect(configSchema, [], unnamed);
 
 /** Our flag first. */
 export function flagNames({ flag, aliasFlags }: OutsideNames): readonly string[] {
@@ -82,14 +82,14 @@ export function settingPath({ keys }: Pick<Setting, "keys">): string {
   return keys.join(".").replaceAll(".[]", "[]");
 }
 
-interface Place {
+interface Position {
   readonly isRequired: boolean;
-  /** The key that a plain text in place of the section around stands for. */
+  /** The key that a plain string in place of the enclosing section stands for. */
   readonly shorthand: string | undefined;
   readonly aliases: readonly Alias[];
 }
 
-function collect(schema: TSchema, keys: readonly string[], place: Place): Setting[] {
+function collect(schema: TSchema, keys: readonly string[], position: Position): Setting[] {
   const shape = shapeOf(schema);
   if (shape.form === "section") {
     const { properties, required, notes } = shape;
@@ -107,17 +107,21 @@ function collect(schema: TSchema, keys: readonly string[], place: Place): Settin
     shape,
     description: descriptionOf(schema),
     default: defaultOf(schema),
-    isRequired: place.isRequired,
-    aliases: place.aliases,
-    outside: outsideNames(keys, shape, place),
+    isRequired: position.isRequired,
+    aliases: position.aliases,
+    outside: outsideNames(keys, shape, position),
   };
   const inner = shape.form === "list" ? { key: "[]", schema: shape.items } : undefined;
   const below = shape.form === "map" ? { key: "*", schema: shape.values } : inner;
   if (!below || shapeOf(below.schema).form === "leaf") return [setting];
-  return [setting, ...collect(below.schema, [...keys, below.key], innermost)];
+  return [setting, ...collect(below.schema, [...keys, below.key], unnamed)];
 }
 
-function outsideNames(keys: readonly string[], shape: Shape, { shorthand, aliases }: Place): OutsideNames | undefined {
+function outsideNames(
+  keys: readonly string[],
+  shape: Shape,
+  { shorthand, aliases }: Position,
+): OutsideNames | undefined {
   if (keys.includes("[]") || keys.includes("*") || !isPlain(shape)) return undefined;
   const outer = keys.at(-1) === shorthand ? keys.slice(0, -1) : keys;
   const flag = (shape.form === "list" ? shape.notes.flag : undefined) ?? outer.join("-");
@@ -132,14 +136,14 @@ function outsideNames(keys: readonly string[], shape: Shape, { shorthand, aliase
   };
 }
 
-/** Whether plain text can give it: a value, or a list of values or of sections with a shorthand. */
+/** Whether plain strings can set it: a value, or a list of values or of sections with a shorthand. */
 function isPlain(shape: Shape): boolean {
   if (shape.form !== "list") return shape.form === "leaf";
   const items = shapeOf(shape.items);
   return items.form === "leaf" || (items.form === "section" && items.notes.shorthand !== undefined);
 }
 
-/** What a setting takes, in words. */
+/** The type of a setting, in words. */
 export function typeText({ shape }: Setting): string {
   if (shape.form === "leaf") return shape.notes.expected;
   if (shape.form === "map") {
@@ -154,7 +158,7 @@ export function typeText({ shape }: Setting): string {
   return `a list, each ${each}; ${shape.minItems > 0 ? `${shape.minItems} to` : "at most"} ${shape.maxItems}`;
 }
 
-/** The default as it would be written; undefined when there is none. */
+/** The default as text; undefined if there is none. */
 export function defaultText({ default: value, shape }: Setting): string | undefined {
   if (shape.form === "map") return "{}";
   if (value === undefined) return undefined;
@@ -165,18 +169,18 @@ export function defaultText({ default: value, shape }: Setting): string | undefi
 export interface FlagEntry {
   /** `--listen-port` */
   readonly flag: string;
-  /** Flags of other routers that mean the same, and are accepted in its place. */
+  /** Equivalent flags of other routers, accepted in its place. */
   readonly aliases: readonly string[];
-  /** Where the value goes: `listen.port`. */
+  /** Path of the setting: `listen.port`. */
   readonly path: string;
-  /** What the value is, in words: `an integer from 0 to 65535`. */
+  /** The type of the value, in words: `an integer from 0 to 65535`. */
   readonly type: string;
   readonly description: string;
   /** As text; undefined when there is none. */
   readonly default: string | undefined;
   /** Heading under which `--help` lists it. */
   readonly group: string;
-  /** Whether it may be given more than once, each time with one element of a list. */
+  /** Whether it may be repeated, each time with one element of a list. */
   readonly isRepeatable: boolean;
 }
 

@@ -11,15 +11,15 @@ const maxListedMistakes = 20;
 interface YamlDocument {
   /** Plain data; undefined when the file is empty. */
   readonly value: unknown;
-  /** `FILE:LINE:COLUMN` of the key or list element at a path, or of the nearest one around it. */
+  /** `FILE:LINE:COLUMN` of the key or list element at a path, or of the nearest enclosing one. */
   locate(path: Path): string | undefined;
 }
 
 /**
- * Reads YAML 1.2, of which JSON is a part.
+ * Reads YAML 1.2, which includes JSON.
  *
  * @param path names the file in messages
- * @throws EspalierError `config_invalid` with the line and column of every syntax error; keys that stand twice are one
+ * @throws EspalierError `config_invalid` with the line and column of every syntax error; a duplicate key is one
  */
 export function parseYaml(text: string, path: string): YamlDocument {
   if (text.length > maxFileLength) {
@@ -27,7 +27,7 @@ export function parseYaml(text: string, path: string): YamlDocument {
   }
   assertShallow(text, path);
   const lineCounter = new LineCounter();
-  // The parser's own search for keys that stand twice takes seconds for a section of 10,000 keys.
+  // The parser's own search for duplicate keys takes seconds for a section of 10,000 keys.
   const document = parseDocument(text, { lineCounter, prettyErrors: false, logLevel: "error", uniqueKeys: false });
   const at = (offset: number): string => {
     const { line, col } = lineCounter.linePos(offset);
@@ -59,7 +59,7 @@ interface KeyMistake {
   readonly offset: number;
 }
 
-/** Keys that stand twice, and keys that are no plain text: as text, nested ones grow without measure. */
+/** Duplicate keys, and keys that are not plain text: as text, nested ones grow without bound. */
 function mistakenKeys(document: Document): KeyMistake[] {
   const mistakes: KeyMistake[] = [];
   visit(document, {
@@ -72,7 +72,7 @@ function mistakenKeys(document: Document): KeyMistake[] {
           continue;
         }
         const name = String(key.value);
-        if (names.has(name)) mistakes.push({ message: `${name} stands twice`, offset });
+        if (names.has(name)) mistakes.push({ message: `${name} appears twice`, offset });
         names.add(name);
       }
     },
@@ -80,7 +80,7 @@ function mistakenKeys(document: Document): KeyMistake[] {
   return mistakes;
 }
 
-/** Aliases that multiply beyond measure are refused by the parser. */
+/** The parser refuses aliases that multiply without bound. */
 function readValue(read: () => unknown, path: string): unknown {
   try {
     return read() ?? undefined;
@@ -101,7 +101,7 @@ function stepInto(node: unknown, part: string | number): { node: unknown; offset
   return undefined;
 }
 
-/** In `{ key: ${NAME} }` the parser takes the brace for the start of another mapping, and its message does not help. */
+/** In `{ key: ${NAME} }` the parser takes the brace for another mapping, and its message does not help. */
 function hintAt(text: string, offset: number): string {
   const start = text.lastIndexOf("\n", offset - 1) + 1;
   const end = text.indexOf("\n", offset);
@@ -115,8 +115,8 @@ const maxNesting = 32;
 const maxIndentation = 256;
 
 /**
- * Refuses text that nests too deeply for the parser, which is recursive: where it exhausts the stack it can end the
- * process (seen with yaml 2.9 on Node 20 from 500 nested `?` on). The lexer is not recursive.
+ * Refuses text that nests too deeply for the parser, which is recursive: exhausting the stack can end the process (seen with
+ * yaml 2.9 on Node 20 from 500 nested `?` on). The lexer is not recursive.
  *
  * @throws EspalierError `config_invalid`
  */
@@ -126,7 +126,7 @@ function assertShallow(text: string, path: string): void {
   let isScalar = false;
   for (const token of new Lexer().lex(text)) {
     if (isScalar) {
-      // The token before announced this one, whose characters mean nothing.
+      // The previous token announced this scalar, whose characters have no meaning.
       isScalar = false;
     } else if (token === "\u001f") {
       isScalar = true;

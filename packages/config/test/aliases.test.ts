@@ -124,7 +124,7 @@ describe("in the file", () => {
 
   test("an option of another policy stays one, under whatever name", () => {
     expect(problemsOf("policy: { name: dynamo, queue-scorer: 1 }")[0]).toMatch(
-      /^policy\.queue-weight: is no option of dynamo, which takes prefill-load-scale, /,
+      /^policy\.queue-weight: is not an option of dynamo, which takes prefill-load-scale, /,
     );
   });
 

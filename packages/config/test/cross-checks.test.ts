@@ -53,7 +53,7 @@ test.each([
   [
     "too few ports above the first",
     "{ processes: 2, admin: { port: 65535 } }",
-    "admin.port: 65535 leaves no room for those of 2 processes",
+    "admin.port: 65535 is too high for the ports of 2 processes",
   ],
   [
     "events of engines that dial, by two processes",
@@ -100,17 +100,17 @@ test.each([
 });
 
 test.each([
-  ["a URL twice", "[http://a:1, http://a:1]", "engines[1].url: http://a:1 is the URL of engine 0 as well"],
-  ["a URL twice in other words", "[http://A:80/, http://a]", "engines[1].url: http://a is the URL of engine 0 as well"],
+  ["a URL twice", "[http://a:1, http://a:1]", "engines[1].url: http://a:1 is also the URL of engine 0"],
+  ["a URL twice in other words", "[http://A:80/, http://a]", "engines[1].url: http://a is also the URL of engine 0"],
   [
     "an id twice",
     "[{ url: http://a, id: x }, { url: http://b, id: x }]",
-    "engines[1].id: x is the id of engine 0 as well",
+    "engines[1].id: x is also the id of engine 0",
   ],
   [
     "an id that another has by default",
     "[http://a:1, { url: http://b, id: 'a:1' }]",
-    "engines[1].id: a:1 is the id of engine 0 as well",
+    "engines[1].id: a:1 is also the id of engine 0",
   ],
   ["a port out of range", "['http://a:99999']", 'engines[0].url: "http://a:99999" is not a URL'],
   ["a host that is none", "['http://[::1']", 'engines[0].url: "http://[::1" is not a URL'],
@@ -128,30 +128,30 @@ test("engines with different paths on one host are different engines", () => {
 });
 
 test.each([
-  ["policy: { name: random, load-factor: 2 }", "policy.load-factor: is no option of random"],
+  ["policy: { name: random, load-factor: 2 }", "policy.load-factor: is not an option of random"],
   [
     "policy: { name: least_connections, near-tie-tokens: 2 }",
-    "policy.near-tie-tokens: is no option of least_connections",
+    "policy.near-tie-tokens: is not an option of least_connections",
   ],
   [
     "policy: { load-factor: 2 }",
-    "policy.load-factor: is no option of predicted_latency, which takes objective, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
+    "policy.load-factor: is not an option of predicted_latency, which takes objective, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: cache_aware, queue-weight: 2 }",
-    "policy.queue-weight: is no option of cache_aware, which takes cache-threshold, balance-abs-threshold, balance-rel-threshold, miss-to-free-cache, cpu-credit, disk-credit, external-credit",
+    "policy.queue-weight: is not an option of cache_aware, which takes cache-threshold, balance-abs-threshold, balance-rel-threshold, miss-to-free-cache, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: prefix_hash, cache-threshold: 0.5 }",
-    "policy.cache-threshold: is no option of prefix_hash, which takes prefix-tokens, load-factor, points-per-weight",
+    "policy.cache-threshold: is not an option of prefix_hash, which takes prefix-tokens, load-factor, points-per-weight",
   ],
   [
     "policy: { name: consistent_hashing, foreign-request-tokens: 2 }",
-    "policy.foreign-request-tokens: is no option of consistent_hashing, which takes load-factor, points-per-weight",
+    "policy.foreign-request-tokens: is not an option of consistent_hashing, which takes load-factor, points-per-weight",
   ],
   [
     "pools: [{ models: [a], policy: { name: least_tokens, load-factor: 2 } }]",
-    "pools[0].policy.load-factor: is no option of least_tokens, which takes foreign-request-tokens",
+    "pools[0].policy.load-factor: is not an option of least_tokens, which takes foreign-request-tokens",
   ],
 ])("%s has an option that the policy does not know", (text, expected) => {
   expect(problemsOf(text).map((line) => line.replace(/ \(e.*/, ""))).toEqual([expected]);
@@ -228,7 +228,7 @@ test.each([
   [
     "an alias and a split of one name",
     "aliases: { a: m }, splits: { a: [{ model: n, weight: 1 }] }",
-    ["models.splits.a: is the name of an alias as well"],
+    ["models.splits.a: is also the name of an alias"],
   ],
   [
     "a split without weight",

@@ -21,9 +21,9 @@ test("a flag says what it takes, where it goes and what stands without it", () =
     aliases: ["--port"],
     path: "listen.port",
     type: "an integer from 0 to 65535",
-    description: "Port to listen on; 0 for any free one.",
+    description: "Port to listen on for clients. 0 takes any free port.",
     default: "8080",
-    group: "Listen: Where clients are served.",
+    group: "Listen: Listener for clients, with the OpenAI- and Anthropic-compatible API.",
     isRepeatable: false,
   });
   expect(flagCatalogue.find(({ flag }) => flag === "--engine")).toMatchObject({
@@ -59,11 +59,11 @@ test("the document has every flag and variable, each in one row with its default
 test.each([
   [
     "what stands in lists, without flag or variable",
-    "| `pools[].engine-api-key` | a key of visible ASCII characters | none |  |  | yes | Key that is sent",
+    "| `pools[].engine-api-key` | a key of visible ASCII characters | none |  |  | yes | API key that",
   ],
   [
     "what stands in maps",
-    "| `models.splits.*[].weight` | a number from 0 to 1000000 | required |  |  | yes | Relative share. |",
+    "| `models.splits.*[].weight` | a number from 0 to 1000000 | required |  |  | yes | Relative share of the requests. |",
   ],
   [
     "bounds",
@@ -71,8 +71,8 @@ test.each([
   ],
   [
     "what other routers call the same, with their flags",
-    "| `ESPALIER_POLICY_PREFIX_TOKENS` | `--policy-prefix-tokens`, `--prefix-token-count` | yes | `prefix_hash`: how many tokens " +
-      "at the start of a prompt are hashed, in full blocks. 256 unless given. `prefix-token-count` in SGLang and SMG. |",
+    "| `ESPALIER_POLICY_PREFIX_TOKENS` | `--policy-prefix-tokens`, `--prefix-token-count` | yes | `prefix_hash`: tokens at " +
+      "the start of a prompt that are hashed, in full blocks. Default: 256. `prefix-token-count` in SGLang and SMG. |",
   ],
   ["a short name", "| `ESPALIER_POLICY` | `--policy` |"],
   [

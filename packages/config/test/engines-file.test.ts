@@ -38,7 +38,7 @@ test.each([
     "engines: [{ url: http://a, role: cook }]",
     'engines[0].role: "cook" is not one of both, prefill, decode (engines.yaml:1:28)',
   ],
-  ["a URL twice", "- http://a\n- http://a/\n", "[1].url: http://a is the URL of engine 0 as well (engines.yaml:2:3)"],
+  ["a URL twice", "- http://a\n- http://a/\n", "[1].url: http://a is also the URL of engine 0 (engines.yaml:2:3)"],
   [
     "an id with a space",
     "- { url: http://a, id: 'a b' }",

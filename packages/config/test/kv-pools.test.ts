@@ -56,12 +56,12 @@ test.each([
   [
     "a name that another has",
     `{ name: a, endpoint: "${endpoint}" }, { name: a, endpoint: "tcp://other:1" }`,
-    "kv-pools[1].name: a is the name of pool 0 as well",
+    "kv-pools[1].name: a is also the name of pool 0",
   ],
   [
     "a stream that another has",
     `{ name: a, endpoint: "${endpoint}" }, { name: b, endpoint: "${endpoint}" }`,
-    `kv-pools[1].endpoint: ${endpoint} is the endpoint of pool 0 as well, with the same topic`,
+    `kv-pools[1].endpoint: ${endpoint} is also the endpoint of pool 0, with the same topic`,
   ],
 ])("a pool with %s is refused", (_, pools, expected) => {
   const problems = problemsOf(`kv-pools: [${pools}]`).map((line) => line.replace(/ \(e\.yaml.*/, ""));
@@ -73,7 +73,7 @@ test.each([
 test("pools are refused where no events are read at all", () => {
   const pools = `kv-pools: [{ name: a, endpoint: "${endpoint}" }]`;
   expect(problemsOf(`kv-events: { mode: "off" }\n${pools}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([
-    "kv-pools: are of no use, because kv-events.mode is off",
+    "kv-pools: are unused, because kv-events.mode is off",
   ]);
   expect(problemsOf(`kv-events: { mode: auto }\n${pools}`)).toEqual([]);
   expect(problemsOf('kv-events: { mode: "off" }\nkv-pools: []')).toEqual([]);

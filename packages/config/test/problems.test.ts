@@ -70,7 +70,7 @@ test.each([
   ["models: { splits: { a: [{ model: b }] } }", "models.splits.a[0].weight: is required (e.yaml:1:25)"],
   ["pools: [{}]", "pools[0].models: is required (e.yaml:1:9)"],
   ["tokenizers: [{}]", "tokenizers[0].path: is required, because mode is local (e.yaml:1:14)"],
-  ["tokenizers: [{ path: /a, mode: bytes }]", "tokenizers[0].path: is of no use, because mode is bytes (e.yaml:1:16)"],
+  ["tokenizers: [{ path: /a, mode: bytes }]", "tokenizers[0].path: is unused, because mode is bytes (e.yaml:1:16)"],
   [
     'engines: [{ url: "http://a", kv-events: "tcp://*:1" }]',
     'engines[0].kv-events.endpoint: "tcp://*:1" is not tcp://HOST:PORT (e.yaml:1:30)',

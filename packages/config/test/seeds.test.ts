@@ -41,11 +41,11 @@ test.each(["seeds: [_mesh._tcp.a]", "seeds-file: /s", "seed-services: [a]", "see
 
 test.each([
   ['seeds: ["a"]', 'mesh.seeds[0]: "a" is not HOST:PORT or _SERVICE._PROTOCOL.HOST'],
-  ['seeds: ["a:1", "b:0"]', "mesh.seeds[1]: 0 is no port from 1 to 65535"],
-  ['seeds: ["[::1]:65536"]', "mesh.seeds[0]: 65536 is no port from 1 to 65535"],
+  ['seeds: ["a:1", "b:0"]', "mesh.seeds[1]: 0 is not a port from 1 to 65535"],
+  ['seeds: ["[::1]:65536"]', "mesh.seeds[0]: 65536 is not a port from 1 to 65535"],
   ['seeds: ["_mesh._tcp"]', "mesh.seeds[0]"],
-  ['seed-servers: ["300.0.0.1"]', 'mesh.seed-servers[0]: "300.0.0.1" is no IP address'],
-  ['seed-services: ["peers:0"]', "mesh.seed-services[0]: 0 is no port"],
+  ['seed-servers: ["300.0.0.1"]', 'mesh.seed-servers[0]: "300.0.0.1" is not an IP address'],
+  ['seed-services: ["peers:0"]', "mesh.seed-services[0]: 0 is not a port"],
   ["seed-services: [a, b, a]", "mesh.seed-services[2]: is the same as element 0"],
   ["seed-pods: [{ selector: a }]", "mesh.seed-pods[0]: needs either port or port-name"],
   ["seed-pods: [{ selector: a, port: 1 }, { selector: a, port: 2 }]", "mesh.seed-pods[1]: is the same as element 0"],
@@ -69,7 +69,7 @@ test("a file may hold no seeds", () => {
 });
 
 test.each([
-  ["- a:1\n- a:0\n", "[1]: 0 is no port from 1 to 65535 (s.yaml:2:3)"],
+  ["- a:1\n- a:0\n", "[1]: 0 is not a port from 1 to 65535 (s.yaml:2:3)"],
   ["- a\n", '[0]: "a" is not HOST:PORT (s.yaml:1:3)'],
   ["- _mesh._tcp.a\n", '[0]: "_mesh._tcp.a" is not HOST:PORT (s.yaml:1:3)'],
   ["seeds: 7\n", "seeds: expected a list"],

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/common";
 
-/** Engines of a source beyond these are left out. A fleet has no more either. */
+/** Most engines of a source; further ones are left out. A fleet has the same limit. */
 export const maxEnginesPerSource = 4_096;
 
 /** Where an engine, or another router, was found. */
@@ -16,7 +16,7 @@ export function formatHost({ address, port }: EngineAddress): string {
   return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
-/** The engine at an address. Its id is the address, so that routers that find it in other ways mean the same one. */
+/** The engine at an address. Its id is the address, so that all routers use the same one, however they found it. */
 export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
   const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer } = traits;
   const host = formatHost(at);
@@ -42,7 +42,7 @@ export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
 }
 
 /**
- * Which addresses count where an engine may have several: `auto` takes the IPv4 ones where there are any and the IPv6
- * ones otherwise, so that an engine with both is one engine.
+ * Which addresses to use if an engine may have several: `auto` uses IPv6 ones only if there are no IPv4 ones, so that an
+ * engine with both counts once.
  */
 export type AddressFamily = "auto" | "ipv4" | "ipv6";

@@ -1,23 +1,23 @@
 import { lookup, Resolver } from "node:dns/promises";
 import type { AddressFamily, EngineAddress } from "./discovered-engine.ts";
 
-/** What a name server says. An empty list means that it knows the name to have no such record. */
+/** Queries name servers. An empty list means that the name has no such record. */
 export interface DnsResolver {
   /** @param family 4 for A records, 6 for AAAA */
   addresses(name: string, family: 4 | 6): Promise<readonly string[]>;
   services(name: string): Promise<readonly { readonly name: string; readonly port: number }[]>;
-  /** Ends what is asked at the moment, where that is possible. */
+  /** Cancels queries in progress, where that is possible. */
   cancel(): void;
 }
 
-/** One answer is waited for this long, and asked for this often. */
+/** Timeout and number of attempts of one query. */
 const attempt = { timeout: 2_000, tries: 2 };
 /** The name does not exist, or has no record of the type. */
 const emptyCodes: ReadonlySet<unknown> = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * @param servers name servers as `address` or `address:port`. Without any, addresses are looked up as every program of
- *   the system does it, so that `/etc/hosts` and search domains count, and SRV records at the system's name servers.
+ * @param servers name servers as `address` or `address:port`. Without any, addresses are looked up through the system, with
+ *   `/etc/hosts` and search domains, and SRV records at the system's name servers.
  */
 export function createDnsResolver(servers: readonly string[]): DnsResolver {
   const resolver = new Resolver(attempt);
@@ -42,30 +42,30 @@ async function emptyWhenAbsent<T>(answer: Promise<T[]>): Promise<T[]> {
   }
 }
 
-/** Targets of SRV records whose addresses are asked for at the same time. */
+/** Most targets of SRV records that are resolved at the same time. */
 const maxParallel = 16;
-/** SRV records beyond these are left out, and count as such. */
+/** Most SRV records used. Further ones are left out and reported. */
 const maxServices = 4_096;
 
-/** What stands in the name server. */
-export interface DnsQuestion {
+/** What to query. */
+export interface DnsQuery {
   readonly name: string;
-  /** Undefined to ask for SRV records, which tell it. */
+  /** Undefined to query SRV records, which have the port. */
   readonly port: number | undefined;
   readonly family: AddressFamily;
 }
 
 export interface FoundAddresses {
   readonly found: readonly EngineAddress[];
-  /** What could not be asked for. What is not in `found` may then be there all the same. */
+  /** Why some addresses could not be resolved. `found` is then incomplete. */
   readonly failure: unknown;
 }
 
 /**
- * Looks hosts up one at a time.
+ * Resolves single hosts.
  *
  * @param servers see `createDnsResolver`
- * @returns a function that rejects for a name without addresses
+ * @returns resolves a host; rejects for a host without addresses
  */
 export function createHostLookup(servers: readonly string[]): (host: string) => Promise<readonly string[]> {
   const resolver = createDnsResolver(servers);
@@ -76,10 +76,10 @@ export function createHostLookup(servers: readonly string[]): (host: string) => 
   };
 }
 
-/** @throws what the resolver rejects with, when nothing could be found out */
-export async function findAddresses(
+/** @throws the resolver's error if nothing could be resolved */
+export async function resolveAddresses(
   resolver: DnsResolver,
-  { name, port, family }: DnsQuestion,
+  { name, port, family }: DnsQuery,
 ): Promise<FoundAddresses> {
   if (port !== undefined) {
     const found = await addressesOf(resolver, name, family);
@@ -106,7 +106,7 @@ export async function findAddresses(
   return { found, failure };
 }
 
-/** An answer without IPv4 addresses is an answer; a question without one is not, and does not lead to the other family. */
+/** An answer without IPv4 addresses leads to a query for IPv6; a failed query does not. */
 async function addressesOf(resolver: DnsResolver, name: string, family: AddressFamily): Promise<readonly string[]> {
   if (family !== "ipv6") {
     const found = await resolver.addresses(name, 4);

@@ -9,10 +9,10 @@ import {
 import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "./discovered-engine.ts";
 import {
   createDnsResolver,
-  type DnsQuestion,
+  type DnsQuery,
   type DnsResolver,
   type FoundAddresses,
-  findAddresses,
+  resolveAddresses,
 } from "./dns-resolver.ts";
 import {
   createFailureReport,
@@ -23,17 +23,17 @@ import {
   type SourceObserver,
 } from "./engine-source.ts";
 
-/** How far two rounds may be nearer or farther than the interval, so that routers do not ask in step. */
+/** Jitter of the interval, as a share of it in either direction, so that routers do not query in step. */
 const jitterShare = 0.2;
-/** An answer that took longer is not waited for. */
-const patienceMs = 15_000;
-/** How long a start waits for the first answer. */
-const startPatienceMs = 5_000;
+/** Longest wait for the answer to a query. */
+const queryTimeoutMs = 15_000;
+/** Longest wait for the first answer at a start. */
+const startTimeoutMs = 5_000;
 
-export interface PeerDnsSourceOptions extends DnsQuestion {
-  /** Between two questions, in milliseconds, give or take a fifth. */
+export interface PeerDnsSourceOptions extends DnsQuery {
+  /** Time between two queries, with a jitter of 20 %. */
   readonly intervalMs: number;
-  /** Answers in a row without an address after which it leaves the list. */
+  /** Answers in a row that lack an address before it is removed. */
   readonly misses: number;
   /** Name servers, as `address` or `address:port`; empty for the system's. */
   readonly servers: readonly string[];
@@ -47,15 +47,15 @@ export interface DnsSourceOptions extends PeerDnsSourceOptions {
 }
 
 /**
- * A source that follows a name: its A or AAAA records with a given port, or its SRV records. All addresses count. When
- * the name cannot be resolved, or has lost all of its addresses at once, the last list stays: engines that are really
- * gone fail their health checks.
+ * A source that follows a DNS name: its A or AAAA records with a given port, or its SRV records. Every address is an engine.
+ * If the name cannot be resolved, or loses all of its addresses at once, the last list stays: engines that are really gone
+ * fail their health checks.
  */
 export function createDnsSource(options: DnsSourceOptions): EngineSource {
   return new DnsSource(options, (at) => engineAt(at, options.traits));
 }
 
-/** The same, where the name stands for other routers. */
+/** A source that follows a DNS name whose addresses are other routers. */
 export function createPeerDnsSource(options: PeerDnsSourceOptions): PeerSource {
   return new DnsSource(options, formatHost);
 }
@@ -70,10 +70,10 @@ class DnsSource<Entry> implements Source<Entry> {
   readonly #list;
   #observer: SourceObserver<Entry> | undefined;
   #report: FailureReport | undefined;
-  /** Questions that nobody waits for any more have another number. */
+  /** Number of the current query. Answers to earlier ones are ignored. */
   #round = 0;
-  /** Whether a question is under way: a resolver that hangs is not asked once more. */
-  #isAsking = false;
+  /** Whether a query is in progress: a resolver that hangs gets no further one. */
+  #isQuerying = false;
   #cancel: Cancel = () => {};
 
   constructor(options: PeerDnsSourceOptions, entryAt: (at: EngineAddress) => Entry) {
@@ -90,16 +90,16 @@ class DnsSource<Entry> implements Source<Entry> {
   async start(observer: SourceObserver<Entry>): Promise<void> {
     this.#observer = observer;
     this.#report = createFailureReport(this.name, observer);
-    let cancelPatience: Cancel = () => {};
-    const patience = new Promise<void>((resolve) => {
-      cancelPatience = this.#scheduler.after(startPatienceMs, () => {
-        this.#report?.fail("answers", `no answer within ${startPatienceMs} ms`);
+    let cancelTimeout: Cancel = () => {};
+    const timeout = new Promise<void>((resolve) => {
+      cancelTimeout = this.#scheduler.after(startTimeoutMs, () => {
+        this.#report?.fail("answers", `no answer within ${startTimeoutMs} ms`);
         resolve();
       });
     });
     observer.onList([]);
-    await Promise.race([this.#ask(), patience]);
-    cancelPatience();
+    await Promise.race([this.#query(), timeout]);
+    cancelTimeout();
   }
 
   async stop(): Promise<void> {
@@ -109,8 +109,8 @@ class DnsSource<Entry> implements Source<Entry> {
     this.#resolver.cancel();
   }
 
-  /** One question and what comes of it; plans the next. Resolves when its answer was taken or given up. */
-  #ask(): Promise<void> {
+  /** Queries once and schedules the next query. Resolves when the answer was processed or timed out. */
+  #query(): Promise<void> {
     this.#round += 1;
     const round = this.#round;
     return new Promise((resolve) => {
@@ -120,22 +120,22 @@ class DnsSource<Entry> implements Source<Entry> {
           this.#cancel();
           handle();
           const delayMs = this.#options.intervalMs * (1 + jitterShare * (2 * this.#random.float() - 1));
-          this.#cancel = this.#scheduler.after(delayMs, () => void this.#ask());
+          this.#cancel = this.#scheduler.after(delayMs, () => void this.#query());
         }
         resolve();
       };
-      this.#cancel = this.#scheduler.after(patienceMs, () =>
-        close(() => this.#report?.fail("answers", `no answer within ${patienceMs} ms; the last list stays`)),
+      this.#cancel = this.#scheduler.after(queryTimeoutMs, () =>
+        close(() => this.#report?.fail("answers", `no answer within ${queryTimeoutMs} ms; the last list stays`)),
       );
-      if (this.#isAsking) return;
-      this.#isAsking = true;
-      findAddresses(this.#resolver, this.#options).then(
+      if (this.#isQuerying) return;
+      this.#isQuerying = true;
+      resolveAddresses(this.#resolver, this.#options).then(
         (answer) => {
-          this.#isAsking = false;
+          this.#isQuerying = false;
           close(() => this.#take(answer));
         },
         (error: unknown) => {
-          this.#isAsking = false;
+          this.#isQuerying = false;
           close(() => this.#report?.fail("answers", `${reasonOf(error)}; the last list stays`, error));
         },
       );
@@ -160,22 +160,21 @@ class DnsSource<Entry> implements Source<Entry> {
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 interface AddressListOptions {
-  /** Answers in a row without an address after which it is gone. */
+  /** Answers in a row that lack an address before it is removed. */
   readonly misses: number;
   readonly maxAddresses: number;
 }
 
-/** The addresses that a name stands for, by its latest answers. */
+/** The addresses of a name, by its latest answers. */
 interface AddressList {
   /**
-   * Takes an answer. New addresses count at once; a known one is gone when `misses` answers in a row lack it.
+   * Processes an answer. New addresses are added at once; a known one is removed when `misses` answers in a row lack it.
    *
-   * @param isWhole whether what is not in the answer is missing
-   * @returns whether the addresses are others now, and how many are left out because there are too many: those that are
-   *   known stay before new ones
+   * @param isWhole whether an address that is not in the answer is missing
+   * @returns whether the addresses have changed, and how many new ones were left out because there are too many
    */
   take(answer: readonly EngineAddress[], isWhole: boolean): { readonly hasChanged: boolean; readonly leftOut: number };
-  /** In the order of their texts. */
+  /** Sorted by their text. */
   readonly addresses: readonly EngineAddress[];
 }
 

@@ -1,12 +1,12 @@
 import { type EngineSpec, EspalierError } from "@espalier/common";
 
-/** Who listens to a source. Its functions return without throwing. */
+/** Observer of a source. Its functions must not throw. */
 export interface SourceObserver<Entry = EngineSpec> {
-  /** The whole list as it is from now on; it replaces the one before. */
+  /** The whole new list, which replaces the previous one. */
   onList(list: readonly Entry[]): void;
   /**
-   * The source could not follow a change; the last list given stays valid. The same failure is reported once for as long
-   * as it lasts.
+   * The source could not follow a change; the last list stays valid. The same failure is reported once for as long as it
+   * lasts.
    */
   onError(error: EspalierError): void;
   /** The failures reported so far are over. */
@@ -18,13 +18,13 @@ export interface Source<Entry> {
   /** Names the source in messages. */
   readonly name: string;
   /**
-   * Gives the first list to `observer` before it resolves, and later lists as they come. A source that asks others over
-   * the network begins with an empty list, and a failure, when they do not answer within a few seconds.
+   * Passes the first list to `observer` before it resolves, and later lists as they come. If a source on the network does
+   * not answer within a few seconds, the first list is empty and a failure is reported.
    *
-   * @throws EspalierError when there is no first list and trying again is of no use; nothing is left running then
+   * @throws EspalierError when there is no first list and retrying is useless; nothing is left running then
    */
   start(observer: SourceObserver<Entry>): Promise<void>;
-  /** Releases timers and watchers, also while it starts. The observer hears nothing afterwards. */
+  /** Releases timers and watchers, also during a start. The observer is not called afterwards. */
   stop(): Promise<void>;
 }
 
@@ -35,32 +35,32 @@ export type EngineSource = Source<EngineSpec>;
 export type PeerSource = Source<string>;
 
 /**
- * Tells an observer of failures: each message once for as long as it lasts, and once all of them are over. A source
- * has at most one failure about each of a few things.
+ * Reports failures to an observer: each message once for as long as it lasts, and once when all of them are over. A source has
+ * at most one current failure per topic.
  */
 export interface FailureReport {
-  fail(about: string, message: string, cause?: unknown): void;
-  clear(about: string): void;
+  fail(topic: string, message: string, cause?: unknown): void;
+  clear(topic: string): void;
 }
 
 export function createFailureReport(
   name: string,
   observer: Pick<SourceObserver<never>, "onError" | "onRecovered">,
 ): FailureReport {
-  const standing = new Map<string, string>();
+  const current = new Map<string, string>();
   return {
-    fail(about, message, cause) {
-      if (standing.get(about) === message) return;
-      standing.set(about, message);
+    fail(topic, message, cause) {
+      if (current.get(topic) === message) return;
+      current.set(topic, message);
       observer.onError(new EspalierError("discovery_failed", `${name}: ${message}`, { cause }));
     },
-    clear(about) {
-      if (standing.delete(about) && standing.size === 0) observer.onRecovered();
+    clear(topic) {
+      if (current.delete(topic) && current.size === 0) observer.onRecovered();
     },
   };
 }
 
-/** A source of these engines. */
+/** A source with a fixed list of engines. */
 export function createListSource(specs: readonly EngineSpec[]): EngineSource {
   return {
     name: "the configuration",

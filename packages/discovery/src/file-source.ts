@@ -4,14 +4,13 @@ import type { Source, SourceObserver } from "./engine-source.ts";
 import { type FileContent, type FileWatchOptions, readBoundedFile, watchFile } from "./local-file.ts";
 
 export interface FileSourceOptions<Entry> extends FileWatchOptions {
-  /** Makes the list from the file's text. What it throws is reported as the file's fault. */
+  /** Parses the text of the file. What it throws is reported as an error of the file. */
   readonly parse: (text: string, path: string) => readonly Entry[];
 }
 
 /**
- * A source that follows a file, as `watchFile` does. A change that cannot be read or parsed is reported once and leaves
- * the last good list; so does a file that said something and is blank now, as while it is being written: who means an empty
- * list writes one.
+ * A source that follows a file, as `watchFile` does. A change that cannot be read or parsed is reported once and leaves the
+ * last good list. So does a file that becomes blank, as while it is being written: an empty list must be written as `[]`.
  *
  * `start` throws EspalierError `config_unreadable` when the file is absent, unreadable, not a regular file or larger
  * than 16 MiB, `config_invalid` when it is not UTF-8, and what `parse` throws.
@@ -50,9 +49,9 @@ export function createFileSource<Entry>(options: FileSourceOptions<Entry>): Sour
 }
 
 interface ListReader {
-  /** Reads and gives the first list; throws what goes wrong. */
+  /** Reads and publishes the first list; throws on failure. */
   readFirst(): Promise<void>;
-  /** Gives a list when the content differs from that of the last good one; reports what goes wrong, never throws. */
+  /** Publishes a list if the content differs from that of the last good one; reports failures, never throws. */
   refresh(): Promise<void>;
 }
 
@@ -62,15 +61,15 @@ function createListReader<Entry>(
   observer: SourceObserver<Entry>,
 ): ListReader {
   let goodDigest: string | undefined;
-  let hasSaid = false;
-  /** The failure that stands. Its digest, absent when reading failed, saves parsing bad content again on every poll. */
+  let hadContent = false;
+  /** The current failure. Its digest, absent if reading failed, avoids parsing bad content again on every poll. */
   let failure: { readonly message: string; readonly digest: string | undefined } | undefined;
 
   const accept = (content: FileContent): void => {
     const text = decode(content, path);
-    if (hasSaid && isBlank(text)) throw new EspalierError("config_invalid", `${path}: ${blankReason}`);
+    if (hadContent && isBlank(text)) throw new EspalierError("config_invalid", `${path}: ${blankReason}`);
     const list = parseText(text, path, parse);
-    hasSaid = !isBlank(text);
+    hadContent = !isBlank(text);
     goodDigest = content.digest;
     recover();
     observer.onList(list);
@@ -108,7 +107,7 @@ function createListReader<Entry>(
 const blankReason =
   "it is blank, and was not before: what it said stays, until it says an empty list ([]) or another one";
 
-/** Whether a file of YAML or JSON says nothing at all, not even an empty list. */
+/** Whether a YAML or JSON file has no content at all, not even an empty list. */
 function isBlank(text: string): boolean {
   return text.split("\n").every((line) => /^\s*(#.*|---)?\s*$/.test(line));
 }

@@ -1,6 +1,6 @@
 /**
- * Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. Sources of other
- * routers, likewise.
+ * Service discovery: sources of engines (a fixed list, a watched file, DNS, Kubernetes) and their union; and sources of other
+ * routers.
  */
 
 export type { AddressFamily } from "./discovered-engine.ts";

@@ -4,7 +4,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { EspalierError, type Logger, type Scheduler, silentLogger, systemScheduler } from "@espalier/common";
 
-/** About 80,000 engines with generous labels; a larger file is a mistake, and parsing it would stall requests. */
+/** Enough for about 80,000 engines with generous labels. A larger file is a mistake, and parsing it would stall requests. */
 const usualMaxBytes = 16 * 1024 * 1024;
 
 export interface FileContent {
@@ -14,14 +14,14 @@ export interface FileContent {
 }
 
 /**
- * Reads a regular file, and no further than its greatest size however it grows meanwhile.
+ * Reads a regular file, up to the size limit even if the file grows meanwhile.
  *
  * @param maxBytes 16 MiB by default
  * @throws EspalierError `config_unreadable`; its message is the same for the same cause, so it can be compared
  */
 export async function readBoundedFile(path: string, maxBytes = usualMaxBytes): Promise<FileContent> {
   try {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer for ever.
+    // Without O_NONBLOCK, opening a pipe would block until there is a writer.
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       return await readContent(handle, path, maxBytes);
@@ -67,10 +67,10 @@ export interface FileWatchOptions {
 /**
  * Calls `refresh` whenever a file may have changed. It watches the file's folder, not the file, because an atomic rename
  * gives the name to another file and Kubernetes updates a mounted ConfigMap by swapping the link `..data` beside it; and it
- * calls every 5 seconds in any case. Calls follow one another: at most one runs and one more waits.
+ * calls every 5 seconds in any case. Calls do not overlap: at most one runs and one more waits.
  *
- * @param refresh must not throw; it finds out itself whether the content is another
- * @returns ends the watch; it resolves when no call is under way any more
+ * @param refresh must not throw; it checks itself whether the content has changed
+ * @returns ends the watch; resolves when no call is in progress any more
  */
 export function watchFile(options: FileWatchOptions, refresh: () => Promise<void>): () => Promise<void> {
   const { logger = silentLogger, scheduler = systemScheduler, debounceMs = 50 } = options;

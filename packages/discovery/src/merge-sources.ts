@@ -1,51 +1,51 @@
 import { asEspalierError, type EngineId, type EngineSpec, EspalierError, type Startable } from "@espalier/common";
 import type { EngineSource, SourceObserver } from "./engine-source.ts";
 
-/** Who listens to several sources. Its functions return without throwing. */
+/** Observer of merged sources. Its functions must not throw. */
 export interface MergeObserver {
-  /** The whole list as it is from now on; it replaces the one before. */
+  /** The whole new list, which replaces the previous one. */
   onList(specs: readonly EngineSpec[]): void;
-  /** What a source could not do; see `SourceObserver`. */
+  /** A failure of a source; see `SourceObserver`. */
   onError(error: EspalierError, source: string): void;
-  /** An engine of a source is left out, because another source has its id; told once for as long as that lasts. */
+  /** An engine of a source is ignored, because another source has its id; reported once for as long as that lasts. */
   onConflict(error: EspalierError, source: string): void;
   /** The failures of a source reported so far are over. */
   onRecovered(source: string): void;
-  /** A source counts from now on, without failures. */
+  /** A source was added, without failures so far. */
   onFollowed(source: string): void;
-  /** A source does not count any more, and none of its name does. */
+  /** A source was removed, and no source of its name is left. */
   onLeft(source: string): void;
 }
 
 /** The union of several sources. */
 export interface MergedSources extends Startable {
   /**
-   * Other sources from now on. Those that are given again go on as they are. The others begin beside the old ones, and when
-   * all have started the list changes at once from the old union to the new one; then what is not given any more is
-   * stopped. A new source that fails has the engines of an old one of its name until it names some itself. Before `start`
-   * it says what is started.
+   * Replaces the sources. Those given again go on unchanged. New ones start in parallel to the old ones; once all have
+   * started, the list changes at once from the old union to the new one, and then the old sources are stopped. A new source
+   * that fails keeps the engines of the old one of its name until it lists some itself. Before `start`, this sets what
+   * `start` starts.
    *
-   * @returns resolves when the change is through; never rejected
+   * @returns resolves when the change is complete; never rejects
    */
   follow(sources: readonly EngineSource[]): Promise<void>;
 }
 
 /**
- * Joins sources into one list. An id that several sources list is taken from the first of them, in the order given;
- * each such id is reported as `config_invalid` once for as long as the conflict lasts. All sources start at once; the
- * observer gets one list when all have, then one on each change. When a source fails to start, the others are stopped
- * and `start` throws its error.
+ * Merges sources into one list. If several sources list an id, the first of them wins, in the given order; each such id is
+ * reported as `config_invalid` once for as long as the conflict lasts. All sources start at once; the observer gets one list
+ * when all have started, then one on each change. If a source fails to start, the others are stopped and `start` throws its
+ * error.
  */
 export function mergeSources(sources: readonly EngineSource[], observer: MergeObserver): MergedSources {
   return new Merged(sources, observer);
 }
 
-/** A source and what it has said. */
+/** A source and its last list. */
 interface Followed {
   readonly source: EngineSource;
   list: readonly EngineSpec[];
   failure: EspalierError | undefined;
-  /** Of an old source of its name: counts while this one fails and has named no engines. */
+  /** Engines of an old source of its name, used while this one fails and has listed none. */
   inherited: readonly EngineSpec[];
 }
 
@@ -55,13 +55,13 @@ const listOf = ({ list, failure, inherited }: Followed): readonly EngineSpec[] =
 class Merged implements MergedSources {
   readonly #observer: MergeObserver;
   #wanted: readonly EngineSource[];
-  /** Those that count. */
+  /** Sources whose engines are in the list. */
   #followed: readonly Followed[] = [];
   #starting: readonly Followed[] = [];
   #isRunning = false;
   #isStopped = false;
-  /** Changes follow one another. */
-  #turn: Promise<void> = Promise.resolve();
+  /** Serializes changes. */
+  #lastChange: Promise<void> = Promise.resolve();
   #knownConflicts: ReadonlySet<EngineId> = new Set();
 
   constructor(sources: readonly EngineSource[], observer: MergeObserver) {
@@ -71,14 +71,14 @@ class Merged implements MergedSources {
 
   start(): Promise<void> {
     const started = this.#startAll();
-    this.#turn = started.catch(() => {});
+    this.#lastChange = started.catch(() => {});
     return started;
   }
 
   follow(sources: readonly EngineSource[]): Promise<void> {
     this.#wanted = sources;
-    this.#turn = this.#turn.then(() => this.#change());
-    return this.#turn;
+    this.#lastChange = this.#lastChange.then(() => this.#change());
+    return this.#lastChange;
   }
 
   async stop(): Promise<void> {
@@ -106,17 +106,17 @@ class Merged implements MergedSources {
   }
 
   async #change(): Promise<void> {
-    // What is asked for while others start takes their place: they never count.
+    // Sources set while others start replace them, so those never take effect.
     for (let wanted = this.#wanted; this.#isRunning; wanted = this.#wanted) {
-      const next = await this.#startBeside(wanted);
+      const next = await this.#startNew(wanted);
       if (this.#wanted !== wanted) continue;
       if (this.#isRunning) await this.#switchTo(next);
       return;
     }
   }
 
-  /** Starts what is new, and stops what was started and is not wanted any more. */
-  async #startBeside(wanted: readonly EngineSource[]): Promise<readonly Followed[]> {
+  /** Starts new sources, and stops started ones that are not wanted any more. */
+  async #startNew(wanted: readonly EngineSource[]): Promise<readonly Followed[]> {
     const known = new Map([...this.#followed, ...this.#starting].map((one) => [one.source, one]));
     const next = wanted.map((source) => known.get(source) ?? create(source));
     const dropped = this.#starting.filter((one) => !next.includes(one));
@@ -126,7 +126,7 @@ class Merged implements MergedSources {
     return next;
   }
 
-  /** One that cannot be started at all is one that fails. */
+  /** A source that cannot be started counts as failing. */
   async #startOne(one: Followed): Promise<void> {
     try {
       await one.source.start(this.#observerOf(one));
@@ -141,12 +141,12 @@ class Merged implements MergedSources {
     if (next.length === before.length && next.every((one, at) => one === before[at])) return;
     const left = before.filter((one) => !next.includes(one));
     this.#followed = next;
-    this.#tell(added, left);
+    this.#report(added, left);
     this.#publish();
     await Promise.all(left.map(({ source }) => source.stop()));
   }
 
-  #tell(added: readonly Followed[], left: readonly Followed[]): void {
+  #report(added: readonly Followed[], left: readonly Followed[]): void {
     for (const { source } of left)
       if (!this.#followed.some((one) => one.source.name === source.name)) this.#observer.onLeft(source.name);
     for (const one of added) {
@@ -159,20 +159,20 @@ class Merged implements MergedSources {
 
   #observerOf(one: Followed): SourceObserver {
     const { name } = one.source;
-    const counts = (): boolean => this.#followed.includes(one);
+    const isActive = (): boolean => this.#followed.includes(one);
     return {
       onList: (specs) => {
         one.list = specs;
         if (specs.length > 0) one.inherited = [];
-        if (this.#isRunning && counts()) this.#publish();
+        if (this.#isRunning && isActive()) this.#publish();
       },
       onError: (error) => {
         one.failure = error;
-        if (counts()) this.#observer.onError(error, name);
+        if (isActive()) this.#observer.onError(error, name);
       },
       onRecovered: () => {
         one.failure = undefined;
-        if (!counts()) return;
+        if (!isActive()) return;
         this.#observer.onRecovered(name);
         if (one.inherited.length === 0) return;
         one.inherited = [];

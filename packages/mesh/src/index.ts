@@ -1,6 +1,6 @@
 /**
- * Routers among each other: authenticated links, who lives, who reads which engine's events, and the exchange of what a
- * replica shares, over links of its own or by way of Redis.
+ * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of what a
+ * replica shares, over direct links or through Redis.
  */
 export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
 export type { LinkSecurity } from "./link/links.ts";

@@ -14,8 +14,8 @@ import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/see
 const defaultGraceMs = 3_000;
 const ratesPeriodMs = 1_000;
 /**
- * A life that follows one that peers know begins by so much later, at random: who refused it may not know of another one
- * that had been refused for the same reason, and two lives of one epoch would write one journal.
+ * A restarted router whose epoch peers have seen raises it by a random amount up to this: a peer that refused it may not know
+ * of another run that was refused for the same reason, and two runs with one epoch would write one journal.
  */
 const epochSpreadMs = 65_536;
 /** Addresses whose first dial was answered that are remembered: as many as links may dial. */

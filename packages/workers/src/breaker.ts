@@ -4,8 +4,8 @@ import type { BreakerOptions } from "./fleet-options.ts";
 export type BreakerState = "closed" | "half-open" | "open";
 
 /**
- * Leave to send one request. The first call settles it, later ones do nothing. Settle it as soon as the answer's first
- * byte or the failure is known: while half-open, no other request may go until then.
+ * Permission to send one request. The first call settles it; later ones do nothing. Settle it as soon as the answer's first
+ * byte or the failure is known: while half-open, the breaker lets no other request through until then.
  */
 export interface Permit {
   success(): void;
@@ -15,7 +15,7 @@ export interface Permit {
   release(): void;
 }
 
-/** Judges an engine by the requests sent to it. */
+/** The circuit breaker of an engine: opens when too many requests to it fail. */
 export interface Breaker {
   readonly state: BreakerState;
   /** Why it is in this state. */
@@ -30,18 +30,18 @@ interface BreakerDeps {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly options: BreakerOptions;
-  /** Told after every change of state. */
+  /** Called after every change of state. */
   onChange(): void;
 }
 
-/** A breaker with the means to end its timer. */
+/** A breaker and the operations of its owner. */
 export interface OwnedBreaker extends Breaker {
-  /** Puts an engine that is not left alone on trial: one request at a time, until enough have gone well. */
-  doubt(reason: string): void;
+  /** Makes a closed breaker half-open: one trial request at a time, until enough have succeeded. */
+  halfOpen(reason: string): void;
   stop(): void;
 }
 
-/** A closed breaker. Results count only in the period between two changes of state in which their request began. */
+/** A closed breaker. The result of a request counts only if the state has not changed since the request began. */
 export function createBreaker(deps: BreakerDeps): OwnedBreaker {
   return new EngineBreaker(deps);
 }
@@ -51,13 +51,13 @@ class EngineBreaker implements OwnedBreaker {
   readonly #window: ReturnType<typeof createResultWindow>;
   state: BreakerState = "closed";
   reason = "new";
-  /** Another one after each change of state, so that a late result of an earlier period is recognised. */
+  /** A new one after each change of state, so that a late result of an earlier period is recognized. */
   period = Symbol("period");
   #consecutiveFailures = 0;
   #trialSuccesses = 0;
-  /** While half-open: the request whose result everybody waits for. */
+  /** While half-open: the trial request in flight. */
   #trial: Permit | undefined;
-  /** Openings since it was last closed; sets how long the next one lasts. */
+  /** Openings since it was last closed; sets the length of the next one. */
   #openings = 0;
   #cancelTimer: Cancel = () => {};
 
@@ -91,7 +91,7 @@ class EngineBreaker implements OwnedBreaker {
     this.#trial = undefined;
   }
 
-  doubt(reason: string): void {
+  halfOpen(reason: string): void {
     if (this.state === "closed") this.#change("half-open", reason);
   }
 
@@ -105,7 +105,7 @@ class EngineBreaker implements OwnedBreaker {
     if (this.#trialSuccesses >= this.#deps.options.successesToClose) this.#close();
   }
 
-  /** Counts a result of a closed breaker, and opens it where that is one failure too many. */
+  /** Counts a result of a closed breaker, and opens it on one failure too many. */
   #count(isFailure: boolean, reason: string): void {
     const { clock, options } = this.#deps;
     this.#consecutiveFailures = isFailure ? this.#consecutiveFailures + 1 : 0;
@@ -175,7 +175,7 @@ class EnginePermit implements Permit {
   }
 }
 
-/** Results and failures of the last while, in constant memory. */
+/** Results and failures within a sliding window, in constant memory. */
 interface ResultWindow {
   readonly results: number;
   readonly failures: number;
@@ -183,7 +183,7 @@ interface ResultWindow {
   clear(): void;
 }
 
-/** The window slides by tenths of itself. */
+/** The window slides by a tenth of its length. */
 const bucketCount = 10;
 
 /** @param windowMs how far back results count */

@@ -10,22 +10,25 @@ import {
 /** How a control request ended; a bounded set, fit for a metric label. */
 export type FetchOutcome = (typeof fetchOutcomes)[number];
 
-/** `local`: this router could open no connection, to whomever. `late`: it had no time, so that a timeout tells of nobody else. */
+/**
+ * `local`: this router could open no connection at all. `late`: the event loop was late, so that the timeout may be this
+ * router's own fault.
+ */
 export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local", "late"] as const;
 
-/** Outcomes that tell nothing of the engine. */
+/** Outcomes that say nothing about the engine. */
 export const ownOutcomes: ReadonlySet<FetchOutcome> = new Set(["local", "late"]);
 
 /**
- * A request that timed out while the event loop was late by such a share of its time, in all, and by so many milliseconds, did
- * not have that time: its answer may have waited here. An engine that cannot be reached is found out by later ones, or by requests.
+ * A timeout counts as `late` if the event loop was late by at least this share of it, in total, and this many milliseconds:
+ * the answer may have waited here. An engine that really is unreachable fails later checks, or requests.
  */
 const lateShare = 0.25;
 const minLateMs = 100;
-/** The same for a timeout that is noticed late: timeouts themselves are looked at now and then. */
+/** A timeout also counts as `late` if it fired later than due by this share of it. */
 const overdueShare = 0.5;
-/** How often a request that takes long looks whether the event loop is late, in its time. */
-const looks = 8;
+/** How many times within its timeout a request measures the lateness of the event loop. */
+const measurements = 8;
 
 export interface Fetched {
   readonly outcome: FetchOutcome;
@@ -43,7 +46,7 @@ interface ControlPorts {
 /** Sends one control request; a failure is a result here, never a throw. */
 export async function controlFetch({ http, clock, scheduler }: ControlPorts, request: HttpRequest): Promise<Fetched> {
   const startedMs = clock.nowMs();
-  const periodMs = request.timeoutMs / looks;
+  const periodMs = request.timeoutMs / measurements;
   let lateMs = 0;
   let dueMs = startedMs + periodMs;
   const cancel = scheduler.every(periodMs, () => {
@@ -82,16 +85,16 @@ export function describeOutcome({ outcome, status }: Fetched): string {
   return outcome === "status" ? `status ${status}` : outcome;
 }
 
-/** Runs an asynchronous step again and again, one at a time. */
+/** Runs an asynchronous step repeatedly, one run at a time. */
 interface RepeatLoop {
-  /** Starts, or starts afresh, `delayMs` from now; at once when it is 0. */
+  /** Starts or restarts, with the first run `delayMs` from now; at once if it is 0. */
   start(delayMs: number): void;
   stop(): void;
 }
 
 /**
- * @param step does the work and gives the delay to the next run in milliseconds. After awaiting, it asks `isCurrent`
- *   and changes nothing when the loop has been stopped or started afresh meanwhile. It must not throw.
+ * @param step does the work and returns the delay until the next run in milliseconds. After each await it checks
+ *   `isCurrent`, and changes nothing if the loop was stopped or restarted meanwhile. It must not throw.
  */
 export function createRepeatLoop(
   scheduler: Scheduler,

@@ -17,9 +17,9 @@ export interface EngineDescription {
   readonly kv_transfer: string | null;
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  /** `overruled`: it does not count, because those of too many engines are open. */
+  /** `overruled`: it is ignored, because those of too many engines are open. */
   readonly breaker: { readonly state: string; readonly reason: string; readonly overruled: boolean };
-  /** `overruled`: it is tried though it is down, because too few engines of a model are up. */
+  /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
   readonly health: {
     readonly last_outcome: string | null;
     readonly consecutive_failures: number;
@@ -52,12 +52,12 @@ export interface TargetDescription {
     readonly prefix_queries: number | null;
     readonly prefix_hits: number | null;
   };
-  /** LoRA adapters; null while none was ever seen or asked for. */
+  /** LoRA adapters; null while none was ever reported or requested. */
   readonly adapters: {
     readonly slots: number | null;
     readonly running: readonly string[];
     readonly waiting: readonly string[];
-    /** Those thought to be loaded, the one used longest ago first. */
+    /** Those assumed to be loaded, least recently used first. */
     readonly loaded: readonly string[];
   } | null;
 }

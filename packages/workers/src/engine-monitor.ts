@@ -5,7 +5,7 @@ import { createHealthProbe } from "./health-probe.ts";
 import { createMetricsScrape } from "./metrics-scrape.ts";
 import { parseModelList } from "./served-models.ts";
 
-/** All that is asked of one engine while it is known: health always, metrics and models while it is up. */
+/** Polls one engine: health always, metrics and models while it is up. */
 export interface EngineMonitor {
   start(): void;
   stop(): void;
@@ -46,14 +46,14 @@ export function createEngineMonitor(deps: EngineDeps, engine: Engine): EngineMon
 
 const maxModelListBytes = 1024 * 1024;
 
-/** Asks the engine which models it serves, unless discovery says so. A failed fetch keeps the list there is. */
+/** Fetches the list of models that the engine serves, unless discovery names them. A failed fetch keeps the known list. */
 function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; stop(): void } {
   const { clock, scheduler, random } = deps;
   const { models: options } = deps.options;
   let failures = 0;
 
   const failed = (reason: string): number => {
-    // Said once per run of failures, and no more than that: an engine without this path stays without it.
+    // Logged once per run of failures: an engine without this path stays without it.
     if (failures === 0) engine.logger.warn("the engine's list of models could not be read", { reason });
     failures += 1;
     return backoffDelayMs(failures - 1, { firstDelayMs: options.firstRetryMs, maxDelayMs: options.intervalMs }, random);

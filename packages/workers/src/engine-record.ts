@@ -38,17 +38,17 @@ export interface EngineRecord {
   readonly kvEvents: KvEventsSpec | undefined;
   /** How it takes part in requests that two engines serve together; undefined when it does not. */
   readonly kvTransfer: KvTransferSpec | undefined;
-  /** What it serves; undefined until it has told, or discovery has. The last that is known while it is down. */
+  /** What it serves; undefined until it or discovery has said. While it is down, the last known models. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
   readonly breaker: Breaker;
-  /** Whether the breaker does not count for now, because those of too many engines are open. */
+  /** Whether its breaker is overruled, because those of too many engines are open. */
   readonly isOverruled: boolean;
   /** Whether it is tried although it is down, because too few of a model's engines are up. */
   readonly isTried: boolean;
-  /** Whether it is left alone for now, as it has asked for. */
+  /** Whether it is in a `Retry-After` cooldown: it gets no requests for now. */
   readonly isResting: boolean;
-  /** Leaves it alone for so long, 10 s at most: it has answered that it has no room, and when to come again. */
+  /** Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. */
   rest(pauseMs: number): void;
   /** One per rank. */
   readonly targets: readonly Target[];
@@ -71,12 +71,12 @@ export interface Target {
   readonly load: TargetLoad;
   readonly signals: EngineSignals;
   readonly adapters: TargetAdapters;
-  /** Up, or tried though it is down; not draining, and allowed by the breaker, where that counts; not resting. */
+  /** Up or tried although down, not draining, not in a cooldown, and not excluded by its breaker. */
   readonly usable: boolean;
 }
 
 /**
- * What an engine is: SGLang where its list of models or its metrics are SGLang's, else vLLM, which others imitate.
+ * The kind of an engine: SGLang if its list of models or its metrics are SGLang's, else vLLM, which others imitate.
  */
 export function engineKindOf({ models, targets }: Pick<EngineRecord, "models" | "targets">): "vllm" | "sglang" {
   const isSglang =

@@ -1,9 +1,9 @@
 import type { Clock } from "@espalier/common";
 import type { MetricsReading } from "./metrics-page.ts";
 
-/** What an engine's own metrics last said. NaN means no signal; it never means zero. */
+/** The last numbers of an engine's own metrics. NaN means no signal; it never means zero. */
 export interface EngineSignals extends Readonly<SignalValues> {
-  /** Whose metrics they are; kept when the numbers are forgotten. */
+  /** Which engine's metrics they are; kept when the numbers are forgotten. */
   readonly dialect: EngineDialect | undefined;
   /** Requests that this router had in flight to the target when that scrape began; NaN without any. */
   readonly inFlightAtScrape: number;
@@ -11,7 +11,7 @@ export interface EngineSignals extends Readonly<SignalValues> {
   ageMs(): number;
 }
 
-/** Signals with the means to change them. */
+/** Signals with the operations of their owner. */
 export interface OwnedSignals extends EngineSignals {
   /**
    * @param sampledMs when the scrape began, on the monotonic clock
@@ -45,7 +45,7 @@ export function createEngineSignals(clock: Clock): OwnedSignals {
 
 export type EngineDialect = "vllm" | "sglang" | "trtllm" | "triton";
 
-/** The numbers a metrics page can tell about an engine. */
+/** The numbers of an engine that a metrics page can contain. */
 export interface SignalValues {
   /** Requests in the running batch. */
   running: number;
@@ -78,7 +78,7 @@ export interface SignalSource {
   readonly where?: readonly [label: string, value: string];
   /** The number is this label's value: the metric is an info gauge. */
   readonly fromLabel?: string;
-  /** Every series tells the number of the whole engine, so they are not added up. */
+  /** Every series has the number of the whole engine, so they are not added up. */
   readonly isWhole?: true;
 }
 
@@ -91,7 +91,7 @@ const tritonRequests = "nv_trt_llm_request_metrics";
 const tritonBlocks = "nv_trt_llm_kv_cache_block_metrics";
 
 /**
- * Every known name; of two that tell the same number, the first on this list counts.
+ * Every known metric. Of two for the same number, the first one in this list counts.
  *
  * vLLM: `vllm/v1/metrics/loggers.py`, 0.23 and 0.32; the `gpu_` names are those before 0.10. SGLang:
  * `srt/metrics/collector.py`; `cache_config_info` before 0.5.11, the plain gauges since. TensorRT-LLM: trtllm-serve's

@@ -20,7 +20,7 @@ import { type ModelList, modelsFromNames, type ServedModel, sameModels } from ".
 import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapters.ts";
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
-/** What about an engine changed. */
+/** What changed about an engine. */
 export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "restarted";
 
 export interface EngineDeps {
@@ -39,10 +39,10 @@ export interface EngineDeps {
   onIdle(engine: Engine): void;
 }
 
-/** The longest that an engine is left alone because it asked for it. */
-const maxRestMs = 10_000;
+/** Longest cooldown that an engine can ask for with `Retry-After`. */
+const maxCooldownMs = 10_000;
 
-/** The mutable side of an engine's record. The fleet and the engine's monitor change it; everybody else reads. */
+/** The mutable side of an engine's record. Only the fleet and the engine's monitor change it. */
 export class Engine implements EngineRecord {
   readonly id: EngineId;
   readonly url: string;
@@ -55,9 +55,9 @@ export class Engine implements EngineRecord {
   draining = false;
   models: readonly ServedModel[] | undefined;
   health: EngineHealth = { lastOutcome: undefined, consecutiveFailures: 0, consecutiveSuccesses: 0 };
-  /** Whether its breaker does not count for now; see `overruledEngines`. The fleet sets it. */
+  /** Whether its breaker is overruled; see `overruledEngines`. Panic mode sets it. */
   isOverruled = false;
-  /** Whether it is tried though it is down; see `findHealthPanic`. The fleet sets it. */
+  /** Whether it is tried although it is down; see `findHealthPanic`. Panic mode sets it. */
   isTried = false;
   /** Requests in flight over all ranks. */
   inFlight = 0;
@@ -66,7 +66,7 @@ export class Engine implements EngineRecord {
   readonly #deps: EngineDeps;
   readonly #monitor: EngineMonitor;
   #breakerState: BreakerState = "closed";
-  #restsUntilMs = Number.NEGATIVE_INFINITY;
+  #cooldownUntilMs = Number.NEGATIVE_INFINITY;
 
   /** @param indices one for each rank */
   constructor(deps: EngineDeps, spec: EngineSpec, indices: readonly TargetIndex[]) {
@@ -133,7 +133,7 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("state", this);
   }
 
-  /** Its metrics show that it is another process now. */
+  /** Its metrics show that its process was restarted. */
   restarted(): void {
     this.logger.info("engine was restarted");
     this.#deps.onChange("restarted", this);
@@ -146,14 +146,14 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("draining", this);
   }
 
-  /** Whether it has asked for a pause that is not over. */
+  /** Whether a cooldown that it asked for is not over. */
   get isResting(): boolean {
-    return this.#restsUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#restsUntilMs;
+    return this.#cooldownUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#cooldownUntilMs;
   }
 
   rest(pauseMs: number): void {
-    const untilMs = this.#deps.clock.nowMs() + Math.min(maxRestMs, pauseMs);
-    this.#restsUntilMs = Math.max(this.#restsUntilMs, untilMs);
+    const untilMs = this.#deps.clock.nowMs() + Math.min(maxCooldownMs, pauseMs);
+    this.#cooldownUntilMs = Math.max(this.#cooldownUntilMs, untilMs);
     this.logger.debug("engine asked for a pause", { pauseMs });
   }
 
@@ -166,17 +166,17 @@ export class Engine implements EngineRecord {
   }
 
   /**
-   * Requests find out, one at a time at first, whether it is as its health checks say; what they find then counts as it
-   * does for every engine.
+   * Sends it requests although it is down. The breaker is half-open first, so that one request at a time finds out whether
+   * the health checks are right.
    */
   tryThoughDown(isTried: boolean): void {
     if (this.isTried === isTried) return;
     this.isTried = isTried;
     if (this.state !== "removed") this.meters.tried(isTried);
-    if (isTried) this.breaker.doubt("health checks find it down, as they do too many");
+    if (isTried) this.breaker.halfOpen("tried although health checks say it is down");
   }
 
-  /** Takes the models that discovery names, if it names any. */
+  /** Uses the models that discovery names, if it names any. */
   takeNamedModels(): void {
     if (this.spec.models.length === 0) return;
     this.takeModels(modelsFromNames(this.spec.models, Math.floor(this.#deps.clock.wallMs() / 1_000)));
@@ -194,7 +194,7 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("models", this);
   }
 
-  /** Takes no new work from here on; the fleet forgets it once nothing is in flight. */
+  /** Takes no new work from now on. The fleet forgets it once nothing is in flight. */
   retire(reason: string): void {
     this.#monitor.stop();
     this.meters.remove();

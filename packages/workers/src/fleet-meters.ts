@@ -2,10 +2,10 @@ import type { EngineId, Meter } from "@espalier/common";
 import type { BreakerState } from "./breaker.ts";
 import { type FetchOutcome, fetchOutcomes } from "./control-fetch.ts";
 
-/** `absent`: no page with a known name under the path asked. */
+/** `absent`: the path has no page with a known metric. */
 export type ScrapeOutcome = FetchOutcome | "absent";
 
-/** The metrics of one engine. Nothing may be reported after `remove`, or a series would come back. */
+/** The metrics of one engine. Report nothing after `remove`, or the series would come back. */
 export interface EngineMeters {
   up(isUp: boolean): void;
   inFlight(count: number): void;
@@ -24,30 +24,30 @@ const breakerValues: Readonly<Record<BreakerState, number>> = { closed: 0, "half
 export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMeters {
   const labels = ["engine"];
   const withOutcome = ["engine", "outcome"];
-  const up = meter.gauge({ name: "espalier_engine_up", help: "1 while health probes say the engine is up.", labels });
+  const up = meter.gauge({ name: "espalier_engine_up", help: "1 while health checks find the engine up.", labels });
   const inFlight = meter.gauge({
     name: "espalier_engine_requests_in_flight",
-    help: "Requests that this router has sent to the engine and not seen end.",
+    help: "Requests from this router in flight at the engine.",
     labels,
   });
   const breaker = meter.gauge({
     name: "espalier_engine_breaker_state",
-    help: "Circuit breaker of the engine: 0 closed, 1 half-open, 2 open.",
+    help: "State of the engine's circuit breaker: 0 closed, 1 half-open, 2 open.",
     labels,
   });
   const overruled = meter.gauge({
     name: "espalier_engine_breaker_overruled",
-    help: "1 while the engine's circuit breaker does not count, because those of too many engines of a model are open.",
+    help: "1 while the engine's circuit breaker is ignored, because those of too many engines of a model are open.",
     labels,
   });
   const tried = meter.gauge({
     name: "espalier_engine_health_overruled",
-    help: "1 while the engine is tried though health checks find it down, because too few of a model's engines are up.",
+    help: "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
     labels,
   });
   const probes = meter.counter({
     name: "espalier_engine_health_probes_total",
-    help: "Health probes by outcome.",
+    help: "Health checks of the engine by outcome.",
     labels: withOutcome,
   });
   const scrapes = meter.counter({
@@ -57,7 +57,7 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
   });
   const malformed = meter.counter({
     name: "espalier_engine_metrics_malformed_lines_total",
-    help: "Lines of the engine's metrics that had a known name but could not be used.",
+    help: "Malformed lines with a known name in the engine's metrics.",
     labels,
   });
 

@@ -10,7 +10,7 @@ export interface HealthOptions {
   readonly downAfter: number;
   /** Consecutive successes that bring a down engine up. A new engine needs one. */
   readonly upAfter: number;
-  /** Share of a model's engines, 0 to 1, that have to be up; with fewer, those that are down are tried. 0 is off. */
+  /** Share of a model's engines, 0 to 1, that must be up. Below it, engines that are down are tried. 0 is off. */
   readonly panicThreshold: number;
 }
 
@@ -27,7 +27,7 @@ export interface BreakerOptions {
   readonly maxOpenMs: number;
   /** Successful trials that close it again. */
   readonly successesToClose: number;
-  /** Share of a model's engines, 0 to 1, that breakers may keep requests from; beyond it they do not count. */
+  /** Largest share of a model's engines, 0 to 1, that breakers may exclude. Beyond it, they are overruled. */
   readonly maxEjectedShare: number;
 }
 
@@ -61,7 +61,7 @@ export interface FleetOptions {
   readonly models: ModelsOptions;
 }
 
-/** Options as written: what is left out is as in `defaultFleetOptions`. */
+/** Options as written. Missing ones are taken from `defaultFleetOptions`. */
 export type FleetOptionsInput = { readonly [Section in keyof FleetOptions]?: Partial<FleetOptions[Section]> };
 
 export const defaultFleetOptions: FleetOptions = {

@@ -15,13 +15,13 @@ import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
 import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
 import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
-import { type CrowdJudge, createCrowdJudge } from "./panic-mode.ts";
+import { createPanicMode, type PanicMode } from "./panic-mode.ts";
 import { buildModelIndex, type ManagedAdapter, type ModelEntry, type ModelIndex } from "./served-models.ts";
 
-/** What `apply` did. */
+/** What `apply` changed. */
 export interface ApplyReport {
   readonly added: readonly EngineId[];
-  /** Known before, described differently now. A new address makes it another engine under the same id. */
+  /** Known before, with another description now. A new address makes it another engine with the same id. */
   readonly changed: readonly EngineId[];
   readonly removed: readonly EngineId[];
   readonly refused: readonly { readonly id: EngineId; readonly reason: string }[];
@@ -42,8 +42,8 @@ export interface FleetDeps {
   /** Without `sharing`, target indices below this one are not given to targets; 0 by default. */
   readonly firstIndex?: number;
   /**
-   * How often the metrics of an engine that serves these models are read, asked before each pause; `scrape.intervalMs` of the
-   * options counts where it says nothing.
+   * How often to scrape an engine that serves these models. Called before each pause; undefined means `scrape.intervalMs` of
+   * the options.
    */
   readonly metricsEveryMs?: EngineDeps["metricsEveryMs"];
   /** LoRA adapters that engines are told to load; none by default. */
@@ -77,12 +77,12 @@ export interface Fleet extends Startable {
    */
   setDraining(id: EngineId, draining: boolean): boolean;
   /**
-   * Targets that could take a whole request now: usable, serving a model, and not of engines for prefill alone. Those of one
-   * that is tried though it is down count once requests to it have gone well.
+   * Targets that could take a whole request now: usable, serving a model, and not of prefill-only engines. Those of an engine
+   * that is tried although it is down count once trial requests to it have succeeded.
    */
   usableCount(): number;
   /**
-   * @param listener told after every change; what it throws is logged
+   * @param listener called after every change; what it throws is logged
    * @returns ends the subscription
    */
   onChange(listener: (change: FleetChange, engine: EngineRecord) => void): () => void;
@@ -106,7 +106,7 @@ class EngineFleet implements Fleet {
   readonly #removed = new Set<Engine>();
   readonly #targets: (Target | undefined)[] = [];
   readonly #listeners = new Set<(change: FleetChange, engine: EngineRecord) => void>();
-  readonly #judge: CrowdJudge;
+  readonly #panicMode: PanicMode;
   #running = false;
   #engines: readonly EngineRecord[] | undefined;
   #index: ModelIndex | undefined;
@@ -122,7 +122,7 @@ class EngineFleet implements Fleet {
       onChange: (change, engine) => this.#changed(change, engine),
       onIdle: (engine) => this.#forget(engine),
     };
-    this.#judge = createCrowdJudge({
+    this.#panicMode = createPanicMode({
       ...{ logger: deps.logger, options: this.#engineDeps.options },
       pools: () => this.#modelIndex().pools,
       has: (engine) => this.#all.has(engine),
@@ -201,8 +201,8 @@ class EngineFleet implements Fleet {
   usableCount(): number {
     let count = 0;
     for (const engine of this.#active.values()) {
-      const isDoubtful = engine.state !== "up" && engine.breaker.state !== "closed";
-      if (engine.models?.length && engine.role !== "prefill" && !isDoubtful)
+      const isUnproven = engine.state !== "up" && engine.breaker.state !== "closed";
+      if (engine.models?.length && engine.role !== "prefill" && !isUnproven)
         for (const target of engine.targets) if (target.usable) count += 1;
     }
     return count;
@@ -263,7 +263,7 @@ class EngineFleet implements Fleet {
     this.#changed("gone", engine);
   }
 
-  /** Those that the sharing gives, or the lowest that no target has. */
+  /** Indices from `sharing`, or else the lowest free ones. */
   #indicesFor({ id, ranks: count = 1 }: EngineSpec): readonly TargetIndex[] {
     const { sharing } = this.#engineDeps;
     if (sharing) return Array.from({ length: count }, (_, rank) => sharing.indexOf(targetKey(id, rank)));
@@ -277,7 +277,7 @@ class EngineFleet implements Fleet {
   #changed(change: FleetChange, engine: Engine): void {
     if (change === "added" || change === "gone") this.#engines = undefined;
     if (change === "models") this.#index = undefined;
-    this.#judge.changed(change, engine);
+    this.#panicMode.changed(change, engine);
     for (const listener of this.#listeners) {
       try {
         listener(change, engine);
@@ -291,7 +291,7 @@ class EngineFleet implements Fleet {
 /** More engines than this are refused. Removed ones that still have requests in flight do not count. */
 export const maxEngines = 4_096;
 
-/** Those of a list that can be engines side by side, and why the others cannot. */
+/** The specs of a list that can be engines together, and why the others are refused. */
 function selectSpecs(specs: readonly EngineSpec[]): {
   wanted: ReadonlyMap<EngineId, EngineSpec>;
   refused: ApplyReport["refused"];
@@ -306,12 +306,12 @@ function selectSpecs(specs: readonly EngineSpec[]): {
   return { wanted, refused };
 }
 
-/** What cannot change without it being another engine: where it is, and how many targets it has. */
+/** Whether two specs mean the same engine: its URL and its number of targets cannot change. */
 function samePlace(left: EngineSpec, right: EngineSpec): boolean {
   return left.url === right.url && (left.ranks ?? 1) === (right.ranks ?? 1);
 }
 
-/** Whether two descriptions of one engine say the same. */
+/** Whether two specs of one engine are equal. */
 function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
   return (
     left.role === right.role &&
@@ -333,11 +333,11 @@ function sameLabels(left: EngineSpec["labels"], right: EngineSpec["labels"]): bo
   return keys.length === Object.keys(right).length && keys.every((key) => left[key] === right[key]);
 }
 
-/** What a fleet has in common with the fleets of other routers. Without it, it stands alone. */
+/** What a fleet shares with the fleets of other routers. */
 export interface FleetSharing {
-  /** The index for a target; the caller sees to it that no other target has it. */
+  /** The index for a target. No other target may have it. */
   indexOf(targetKey: string): TargetIndex;
-  /** What this router has sent to the target changed. Called often: it should note it and return. */
+  /** This router's load on the target changed. Called often, so it should only record it. */
   loadChanged(target: Target): void;
   /** Requests that other routers have in flight to a target. */
   othersInFlight(target: TargetIndex): number;

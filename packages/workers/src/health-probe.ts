@@ -3,7 +3,8 @@ import { controlFetch, createRepeatLoop, describeOutcome, type Fetched, ownOutco
 import type { Engine, EngineDeps } from "./engine.ts";
 import type { HealthOptions } from "./fleet-options.ts";
 
-/** An answer to a health probe is a few bytes; more than this is something else. */
+/** Largest answer to a health probe, which is a few bytes. */
+
 const maxHealthBytes = 64 * 1024;
 /** Probes the engine's health and moves it between `starting`, `up` and `down`. */
 export function createHealthProbe(
@@ -35,8 +36,8 @@ export function createHealthProbe(
     if (!isCurrent()) return 0;
     if (ownOutcomes.has(fetched.outcome)) {
       engine.meters.probe(fetched.outcome);
-      const reason = fetched.outcome === "late" ? "this router was late" : "this router could open no connection";
-      engine.logger.debug("a health probe counts for nothing", { url: engine.url, reason });
+      const reason = fetched.outcome === "late" ? "the event loop was late" : "this router could open no connection";
+      engine.logger.debug("health probe ignored", { url: engine.url, reason });
       return tracker.nextDelayMs(false, options.timeoutMs);
     }
     const changed = record(fetched);
@@ -63,14 +64,14 @@ export function createHealthProbe(
  */
 const confirmShare = 0.7;
 
-/** Turns the results of probes into a state. Pure but for the randomness of its delays. */
+/** Turns the results of probes into a state. Pure except for the jitter of its delays. */
 export class HealthTracker {
   readonly #options: HealthOptions;
   readonly #random: Random;
   state: "starting" | "up" | "down" = "starting";
   consecutiveFailures = 0;
   consecutiveSuccesses = 0;
-  /** Probes since the engine was last seen to change; paces the probing of one that is not up. */
+  /** Probes since the last change of state; paces the probing of an engine that is not up. */
   #attempts = 0;
 
   constructor(options: HealthOptions, random: Random) {

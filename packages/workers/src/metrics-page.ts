@@ -7,15 +7,15 @@ import {
 } from "./engine-signals.ts";
 import { maxModelNameLength } from "./served-models.ts";
 
-/** What one metrics page says. */
+/** The numbers of one metrics page. */
 export interface MetricsReading {
-  /** Whose names the page has; undefined when it has none that is known. */
+  /** Which engine's metrics the page has; undefined if none is known. */
   readonly dialect: EngineDialect | undefined;
   /** NaN where the page says nothing. */
   readonly values: Readonly<SignalValues>;
   /** Absent where the page names no LoRA adapters. */
   readonly adapters?: AdapterReading;
-  /** Lines with a known name that could not be used. */
+  /** Malformed lines with a known name. */
   readonly malformedLines: number;
 }
 
@@ -215,23 +215,23 @@ function withValue(labels: ReadonlyMap<string, string>, rest: string): Sample | 
 /** The metric of vLLM that names the LoRA adapters in use (`v1/metrics/loggers.py`). Its value is the time in Unix seconds. */
 const adapterMetric = "vllm:lora_requests_info";
 
-/** What an engine says of the LoRA adapters of the requests that it holds. */
+/** The LoRA adapters of an engine's requests, by its metrics. */
 export interface AdapterReading {
-  /** Adapters that requests may run for at once. */
+  /** Most adapters that can be in use at once. */
   readonly slots: number;
-  /** Those that running requests are for. */
+  /** Adapters of running requests. */
   readonly running: readonly string[];
-  /** Those that waiting requests are for. */
+  /** Adapters of waiting requests. */
   readonly waiting: readonly string[];
 }
 
-/** Names that are read of one list; further ones are left out. */
+/** Most names read from one list; further ones are left out. */
 export const maxAdapterNames = 256;
 
-/** More slots than this are taken for a mistake. */
+/** A larger number of slots is malformed. */
 const maxSlots = 65_536;
 
-/** Of all series that a page has, one for each combination of adapters that there ever was, the newest tells what is. */
+/** A page has a series for each combination of adapters that there ever was. The newest one is current. */
 interface AdapterSamples {
   /** @returns false when the sample cannot be used */
   add(sample: Sample): boolean;
@@ -257,7 +257,7 @@ function createAdapterSamples(): AdapterSamples {
   };
 }
 
-/** Names with commas between; a name that has one itself cannot be told from two. */
+/** Comma-separated names. A name that contains a comma reads as two. */
 function namesOf(label = ""): readonly string[] {
   const names = unescapeLabel(label)
     .split(",", maxAdapterNames + 1)

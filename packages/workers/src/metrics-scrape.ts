@@ -7,10 +7,10 @@ import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 /** Where trtllm-serve has its page; its `/metrics` is JSON. */
 const fallbackPath = "/prometheus/metrics";
 
-/** How far an interval between scrapes strays from the one asked for, either way. */
+/** Jitter of the interval between scrapes, as a share of it in either direction. */
 const jitter = 0.1;
 
-/** The state of things when a scrape began. */
+/** The state when a scrape began. */
 interface Moment {
   /** On the monotonic clock. */
   readonly startedMs: number;
@@ -21,7 +21,7 @@ interface Moment {
 /**
  * Reads the engine's metrics into the signals of its targets.
  *
- * @param hooks `onRestart` is told when a total has gone back: the engine is another process now
+ * @param hooks `onRestart` is called when a total has decreased: the engine's process was restarted
  */
 export function createMetricsScrape(
   deps: EngineDeps,
@@ -39,7 +39,7 @@ export function createMetricsScrape(
     cancelExpiry();
     for (const target of engine.targets) target.signals.forget();
   };
-  /** Unlike numbers of the moment, what is loaded stays so until the engine stops. */
+  /** Unlike momentary numbers, loaded adapters stay loaded until the engine stops. */
   const forgetAll = (): void => {
     forget();
     for (const { adapters } of engine.targets) adapters.forget();
@@ -50,7 +50,7 @@ export function createMetricsScrape(
     cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
     if (acceptReadings(engine, readings, moment)) hooks.onRestart();
   };
-  const judge = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
+  const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
     if (fetched.outcome !== "ok") return fetched.outcome;
     const reading = readMetricsPage(fetched.body);
@@ -74,7 +74,7 @@ export function createMetricsScrape(
     const { timeoutMs, maxBytes } = options;
     const fetched = await controlFetch(deps, { url: engine.url + paths[pathIndex]!, timeoutMs, maxBytes });
     if (!isCurrent()) return 0;
-    const outcome = judge(fetched, { startedMs, inFlight });
+    const outcome = acceptPage(fetched, { startedMs, inFlight });
     engine.meters.scrape(outcome);
     if (outcome !== "ok" && !ownOutcomes.has(fetched.outcome)) {
       failures += 1;
@@ -94,7 +94,7 @@ export function createMetricsScrape(
   };
 }
 
-/** @returns whether a total has gone back */
+/** @returns whether a total has decreased */
 function acceptReadings({ targets }: Engine, readings: readonly MetricsReading[], moment: Moment): boolean {
   const { startedMs, inFlight } = moment;
   let restarted = false;

@@ -3,38 +3,41 @@ import type { Engine, EngineChange } from "./engine.ts";
 import type { EngineRecord, Target } from "./engine-record.ts";
 import type { FleetOptions } from "./fleet-options.ts";
 
-/** Decides what breakers and health checks are worth when they speak against too many engines of a model at once. */
-export interface CrowdJudge {
-  /** To be called after every change, before it is told to anybody. */
+/**
+ * Panic mode: when circuit breakers or health checks exclude too many engines of a model at once, they are ignored, since
+ * then something else is likelier to be wrong than that many engines.
+ */
+export interface PanicMode {
+  /** Call it after every change, before listeners are notified. */
   changed(change: EngineChange | "added" | "gone", engine: Engine): void;
 }
 
-interface CrowdJudgeDeps {
+interface PanicModeDeps {
   readonly logger: Logger;
   readonly options: FleetOptions;
-  /** Targets of each model at present. */
+  /** Current targets of each model. */
   readonly pools: () => ReadonlyMap<string, readonly Target[]>;
-  /** Whether the fleet has this engine, be it as a removed one. */
+  /** Whether the fleet still has this engine, removed ones with requests in flight included. */
   readonly has: (engine: Engine) => boolean;
 }
 
-export function createCrowdJudge({ logger, options, pools, has }: CrowdJudgeDeps): CrowdJudge {
-  /** Those whose breaker is not closed, and those whose breaker does not count. */
+export function createPanicMode({ logger, options, pools, has }: PanicModeDeps): PanicMode {
+  /** Engines whose breaker is not closed, or is overruled. */
   const ejected = new Set<Engine>();
-  /** Those that health checks find down, and those that are tried all the same. */
+  /** Engines that are down, or are tried nevertheless. */
   const down = new Set<Engine>();
-  let panicked: ReadonlyMap<string, PanickedModel> = new Map();
+  let panicked: ReadonlyMap<string, ModelInPanic> = new Map();
 
-  /** Finds out anew whose breakers count. */
-  const overrule = (): void => {
+  /** Recomputes whose breakers are overruled. */
+  const updateOverruled = (): void => {
     const overruled = overruledEngines(pools().values(), options.breaker.maxEjectedShare);
     for (const engine of ejected) {
       engine.overrule(overruled.has(engine));
       if (engine.breaker.state === "closed" || !has(engine)) ejected.delete(engine);
     }
   };
-  /** Finds out anew which engines are tried though they are down. */
-  const tryTheDown = (): void => {
+  /** Recomputes which engines are tried although they are down. */
+  const updateTried = (): void => {
     const { models, tried } = findHealthPanic(pools(), options.health.panicThreshold);
     const before = panicked;
     panicked = models;
@@ -53,20 +56,20 @@ export function createCrowdJudge({ logger, options, pools, has }: CrowdJudgeDeps
   return {
     changed(change, engine) {
       if (engine.state === "down") down.add(engine);
-      if (down.size > 0 && change !== "breaker") tryTheDown();
+      if (down.size > 0 && change !== "breaker") updateTried();
       if (change === "breaker" && engine.breaker.state !== "closed") ejected.add(engine);
-      if (ejected.size > 0) overrule();
+      if (ejected.size > 0) updateOverruled();
     },
   };
 }
 
 /**
- * The engines whose circuit breakers do not count, because too many of those that serve a model are left alone: then it is
- * likelier that something else is wrong than that so many engines are, and those that are left could not take the load of
- * all. Engines that health checks say are down are not among them, and a model's only engine has nobody to be compared with.
+ * The engines whose circuit breakers are overruled, because those of too many engines of a model are open. Something else
+ * is then likelier to be wrong than that many engines, and the remaining ones could not take the load of all. Engines that
+ * are down do not count. Nor does a model's only engine, which cannot be compared with others.
  *
  * @param pools targets of each model
- * @param maxShare of the engines of a model that are up and not drained, 0 to 1, up to which breakers count
+ * @param maxShare largest share, 0 to 1, of a model's engines that are up and not drained that breakers may exclude
  */
 function overruledEngines(pools: Iterable<readonly Target[]>, maxShare: number): ReadonlySet<EngineRecord> {
   const overruled = new Set<EngineRecord>();
@@ -80,28 +83,28 @@ function overruledEngines(pools: Iterable<readonly Target[]>, maxShare: number):
   return overruled;
 }
 
-/** A model too few of whose engines health checks find up. */
-interface PanickedModel {
+/** A model with too few engines up. */
+interface ModelInPanic {
   readonly up: number;
   readonly engines: number;
 }
 
 interface HealthPanic {
-  readonly models: ReadonlyMap<string, PanickedModel>;
-  /** Engines of these models that are down: they are tried all the same. */
+  readonly models: ReadonlyMap<string, ModelInPanic>;
+  /** Engines of these models that are down. They are tried nevertheless. */
   readonly tried: ReadonlySet<EngineRecord>;
 }
 
 /**
- * The models too few of whose engines are up. Checks that fail at most engines at once are likelier to be wrong, or the
- * way to the engines is, than that so many have gone; and the few that are left could not take the load of all. Engines
- * that were never up, and drained ones, do not count; a model's only engine has nobody to be compared with.
+ * The models with too few engines up. When health checks fail at most engines at once, the checks or the network are
+ * likelier to be broken than that many engines, and the few that are left could not take the load of all. Engines that
+ * were never up, and drained ones, do not count. Nor does a model's only engine, which cannot be compared with others.
  *
  * @param pools targets of each model
- * @param threshold share of a model's engines, 0 to 1, that have to be up; 0 is always enough
+ * @param threshold share of a model's engines, 0 to 1, that must be up; 0 turns panic mode off
  */
 function findHealthPanic(pools: ReadonlyMap<string, readonly Target[]>, threshold: number): HealthPanic {
-  const models = new Map<string, PanickedModel>();
+  const models = new Map<string, ModelInPanic>();
   const tried = new Set<EngineRecord>();
   for (const [model, targets] of pools) {
     const judged = targets.flatMap(({ rank, engine }) => (rank === 0 && isJudged(engine) ? [engine] : []));

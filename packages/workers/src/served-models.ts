@@ -47,7 +47,7 @@ export function modelsFromNames(names: readonly string[], nowSeconds: number): M
   return collect(names, (id) => (isModelName(id) ? { id, created: nowSeconds, ownedBy: "espalier" } : undefined));
 }
 
-/** Whether two lists say the same. When each was first heard of does not matter: vLLM stamps every answer anew. */
+/** Whether two lists are equal apart from `created`, which vLLM sets anew in every answer. */
 export function sameModels(left: readonly ServedModel[], right: readonly ServedModel[]): boolean {
   return (
     left.length === right.length &&
@@ -114,7 +114,7 @@ export interface ModelIndex {
   readonly entries: ReadonlyMap<string, ModelEntry>;
 }
 
-/** A LoRA adapter that engines load when they are told to: whoever serves its model can serve it. */
+/** A LoRA adapter that the router has engines load on demand. Every engine that serves its model can serve it. */
 export interface ManagedAdapter {
   readonly name: string;
   /** The model that it is for. */

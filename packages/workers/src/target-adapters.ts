@@ -1,41 +1,41 @@
 import type { AdapterReading } from "./metrics-page.ts";
 
 /**
- * How a target stands to a LoRA adapter. `active`: it has it loaded. `waiting`: requests for it wait there for a slot.
- * `room`: it has a slot that nothing is in. `none`: it would have to give up another one first.
+ * The state of a LoRA adapter at a target. `active`: it is loaded. `waiting`: requests for it wait there for a slot. `room`: a
+ * slot is free. `none`: another adapter would have to be evicted first.
  */
 export type AdapterState = "active" | "waiting" | "room" | "none";
 
-/** What this router knows of the LoRA adapters that a target has loaded. */
+/** What this router knows about the LoRA adapters loaded at a target. */
 export interface TargetAdapters {
   /** Undefined when nothing is known. */
   stateOf(adapter: string): AdapterState | undefined;
   /** A request for the adapter is being sent there. */
   sent(adapter: string): void;
-  /** The target was told to give the adapter up. */
+  /** The target was asked to unload the adapter. */
   unloaded(adapter: string): void;
-  /** Adapters thought to be loaded, the one used longest ago first. */
+  /** Adapters assumed to be loaded, least recently used first.  */
   loaded(): readonly string[];
   /** What the target's metrics said last. */
   readonly reading: AdapterReading | undefined;
 }
 
-/** The same with the means to change it. */
+/** `TargetAdapters` with the operations of its owner. */
 export interface OwnedTargetAdapters extends TargetAdapters {
   /**
    * Takes in what the target's metrics say.
    *
    * @param reading undefined where they say nothing of adapters
-   * @param sampledMs when they were asked, on the monotonic clock
-   * @param tellsAdapters whether an engine of this dialect would say so, had it ever had a request for an adapter
+   * @param sampledMs when the scrape began, on the monotonic clock
+   * @param tellsAdapters whether an engine of this dialect would report adapters, had it ever had a request for one
    */
   accept(reading: AdapterReading | undefined, sampledMs: number, tellsAdapters: boolean): void;
-  /** The target may be another process now. */
+  /** The engine's process may have been restarted. */
   forget(): void;
 }
 
 /**
- * Slots of an engine that does not tell: the default of SGLang's `max_loras_per_batch`, whose metrics name no adapters.
+ * Slots of an engine that does not report them: the default of SGLang's `max_loras_per_batch`, whose metrics name no adapters.
  */
 export const assumedAdapterSlots = 8;
 
@@ -43,10 +43,10 @@ export const assumedAdapterSlots = 8;
 export const maxLoadedAdapters = 256;
 
 /**
- * Follows what an engine has loaded. Its metrics name only what requests are for at the moment; but an adapter stays
- * loaded until its slot is needed, and then the one used longest ago goes (vLLM's `LRUCacheLoRAModelManager`). So the
- * adapters used last, as many as there are slots, are those that are there. Uses are requests of this router, at once,
- * and everybody's, as the metrics name them.
+ * Tracks which adapters an engine has loaded. Its metrics name only adapters with requests at the moment, but an adapter
+ * stays loaded until its slot is needed; then the least recently used one is evicted (vLLM's `LRUCacheLoRAModelManager`).
+ * So the most recently used adapters, as many as there are slots, are the loaded ones. A use is a request of this router, or
+ * of anybody as the metrics report it.
  *
  * @param nowMs the monotonic clock
  */
@@ -55,16 +55,16 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
   const usedMs = new Map<string, number>();
   const waiting = new Set<string>();
   let reading: AdapterReading | undefined;
-  /** When that was asked for. */
+  /** When that scrape began. */
   let askedMs = Number.NEGATIVE_INFINITY;
-  /** Whether the engine would have told of adapters, had it had any: then all its slots are empty. */
+  /** Whether the engine reports adapters and has had none: then all its slots are free. */
   let isUntouched = false;
 
   const slots = (): number => Math.min(maxLoadedAdapters, reading?.slots ?? assumedAdapterSlots);
   const use = (adapter: string, atMs: number): void => {
     usedMs.set(adapter, Math.max(atMs, usedMs.get(adapter) ?? Number.NEGATIVE_INFINITY));
   };
-  const giveUp = (): void => {
+  const evict = (): void => {
     while (usedMs.size > slots()) usedMs.delete(oldestOf(usedMs));
   };
   return {
@@ -81,13 +81,13 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
     sent(adapter) {
       use(adapter, nowMs());
       waiting.delete(adapter);
-      giveUp();
+      evict();
     },
     unloaded(adapter) {
       usedMs.delete(adapter);
     },
     accept(next, sampledMs, tellsAdapters) {
-      // What waited when it was last asked, and does so no more, has had its slot since.
+      // An adapter that waited at the last scrape and no longer does has had a slot in between.
       for (const adapter of waiting) if (!next?.waiting.includes(adapter)) use(adapter, askedMs);
       reading = next;
       askedMs = sampledMs;
@@ -95,12 +95,12 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
       waiting.clear();
       for (const adapter of next?.running ?? []) use(adapter, sampledMs);
       for (const adapter of next?.waiting ?? []) {
-        // What was sent after the page was asked for is not on it.
+        // A request sent after the scrape began is not on the page.
         if (next?.running.includes(adapter) || (usedMs.get(adapter) ?? Number.NEGATIVE_INFINITY) > sampledMs) continue;
         usedMs.delete(adapter);
         waiting.add(adapter);
       }
-      giveUp();
+      evict();
     },
     forget() {
       usedMs.clear();

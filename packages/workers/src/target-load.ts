@@ -1,15 +1,15 @@
 import type { Clock } from "@espalier/common";
 
-/** What is known about a request when it is sent. */
+/** The size of a request, as known when it is sent. */
 export interface RequestSize {
   readonly promptTokens: number;
-  /** Prompt tokens that the target is thought not to hold, and so has to compute; all of them when absent. */
+  /** Prompt tokens that the target probably has not cached and must compute; all of them if absent. */
   readonly uncachedTokens?: number;
   /** Tokens the answer is expected to have; 0 when nothing is known. */
   readonly expectedOutputTokens: number;
   /** Milliseconds that the target is expected to compute on the prompt; 0 when absent. */
   readonly workMs?: number;
-  /** The prompt's blocks, where account of them is to be kept until the request ends. */
+  /** The prompt's blocks, to be counted as active until the request ends. */
   readonly activeBlocks?: ActivePrompt | undefined;
 }
 
@@ -23,7 +23,7 @@ export interface LoadTicket {
   end(): void;
 }
 
-/** What this router has sent to one target and not seen end. Plain numbers, so that reading them is cheap. */
+/** This router's load on one target. Plain numbers, so that reading them is cheap. */
 export interface TargetLoad {
   /** Requests sent and not ended. */
   readonly inFlight: number;
@@ -31,24 +31,24 @@ export interface TargetLoad {
   readonly pendingPrefillTokens: number;
   /** Context tokens (prompt and generated so far) of requests past their first token. */
   readonly decodeTokens: number;
-  /** Tokens in those prompt blocks of requests in flight of which account is kept, each block once. */
+  /** Tokens in the active blocks of requests in flight, each block counted once. */
   readonly activeTokens: number;
-  /** What `activeTokens` would grow by with a prompt. */
+  /** By how much a prompt would increase `activeTokens`. */
   newActiveTokens(prompt: ActivePrompt): number;
   /** Tokens that requests in flight are still expected to generate. */
   readonly outstandingOutputTokens: number;
   /** Milliseconds that the target is expected to compute on prompts that have not produced a token yet. */
   readonly pendingWorkMs: number;
-  /** When such a prompt last was computed, on the monotonic clock; -Infinity before the first. */
+  /** When such a prompt was last computed, on the monotonic clock; -Infinity before the first. */
   readonly computedMs: number;
-  /** Since when there has been such a prompt without a break, on the same clock; Infinity when there is none. */
+  /** Since when there has always been such a prompt, on the same clock; Infinity if there is none. */
   readonly pendingSinceMs: number;
   begin(size: RequestSize): LoadTicket;
 }
 
 /**
- * Larger counts are cut to this, so that sums over every request a process can hold stay exact integers and come back
- * to exactly zero.
+ * Larger counts are clamped to this, so that sums over all requests of a process stay exact integers and return to exactly
+ * zero.
  */
 const maxCount = 2 ** 31;
 
@@ -73,7 +73,7 @@ class Load implements TargetLoad {
   inFlight = 0;
   pendingPrefillTokens = 0;
   decodeTokens = 0;
-  /** Undefined as long as no account of blocks is kept. */
+  /** Undefined as long as no request has active blocks. */
   #blocks: ActiveBlocks | undefined;
   outstandingOutputTokens = 0;
   pendingWorkMs = 0;
@@ -125,7 +125,7 @@ class Load implements TargetLoad {
   }
 }
 
-/** Holds exactly what it has added to the load, so that ending it takes back neither more nor less. */
+/** Records exactly what it added to the load, so that ending it subtracts neither more nor less. */
 class Ticket implements LoadTicket {
   readonly #load: Load;
   #live = true;
@@ -150,7 +150,7 @@ class Ticket implements LoadTicket {
   firstToken(): void {
     if (!this.#live || this.#decoding) return;
     this.#decoding = true;
-    // The first token of what is computed elsewhere says nothing of the prompts here.
+    // The first token of a prompt computed elsewhere says nothing about the prompts here.
     if (this.workMs > 0) this.#load.hasComputed();
     this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens += this.#promptTokens;
@@ -195,12 +195,12 @@ export interface ActivePrompt {
 }
 
 /**
- * Different blocks of one target that are told apart. Beyond it the further blocks of a prompt count as nobody else's, which they
- * mostly are. At 16 tokens a block it is more than the KV memory of any engine, and some 20 MB.
+ * Most distinct blocks tracked for one target. Beyond it, further blocks of a prompt count as not shared, which they mostly
+ * are. At 16 tokens a block it is more than the KV memory of any engine, and takes some 20 MB.
  */
 export const maxActiveBlocks = 262_144;
 
-/** The part of the account that one request makes up. */
+/** The active blocks of one request. */
 export interface ActiveShare {
   /** The request is over. Safe to repeat. */
   release(): void;
@@ -211,7 +211,7 @@ export class ActiveBlocks {
   /** Tokens in them. */
   tokens = 0;
   readonly #maxBlocks: number;
-  /** How many requests have each block that is told apart. With a block all those before it in the chain are in it. */
+  /** How many requests have each tracked block. If a block is tracked, so are all blocks before it in the chain. */
   readonly #counts = new Map<number, number>();
 
   constructor(maxBlocks: number = maxActiveBlocks) {
@@ -229,12 +229,12 @@ export class ActiveBlocks {
       if (count === 0) this.tokens += blockSize;
       this.#counts.set(key, count + 1);
     }
-    const apart = block;
-    this.tokens += (blockCount - apart) * blockSize;
+    const tracked = block;
+    this.tokens += (blockCount - tracked) * blockSize;
     let isHeld = true;
     return {
       release: () => {
-        if (isHeld) this.#remove(prompt, apart);
+        if (isHeld) this.#remove(prompt, tracked);
         isHeld = false;
       },
     };
@@ -242,7 +242,7 @@ export class ActiveBlocks {
 
   /** Tokens of a prompt's blocks that no request in flight has. */
   newTokens({ chain, blockCount, blockSize }: ActivePrompt): number {
-    // Where a block is there, all before it are, so that the first one that is not can be found by halving.
+    // If a block is tracked, all blocks before it are, so the first untracked one is found by binary search.
     let [low, high] = [0, blockCount];
     while (low < high) {
       const middle = (low + high) >>> 1;
@@ -252,8 +252,8 @@ export class ActiveBlocks {
     return (blockCount - low) * blockSize;
   }
 
-  #remove({ chain, blockCount, blockSize }: ActivePrompt, apart: number): void {
-    for (let block = 0; block < apart; block++) {
+  #remove({ chain, blockCount, blockSize }: ActivePrompt, tracked: number): void {
+    for (let block = 0; block < tracked; block++) {
       const key = keyOf(chain, block);
       const count = this.#counts.get(key)!;
       if (count > 1) {
@@ -263,11 +263,11 @@ export class ActiveBlocks {
         this.tokens -= blockSize;
       }
     }
-    this.tokens -= (blockCount - apart) * blockSize;
+    this.tokens -= (blockCount - tracked) * blockSize;
   }
 }
 
-/** 53 of the hash's 64 bits, which is what a number holds. Two of as many blocks as are told apart share one in 1 of 260,000 cases. */
+/** 53 of the hash's 64 bits, which is what a number holds. At `maxActiveBlocks`, some two blocks collide in 1 of 260,000 cases. */
 function keyOf(chain: Uint32Array, block: number): number {
   return (chain[2 * block + 1]! & 0x1f_ffff) * 2 ** 32 + chain[2 * block]!;
 }

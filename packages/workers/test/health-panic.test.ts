@@ -51,7 +51,7 @@ describe("engines that health checks find down", () => {
     const { harness } = fleet;
     await takeDown(fleet, "a", "b");
     const { breaker } = harness.record("a");
-    expect(breaker).toMatchObject({ state: "half-open", reason: "health checks find it down, as they do too many" });
+    expect(breaker).toMatchObject({ state: "half-open", reason: "tried although health checks say it is down" });
     const trial = breaker.begin()!;
     expect(usable(harness)).toEqual(["b", "c"]);
     trial.success();

@@ -76,7 +76,7 @@ test.each(failures)("an engine that was up and %s is down after three probes", a
 });
 
 test.each([
-  ["late", "late", "this router was late"],
+  ["late", "late", "the event loop was late"],
   ["short", "local", "this router could open no connection"],
 ] as const)(
   "probes that this router itself is %s with count for nothing but as such, and are made again at their interval",
@@ -92,7 +92,7 @@ test.each([
     const gaps = times.slice(1).map((time, index) => Math.round(time - times[index]!));
     expect(new Set(gaps).size).toBe(1);
     expect(harness.meter.value("espalier_engine_health_probes_total", "a", outcome)).toBeGreaterThan(10);
-    const told = harness.lines.filter(({ message }) => message === "a health probe counts for nothing");
+    const told = harness.lines.filter(({ message }) => message === "health probe ignored");
     expect(new Set(told.map(({ fields }) => fields.reason))).toEqual(new Set([reason]));
     expect(harness.record("a")).toMatchObject({ state: "up", health: { consecutiveFailures: 0 } });
     expect(harness.target("a").usable).toBe(true);

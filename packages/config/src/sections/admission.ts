@@ -10,18 +10,16 @@ const className = (description: string) =>
   });
 
 const classes = list(
-  section("A class of requests.", {
-    name: className("What `x-espalier-priority` calls it."),
+  section("A priority class.", {
+    name: className("Name of the priority class, as requests give it in `x-espalier-priority`."),
     order: choice(["fcfs", "edf", "shortest_prefill"], {
       description:
-        "Which of a tenant's requests goes first: the one that came first, the one that is due first, or the one with " +
-        "the least to compute, with an age that lets none wait for ever.",
+        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by tokens to compute. With `shortest_prefill`, waiting raises a request's rank, so that none starves.",
       default: "fcfs",
     }),
     share: number({
       description:
-        "Part of the computed tokens that the class gets at least, under `between: strict`; its weight under `deficit`. " +
-        "All shares add up to 1 at most.",
+        "Share of the computed tokens that the class gets at least, with `between: strict`; its weight with `between: deficit`. The shares of all classes add up to at most 1.",
       default: 0,
       minimum: 0,
       maximum: 1,
@@ -29,40 +27,38 @@ const classes = list(
     target: Type.Optional(
       duration({
         description:
-          "The first token is due so long after a request came, where the request does not say. What cannot be in time is refused at once, so set it if you have one. None unless given.",
+          "Target for the time to first token, for requests that state no deadline. A request that cannot meet it is refused at once, so set it only if you have such a target.",
         minimum: "1ms",
         maximum: "24h",
       }),
     ),
     "on-miss": choice(["reject", "demote"], {
-      description: "What becomes of a request that cannot go before it is due: 429, or the next lower class.",
+      description:
+        "What happens to a request that would miss its deadline: `reject` answers 429, `demote` moves it to the next lower class.",
       default: "reject",
     }),
     "max-pending-tokens": integer({
       description:
-        "Prompt tokens that wait at an engine of weight 1 from which on it gets no more of this class. Requests wait in " +
-        "the router only while every engine is there.",
+        "Prompt tokens pending at an engine of weight 1 above which it gets no more requests of the class. Requests wait in the router only while every engine is above it.",
       default: 32_768,
       minimum: 1,
       maximum: 1_000_000_000,
     }),
     patience: duration({
       description:
-        "How long a request without a deadline may wait for an engine that would not drop, to take it in, what others are " +
-        "expected to come back for. Only prompts of which the engine has to compute more than half, and 2,048 tokens, wait.",
+        "Longest time a request without a deadline waits for an engine whose cache has free space, rather than evict blocks that other requests are expected to reuse. Only prompts of which the engine must compute more than half, and at least 2,048 tokens, wait.",
       default: "0s",
       minimum: "0s",
       maximum: "5m",
     }),
     yields: flag({
       description:
-        "Keep the class to some of a pool's engines, by its part of the work, while classes that do not yield are there: " +
-        "their requests then meet none of its long prompts.",
+        "Confine the class to part of a pool's engines, in proportion to its share of the work, while requests of classes that do not yield are present. Their requests then avoid the long prompts of this class.",
       default: false,
     }),
   }),
   {
-    description: "Classes of requests, the highest first.",
+    description: "Priority classes, the highest first.",
     minItems: 1,
     maxItems: 16,
     default: [
@@ -76,66 +72,70 @@ const classes = list(
 
 const directions = ["off", "lower-first", "higher-first"] as const;
 
-export const admission = section("Who waits in the router, and who goes next, while every engine of a pool is busy.", {
-  mode: choice(["on", "off"], { description: "`off` sends every request on at once.", default: "on" }),
-  classes,
-  "default-class": text({
-    description: "The class of a request that names none.",
-    maxLength: 64,
-    default: "default",
-  }),
-  between: choice(["strict", "deficit"], {
-    description: "Which class goes next: the highest one, but for the shares of others; or each by its share.",
-    default: "strict",
-  }),
-  "max-queued": integer({
-    description:
-      "Requests that wait for one pool. Beyond it, the youngest of the lowest class makes room for a higher one; else " +
-      "429.",
-    default: 1_024,
-    minimum: 0,
-    maximum: 1_000_000,
-  }),
-  "max-queued-bytes": size({
-    description: "And bytes of their bodies.",
-    default: "256MiB",
-    minimum: "1KiB",
-    maximum: "64GiB",
-  }),
-  "max-waiting": integer({
-    description: "Requests in an engine's own queue, by its metrics, from which on it gets no more.",
-    default: 16,
-    minimum: 1,
-    maximum: 1_000_000,
-  }),
-  "max-kv-use": number({
-    description:
-      "Share of an engine's KV blocks in use from which on it gets no more while its own queue is not empty.",
-    default: 0.95,
-    minimum: 0,
-    maximum: 1,
-  }),
-  "trust-tenant-header": flag({
-    description:
-      "Where there are `api-keys`, take the tenant from `x-espalier-tenant` before the key's name. For keys of gateways that speak for many; others could take each other's share.",
-    default: false,
-  }),
-  "body-priority": choice(directions, {
-    description:
-      "How `priority` in a body is read where no header names a class: numbers below 0 and above 0 stand for the highest " +
-      "class and for the one after the default, with `lower-first` (vLLM) in this order.",
-    default: "off",
-  }),
-  "engine-priority": choice(directions, {
-    description:
-      "Tell engines the class as `priority` in the body. Only for engines whose scheduler goes by it: `lower-first` for " +
-      "vLLM with `--scheduling-policy priority`, `higher-first` for SGLang with `--enable-priority-scheduling`.",
-    default: "off",
-  }),
-  "engine-order": choice(["arrival", "shortest"], {
-    description:
-      "Which of the requests of a class goes first that wait in an engine. `shortest` tells engines in the same number whose " +
-      "prompt they compute least on, with an age that lets none wait for ever; it needs `engine-priority: lower-first`.",
-    default: "arrival",
-  }),
-});
+export const admission = section(
+  "Which requests wait in the router, and in which order they go, while every engine of a pool is saturated.",
+  {
+    mode: choice(["on", "off"], {
+      description: "Whether requests wait in the router: `off` forwards every request at once.",
+      default: "on",
+    }),
+    classes,
+    "default-class": text({
+      description: "Priority class of a request that names none.",
+      maxLength: 64,
+      default: "default",
+    }),
+    between: choice(["strict", "deficit"], {
+      description:
+        "Which class goes next: `strict` takes the highest one, but gives each class its `share`; `deficit` takes classes in proportion to their shares.",
+      default: "strict",
+    }),
+    "max-queued": integer({
+      description:
+        "Most requests that wait for one pool. Beyond it, the youngest request of the lowest class is dropped for a request of a higher class; otherwise the new request is answered with 429.",
+      default: 1_024,
+      minimum: 0,
+      maximum: 1_000_000,
+    }),
+    "max-queued-bytes": size({
+      description:
+        "Most bytes of request bodies that wait for one pool. Beyond it, requests are dropped or refused as with `admission.max-queued`.",
+      default: "256MiB",
+      minimum: "1KiB",
+      maximum: "64GiB",
+    }),
+    "max-waiting": integer({
+      description: "Requests in an engine's own queue, by its metrics, at which it gets no more.",
+      default: 16,
+      minimum: 1,
+      maximum: 1_000_000,
+    }),
+    "max-kv-use": number({
+      description:
+        "Share of an engine's KV blocks in use at which it gets no more, as long as its own queue is not empty.",
+      default: 0.95,
+      minimum: 0,
+      maximum: 1,
+    }),
+    "trust-tenant-header": flag({
+      description:
+        "With `api-keys`, take the tenant from `x-espalier-tenant` before the key's name. Turn it on only for keys of gateways that speak for many tenants: a client could otherwise use another tenant's share.",
+      default: false,
+    }),
+    "body-priority": choice(directions, {
+      description:
+        "How to read `priority` in a body if no header names a class. With `lower-first` (as in vLLM), numbers below 0 mean the highest class and numbers above 0 the class after the default one; `higher-first` is the reverse.",
+      default: "off",
+    }),
+    "engine-priority": choice(directions, {
+      description:
+        "Send the class to engines as `priority` in the body, for engines whose scheduler uses it: `lower-first` for vLLM with `--scheduling-policy priority`, `higher-first` for SGLang with `--enable-priority-scheduling`.",
+      default: "off",
+    }),
+    "engine-order": choice(["arrival", "shortest"], {
+      description:
+        "Order in which an engine takes the waiting requests of a class. `shortest` encodes in `priority` which prompt needs least computation, and waiting raises it, so that none starves; it needs `engine-priority: lower-first`.",
+      default: "arrival",
+    }),
+  },
+);

@@ -25,66 +25,87 @@ import {
 
 const maxSources = 16;
 
-/** What is said of every engine that a source finds. Annotations and labels in Kubernetes count before it. */
+/** Settings for every engine of a source. Annotations and labels in Kubernetes override them. */
 const traits = {
-  scheme: choice(["http", "https"], { description: "How engines are spoken to.", default: "http" }),
-  models: list(text({ description: "A model's name.", maxLength: 256 }), {
-    description: "Models that the engines serve; empty to ask them.",
+  scheme: choice(["http", "https"], { description: "URL scheme of the engines.", default: "http" }),
+  models: list(text({ description: "Name of a model.", maxLength: 256 }), {
+    description: "Models that the engines serve. With an empty list, the router asks each engine.",
     maxItems: 1_000,
   }),
-  role: choice(["both", "prefill", "decode"], { description: "What the engines do for a request.", default: "both" }),
-  weight: number({ description: "Relative share of traffic.", minimum: 0.001, maximum: 1_000_000, default: 1 }),
+  role: choice(["both", "prefill", "decode"], {
+    description: "Which part of a request the engines compute: `prefill`, `decode`, or `both`.",
+    default: "both",
+  }),
+  weight: number({
+    description: "Relative share of traffic for each of the engines.",
+    minimum: 0.001,
+    maximum: 1_000_000,
+    default: 1,
+  }),
   ranks: integer({
-    description: "Data-parallel ranks of an engine that requests are sent to one by one, by `x-data-parallel-rank`.",
+    description:
+      "Number of data-parallel ranks of each engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
     default: 1,
     minimum: 1,
     maximum: 64,
   }),
-  "kv-events-port": port("Port at which rank 0 publishes its KV events. By default the engines are asked."),
-  "kv-replay-port": port("Port at which missed events can be asked for; counts beside `kv-events-port` only."),
-  "kv-topic": text({ description: "Only events with a topic that starts so.", minLength: 0, default: "" }),
+  "kv-events-port": port(
+    "Port where rank 0 of each engine publishes KV events. Without it, the router asks each engine.",
+  ),
+  "kv-replay-port": port("Port where missed KV events are replayed. Used only together with `kv-events-port`."),
+  "kv-topic": text({
+    description: "Topic prefix: only KV events whose topic starts with it are read.",
+    minLength: 0,
+    default: "",
+  }),
   "kv-transfer": choice(["none", ...kvTransferProtocols], {
-    description: "How the engines hand KV blocks over, for requests that two engines serve together.",
+    description: "How the engines transfer KV blocks, for requests split between a prefill and a decode engine.",
     default: "none",
   }),
-  "kv-transfer-port": port("Port of an engine's side of the transfer, where it is not the protocol's usual one."),
-  labels: map(text({ description: "A label's value.", minLength: 0, maxLength: 256 }), {
+  "kv-transfer-port": port("Port of an engine's side of the transfer, if it is not the protocol's default."),
+  labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
     description: "Free-form labels of the engines.",
     maxProperties: 64,
   }),
 };
 
 const family = choice(["auto", "ipv4", "ipv6"], {
-  description: "Which addresses count. `auto` takes IPv6 ones only where there are no others: an engine is one engine.",
+  description:
+    "Which address family to use. `auto` uses IPv6 addresses only if there are no IPv4 ones, so that an engine with both counts once.",
   default: "auto",
 });
 
 const dns = list(
   section(
-    "A name in DNS that stands for engines. A plain text stands for the name.",
+    "A DNS name whose addresses are engines. A plain string is the `name`.",
     {
       name: text({
         description:
-          "`HOST:PORT`: every address of the host is an engine at that port. `_SERVICE._PROTOCOL.HOST`: every SRV record.",
+          "The DNS name. With `HOST:PORT`, every address of the host is an engine at that port; with `_SERVICE._PROTOCOL.HOST`, every SRV record is an engine.",
         maxLength: 260,
         pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\\.?:\\d{1,5}|${recordsPattern})$`,
         expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
       }),
-      interval: duration({ description: "Between two questions.", default: "5s", minimum: "100ms", maximum: "10m" }),
+      interval: duration({
+        description: "Time between two DNS queries for the name.",
+        default: "5s",
+        minimum: "100ms",
+        maximum: "10m",
+      }),
       misses: integer({
-        description: "Answers in a row without an address after which its engine leaves.",
+        description: "Answers in a row that lack an address before its engine is removed.",
         default: 3,
         minimum: 1,
         maximum: 100,
       }),
-      servers: nameServers({ description: "Name servers; empty for the system's." }),
+      servers: nameServers({ description: "Name servers to query. With an empty list, the system's are used." }),
       family,
       ...traits,
     },
     { shorthand: "name" },
   ),
   {
-    description: "Names in DNS that stand for engines, asked for again and again.",
+    description: "DNS names whose addresses are engines. They are resolved again and again.",
     maxItems: maxSources,
     flag: "discover-dns",
   },
@@ -92,7 +113,7 @@ const dns = list(
 
 const services = list(
   section(
-    "A service of Kubernetes whose endpoints are engines. A plain text stands for the service.",
+    "A Kubernetes service whose endpoints are engines. A plain string is the `service`.",
     {
       service: service(),
       family,
@@ -101,26 +122,26 @@ const services = list(
     { shorthand: "service" },
   ),
   {
-    description: "Services of Kubernetes: endpoints that are ready are engines.",
+    description: "Kubernetes services. Every ready endpoint is an engine.",
     maxItems: maxSources,
     flag: "discover-kubernetes",
   },
 );
 
 const pods = list(
-  section("Pods of Kubernetes that are engines.", {
-    ...podPlace("The engines'"),
+  section("Kubernetes pods that are engines.", {
+    ...podPlace("engines"),
     ...traits,
   }),
-  { description: "Pods of Kubernetes by their labels: those that are ready are engines.", maxItems: maxSources },
+  { description: "Kubernetes pods, selected by labels. Every ready pod is an engine.", maxItems: maxSources },
 );
 
 const inferencePools = list(
   section(
-    "An InferencePool of the Gateway API Inference Extension. A plain text stands for the pool.",
+    "An InferencePool of the Gateway API Inference Extension. A plain string is the `pool`.",
     {
       pool: text({
-        description: "`NAMESPACE/NAME`. Without a namespace, the service account's own.",
+        description: "Name of the pool: `NAMESPACE/NAME`, or `NAME` in the namespace of the service account.",
         maxLength: 320,
         pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
         expected: "NAMESPACE/NAME",
@@ -130,21 +151,22 @@ const inferencePools = list(
     { shorthand: "pool" },
   ),
   {
-    description: "InferencePools: the pods that they select are engines, one for each target port.",
+    description: "InferencePools. Every pod that one selects is an engine, one for each target port.",
     maxItems: maxSources,
     flag: "discover-inference-pool",
   },
 );
 
-export const discovery = section("Where engines are found, beside `engines` and `engines-file`.", {
+export const discovery = section("Where engines are found besides `engines` and `engines-file`.", {
   dns,
   services,
   pods,
   "inference-pools": inferencePools,
-  kubernetes: section("How the API server of Kubernetes is reached. Inside a cluster nothing of it is needed.", {
+  kubernetes: section("Access to the Kubernetes API server. Inside a cluster nothing has to be set.", {
     "api-server": Type.Optional(
       text({
-        description: "`https://HOST:PORT`. By default that of the cluster that the router runs in.",
+        description:
+          "URL of the Kubernetes API server: `https://HOST:PORT`. Default: the API server of the cluster the router runs in.",
         maxLength: 2_048,
         pattern: "^https?://[^\\s/?#@\\\\]+$",
         expected: "an http:// or https:// URL without path",
@@ -152,18 +174,20 @@ export const discovery = section("Where engines are found, beside `engines` and 
     ),
     "token-file": Type.Optional(
       filePath(
-        "Holds the bearer token; read again before each request. The service account's, where `api-server` is not given.",
+        "File with the bearer token for the Kubernetes API server. The router reads it again before each request. Default: the service account's token, unless `api-server` is set.",
       ),
     ),
     "ca-file": Type.Optional(
-      filePath("Certificates in PEM form to trust. The service account's, where `api-server` is not given."),
+      filePath(
+        "PEM file with the certificate authorities to trust for the Kubernetes API server. Default: the service account's, unless `api-server` is set.",
+      ),
     ),
   }),
 });
 
 type Family = "auto" | "ipv4" | "ipv6";
 
-/** Where engines are found, beside those that are listed. A namespace that is undefined is the service account's. */
+/** Sources of engines besides the configured list. An undefined namespace is the service account's. */
 export interface DiscoveryConfig {
   readonly dns: readonly {
     readonly name: string;
@@ -238,7 +262,7 @@ function compileTraits(tree: Omit<Tree["inference-pools"][number], "pool">): Eng
   };
 }
 
-/** Inside a cluster, as its programs find the API server: by variables that every pod has, else by its name. */
+/** Inside a cluster the API server is found by the variables that every pod has, else by its name. */
 function compileAccess(
   { "api-server": written, "token-file": tokenFile, "ca-file": caFile }: Tree["kubernetes"],
   { KUBERNETES_SERVICE_HOST: host = "", KUBERNETES_SERVICE_PORT: port = "" }: Environment,
@@ -252,7 +276,7 @@ function compileAccess(
   };
 }
 
-/** What a schema cannot say: ports and addresses are real, nothing is followed twice, and no token is sent in the clear. */
+/** Checks that ports and addresses are valid, no source is listed twice, and no token is sent in the clear. */
 export function checkDiscovery({ discovery }: ConfigTree): Problem[] {
   const { dns, services, pods, kubernetes, "inference-pools": inferencePools } = discovery;
   const problems = [

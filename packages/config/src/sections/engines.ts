@@ -18,62 +18,80 @@ const urlPath = (description: string, standard: string) =>
 
 export const engines = list(
   section(
-    "One engine. A plain text stands for the URL.",
+    "An engine. A plain string is its `url`.",
     {
       url: text({
-        description: "`http://host:port` or `https://host:port`, with an optional path prefix.",
+        description: "Base URL of the engine: `http://host:port` or `https://host:port`, with an optional path prefix.",
         maxLength: 2_048,
         pattern: "^https?://[^\\s/?#@\\\\]+(/[^\\s?#\\\\]*)?$",
         expected: "an http:// or https:// URL without credentials, query or fragment",
       }),
       id: Type.Optional(
         text({
-          description: "Unique name; host and port of the URL unless given.",
+          description: "Unique name of the engine. Default: host and port of its URL.",
           maxLength: 128,
           pattern: "^[\\x21-\\x7e]+$",
           expected: "a name of at most 128 visible ASCII characters",
         }),
       ),
-      models: list(text({ description: "A model's name.", maxLength: 256 }), {
-        description: "Models it serves; empty to ask the engine.",
+      models: list(text({ description: "Name of a model.", maxLength: 256 }), {
+        description: "Models that the engine serves. With an empty list, the router asks the engine.",
         maxItems: 1_000,
       }),
-      role: choice(["both", "prefill", "decode"], { description: "What it does for a request.", default: "both" }),
+      role: choice(["both", "prefill", "decode"], {
+        description: "Which part of a request the engine computes: `prefill`, `decode`, or `both`.",
+        default: "both",
+      }),
       weight: number({
-        description: "Relative share of traffic.",
+        description: "Relative share of traffic for the engine.",
         minimum: 0.001,
         maximum: 1_000_000,
         default: 1,
       }),
       ranks: integer({
-        description: "Data-parallel ranks of it that requests are sent to one by one, by `x-data-parallel-rank`.",
+        description:
+          "Number of data-parallel ranks of the engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
         default: 1,
         minimum: 1,
         maximum: 64,
       }),
       "kv-events": Type.Optional(
         section(
-          "Where it publishes its KV events. A plain text stands for the endpoint.",
+          "Where the engine publishes its KV events. A plain string is the `endpoint`.",
           {
-            endpoint: zmqEndpoint("Of rank 0; those of the other ranks are on the ports after it.", {
-              wildcard: false,
-            }),
-            replay: Type.Optional(
-              zmqEndpoint("Where missed events can be asked for, of rank 0 as well.", { wildcard: false }),
+            endpoint: zmqEndpoint(
+              "ZeroMQ endpoint where rank 0 publishes KV events. The other ranks use the ports after it.",
+              {
+                wildcard: false,
+              },
             ),
-            topic: text({ description: "Only events with a topic that starts so.", minLength: 0, default: "" }),
+            replay: Type.Optional(
+              zmqEndpoint(
+                "ZeroMQ endpoint where missed KV events of rank 0 are replayed. The other ranks use the ports after it.",
+                { wildcard: false },
+              ),
+            ),
+            topic: text({
+              description: "Topic prefix: only KV events whose topic starts with it are read.",
+              minLength: 0,
+              default: "",
+            }),
           },
           { shorthand: "endpoint" },
         ),
       ),
       "kv-transfer": Type.Optional(
         section(
-          "How it hands KV blocks over, for requests that two engines serve together. A plain text stands for the protocol.",
+          "How the engine transfers KV blocks to other engines, for requests split between a prefill and a decode engine. A plain string is the `protocol`.",
           {
-            protocol: choice(kvTransferProtocols, { description: "The same at both sides.", default: "nixl" }),
+            protocol: choice(kvTransferProtocols, {
+              description: "Transfer protocol. Both engines of a split request must use the same one.",
+              default: "nixl",
+            }),
             host: Type.Optional(
               text({
-                description: "Where other engines reach its side of the transfer; the URL's host unless given.",
+                description:
+                  "Host at which other engines reach this engine's side of the transfer. Default: the host of its URL.",
                 maxLength: 253,
                 pattern: "^[A-Za-z0-9.:_-]+$",
                 expected: "a host name or an IP address",
@@ -82,7 +100,7 @@ export const engines = list(
             port: Type.Optional(
               integer({
                 description:
-                  "Of its bootstrap server (`sglang`, `mooncake`: 8998 unless given) or of its transfers (`p2p-nccl`: 14579).",
+                  "Port of the engine's bootstrap server (`sglang`, `mooncake`; default: 8998) or of its transfers (`p2p-nccl`; default: 14579).",
                 minimum: 1,
                 maximum: 65_535,
               }),
@@ -91,138 +109,168 @@ export const engines = list(
           { shorthand: "protocol" },
         ),
       ),
-      labels: map(text({ description: "A label's value.", minLength: 0, maxLength: 256 }), {
-        description: "Free-form labels.",
+      labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
+        description: "Free-form labels of the engine.",
         maxProperties: 64,
       }),
     },
     { shorthand: "url" },
   ),
-  { description: "The engines, each as a URL or a section.", maxItems: 10_000, flag: "engine" },
+  { description: "The engines to route to, each a URL or a section.", maxItems: 10_000, flag: "engine" },
 );
 
 export const enginesFile = filePath(
-  "YAML or JSON file with a list like `engines`; watched, and read again when it changes.",
+  "YAML or JSON file with a list of engines, in the form of `engines`. The router watches it and reloads it when it changes.",
 );
 
-export const engineTls = section("TLS to engines whose URL is `https`.", {
-  "ca-file": Type.Optional(filePath("Certificates in PEM form to trust in place of the system's.")),
-  "cert-file": Type.Optional(filePath("The router's own certificate in PEM form, for engines that ask for one.")),
-  "key-file": Type.Optional(filePath("Private key of that certificate in PEM form.")),
-  verify: flag({ description: "Check the engines' certificates.", default: true }),
+export const engineTls = section("TLS for engines with an `https` URL.", {
+  "ca-file": Type.Optional(
+    filePath("PEM file with the certificate authorities to trust for engines, instead of the system's."),
+  ),
+  "cert-file": Type.Optional(
+    filePath("PEM file with the router's own certificate, for engines that require a client certificate."),
+  ),
+  "key-file": Type.Optional(filePath("PEM file with the private key of `engine-tls.cert-file`.")),
+  verify: flag({ description: "Verify the certificates of engines.", default: true }),
 });
 
-export const health = section("How it is found out whether an engine is up.", {
-  path: urlPath("Path that is asked; a 2xx answer is a good one.", "/health"),
-  interval: duration({ description: "Between two checks.", default: "2s", minimum: "100ms", maximum: "10m" }),
-  timeout: duration({ description: "For the answer.", default: "1s", minimum: "10ms", maximum: "1m" }),
+export const health = section("Health checks, which find out whether an engine is up.", {
+  path: urlPath("Path of the health check on the engine. Any 2xx answer is healthy.", "/health"),
+  interval: duration({
+    description: "Time between two health checks of an engine.",
+    default: "2s",
+    minimum: "100ms",
+    maximum: "10m",
+  }),
+  timeout: duration({
+    description: "How long a health check waits for the answer.",
+    default: "1s",
+    minimum: "10ms",
+    maximum: "1m",
+  }),
   "down-after": integer({
-    description: "Failed checks in a row after which an engine is down.",
+    description: "Failed health checks in a row after which an engine is down.",
     default: 3,
     minimum: 1,
     maximum: 100,
   }),
   "up-after": integer({
-    description: "Good checks in a row after which it is up again.",
+    description: "Successful health checks in a row after which an engine that was down is up again.",
     default: 2,
     minimum: 1,
     maximum: 100,
   }),
   "panic-threshold": number({
     description:
-      "Share of a model's engines that have to be up; with fewer, those that are down are tried, one request at a time until they answer. 0: never.",
+      "Panic threshold: share of a model's engines that must be up. Below it, engines that are down are tried as well, one request at a time until they answer. 0 turns this off.",
     default: 0.5,
     minimum: 0,
     maximum: 1,
   }),
 });
 
-export const scrape = section("How the engines' own load figures are read.", {
-  path: urlPath("Path of the engine's Prometheus metrics.", "/metrics"),
+export const scrape = section("How the router scrapes the engines' own metrics.", {
+  path: urlPath("Path of the Prometheus metrics on the engine.", "/metrics"),
   interval: Type.Optional(
     duration({
       description:
-        "Between two reads. 1s unless given; 50ms for engines of models whose policy is `epp_weighted`, which is made for that.",
+        "Time between two scrapes of an engine's metrics. Default: 1s, or 50ms for engines that serve a model with the policy `epp_weighted`, which is designed for that rate.",
       minimum: "50ms",
       maximum: "10m",
     }),
   ),
-  timeout: duration({ description: "For the answer.", default: "1s", minimum: "10ms", maximum: "1m" }),
+  timeout: duration({
+    description: "How long a metrics scrape waits for the answer.",
+    default: "1s",
+    minimum: "10ms",
+    maximum: "1m",
+  }),
 });
 
-export const breaker = section("When an engine that fails requests is left alone for a while.", {
+export const breaker = section("Circuit breakers, which keep requests from an engine that fails them.", {
   "consecutive-failures": integer({
-    description: "Failed requests in a row that open the breaker.",
+    description: "Failed requests in a row that open an engine's circuit breaker.",
     default: 5,
     minimum: 1,
     maximum: 1_000,
   }),
   "failure-share": number({
-    description: "Share of failed requests in the window that opens it.",
+    description: "Share of failed requests within `breaker.window` that opens an engine's circuit breaker.",
     default: 0.5,
     minimum: 0.01,
     maximum: 1,
   }),
   "window-requests": integer({
-    description: "Requests that the window needs before the share counts.",
+    description: "Requests that `breaker.window` must hold before `breaker.failure-share` applies.",
     default: 20,
     minimum: 1,
     maximum: 100_000,
   }),
-  window: duration({ description: "Length of the window.", default: "10s", minimum: "1s", maximum: "10m" }),
+  window: duration({
+    description: "Length of the sliding window over which failed requests are counted.",
+    default: "10s",
+    minimum: "1s",
+    maximum: "10m",
+  }),
   open: duration({
-    description: "How long it stays open the first time; twice as long each time after.",
+    description:
+      "How long a circuit breaker stays open the first time. Each further time doubles it, up to `breaker.max-open`.",
     default: "2s",
     minimum: "100ms",
     maximum: "10m",
   }),
   "max-open": duration({
-    description: "How long at most; `open` where that is longer, unless set.",
+    description:
+      "Longest time a circuit breaker stays open. If it is not set and `breaker.open` is longer, that value is used.",
     default: "30s",
     minimum: "100ms",
     maximum: "1h",
   }),
   "successes-to-close": integer({
-    description: "Successful trial requests that close it.",
+    description: "Successful trial requests after which a half-open circuit breaker closes.",
     default: 2,
     minimum: 1,
     maximum: 100,
   }),
   "max-ejected-share": number({
-    description: "Share of a model's engines that may be left alone; while more would be, breakers do not count.",
+    description:
+      "Largest share of a model's engines that circuit breakers may take out. While more are open, the breakers of that model are ignored.",
     default: 0.5,
     minimum: 0,
     maximum: 1,
   }),
 });
 
-export const retry = section("When a request is sent to another engine. It never is after a byte of the answer.", {
-  "budget-ratio": number({
-    description: "Retries per request, over the last ten seconds.",
-    default: 0.2,
-    minimum: 0,
-    maximum: 1,
-  }),
-  "budget-minimum": integer({
-    description: "Retries that are always allowed, over the last ten seconds.",
-    default: 50,
-    minimum: 0,
-    maximum: 1_000,
-  }),
-  statuses: list(integer({ description: "An HTTP status.", minimum: 500, maximum: 599 }), {
-    description: "Answers of an engine that lead to a retry.",
-    maxItems: 100,
-    default: [502, 503, 504],
-  }),
-});
+export const retry = section(
+  "When a failed request is sent to another engine. Once a byte of the answer has arrived, it never is.",
+  {
+    "budget-ratio": number({
+      description: "Retry budget: retries allowed per request, over the last ten seconds.",
+      default: 0.2,
+      minimum: 0,
+      maximum: 1,
+    }),
+    "budget-minimum": integer({
+      description: "Retries that are always allowed over the last ten seconds, whatever `retry.budget-ratio` says.",
+      default: 50,
+      minimum: 0,
+      maximum: 1_000,
+    }),
+    statuses: list(integer({ description: "An HTTP status code.", minimum: 500, maximum: 599 }), {
+      description: "HTTP status codes of an engine that lead to a retry.",
+      maxItems: 100,
+      default: [502, 503, 504],
+    }),
+  },
+);
 
 type EngineTree = ConfigTree["engines"][number];
 
-/** Turns a checked list of engines into specs: URLs in their plain form, ids of their own. */
+/** Compiles a checked list of engines into specs with normalized URLs and unique ids. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
   return engines.map(({ "kv-events": events, "kv-transfer": transfer, ...engine }) => ({
     id: asEngineId(idOf(engine)),
-    url: plainUrl(engine.url) ?? engine.url,
+    url: normalizeUrl(engine.url) ?? engine.url,
     models: engine.models,
     role: engine.role,
     weight: engine.weight,
@@ -237,13 +285,13 @@ export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
   }));
 }
 
-/** What a schema cannot say of a list of engines: every URL parses, and no id or URL stands twice. */
+/** Checks that every URL is valid, and no id or URL occurs twice. */
 export function checkEngines(engines: readonly EngineTree[], path: Path): Problem[] {
   const problems: Problem[] = [];
   const firstWithId = new Map<string, number>();
   const firstWithUrl = new Map<string, number>();
   for (const [at, engine] of engines.entries()) {
-    const url = plainUrl(engine.url);
+    const url = normalizeUrl(engine.url);
     if (url === undefined) {
       problems.push({ path: [...path, at, "url"], message: `${JSON.stringify(engine.url)} is not a URL` });
       continue;
@@ -251,9 +299,9 @@ export function checkEngines(engines: readonly EngineTree[], path: Path): Proble
     const sameUrl = firstWithUrl.get(url);
     const sameId = firstWithId.get(idOf(engine));
     if (sameUrl !== undefined) {
-      problems.push({ path: [...path, at, "url"], message: `${url} is the URL of engine ${sameUrl} as well` });
+      problems.push({ path: [...path, at, "url"], message: `${url} is also the URL of engine ${sameUrl}` });
     } else if (sameId !== undefined) {
-      problems.push({ path: [...path, at, "id"], message: `${idOf(engine)} is the id of engine ${sameId} as well` });
+      problems.push({ path: [...path, at, "id"], message: `${idOf(engine)} is also the id of engine ${sameId}` });
     }
     firstWithUrl.set(url, sameUrl ?? at);
     firstWithId.set(idOf(engine), sameId ?? at);
@@ -261,23 +309,23 @@ export function checkEngines(engines: readonly EngineTree[], path: Path): Proble
   return problems;
 }
 
-/** An id has at most as many characters as one that is written: routers name engines to each other by them. */
+/** A derived id is at most as long as a configured one, since routers send ids to each other. */
 const maxIdLength = 128;
 
 /**
- * Host and port of the URL, and its path if it has one, unless an id was written. What is too long ends in a checksum of
- * the whole.
+ * The configured id, or else host, port and path of the URL. If that is too long, it is cut and ends in a checksum of the
+ * whole.
  */
 function idOf({ id, url }: EngineTree): string {
   if (id !== undefined) return id;
-  const whole = (plainUrl(url) ?? url).replace(/^https?:\/\//, "");
+  const whole = (normalizeUrl(url) ?? url).replace(/^https?:\/\//, "");
   if (whole.length <= maxIdLength) return whole;
   const checksum = createHash("sha256").update(whole).digest("hex").slice(0, 16);
   return `${whole.slice(0, maxIdLength - checksum.length - 1)}~${checksum}`;
 }
 
-/** Host in lower case, no default port, no slash at the end; undefined for what is no URL. */
-function plainUrl(written: string): string | undefined {
+/** Host in lower case, no default port, no trailing slash; undefined if it is not a URL. */
+function normalizeUrl(written: string): string | undefined {
   if (!URL.canParse(written)) return undefined;
   const { protocol, host, pathname } = new URL(written);
   return `${protocol}//${host}${pathname.replace(/\/+$/, "")}`;

@@ -28,21 +28,24 @@ const host = (description: string) =>
 const port = (description: string, standard: number) =>
   integer({ description, minimum: 0, maximum: 65_535, default: standard });
 
-const tls = () =>
+const tls = (listener: "client" | "admin") =>
   Type.Optional(
-    section("Serve HTTPS instead of HTTP.", {
-      "cert-file": filePath("Certificate chain in PEM form."),
-      "key-file": filePath("Private key in PEM form."),
+    section(`HTTPS instead of HTTP on the ${listener} listener.`, {
+      "cert-file": filePath(
+        `PEM file with the certificate chain of the ${listener} listener, which then serves HTTPS.`,
+      ),
+      "key-file": filePath(`PEM file with the private key of the ${listener} listener.`),
       "ca-file": Type.Optional(
-        filePath("Certificates in PEM form; when given, clients must present a certificate that one of them signed."),
+        filePath(
+          `PEM file with certificate authorities. The ${listener} listener then requires a client certificate that one of them signed.`,
+        ),
       ),
     }),
   );
 
 export const processes = count({
   description:
-    "Processes that share the clients' port, each a router of its own: its admin and mesh ports count up from those " +
-    "given, and they share as routers on different machines do. `auto` for one per core.",
+    "Number of router processes that share the clients' port. Each one is a router of its own: admin and mesh ports count up from the configured ones, and the processes share state as routers on different machines do. `auto` starts one per core.",
   default: 1,
   minimum: 1,
   maximum: maxProcesses,
@@ -50,47 +53,51 @@ export const processes = count({
 
 export const warmUp = duration({
   description:
-    "Longest time that the router exercises its own code before it says that it is ready: requests of its own, to engines " +
-    "inside the process, which no metric, index or other router sees. The first requests of clients then cost less. `0s` " +
-    "for none of it.",
+    "Longest time the router spends warming up its own code before it reports ready. It sends requests to engines inside the process, which no metric, index or other router sees; the first client requests are then faster. `0s` turns the warm-up off.",
   default: "0s",
   minimum: "0s",
   maximum: "60s",
 });
 
-export const listen = section("Where clients are served.", {
-  host: host("Address to listen on; `0.0.0.0` or `::` for all."),
-  port: port("Port to listen on; 0 for any free one.", 8080),
-  tls: tls(),
+export const listen = section("Listener for clients, with the OpenAI- and Anthropic-compatible API.", {
+  host: host("Address to listen on for clients. `0.0.0.0` or `::` listens on every address."),
+  port: port("Port to listen on for clients. 0 takes any free port.", 8080),
+  tls: tls("client"),
 });
 
-export const admin = section("Where operators are served: the admin API and the metrics.", {
-  host: host("Address to listen on. One that is not a loopback address is refused without `admin.key`."),
-  port: port("Port to listen on; 0 for any free one.", 9090),
+export const admin = section("Listener for operators, with the admin API, the metrics and the dashboard.", {
+  host: host("Address to listen on for operators. An address that is not loopback requires `admin.key`."),
+  port: port("Port to listen on for operators. 0 takes any free port.", 9090),
   advertise: Type.Optional(
     text({
       description:
-        "URL by which browsers reach it, where that is not its host and port: behind a proxy, or a forwarded port. The " +
-        "dashboards of the other routers go on there. Its port counts up with `processes`.",
+        "URL at which browsers reach the admin listener, if it differs from `admin.host` and `admin.port`, for example behind a proxy or a forwarded port. The dashboards of other routers link to it. Its port counts up with `processes`.",
       maxLength: 256,
       pattern: "^https?://([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\])(:\\d{1,5})?$",
       expected: "an http:// or https:// URL without path",
     }),
   ),
   key: Type.Optional(
-    text({ description: "Key that admin requests must carry.", minLength: 8, maxLength: 512, isSecret: true }),
+    text({ description: "Key that every admin request must carry.", minLength: 8, maxLength: 512, isSecret: true }),
   ),
-  tls: tls(),
-  dashboard: flag({ description: "Serve the dashboard at `/dashboard/`.", default: true }),
+  tls: tls("admin"),
+  dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),
 });
 
 export const apiKeys = list(
-  section("One key that clients may use. Give either `key` or `key-sha256`.", {
-    name: text({ description: "What the key is called in logs and metrics.", maxLength: 64 }),
-    key: Type.Optional(text({ description: "The key itself.", minLength: 8, maxLength: 512, isSecret: true })),
+  section("An API key that clients may use, given as either `key` or `key-sha256`.", {
+    name: text({ description: "Name of the key in logs and metrics.", maxLength: 64 }),
+    key: Type.Optional(
+      text({
+        description: "The key in plain text. It is hashed at startup and not kept.",
+        minLength: 8,
+        maxLength: 512,
+        isSecret: true,
+      }),
+    ),
     "key-sha256": Type.Optional(
       text({
-        description: "SHA-256 of the key, in hexadecimal.",
+        description: "SHA-256 of the key, in hexadecimal, instead of the key itself.",
         minLength: 64,
         maxLength: 64,
         pattern: "^[0-9a-fA-F]{64}$",
@@ -99,169 +106,175 @@ export const apiKeys = list(
       }),
     ),
   }),
-  { description: "Keys that clients may use. Empty leaves the router open.", maxItems: 10_000 },
+  {
+    description: "API keys that clients may use. With an empty list, the router accepts every client.",
+    maxItems: 10_000,
+  },
 );
 
-export const cors = section("Pages in browsers that may call the API.", {
+export const cors = section("Which web pages may call the API from a browser.", {
   origins: list(
     text({
-      description: "An origin, such as `https://chat.example.com`, or `*` for all.",
+      description: "An origin such as `https://chat.example.com`, or `*` for every origin.",
       maxLength: 512,
       pattern: "^(?:\\*|[a-z][a-z0-9+.-]*://[^\\s/?#,*A-Z]+)$",
       expected: "an origin in lower case, such as https://chat.example.com, or *",
     }),
     {
       description:
-        "Origins of pages whose scripts may read answers (CORS). Empty leaves browsers to refuse, and `OPTIONS` is answered with 405.",
+        "Origins whose scripts may read answers of the API. With an empty list, the router sends no CORS headers and answers `OPTIONS` with 405.",
       maxItems: 1_000,
     },
   ),
 });
 
-export const timeouts = section("How long is waited for clients and engines.", {
+export const timeouts = section("How long the router waits for clients and engines.", {
   connect: duration({
-    description: "For a connection to an engine.",
+    description: "How long to wait for a connection to an engine.",
     default: "2s",
     minimum: "10ms",
     maximum: "60s",
   }),
   "first-byte": duration({
-    description: "For the first byte of an engine's answer. Long prompts and queues need minutes.",
+    description: "How long to wait for the first byte of an engine's answer. Long prompts and queues need minutes.",
     default: "10m",
     minimum: "100ms",
     maximum: "24h",
   }),
   answer: Type.Optional(
     duration({
-      description: "From a request's arrival until its answer is complete, time in queues included. None unless given.",
+      description:
+        "Longest time from a request's arrival to the end of its answer, queueing included. Without it there is no such limit.",
       minimum: "100ms",
       maximum: "24h",
     }),
   ),
   idle: duration({
-    description: "Between two pieces of an engine's answer.",
+    description: "Longest pause between two chunks of an engine's answer.",
     default: "5m",
     minimum: "100ms",
     maximum: "24h",
   }),
   "client-write": duration({
-    description: "For a client that does not read; after it, it counts as gone.",
+    description:
+      "How long to wait for a client that does not read its answer. After that the router closes the connection.",
     default: "5m",
     minimum: "100ms",
     maximum: "24h",
   }),
   "engine-keep-alive": duration({
-    description: "How long an unused connection to an engine stays open. Engines on uvicorn close theirs after 5 s.",
+    description: "How long an idle connection to an engine stays open. Engines on uvicorn close theirs after 5 s.",
     default: "4s",
     minimum: "0s",
     maximum: "1h",
   }),
   "request-receive": duration({
-    description: "For a client to send a whole request, headers and body.",
+    description: "How long a client may take to send a whole request, headers and body.",
     default: "30s",
     minimum: "100ms",
     maximum: "1h",
   }),
   "keep-alive": duration({
-    description: "For the next request on a client's idle connection. Keep it above the load balancer's own.",
+    description:
+      "How long an idle client connection stays open for the next request. Keep it above the idle timeout of the load balancer in front.",
     default: "75s",
     minimum: "1s",
     maximum: "1h",
   }),
 });
 
-export const limits = section("Bounds on what the router takes on.", {
+export const limits = section("Limits on what the router accepts.", {
   "max-body-bytes": size({
-    description: "Largest request body.",
+    description: "Largest request body. A larger one is answered with 413.",
     default: "32MiB",
     minimum: "1KiB",
     maximum: "1GiB",
   }),
   "max-header-bytes": size({
-    description: "Largest sum of a request's path and headers.",
+    description: "Largest total size of a request's path and headers. A larger one is refused.",
     default: "32KiB",
     minimum: "1KiB",
     maximum: "1MiB",
   }),
   "max-nesting": integer({
-    description: "Deepest nesting of objects and lists in a request body.",
+    description: "Deepest nesting of objects and lists in a request body. A deeper one is answered with 400.",
     default: 64,
     minimum: 4,
     maximum: 1_000,
   }),
   "max-concurrent-requests": integer({
-    description: "Requests in flight; further ones are answered with 429.",
+    description: "Most requests in flight at once. Further requests are answered with 429.",
     default: 4_096,
     minimum: 1,
     maximum: 1_000_000,
   }),
   "max-body-bytes-in-flight": size({
-    description: "Request bodies in flight, all together; further ones are answered with 429.",
+    description: "Total size of the request bodies in flight. Further requests are answered with 429.",
     default: "1GiB",
     minimum: "1KiB",
     maximum: "64GiB",
   }),
   "max-connections": integer({
-    description: "Connections of clients; further ones are answered with 503 and closed.",
+    description: "Most client connections. Further connections are answered with 503 and closed.",
     default: 16_384,
     minimum: 1,
     maximum: 1_000_000,
   }),
   "max-connections-per-engine": integer({
-    description: "Connections to one engine.",
+    description: "Most connections to one engine.",
     default: 1_024,
     minimum: 1,
     maximum: 65_535,
   }),
   "max-queued-per-engine": integer({
-    description: "Requests that wait for a connection to one engine; further ones go to the next engine.",
+    description: "Most requests that wait for a free connection to one engine. Further requests go to another engine.",
     default: 1_024,
     minimum: 0,
     maximum: 1_000_000,
   }),
   "max-event-loop-delay": duration({
-    description:
-      "How late the router may come to its work, for half a second on end; beyond it new requests are refused.",
+    description: "Longest event-loop delay. If it stays above this for half a second, new requests are refused.",
     default: "1s",
     minimum: "10ms",
     maximum: "1m",
   }),
   "max-heap-share": number({
-    description: "Share of the JavaScript heap in use beyond which new requests are refused.",
+    description: "Share of the JavaScript heap in use above which new requests are refused.",
     default: 0.9,
     minimum: 0.1,
     maximum: 1,
   }),
   "max-mesh-buffer": size({
-    description: "Bytes that wait to be sent to other routers, all together, beyond which new requests are refused.",
+    description: "Total bytes buffered for other routers above which new requests are refused.",
     default: "64MiB",
     minimum: "1MiB",
     maximum: "1GiB",
   }),
 });
 
-export const drain = section("How the router stops on SIGTERM. A second signal stops it at once.", {
+export const drain = section("How the router shuts down on SIGTERM. A second signal stops it at once.", {
   delay: duration({
-    description: "How long new requests are still taken after readiness went false, so that load balancers notice.",
+    description:
+      "How long the router still accepts requests after it reports not ready, so that load balancers notice.",
     default: "5s",
     minimum: "0s",
     maximum: "10m",
   }),
   grace: duration({
-    description: "How long open answers may go on after that.",
+    description: "How long answers in progress may continue after `drain.delay` has passed.",
     default: "180s",
     minimum: "0s",
     maximum: "24h",
   }),
 });
 
-export const log = section("Log lines on standard error.", {
+export const log = section("Logging to standard error.", {
   level: choice(["debug", "info", "warn", "error"], {
-    description: "The least level that is written.",
+    description: "Lowest level that is logged.",
     default: "info",
   }),
   format: choice(["json", "pretty"], {
-    description: "`json` for machines, `pretty` for a terminal.",
+    description: "Format of log lines: `json` for machines, `pretty` for a terminal.",
     default: "json",
   }),
 });

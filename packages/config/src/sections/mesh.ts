@@ -30,8 +30,8 @@ const address = (description: string) =>
   text({ description, maxLength: 512, pattern: `^${addressPattern}$`, expected: "HOST:PORT" });
 
 /** What `seeds-file` holds. */
-const seedsInFile = list(address("A router, or a name that stands for the addresses of several."), {
-  description: "Where other routers are found.",
+const seedsInFile = list(address("A router, or a host name whose addresses are routers."), {
+  description: "Seeds: addresses at which other routers are found.",
   maxItems: maxSeeds,
 });
 
@@ -44,69 +44,76 @@ const name = (description: string, standard?: string) =>
     expected: "1 to 128 letters, digits, dots, dashes and underscores",
   });
 
-export const mesh = section("What this router shares with other routers: what engines hold, and their load.", {
+export const mesh = section("How routers share load and the state of engine caches.", {
   backend: choice(["auto", "off", "peers", "redis"], {
     description:
-      "`peers` links the routers with each other; `redis` has them share by way of a Redis server; `off` shares nothing. " +
-      "`auto` is `redis` where `redis-url` is given, `peers` where `port` or seeds are, and else `off`.",
+      "How routers share state: `peers` connects them to each other, `redis` uses a Redis server, `off` shares nothing. `auto` is `redis` if `mesh.redis-url` is set, `peers` if `mesh.port` or seeds are set, and `off` otherwise.",
     default: "auto",
   }),
   "router-id": Type.Optional(
-    name("Name of this router, the same after a restart and no other's. By default made of host name and mesh port."),
+    name("Unique name of this router, kept across restarts. Default: made from the host name and the mesh port."),
   ),
-  cluster: name("Name of the group of routers; others are refused.", "default"),
+  cluster: name("Name of the cluster. A router of another cluster is refused.", "default"),
   events: choice(["owner", "direct"], {
     description:
-      "`owner`: one router reads the KV events of an engine and tells the others. `direct`: each router reads them itself.",
+      "Which router reads the KV events of an engine: with `owner`, one router reads them and sends them to the others; with `direct`, each router reads them itself.",
     default: "owner",
   }),
   host: text({
-    description: "Address to listen on for other routers. One that is not a loopback address needs `secret` or `tls`.",
+    description:
+      "Address to listen on for other routers. An address that is not loopback requires `mesh.secret` or `mesh.tls`.",
     default: "127.0.0.1",
     maxLength: 253,
     pattern: "^[A-Za-z0-9.:_-]+$",
     expected: "a host name or an IP address",
   }),
   port: Type.Optional(
-    integer({ description: "Port to listen on for other routers; 0 for any free one.", minimum: 0, maximum: 65_535 }),
+    integer({
+      description: "Port to listen on for other routers. 0 takes any free port.",
+      minimum: 0,
+      maximum: 65_535,
+    }),
   ),
   advertise: Type.Optional(
-    address("Where other routers reach this one, if not at its host and port; for all addresses the first own one."),
+    address(
+      "Address at which other routers reach this one, if it differs from `mesh.host` and `mesh.port`. Default when listening on every address: the machine's first address.",
+    ),
   ),
   seeds: list(
     text({
       description:
-        "`HOST:PORT`: a router, or a name that stands for the addresses of several, as a headless service does. " +
-        "`_SERVICE._PROTOCOL.HOST`: every SRV record.",
+        "`HOST:PORT` of a router, or of a name whose addresses are routers, such as a headless service. With `_SERVICE._PROTOCOL.HOST`, every SRV record is a router.",
       maxLength: 512,
       pattern: `^(${addressPattern}|${recordsPattern})$`,
       expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
     }),
     {
-      description: "Where other routers are found. Names are looked up again all the time.",
+      description: "Seeds: addresses at which other routers are found. Host names are resolved again and again.",
       maxItems: maxSeeds,
       flag: "mesh-seed",
     },
   ),
   "seed-servers": nameServers({
-    description: "Name servers for the names among the seeds; empty for the system's.",
+    description: "Name servers for host names among the seeds. With an empty list, the system's are used.",
     flag: "mesh-seed-server",
   }),
   "seeds-file": Type.Optional(
-    filePath("YAML or JSON file with a list of `HOST:PORT`, further seeds; followed while the router runs."),
+    filePath(
+      "YAML or JSON file with a list of further seeds, `HOST:PORT` each. The router watches it and reloads it when it changes.",
+    ),
   ),
   "seed-services": list(service(), {
-    description: "Services of Kubernetes whose endpoints are the routers, ready or not.",
+    description: "Kubernetes services whose endpoints are routers, ready or not.",
     maxItems: maxSources,
     flag: "mesh-seed-service",
   }),
-  "seed-pods": list(section("Pods of Kubernetes that are the routers.", podPlace("The routers' mesh")), {
-    description: "Pods of Kubernetes by their labels: those that run are routers, ready or not.",
+  "seed-pods": list(section("Kubernetes pods that are routers.", podPlace("routers' mesh")), {
+    description: "Kubernetes pods, selected by labels, that are routers. Every running pod counts, ready or not.",
     maxItems: maxSources,
   }),
   secret: Type.Optional(
     text({
-      description: "What all routers of the cluster know and prove to each other.",
+      description: "Shared secret with which the routers of the cluster authenticate each other.",
       minLength: 16,
       maxLength: 512,
       isSecret: true,
@@ -114,28 +121,29 @@ export const mesh = section("What this router shares with other routers: what en
   ),
   "accepted-secrets": list(
     text({
-      description: "A secret of the cluster.",
+      description: "A shared secret of the cluster.",
       minLength: 16,
       maxLength: 512,
       isSecret: true,
     }),
     {
       description:
-        "Secrets that count besides `secret`, while it is changed: those that other routers still have, or have already.",
+        "Secrets accepted in addition to `mesh.secret` while it is being rotated: the old one or the new one, which other routers may use.",
       maxItems: 3,
       flag: "mesh-accepted-secret",
     },
   ),
   tls: Type.Optional(
-    section("Links over TLS, in which both ends present a certificate.", {
-      "cert-file": filePath("Certificate chain in PEM form."),
-      "key-file": filePath("Private key in PEM form."),
-      "ca-file": filePath("Certificates in PEM form, one of which has signed those of the other routers."),
+    section("Mutual TLS between routers.", {
+      "cert-file": filePath("PEM file with the certificate chain of this router's mesh links."),
+      "key-file": filePath("PEM file with the private key of `mesh.tls.cert-file`."),
+      "ca-file": filePath("PEM file with the certificate authorities that signed the other routers' certificates."),
     }),
   ),
   "redis-url": Type.Optional(
     text({
-      description: "Redis server to share by: `redis://` or `rediss://`, with user and password in it where needed.",
+      description:
+        "URL of the Redis server through which routers share state, `redis://` or `rediss://`, with user and password if needed.",
       maxLength: 1_024,
       pattern: "^rediss?://\\S+$",
       expected: "a URL that begins with redis:// or rediss://",
@@ -143,18 +151,18 @@ export const mesh = section("What this router shares with other routers: what en
     }),
   ),
   "join-grace": duration({
-    description: "How long a router that starts waits for what others know before it says that it is ready.",
+    description: "How long a starting router waits for the state of the other routers before it reports ready.",
     default: "3s",
     minimum: "0s",
     maximum: "10m",
   }),
 });
 
-/** What finds seeds, beside those that are listed. A namespace that is undefined is the service account's. */
+/** Sources of seeds besides the configured list. An undefined namespace is the service account's. */
 export interface SeedSourcesConfig {
-  /** Names whose SRV records are routers. */
+  /** DNS names whose SRV records are routers. */
   readonly records: readonly string[];
-  /** Name servers for names, these and those of listed seeds: `ADDRESS` or `ADDRESS:PORT` each. Empty for the system's. */
+  /** Name servers for these names and those of the seeds: `ADDRESS` or `ADDRESS:PORT` each. Empty for the system's. */
   readonly servers: readonly string[];
   /** A file for `parseSeedsFile`. */
   readonly file: string | undefined;
@@ -171,7 +179,7 @@ export interface SeedSourcesConfig {
   }[];
 }
 
-/** What the router shares with others, and how. */
+/** How the router shares state with others. */
 export interface MeshConfig {
   readonly backend: "off" | "peers" | "redis";
   /** Undefined leaves the choice to the router. */
@@ -186,15 +194,15 @@ export interface MeshConfig {
   readonly seeds: readonly string[];
   readonly seedSources: SeedSourcesConfig;
   readonly secret: Secret | undefined;
-  /** Others than `secret` that count as well; none without it. */
+  /** Secrets accepted in addition to `secret`; none without it. */
   readonly acceptedSecrets: readonly Secret[];
   readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
-  /** There is one with `redis`. It may hold a password. */
+  /** Set with `redis`. It may contain a password. */
   readonly redisUrl: Secret | undefined;
   readonly joinGraceMs: number;
 }
 
-/** Names of SRV records begin so; those of hosts do not, and these have no port. */
+/** Names of SRV records begin with `_` and have no port; host names do not. */
 const isRecords = (seed: string): boolean => seed.startsWith("_") && !seed.includes(":");
 
 export function compileMesh({ mesh }: Pick<ConfigTree, "mesh">): MeshConfig {
@@ -225,7 +233,7 @@ export function compileMesh({ mesh }: Pick<ConfigTree, "mesh">): MeshConfig {
   };
 }
 
-/** What a schema cannot say: how routers prove who they are, and where they are found. */
+/** Checks how routers authenticate, and where they are found. */
 export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
   const { host, port, secret, tls, "redis-url": redisUrl } = mesh;
   const backend = meshBackend(mesh);
@@ -241,7 +249,7 @@ export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
     ];
   }
   if (mesh["accepted-secrets"].length > 0 && secret === undefined) {
-    return [{ path: ["mesh", "secret"], message: "is required beside mesh.accepted-secrets" }];
+    return [{ path: ["mesh", "secret"], message: "is required together with mesh.accepted-secrets" }];
   }
   return checkSeeds(mesh);
 }
@@ -258,14 +266,14 @@ function checkSeeds(mesh: ConfigTree["mesh"]): Problem[] {
   ];
 }
 
-/** What `auto` comes to. */
+/** Resolves `auto`. */
 function meshBackend(mesh: ConfigTree["mesh"]): "off" | "peers" | "redis" {
   if (mesh.backend !== "auto") return mesh.backend;
   if (mesh["redis-url"] !== undefined) return "redis";
   return mesh.port !== undefined || hasSeeds(mesh) ? "peers" : "off";
 }
 
-/** Whether it is said where other routers are found. */
+/** Whether there are any seeds. */
 function hasSeeds(mesh: ConfigTree["mesh"]): boolean {
   const { seeds, "seeds-file": file, "seed-services": services, "seed-pods": pods } = mesh;
   return file !== undefined || seeds.length + services.length + pods.length > 0;

@@ -12,7 +12,8 @@ export const port = (description: string) => Type.Optional(integer({ description
 export const nameServers = (options: { readonly description: string; readonly flag?: string }) =>
   list(
     text({
-      description: "An IP address, with a port if it is not 53; an IPv6 address with a port stands in brackets.",
+      description:
+        "IP address of a name server, with a port if it is not 53. An IPv6 address with a port needs brackets.",
       maxLength: 64,
       pattern: "^(\\d{1,3}(\\.\\d{1,3}){3}(:\\d{1,5})?|[0-9a-fA-F:]+|\\[[0-9a-fA-F:]+\\](:\\d{1,5})?)$",
       expected: "ADDRESS or ADDRESS:PORT",
@@ -24,8 +25,7 @@ export const nameServers = (options: { readonly description: string; readonly fl
 export const service = () =>
   text({
     description:
-      "`NAMESPACE/NAME:PORT`. Without a namespace, the service account's own; the port is a number or the name of a port " +
-      "of the service, and the first one when it is left out.",
+      "A Kubernetes service as `NAMESPACE/NAME:PORT`. Without a namespace, it is in the namespace of the service account. The port is a number or the name of a service port; without it, the first port is used.",
     maxLength: 200,
     pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[a-z0-9]([a-z0-9-]*[a-z0-9])?)?$",
     expected: "NAMESPACE/NAME:PORT",
@@ -34,21 +34,21 @@ export const service = () =>
 /** Pods of Kubernetes and one of their ports. @param whose in descriptions */
 export const podPlace = (whose: string) => ({
   selector: text({
-    description: "Labels that select the pods, as `kubectl get pods --selector` takes them.",
+    description: "Label selector for the pods, in the syntax of `kubectl get pods --selector`.",
     maxLength: 1_024,
   }),
   namespace: Type.Optional(
     text({
-      description: "The service account's own unless given.",
+      description: "Namespace of the pods. Default: the namespace of the service account.",
       maxLength: 63,
       pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
       expected: "the name of a namespace",
     }),
   ),
-  port: port(`${whose} port, or else \`port-name\`.`),
+  port: port(`Port number of the ${whose}. Give either this or \`port-name\`.`),
   "port-name": Type.Optional(
     text({
-      description: "Name of a port of the pods' containers, whose number then counts.",
+      description: "Name of the container port to use, instead of `port`.",
       maxLength: 15,
       pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
       expected: "the name of a port",
@@ -56,7 +56,7 @@ export const podPlace = (whose: string) => ({
   ),
 });
 
-/** A service of Kubernetes and one of its ports: a number or a name, undefined for the first one. */
+/** A Kubernetes service and one of its ports: a number or a name, undefined for the first one. */
 export function compileService(written: string) {
   const { namespace, name: rest } = splitNamespace(written);
   const { name: service, port } = splitPort(rest);
@@ -65,7 +65,7 @@ export function compileService(written: string) {
 
 type PodPlace = ConfigTree["mesh"]["seed-pods"][number];
 
-/** Pods of Kubernetes and one of their ports. */
+/** Kubernetes pods and one of their ports. */
 export function compilePods({ selector, namespace, port, "port-name": portName = "" }: PodPlace) {
   return { namespace, selector, port: port ?? portName };
 }
@@ -75,20 +75,20 @@ export function checkPods({ port, "port-name": portName }: PodPlace, path: Path)
   return [{ path, message: "needs either port or port-name" }];
 }
 
-/** What tells pods from others that are followed. */
+/** Identifies pods among others that are followed. */
 export const nameOfPods = ({ namespace = "", selector }: PodPlace): string => `${namespace}/${selector}`;
 
-/** @param written what ends in a port, if in any; the name of one is fine */
+/** @param written may end in a port, as a number or a name */
 export function checkPortOf(written: string, path: Path): Problem[] {
   const { port } = splitPort(written);
   if (port === undefined || !/^\d+$/.test(port) || portOf(port) !== undefined) return [];
-  return [{ path, message: `${port} is no port from 1 to 65535` }];
+  return [{ path, message: `${port} is not a port from 1 to 65535` }];
 }
 
 /** @param server a name server: `ADDRESS` or `ADDRESS:PORT` */
 export function checkServer(server: string, path: Path): Problem[] {
   const [, address = ""] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(isIP(server) === 6 ? `[${server}]` : server) ?? [];
-  if (isIP(address) === 0) return [{ path, message: `${JSON.stringify(server)} is no IP address` }];
+  if (isIP(address) === 0) return [{ path, message: `${JSON.stringify(server)} is not an IP address` }];
   return isIP(server) === 6 ? [] : checkPortOf(server, path);
 }
 
@@ -113,7 +113,7 @@ export function splitPort(written: string): { name: string; port: string | undef
     : { name: written.slice(0, colon), port: written.slice(colon + 1) };
 }
 
-/** @returns undefined for what is no number from 1 to 65535 */
+/** @returns undefined if the text is not a number from 1 to 65535 */
 export function portOf(text: string | undefined): number | undefined {
   const port = text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : 0;
   return port >= 1 && port <= 65_535 ? port : undefined;

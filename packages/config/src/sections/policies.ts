@@ -3,7 +3,7 @@ import { type Alias, choice, integer, number, section } from "../schema-builders
 
 const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
-/** Names of policies, each with the options that it takes. */
+/** The policies by name, each with the options that it takes. */
 export const policyOptions = {
   predicted_latency: ["objective", "foreign-request-tokens", ...tierCredits],
   least_work: ["near-tie-tokens", "adapter-load-tokens", "foreign-request-tokens", ...tierCredits],
@@ -64,7 +64,7 @@ const scoreWeight = (description: string) =>
 const tierCredit = (description: string) =>
   Type.Optional(
     number({
-      description: `In policies that look at caches: what a matched token ${description}`,
+      description: `Policies that use cached prefixes: what a matched token ${description}`,
       minimum: 0,
       maximum: 1,
     }),
@@ -76,8 +76,7 @@ const optionSchemas = {
       type: "string",
       enum: ["balanced", "ttft", "e2e", "throughput"],
       description:
-        "`predicted_latency`: what counts most: first tokens (`ttft`), answers to their end (`e2e`), tokens per second " +
-        "(`throughput`), or all of them (`balanced`, unless given).",
+        "`predicted_latency`: what to optimize: time to first token (`ttft`), time to the end of the answer (`e2e`), tokens per second (`throughput`), or all of them (`balanced`). Default: balanced.",
       espalier: { kind: "text", expected: "one of balanced, ttft, e2e, throughput" },
     }),
   ),
@@ -85,15 +84,14 @@ const optionSchemas = {
     Type.Unsafe<number>({
       anyOf: [{ const: 0 }, { type: "number", minimum: 1, maximum: 1_000 }],
       description:
-        "`consistent_hashing`, `prefix_hash`: how far above its even share of the requests in flight an engine may go; " +
-        "0 removes the bound. 1.25 unless given.",
+        "`consistent_hashing`, `prefix_hash`: bound on an engine's requests in flight, as a multiple of its fair share. 0 removes the bound. Default: 1.25.",
       espalier: { kind: "number", expected: "0, or a number from 1 to 1000" },
     }),
   ),
   "points-per-weight": Type.Optional(
     integer({
       description:
-        "`consistent_hashing`, `prefix_hash`: points on the ring of an engine of weight 1. 160 unless given.",
+        "`consistent_hashing`, `prefix_hash`: points on the hash ring for an engine of weight 1. Default: 160.",
       minimum: 1,
       maximum: 4_096,
     }),
@@ -101,8 +99,7 @@ const optionSchemas = {
   "max-idle-seconds": Type.Optional(
     number({
       description:
-        "`sticky`: how long a session without requests stays bound to its engine; at least three quarters of it. 14400 " +
-        "unless given.",
+        "`sticky`: seconds after which an idle session may lose its binding to an engine; the binding lasts at least three quarters of it. Default: 14400.",
       minimum: 1,
       maximum: 86_400,
     }),
@@ -111,24 +108,21 @@ const optionSchemas = {
     Type.Unsafe<number>({
       anyOf: [{ const: 0 }, { type: "number", minimum: 1, maximum: 1_000 }],
       description:
-        "`sticky`: how far above its even share of the requests in flight an engine may go before its sessions move; 0 " +
-        "removes the bound. 2 unless given.",
+        "`sticky`: bound on an engine's requests in flight, as a multiple of its fair share, above which its sessions move. 0 removes the bound. Default: 2.",
       espalier: { kind: "number", expected: "0, or a number from 1 to 1000" },
     }),
   ),
   "session-free-requests": Type.Optional(
     integer({
       description:
-        "`sticky`: requests in flight at an engine of weight 1 with fewer of which it keeps its sessions whatever others " +
-        "have. 8 unless given.",
+        "`sticky`: requests in flight at an engine of weight 1 below which its sessions never move. Default: 8.",
       minimum: 0,
       maximum: 1_000_000,
     }),
   ),
   "prefix-tokens": Type.Optional(
     integer({
-      description:
-        "`prefix_hash`: how many tokens at the start of a prompt are hashed, in full blocks. 256 unless given.",
+      description: "`prefix_hash`: tokens at the start of a prompt that are hashed, in full blocks. Default: 256.",
       minimum: 1,
       maximum: 65_536,
     }),
@@ -136,8 +130,7 @@ const optionSchemas = {
   "foreign-request-tokens": Type.Optional(
     integer({
       description:
-        "In policies that count tokens: what a queued request of a client outside the fleet is taken to weigh, in " +
-        "tokens. 1024 unless given.",
+        "Policies that count tokens: assumed size, in tokens, of a queued request from a client outside the fleet. Default: 1024.",
       minimum: 0,
       maximum: 10_000_000,
     }),
@@ -145,7 +138,7 @@ const optionSchemas = {
   "near-tie-tokens": Type.Optional(
     integer({
       description:
-        "`least_work`, `sticky`: tokens of prefill, at weight 1, by which engines may differ and count as equal. 64 unless given.",
+        "`least_work`, `sticky`: difference in prefill tokens, at weight 1, up to which engines count as equal. Default: 64.",
       minimum: 0,
       maximum: 10_000_000,
     }),
@@ -153,8 +146,7 @@ const optionSchemas = {
   "adapter-load-tokens": Type.Optional(
     integer({
       description:
-        "`least_work`, `sticky`: what loading a LoRA adapter costs an engine, in tokens of prefill; 0 leaves adapters out of " +
-        "account. 1024 unless given.",
+        "`least_work`, `sticky`: cost of loading a LoRA adapter, in tokens of prefill. 0 ignores adapters. Default: 1024.",
       minimum: 0,
       maximum: 10_000_000,
     }),
@@ -162,8 +154,7 @@ const optionSchemas = {
   "cache-threshold": Type.Optional(
     number({
       description:
-        "`cache_aware`: the share of the prompt of which more than this must be in an engine's cache for the match to " +
-        "decide. 0.3 unless given.",
+        "`cache_aware`: share of the prompt that must be cached at an engine for the match to decide; the match must exceed it. Default: 0.3.",
       minimum: 0,
       maximum: 1,
     }),
@@ -171,15 +162,15 @@ const optionSchemas = {
   "balance-abs-threshold": Type.Optional(
     integer({
       description:
-        "`cache_aware`: loads are far apart, so that caches do not count, when the highest exceeds the lowest by more " +
-        "than this many requests in flight, at weight 1. 64 unless given.",
+        "`cache_aware`: loads count as imbalanced, and caches are ignored, if the highest load exceeds the lowest by more than this many requests in flight, at weight 1, and `balance-rel-threshold` is exceeded too. Default: 64.",
       minimum: 0,
       maximum: 1_000_000,
     }),
   ),
   "balance-rel-threshold": Type.Optional(
     number({
-      description: "`cache_aware`: and is more than this many times the lowest. 1.5 unless given.",
+      description:
+        "`cache_aware`: loads count as imbalanced if the highest is more than this many times the lowest and `balance-abs-threshold` is exceeded too. Default: 1.5.",
       minimum: 0,
       maximum: 1_000_000,
     }),
@@ -187,41 +178,40 @@ const optionSchemas = {
   "miss-to-free-cache": Type.Optional(
     integer({
       description:
-        "`cache_aware`: 1 sends a prompt without such a match where the cache holds least, 0 to the fewest requests in " +
-        "flight. 0 unless given.",
+        "`cache_aware`: where to send a prompt without a match above `cache-threshold`: 1 to the emptiest cache, 0 to the engine with the fewest requests in flight. Default: 0.",
       minimum: 0,
       maximum: 1,
     }),
   ),
-  "queue-weight": scoreWeight("the queue that an engine reports. 2 unless given."),
-  "kv-cache-utilization-weight": scoreWeight("the free share of an engine's KV blocks. 2 unless given."),
-  "prefix-cache-weight": scoreWeight("the share of the prompt that is in an engine's cache. 3 unless given."),
+  "queue-weight": scoreWeight("the queue length that an engine reports. Default: 2."),
+  "kv-cache-utilization-weight": scoreWeight("the free share of an engine's KV blocks. Default: 2."),
+  "prefix-cache-weight": scoreWeight("the share of the prompt that an engine has cached. Default: 3."),
   "max-prefix-tokens": Type.Optional(
     integer({
       description:
-        "`epp_weighted`: tokens at the beginning of a prompt of which the share that is in a cache is taken. 131072 unless " +
-        "given.",
+        "`epp_weighted`: tokens at the start of a prompt over which the cached share is computed. Default: 131072.",
       minimum: 1,
       maximum: 100_000_000,
     }),
   ),
-  "active-request-weight": scoreWeight("the requests in flight. 0 unless given."),
-  "token-load-weight": scoreWeight("the prefill in flight and of the prompt in hand. 0 unless given."),
-  "no-hit-lru-weight": scoreWeight("the order in which engines last took a prompt that no cache had. 0 unless given."),
+  "active-request-weight": scoreWeight("the requests in flight. Default: 0."),
+  "token-load-weight": scoreWeight("the prefill tokens in flight, including the request's own prompt. Default: 0."),
+  "no-hit-lru-weight": scoreWeight("how recently an engine took a prompt that no cache held. Default: 0."),
   "lora-affinity-weight": scoreWeight(
-    "how an engine stands to the LoRA adapter that is asked for: loaded, with a slot for it, or not. 0 unless given.",
+    "the state of the requested LoRA adapter at an engine: loaded, a free slot, or neither. Default: 0.",
   ),
   "token-load-threshold": Type.Optional(
     integer({
       description:
-        "`epp_weighted`: tokens at an engine of weight 1 from which on its token load scores 0. 4194304 unless given.",
+        "`epp_weighted`: tokens at an engine of weight 1 at which its token load scores 0. Default: 4194304.",
       minimum: 1,
       maximum: 1_000_000_000,
     }),
   ),
   "affinity-threshold": Type.Optional(
     number({
-      description: "`affinity_filter`: the share of the prompt from which on an engine holds it. 0.8 unless given.",
+      description:
+        "`affinity_filter`: cached share of the prompt from which an engine counts as holding the prompt. Default: 0.8.",
       minimum: 0,
       maximum: 1,
     }),
@@ -229,8 +219,7 @@ const optionSchemas = {
   "max-ttft-penalty-ms": Type.Optional(
     integer({
       description:
-        "`affinity_filter`: milliseconds by which the prompts in flight at engines that hold the prompt may take longer " +
-        "than at the best other one; 0 removes the bound. 18000 unless given.",
+        "`affinity_filter`: milliseconds by which engines that hold the prompt may be slower, by the prompts in flight there, than the best other engine. 0 removes the bound. Default: 18000.",
       minimum: 0,
       maximum: 86_400_000,
     }),
@@ -238,15 +227,14 @@ const optionSchemas = {
   "prefill-tokens-per-second": Type.Optional(
     number({
       description:
-        "`affinity_filter`: prefill of an engine of weight 1, by which those milliseconds are reckoned. 15928 unless " +
-        "given.",
+        "`affinity_filter`: prefill tokens per second of an engine of weight 1, from which `max-ttft-penalty-ms` is computed. Default: 15928.",
       minimum: 1,
       maximum: 100_000_000,
     }),
   ),
   "prefill-load-scale": Type.Optional(
     number({
-      description: "`dynamo`: what a block of prefill costs beside one of decode. 1 unless given.",
+      description: "`dynamo`: cost of a block of prefill, relative to one of decode. Default: 1.",
       minimum: 0,
       maximum: 1_000_000,
     }),
@@ -254,30 +242,29 @@ const optionSchemas = {
   temperature: Type.Optional(
     number({
       description:
-        "`dynamo`: 0, as unless given, takes the lowest cost; above it engines are drawn, the one of the highest cost " +
-        "exp(1 / temperature) times less likely than the one of the lowest.",
+        "`dynamo`: sampling temperature. 0 takes the engine with the lowest cost. Above 0, engines are drawn at random: the one with the highest cost is exp(1 / temperature) times less likely than the one with the lowest. Default: 0.",
       minimum: 0,
       maximum: 1_000_000,
     }),
   ),
   "block-size": Type.Optional(
     integer({
-      description: "`dynamo`: tokens in a block. 16 unless given.",
+      description: "`dynamo`: tokens per block. Default: 16.",
       minimum: 1,
       maximum: 65_536,
     }),
   ),
-  "cpu-credit": tierCredit("in an engine's CPU memory is worth, as a share of one in its GPU. 0.75 unless given."),
-  "disk-credit": tierCredit("on an engine's disk is worth. 0.25 unless given."),
-  "external-credit": tierCredit("in a pool outside the engine is worth. 0.5 unless given."),
+  "cpu-credit": tierCredit("in an engine's CPU memory is worth, relative to one in its GPU. Default: 0.75."),
+  "disk-credit": tierCredit("on an engine's disk is worth, relative to one in its GPU. Default: 0.25."),
+  "external-credit": tierCredit("in a KV pool outside the engine is worth, relative to one in its GPU. Default: 0.5."),
 };
 
-/** A section that names a policy and sets options of it; which of them it takes is checked across keys. */
+/** A section with a policy's name and options. Whether the policy takes them is checked separately. */
 export const policyOf = (description: string) =>
   section(
     description,
     {
-      name: choice(policyNames, { description: "How an engine is chosen.", default: "predicted_latency" }),
+      name: choice(policyNames, { description: "Name of the routing policy.", default: "predicted_latency" }),
       ...optionSchemas,
     },
     { shorthand: "name", aliases: policyAliases },
@@ -285,10 +272,10 @@ export const policyOf = (description: string) =>
 
 const sglang = (name: string): Alias => ({ name, of: "SGLang and SMG", isFlag: true });
 const dynamo = (name: string): Alias => ({ name, of: "NVIDIA Dynamo", isFlag: true });
-/** Its options stand in files alone; the weight of a score is written beside the scorer's name. */
+/** llm-d has these options in files only; a scorer's weight is a field of the scorer. */
 const llmD = (name: string): Alias => ({ name, of: "llm-d", isFlag: false });
 
-/** Options of policies, and what the routers that the policies come from call them. Units and meaning are the same. */
+/** Options of policies, and their names in the routers that the policies come from. Units and meaning are the same. */
 const policyAliases: Readonly<Record<string, readonly Alias[]>> = {
   "cache-threshold": [sglang("cache-threshold")],
   "balance-abs-threshold": [sglang("balance-abs-threshold")],

@@ -4,11 +4,11 @@ import type { ConfigTree } from "../schema.ts";
 import { number, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
 
-export const tracing = section("Traces of requests, sent to an OpenTelemetry collector over OTLP/HTTP.", {
+export const tracing = section("Traces of requests, exported to an OpenTelemetry collector over OTLP/HTTP.", {
   endpoint: Type.Optional(
     text({
       description:
-        "Base URL of the collector, to which `/v1/traces` is added: `http://127.0.0.1:4318`. Without one nothing is traced. Where nothing else gives it, `OTEL_EXPORTER_OTLP_ENDPOINT` does.",
+        "Base URL of the OpenTelemetry collector, such as `http://127.0.0.1:4318`; `/v1/traces` is added to it. Without it, nothing is traced. `OTEL_EXPORTER_OTLP_ENDPOINT` sets it if nothing else does.",
       maxLength: 2_048,
       pattern: "^https?://[^\\s/?#@]+(/[^\\s?#]*)?$",
       expected: "an http or https URL without user, query or fragment",
@@ -17,26 +17,26 @@ export const tracing = section("Traces of requests, sent to an OpenTelemetry col
   headers: Type.Optional(
     text({
       description:
-        "Headers for the collector, as `name=value` pairs with commas between them, values percent-encoded; such as a key. Where nothing else gives them, `OTEL_EXPORTER_OTLP_HEADERS` does.",
+        "Headers for the collector, such as an API key: comma-separated `name=value` pairs with percent-encoded values. `OTEL_EXPORTER_OTLP_HEADERS` sets them if nothing else does.",
       maxLength: 8_192,
       isSecret: true,
     }),
   ),
   "service-name": text({
-    description: "What traces call this service. Where nothing else gives it, `OTEL_SERVICE_NAME` does.",
+    description: "Service name in traces. `OTEL_SERVICE_NAME` sets it if nothing else does.",
     default: "espalier-router",
     maxLength: 255,
   }),
   sample: number({
     description:
-      "Share of the requests that are traced where the caller has not decided. A caller's `traceparent` that says sampled is followed, and one that says not sampled as well.",
+      "Share of requests to trace when the caller has not decided. The sampling decision in a caller's `traceparent` is followed either way.",
     minimum: 0,
     maximum: 1,
     default: 0.01,
   }),
 });
 
-/** Where traces of requests go, and of which. */
+/** Where to send traces, and which requests to trace. */
 export interface TracingConfig {
   /** Base URL of the collector; undefined when nothing is traced. */
   readonly endpoint: string | undefined;

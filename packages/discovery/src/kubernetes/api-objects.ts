@@ -1,6 +1,6 @@
 export type Json = Readonly<Record<string, unknown>>;
 
-/** The object itself, or an empty one for what is none, so that fields of fields can be asked for. */
+/** The value if it is an object, else an empty object, so that nested fields can be read safely. */
 export function objectOf(value: unknown): Json {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {};
 }
@@ -13,7 +13,7 @@ export function textOf(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The values that are texts, by their keys. */
+/** The string values, by key. */
 export function textsOf(value: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
     Object.entries(objectOf(value)).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
@@ -25,7 +25,7 @@ export function portOf(value: unknown): number | undefined {
   return Number.isInteger(port) && (port as number) >= 1 && (port as number) <= 65_535 ? (port as number) : undefined;
 }
 
-/** @returns undefined for what is no JSON */
+/** @returns undefined if the text is not JSON */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -47,14 +47,14 @@ export type WatchEvent =
   | { readonly kind: "bookmark"; readonly version: string }
   | { readonly kind: "error"; readonly status: number; readonly message: string };
 
-/** @returns undefined for what is no object with a name and a version */
+/** @returns undefined if it has no name or no version */
 export function readObject(body: unknown): KubernetesObject | undefined {
   const metadata = objectOf(objectOf(body).metadata);
   const [name, version] = [textOf(metadata.name), textOf(metadata.resourceVersion)];
   return name === undefined || version === undefined ? undefined : { name, version, body };
 }
 
-/** @returns undefined for what is no event */
+/** @returns undefined if the line is not an event */
 export function parseWatchLine(line: string): WatchEvent | undefined {
   const { type, object: body } = objectOf(parseJson(line));
   if (type === "ERROR") {

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { EngineTraits } from "@espalier/common";
 import { type EngineAddress, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
 import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf } from "./api-objects.ts";
-import { readHints, withPlace } from "./engine-hints.ts";
+import { readHints, withLocation } from "./engine-hints.ts";
 import type { FoundEngines } from "./engine-publisher.ts";
 
 /**
@@ -18,13 +18,13 @@ export function readEndpointSlice(
   const hints = readHints(body, traits);
   const engines = endpointsOf(body, port, isReady).map(({ at, family, endpoint }) => {
     const { kind, name: pod, namespace } = objectOf(endpoint.targetRef);
-    const place = { pod: kind === "Pod" ? pod : undefined, namespace, node: endpoint.nodeName, zone: endpoint.zone };
-    return { family, spec: engineAt(at, withPlace(hints.traits, place)) };
+    const location = { pod: kind === "Pod" ? pod : undefined, namespace, node: endpoint.nodeName, zone: endpoint.zone };
+    return { family, spec: engineAt(at, withLocation(hints.traits, location)) };
   });
   return { name, engines, problems: hints.problems };
 }
 
-/** What is not said counts as ready. Services may publish what is not ready; what is terminating they do not mean. */
+/** A missing condition counts as ready. */
 const isReady = ({ ready, terminating }: Json): boolean => ready !== false && terminating !== true;
 
 interface SliceEndpoint {
@@ -38,12 +38,12 @@ interface SliceEndpoint {
  * The endpoints of an EndpointSlice (discovery.k8s.io/v1) that have an address.
  *
  * @param port a number, a name of one of the slice's ports, or undefined for the first of them
- * @param counts whether an endpoint with such conditions is meant
+ * @param accepts whether to include an endpoint with these conditions
  */
 export function endpointsOf(
   body: unknown,
   port: number | string | undefined,
-  counts: (conditions: Json) => boolean,
+  accepts: (conditions: Json) => boolean,
 ): readonly SliceEndpoint[] {
   const { ports, endpoints } = objectOf(body);
   const found = typeof port === "number" ? port : portOfSlice(ports, port);
@@ -52,10 +52,10 @@ export function endpointsOf(
     .slice(0, maxEnginesPerSource)
     .flatMap((entry) => {
       const endpoint = objectOf(entry);
-      // Of several addresses consumers are to take the first.
+      // Of several addresses, consumers must use the first.
       const address = textOf(listOf(endpoint.addresses)[0]) ?? "";
       const family = isIP(address);
-      if ((family !== 4 && family !== 6) || !counts(objectOf(endpoint.conditions))) return [];
+      if ((family !== 4 && family !== 6) || !accepts(objectOf(endpoint.conditions))) return [];
       return [{ at: { address, port: found }, family, endpoint }];
     });
 }

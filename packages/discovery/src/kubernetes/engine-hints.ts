@@ -1,9 +1,9 @@
 import { type EngineRole, type EngineTraits, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
 import { objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 
-/** Keys of annotations and labels that say something of an engine begin so; an annotation counts before a label. */
+/** Prefix of annotations and labels that describe an engine. An annotation overrides a label. */
 const prefix = "espalier.dev/";
-/** llm-d's label, which counts where there is no key of our own. */
+/** llm-d's label, used if there is no key of our own. */
 const llmdRole = "llm-d.ai/role";
 const llmdRoles: Readonly<Record<string, EngineRole>> = {
   prefill: "prefill",
@@ -17,15 +17,15 @@ const maxRanks = 64;
 
 interface HintedTraits {
   readonly traits: EngineTraits;
-  /** Keys with values that are of no use, and do not count. */
+  /** Keys with unusable values, which are ignored. */
   readonly problems: readonly string[];
 }
 
 /**
- * What annotations and labels of an object say of its engines.
+ * Reads what the annotations and labels of an object say about its engines.
  *
  * @param body the object, as the API gives it
- * @param traits what counts where they say nothing
+ * @param traits defaults
  */
 export function readHints(body: unknown, traits: EngineTraits): HintedTraits {
   const { labels, annotations } = objectOf(objectOf(body).metadata);
@@ -74,16 +74,16 @@ const between = (value: number, least: number, most: number): number | undefined
 const wholeBetween = (value: number, least: number, most: number): number | undefined =>
   Number.isInteger(value) ? between(value, least, most) : undefined;
 
-/** Where an engine runs, by the names that OpenTelemetry has for it. */
-interface Place {
+/** Where an engine runs. */
+interface Location {
   readonly pod: unknown;
   readonly namespace: unknown;
   readonly node: unknown;
   readonly zone: unknown;
 }
 
-/** Adds where an engine runs to its labels, as far as it is known. Labels of the configuration stay. */
-export function withPlace(traits: EngineTraits, { pod, namespace, node, zone }: Place): EngineTraits {
+/** Adds the known parts of a location to the labels, under OpenTelemetry's names. Labels of the configuration win. */
+export function withLocation(traits: EngineTraits, { pod, namespace, node, zone }: Location): EngineTraits {
   const known = Object.entries({
     "k8s.pod.name": textOf(pod),
     "k8s.namespace.name": textOf(namespace),

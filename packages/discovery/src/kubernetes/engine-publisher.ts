@@ -2,7 +2,7 @@ import { type EngineSpec, type Logger, silentLogger } from "@espalier/common";
 import { type AddressFamily, maxEnginesPerSource } from "../discovered-engine.ts";
 import type { FailureReport, SourceObserver } from "../engine-source.ts";
 
-/** Gives the list that objects come to, when it is another one than before, and says what of them was of no use. */
+/** Publishes the engines of all objects when the list has changed, and logs annotations and labels that cannot be used. */
 export interface EnginePublisher {
   publish(found: readonly FoundEngines[]): void;
 }
@@ -32,7 +32,7 @@ export function createEnginePublisher(
   };
 }
 
-/** Of objects that have not changed the specs are the same ones, so that there is little to compare in depth. */
+/** Unchanged objects keep their specs, so that few are compared in depth. */
 function isSame(left: readonly EngineSpec[], right: readonly EngineSpec[]): boolean {
   return (
     left.length === right.length &&
@@ -40,7 +40,7 @@ function isSame(left: readonly EngineSpec[], right: readonly EngineSpec[]): bool
   );
 }
 
-/** An engine that an object tells of. */
+/** An engine of an object. */
 interface FoundEngine {
   readonly spec: EngineSpec;
   readonly family: 4 | 6;
@@ -51,7 +51,7 @@ export interface FoundEngines {
   /** Names the object in messages. */
   readonly name: string;
   readonly engines: readonly FoundEngine[];
-  /** Values of annotations and labels that do not count. */
+  /** Annotations and labels that cannot be used. */
   readonly problems: readonly string[];
 }
 
@@ -62,8 +62,8 @@ interface EngineList {
 }
 
 /**
- * Makes the list of what all objects tell of. An engine that several tell of, as slices do while they are being
- * rearranged, counts once, as the first says.
+ * The engines of all objects. An engine of several objects, as while slices are being rearranged, is listed once, as in the
+ * first of them.
  */
 function listEngines(found: readonly FoundEngines[], family: AddressFamily): EngineList {
   const all = found.flatMap(({ engines }) => engines);
@@ -75,7 +75,7 @@ function listEngines(found: readonly FoundEngines[], family: AddressFamily): Eng
   return { specs: kept, leftOut: sorted.length - kept.length };
 }
 
-/** Which family counts among addresses of both. */
+/** Which family to use among addresses of both. */
 export function familyOf(family: AddressFamily, all: readonly Pick<FoundEngine, "family">[]): 4 | 6 {
   if (family !== "auto") return family === "ipv4" ? 4 : 6;
   return all.some((one) => one.family === 4) ? 4 : 6;

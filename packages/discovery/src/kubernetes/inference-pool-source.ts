@@ -19,9 +19,9 @@ export interface InferencePoolSourceOptions {
 }
 
 /**
- * A source that follows an InferencePool of the Gateway API Inference Extension and the pods that it selects, as v1 or,
- * where that has none of the name, as v1alpha2. Each of its target ports is an engine. While the pool does not exist, the
- * last one that did counts.
+ * A source that follows an InferencePool of the Gateway API Inference Extension and the pods that it selects: as v1, or as
+ * v1alpha2 if v1 has no pool of the name. Each of its target ports is an engine. While the pool does not exist, its last
+ * state stays in use.
  */
 export function createInferencePoolSource(ports: KubernetesPorts, options: InferencePoolSourceOptions): EngineSource {
   return new InferencePoolSource(ports, options);
@@ -61,7 +61,7 @@ class InferencePoolSource implements EngineSource {
     this.#pods?.stop();
   }
 
-  /** The list stays as it is until the pods of the pool as it is now are known. */
+  /** The list stays unchanged until the pods of the new state of the pool are known. */
   #follow({ labels, ports }: InferencePool, publisher: EnginePublisher, report: FailureReport): void {
     this.#pods?.stop();
     const selector = Object.entries(labels)
@@ -87,9 +87,9 @@ class InferencePoolSource implements EngineSource {
 /** An InferencePool has at most 8; more are left out. */
 const maxPorts = 8;
 
-/** What an InferencePool of the Gateway API Inference Extension says of its pods. */
+/** The pods and ports that an InferencePool selects. */
 interface InferencePool {
-  /** Labels of its pods. Empty when it names none, which then stands for no pod. */
+  /** Labels of its pods. Without labels, it selects no pod. */
   readonly labels: Readonly<Record<string, string>>;
   /** Each is an engine of its own. */
   readonly ports: readonly number[];

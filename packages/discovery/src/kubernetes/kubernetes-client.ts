@@ -3,23 +3,23 @@ import type { Cancel, HttpClient, HttpStreamClient } from "@espalier/common";
 import { readBoundedFile } from "../local-file.ts";
 import { objectOf, parseJson, textOf } from "./api-objects.ts";
 
-/** From a request to the last byte of a list, or the first of a watch. */
+/** Timeout from a request to the last byte of a list, or the first byte of a watch. */
 const answerTimeoutMs = 15_000;
-/** One page of a list. */
+/** Largest page of a list. */
 const maxPageBytes = 32 * 1024 * 1024;
-/** One event of a watch. An object has at most 1.5 MiB in etcd, in a form that is shorter than JSON. */
+/** Largest event of a watch. An object has at most 1.5 MiB in etcd, in a form that is shorter than JSON. */
 const maxEventBytes = 4 * 1024 * 1024;
-/** A token or a namespace. */
+/** Largest token or namespace file. */
 const maxSecretBytes = 64 * 1024;
 const maxCertificateBytes = 1024 * 1024;
 
-/** How the API server is reached. */
+/** Access to the API server. */
 export interface KubernetesAccess {
   /** `https://host:port`, without a slash at the end. */
   readonly apiServer: string;
-  /** Holds the bearer token; read again before each request, since it is replaced while it is in use. */
+  /** File with the bearer token. It is read again before each request, since Kubernetes rotates it. */
   readonly tokenFile: string | undefined;
-  /** Certificates to trust in place of the system's, PEM; read again likewise. */
+  /** PEM file with certificate authorities to trust instead of the system's. It is read again before each request. */
   readonly caFile: string | undefined;
 }
 
@@ -36,29 +36,29 @@ interface KubernetesClientDeps {
   readonly connect: (ca: string | undefined) => KubernetesTransport;
 }
 
-/** Who reads a watch. */
+/** Observer of a watch. */
 interface WatchObserver {
-  /** The server has taken it. */
+  /** The server has accepted the watch. */
   onOpen(): void;
-  /** Bytes have come, and with them these lines. */
+  /** A chunk has arrived, which completes these lines. */
   onLines(lines: readonly string[]): void;
-  /** Called once, last. Undefined when the server ended it in order. */
+  /** Called once, last. Undefined if the server ended the watch normally. */
   onEnd(failure: ApiFailure | undefined): void;
 }
 
-/** Talks to the API server as the service account. */
+/** Client of the API server, with the identity of the service account. */
 export interface KubernetesClient {
   /** @throws ApiFailure */
   get(path: string): Promise<unknown>;
-  /** @returns ends it; the observer hears nothing afterwards */
+  /** @returns ends the watch; the observer is not called afterwards */
   watch(path: string, observer: WatchObserver): Cancel;
   /**
-   * The namespace in a file beside the token, as Kubernetes mounts it into pods.
+   * The namespace, from the file next to the token, as Kubernetes mounts it into pods.
    *
    * @throws ApiFailure
    */
   ownNamespace(): Promise<string>;
-  /** Asks for nothing more. */
+  /** Sends no further requests. */
   close(): void;
 }
 
@@ -175,11 +175,11 @@ const meanings: Readonly<Record<number, string>> = {
 };
 const maxMessageLength = 300;
 
-/** What the API server, or the way to it, did not do. */
+/** A failure of the API server or of the connection to it. */
 export class ApiFailure extends Error {
   /** HTTP status; 0 when there was no answer. */
   readonly status: number;
-  /** When to try again at the earliest, in milliseconds; 0 when it was not said. */
+  /** Earliest retry in milliseconds, by `Retry-After`; 0 without it. */
   readonly retryAfterMs: number;
 
   constructor(message: string, status = 0, retryAfterMs = 0, options: ErrorOptions = {}) {
@@ -189,7 +189,7 @@ export class ApiFailure extends Error {
   }
 }
 
-/** @param said what the answer's `Status` object says, if it has one */
+/** @param said message of the answer's `Status` object, if there is one */
 function failureOfStatus(
   status: number,
   headers: Readonly<Record<string, string>>,
@@ -209,12 +209,12 @@ export function asApiFailure(thrown: unknown): ApiFailure {
 
 const newline = 0x0a;
 
-/** Cuts a stream of bytes into lines. */
+/** Splits a stream of bytes into lines. */
 interface LineSplitter {
   /**
    * @param chunk may be overwritten after the call
-   * @returns the lines that it completes, without their ends; empty ones are left out
-   * @throws RangeError when a line is longer than the greatest length, and TypeError when one is not UTF-8
+   * @returns the completed lines, without line ends; empty ones are dropped
+   * @throws RangeError if a line is longer than the limit, and TypeError if one is not UTF-8
    */
   push(chunk: Uint8Array): readonly string[];
 }

@@ -59,7 +59,7 @@ export function createPodSource(ports: KubernetesPorts, options: PodSourceOption
 /** EndpointSlices of a service, or pods of a selector. Further ones are left out. */
 const maxObjects = 10_000;
 
-/** What of a namespace is followed, and what it comes to. */
+/** A collection of objects to follow, and how to publish it. */
 interface FollowedCollection<Found, Entry> {
   readonly name: string;
   /** In the plural, for messages. */
@@ -67,11 +67,11 @@ interface FollowedCollection<Found, Entry> {
   /** Undefined for the service account's own. */
   readonly namespace: string | undefined;
   readonly path: (namespace: string) => string;
-  /** Of labels. */
+  /** Label selector. */
   readonly selector: string;
   /** What is kept of an object: plain data. */
   readonly read: (object: KubernetesObject) => Found;
-  /** Makes what gives the observer its lists, of what is kept of all objects. */
+  /** Creates the publisher, which turns the values of all objects into lists for the observer. */
   readonly publishTo: (
     observer: SourceObserver<Entry>,
     report: FailureReport,
@@ -123,8 +123,8 @@ export interface PeerServiceSourceOptions {
 }
 
 /**
- * A source that follows the EndpointSlices of the routers' own service: endpoints that are not terminating, ready or not,
- * for a router is not ready before it has met the others.
+ * A source that follows the EndpointSlices of the routers' own service: endpoints that are not terminating. They need not be
+ * ready, since a router reports ready only after it has synced with others.
  */
 export function createPeerServiceSource(ports: KubernetesPorts, options: PeerServiceSourceOptions): PeerSource {
   const { namespace, service, port } = options;

@@ -12,12 +12,12 @@ import {
 import { ApiFailure, asApiFailure, type KubernetesClient } from "./kubernetes-client.ts";
 
 const retry = { firstDelayMs: 250, maxDelayMs: 30_000 };
-/** A server's wish to be left alone counts up to here. */
+/** Longest `Retry-After` that is honored. */
 const maxRetryAfterMs = 60_000;
-/** Watches that fail in a row before that is reported, and a list asked for: then it is polling that goes on. */
-const tolerableFailures = 3;
-/** How long a start waits for the first list. */
-const startPatienceMs = 5_000;
+/** Failed watches in a row after which the failure is reported, and polling by lists takes over. */
+const maxFailedWatches = 3;
+/** Longest wait for the first list at a start. */
+const startTimeoutMs = 5_000;
 
 export interface KubernetesPorts {
   readonly client: KubernetesClient;
@@ -26,11 +26,11 @@ export interface KubernetesPorts {
 }
 
 interface ListWatchOptions<T> {
-  /** What is followed, in the plural, for messages. */
+  /** What is watched, in the plural, for messages. */
   readonly kind: string;
   /** Undefined for the service account's own. */
   readonly namespace: string | undefined;
-  /** Paths of the collection in a namespace; the first that exists counts. */
+  /** Paths of the collection in a namespace; the first that exists is used. */
   readonly paths: (namespace: string) => readonly string[];
   /** Selectors, as the API names them. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -39,17 +39,17 @@ interface ListWatchOptions<T> {
   readonly maxObjects: number;
   /** What is kept of an object: plain data. */
   readonly read: (object: KubernetesObject) => T;
-  /** Given what is kept of all objects, by name, whenever something of it has changed, and after the first list. */
+  /** Called with the values of all objects, sorted by name, after the first list and whenever one has changed. */
   readonly onValues: (values: readonly T[]) => void;
   readonly report: FailureReport;
 }
 
 /**
- * Follows a collection of objects: lists it, watches it from there, and lists it again when the server no longer knows
- * where the watch was, when a watch goes silent, or when watching fails time and again.
+ * Follows a collection of objects: lists it, watches it from that version on, and lists it again when the version has expired,
+ * when a watch goes silent, or when watches fail repeatedly.
  */
 export interface ListWatch {
-  /** Resolves with the first list, or with its failure when that takes longer than a few seconds. */
+  /** Resolves after the first list, or after a few seconds without one, which is reported as a failure. */
   start(): Promise<void>;
   stop(): void;
 }
@@ -61,10 +61,10 @@ export function createListWatch<T>(ports: KubernetesPorts, options: ListWatchOpt
 class Reflector<T> implements ListWatch {
   readonly #ports: KubernetesPorts;
   readonly #options: ListWatchOptions<T>;
-  readonly #fold: ObjectFold<T>;
+  readonly #cache: ObjectCache<T>;
   #isStopped = false;
   #hasListed = false;
-  /** Lists that failed and watches that did not last, in a row. */
+  /** Failed lists and short watches in a row. */
   #failures = 0;
   #failedWatches = 0;
   #cancel: Cancel = () => {};
@@ -73,20 +73,20 @@ class Reflector<T> implements ListWatch {
   constructor(ports: KubernetesPorts, options: ListWatchOptions<T>) {
     this.#ports = ports;
     this.#options = options;
-    this.#fold = createObjectFold(options);
+    this.#cache = createObjectCache(options);
   }
 
   async start(): Promise<void> {
     const first = new Promise<void>((resolve) => {
       this.#onFirst = resolve;
     });
-    const cancelPatience = this.#ports.scheduler.after(startPatienceMs, () => {
+    const cancelTimeout = this.#ports.scheduler.after(startTimeoutMs, () => {
       this.#fail("list", "no list yet");
       this.#onFirst();
     });
     void this.#run();
     await first;
-    cancelPatience();
+    cancelTimeout();
   }
 
   stop(): void {
@@ -102,7 +102,7 @@ class Reflector<T> implements ListWatch {
     }
   }
 
-  /** One list. After a failure it has paused already. */
+  /** Lists once. After a failure it pauses before it returns. */
   async #list(): Promise<{ path: string; version: string } | undefined> {
     const { client } = this.#ports;
     const { paths, namespace, parameters, mustExist, maxObjects } = this.#options;
@@ -110,7 +110,7 @@ class Reflector<T> implements ListWatch {
       const found = paths(namespace ?? (await client.ownNamespace()));
       const list = await listFirst(client, { paths: found, parameters, mustExist, maxObjects });
       if (this.#isStopped) return undefined;
-      this.#fold.replace(list.objects);
+      this.#cache.replace(list.objects);
       this.#clear("list");
       this.#publish();
       return list;
@@ -123,7 +123,7 @@ class Reflector<T> implements ListWatch {
     }
   }
 
-  /** Watches from a version on, as long as that leads somewhere. */
+  /** Watches from a version on, until a new list is needed. */
   async #follow(path: string, from: string): Promise<void> {
     for (let version: string | undefined = from; version !== undefined && !this.#isStopped; ) {
       const end: WatchEnd = await this.#watch(path, version);
@@ -131,7 +131,7 @@ class Reflector<T> implements ListWatch {
       version = end.version;
       this.#failures = end.isSettled ? 0 : this.#failures + 1;
       this.#failedWatches = end.failure ? this.#failedWatches + 1 : 0;
-      if (end.failure && this.#failedWatches >= tolerableFailures) {
+      if (end.failure && this.#failedWatches >= maxFailedWatches) {
         this.#fail("watch", end.failure.message, end.failure);
         version = undefined;
       }
@@ -141,9 +141,9 @@ class Reflector<T> implements ListWatch {
 
   async #watch(path: string, version: string): Promise<WatchEnd> {
     const { scheduler, client } = this.#ports;
-    const fold = this.#fold;
+    const cache = this.#cache;
     const watch = watchOnce({
-      ...{ client, scheduler, path, version, fold, parameters: this.#options.parameters },
+      ...{ client, scheduler, path, version, cache, parameters: this.#options.parameters },
       onSettled: () => this.#accepted(),
       onProgress: () => this.#publish(),
       needsList: (event) => this.#accept(event),
@@ -154,10 +154,10 @@ class Reflector<T> implements ListWatch {
     return end;
   }
 
-  /** @returns whether only a new list tells what there is now */
+  /** @returns whether a new list is needed */
   #accept({ kind }: WatchEvent): boolean {
     this.#accepted();
-    return kind === "deleted" && (this.#fold.leftOut > 0 || this.#options.mustExist);
+    return kind === "deleted" && (this.#cache.leftOut > 0 || this.#options.mustExist);
   }
 
   #accepted(): void {
@@ -168,10 +168,10 @@ class Reflector<T> implements ListWatch {
   #publish(): void {
     const { mustExist, maxObjects, onValues } = this.#options;
     if (this.#isStopped) return;
-    if (this.#fold.leftOut > 0) this.#fail("count", `more than ${maxObjects}; the others are left out`);
+    if (this.#cache.leftOut > 0) this.#fail("count", `more than ${maxObjects}; the others are left out`);
     else this.#clear("count");
-    if (this.#fold.takeChanged() || !this.#hasListed) {
-      const values = this.#fold.values();
+    if (this.#cache.takeChanged() || !this.#hasListed) {
+      const values = this.#cache.values();
       if (values.length > 0 || !mustExist) onValues(values);
     }
     this.#hasListed = true;
@@ -203,22 +203,22 @@ class Reflector<T> implements ListWatch {
   }
 }
 
-/** Objects that one page is asked to have. */
+/** Objects per page. */
 const pageSize = 250;
-/** More pages than `maxObjects` need mean that the server goes round in circles. */
+/** Pages read beyond what `maxObjects` needs, before the list counts as endless. */
 const sparePages = 8;
 
 interface ListQuestion {
   readonly path: string;
   /** Selectors, as the API names them. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** Reading ends with the page that passes this. */
+  /** Reading ends with the page that exceeds this. */
   readonly maxObjects: number;
 }
 
 interface ObjectList {
   readonly objects: readonly KubernetesObject[];
-  /** Where a watch goes on. */
+  /** Version from which to watch. */
   readonly version: string;
 }
 
@@ -251,9 +251,9 @@ async function listObjects(
 }
 
 /**
- * Reads the first of several lists that there is: an API may be served under its newer name or its older one.
+ * Reads the first list that exists: an API may be served under its newer or its older name.
  *
- * @param mustExist whether an empty list is none either
+ * @param mustExist whether an empty list counts as missing
  * @throws ApiFailure
  */
 async function listFirst(
@@ -282,26 +282,26 @@ async function listFirst(
   throw failure;
 }
 
-interface ObjectFoldOptions<T> {
+interface ObjectCacheOptions<T> {
   readonly maxObjects: number;
   /** What is kept of an object: plain data. */
   readonly read: (object: KubernetesObject) => T;
 }
 
-/** The objects that a list and the events after it come to. */
-interface ObjectFold<T> {
+/** The current objects, by a list and the watch events after it. */
+interface ObjectCache<T> {
   replace(objects: Iterable<KubernetesObject>): void;
   set(object: KubernetesObject): void;
   delete(name: string): void;
-  /** Objects that were left out because there are too many. Only a new list can bring them back. */
+  /** Objects left out because there are too many. Only a new list can add them. */
   readonly leftOut: number;
-  /** What is kept, in the order of the objects' names. */
+  /** The values, sorted by the objects' names. */
   values(): readonly T[];
-  /** Whether something that is kept has changed since this was asked last. */
+  /** Whether a value has changed since the last call. */
   takeChanged(): boolean;
 }
 
-function createObjectFold<T>({ maxObjects, read }: ObjectFoldOptions<T>): ObjectFold<T> {
+function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>): ObjectCache<T> {
   const kept = new Map<string, { readonly value: T; readonly text: string }>();
   let leftOut = 0;
   let hasChanged = false;
@@ -343,20 +343,20 @@ function createObjectFold<T>({ maxObjects, read }: ObjectFoldOptions<T>): Object
   };
 }
 
-/** After this long the server is asked to end a watch, so that one that has gone silent is told from a quiet one. */
+/** The server ends a watch after this long, so that a dead one can be distinguished from a quiet one. */
 const watchSeconds = 60;
-/** A watch that has said nothing for this long, not even its end, is dead. */
+/** A watch that has sent nothing for this long, not even its end, is dead. */
 const silenceMs = watchSeconds * 1_000 + 10_000;
-/** How long a watch has to be open to be a good one. */
+/** How long a watch must be open to count as successful. */
 const settledMs = 5_000;
 
-/** How a watch came to its end. */
+/** How a watch ended. */
 interface WatchEnd {
-  /** Where the next watch goes on. Undefined: nowhere, a new list is needed. */
+  /** Version from which to watch next. Undefined: a new list is needed. */
   readonly version: string | undefined;
-  /** Undefined when the server ended it in order. */
+  /** Undefined if the server ended it normally. */
   readonly failure: ApiFailure | undefined;
-  /** Whether it had been open for a while: then it was a good one, whatever ended it. */
+  /** Whether it was open for long enough to count as successful, whatever ended it. */
   readonly isSettled: boolean;
 }
 
@@ -367,18 +367,18 @@ interface WatchOnceOptions {
   /** Selectors, as the API names them. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly version: string;
-  readonly fold: ObjectFold<unknown>;
-  /** Called when it has become a good one. */
+  readonly cache: ObjectCache<unknown>;
+  /** Called when it has been open for long enough to count as successful. */
   onSettled(): void;
-  /** Called after each piece of the answer, when the fold has what it brought. */
+  /** Called after each chunk of the answer, when its events are in the cache. */
   onProgress(): void;
-  /** @param event one that has just been folded; true to end the watch and list anew */
+  /** @param event one that was just applied @returns true to end the watch and list again */
   needsList(event: WatchEvent): boolean;
 }
 
-/** One watch. Events go into the fold; the first line that cannot be read ends it. */
+/** Watches once. Events are applied to the cache; a line that cannot be parsed ends the watch. */
 function watchOnce(options: WatchOnceOptions): { readonly end: Promise<WatchEnd>; readonly cancel: Cancel } {
-  const { client, scheduler, fold } = options;
+  const { client, scheduler, cache } = options;
   let isSettled = false;
   let version: string | undefined = options.version;
   let isOver = false;
@@ -389,13 +389,13 @@ function watchOnce(options: WatchOnceOptions): { readonly end: Promise<WatchEnd>
   const end = new Promise<WatchEnd>((resolve) => {
     settle = resolve;
   });
-  const finish = (failure: ApiFailure | undefined, goesOn = true): void => {
+  const finish = (failure: ApiFailure | undefined, canContinue = true): void => {
     if (isOver) return;
     isOver = true;
     cancelSilence();
     cancelSettling();
     cancelWatch();
-    settle({ version: goesOn ? version : undefined, failure, isSettled });
+    settle({ version: canContinue ? version : undefined, failure, isSettled });
   };
   const heard = (): void => {
     cancelSilence();
@@ -408,8 +408,8 @@ function watchOnce(options: WatchOnceOptions): { readonly end: Promise<WatchEnd>
       finish(new ApiFailure(`status ${event.status}: ${event.message}`, event.status), event.status !== 410);
     } else {
       version = event.kind === "bookmark" ? event.version : event.object.version;
-      if (event.kind === "set") fold.set(event.object);
-      else if (event.kind === "deleted") fold.delete(event.object.name);
+      if (event.kind === "set") cache.set(event.object);
+      else if (event.kind === "deleted") cache.delete(event.object.name);
       if (options.needsList(event)) finish(undefined, false);
     }
   };

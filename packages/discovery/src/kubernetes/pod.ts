@@ -2,14 +2,14 @@ import { isIP } from "node:net";
 import type { EngineTraits } from "@espalier/common";
 import { type EngineAddress, engineAt } from "../discovered-engine.ts";
 import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
-import { readHints, withPlace } from "./engine-hints.ts";
+import { readHints, withLocation } from "./engine-hints.ts";
 import type { FoundEngines } from "./engine-publisher.ts";
 
-/** Labels of a pod that its engines have too. */
+/** Most labels of a pod that are copied to its engines. */
 const maxLabels = 56;
 
 /**
- * The engines of a pod: none unless it runs, is ready and is not being deleted; else one for each port.
+ * The engines of a pod that runs, is ready and is not being deleted: one for each port.
  *
  * @param ports numbers, or names of ports of the pod's containers
  */
@@ -24,9 +24,9 @@ export function readPod(
   const hints = readHints(body, traits);
   if (!isReady(status)) return { name, engines: [], problems: hints.problems };
   const labelled = Object.fromEntries(Object.entries(textsOf(labels)).slice(0, maxLabels));
-  const place = { pod: name, namespace, node: nodeName, zone: undefined };
-  const placed = withPlace({ ...hints.traits, labels: { ...labelled, ...hints.traits.labels } }, place);
-  const engines = addressesOfPod(body, ports).map(({ at, family }) => ({ family, spec: engineAt(at, placed) }));
+  const location = { pod: name, namespace, node: nodeName, zone: undefined };
+  const located = withLocation({ ...hints.traits, labels: { ...labelled, ...hints.traits.labels } }, location);
+  const engines = addressesOfPod(body, ports).map(({ at, family }) => ({ family, spec: engineAt(at, located) }));
   return { name, engines, problems: hints.problems };
 }
 
@@ -43,7 +43,7 @@ export interface PodAddress {
 }
 
 /**
- * Where a pod that runs, has an address and is not being deleted can be reached: at each port that it has.
+ * The addresses of a pod that runs, has an IP and is not being deleted: one for each port that it has.
  *
  * @param body the pod, as the API gives it
  * @param ports numbers, or names of ports of the pod's containers
@@ -61,7 +61,7 @@ export function addressesOfPod(body: unknown, ports: readonly (number | string)[
   });
 }
 
-/** Sidecars, which stand among the init containers, may have ports too. */
+/** Sidecars, which are among the init containers, may have ports too. */
 function containerPort({ containers, initContainers }: Json, name: string): number | undefined {
   const ports = [...listOf(containers), ...listOf(initContainers)].flatMap((one) => listOf(objectOf(one).ports));
   return portOf(ports.map(objectOf).find((port) => port.name === name)?.containerPort);

@@ -5,7 +5,7 @@ import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 const types = { part: 1, end: 2, credit: 3 } as const;
 
 /**
- * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is under way, come again.
+ * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is in progress, try again later.
  * `failed`: it could not go on.
  */
 export type BulkOutcome = "whole" | "none" | "busy" | "failed";
@@ -77,7 +77,7 @@ function readBody(reader: ByteReader, type: number): BulkMessage {
 export interface BulkAnswer {
   readonly request: number;
   readonly kind: "snapshot" | "piece";
-  /** Each message is computed when there is room for it. */
+  /** Each message is computed when there is capacity for it. */
   readonly messages: Iterator<Uint8Array, unknown, undefined>;
 }
 
@@ -89,7 +89,7 @@ interface Job extends BulkAnswer {
 interface Outlet {
   readonly link: Link;
   readonly jobs: Job[];
-  /** Ends that found no room. */
+  /** Ends that did not fit. */
   readonly ends: { readonly request: number; readonly outcome: BulkOutcome }[];
   /** Bytes of parts that were sent and not granted again. */
   underWayBytes: number;
@@ -131,7 +131,7 @@ export class BulkSender {
     this.#turn = undefined;
   }
 
-  /** Begins an answer; when too many wait on this link, the other end is told to come again. */
+  /** Begins an answer; when too many wait on this link, the other end is told to try again later. */
   answer(link: Link, answer: BulkAnswer): void {
     const outlet = this.#outlets.get(link);
     if (outlet === undefined || outlet.jobs.length >= this.#deps.limits.maxAnswersPerLink) {
@@ -159,7 +159,7 @@ export class BulkSender {
     if (index >= 0) jobs.splice(index, 1)[0]!.messages.return?.();
   }
 
-  /** The other end has taken so many bytes. */
+  /** The other end has received this many bytes. */
   granted(link: Link, bytes: number): void {
     const outlet = this.#outlets.get(link);
     if (outlet === undefined) return;
@@ -206,7 +206,7 @@ export class BulkSender {
     return undefined;
   }
 
-  /** Sends one part, or ends an answer. @returns false when the link had no room, which should not happen in its credit */
+  /** Sends one part, or ends an answer. @returns false when the link had no capacity, which should not happen in its credit */
   #step(outlet: Outlet): boolean {
     const job = outlet.jobs[0]!;
     const content = job.rest ?? this.#compute(outlet, job);
@@ -245,7 +245,7 @@ export class BulkSender {
     this.#end(outlet, job.request, outcome);
   }
 
-  /** Ends are few and small; one that finds no room waits for some, in a list as long as the answers may be. */
+  /** Ends are few and small. One that does not fit waits, in a list as long as the answers may be. */
   #end(outlet: Outlet, request: number, outcome: BulkOutcome): void {
     if (outlet.link.send("bulk", encodeBulkMessage({ kind: "end", request, outcome }))) return;
     if (outlet.ends.length < this.#deps.limits.maxAnswersPerLink) outlet.ends.push({ request, outcome });
@@ -272,7 +272,7 @@ interface Inlet {
   readonly link: Link;
   readonly expected: Map<number, Expected>;
   nextRequest: number;
-  /** Bytes that were taken and not granted again. */
+  /** Bytes received and not yet granted again. */
   owedBytes: number;
 }
 
@@ -336,7 +336,7 @@ export class BulkReceiver {
     if (whole !== undefined) expected.taker.message(whole);
   }
 
-  /** Gives up what nobody answers. @returns what was given up, so that the other end can be told */
+  /** Gives up what nobody answers. @returns what was abandoned, so that the other end can be told */
   sweep(): { readonly link: Link; readonly request: number }[] {
     const { clock, limits } = this.#deps;
     const silentBeforeMs = clock.nowMs() - limits.answerTimeoutMs;
@@ -353,7 +353,7 @@ export class BulkReceiver {
     return silent;
   }
 
-  /** There is room again for what could not be granted. */
+  /** There is capacity again for what could not be granted. */
   drained(link: Link): void {
     const inlet = this.#inlets.get(link);
     if (inlet !== undefined) this.#grant(inlet, 0);

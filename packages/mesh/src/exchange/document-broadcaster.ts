@@ -25,7 +25,7 @@ export interface PeerDocuments {
   goals: Map<string, number> | undefined;
   /** The other end has state of its own to give as a snapshot. */
   canServe: boolean;
-  /** A frame was dropped for want of room: nothing is sent until there is some again, then a vector. */
+  /** A frame was dropped for lack of capacity: nothing is sent until there is some again, then a vector. */
   isDirty: boolean;
   /** What was last told of the own ability to serve. */
   advertisedCanServe: boolean;
@@ -80,7 +80,7 @@ export interface DocumentBroadcasterDeps
 
 /**
  * Tells peers of changes as they happen, and of how far this router has documents that they may not hear of otherwise.
- * What a peer is known to have is not sent to it; what was dropped for want of room is made up by a vector.
+ * What a peer is known to have is not sent to it; what was dropped for lack of capacity is made up by a vector.
  */
 export class DocumentBroadcaster {
   readonly #deps: DocumentBroadcasterDeps;
@@ -173,7 +173,7 @@ export class DocumentBroadcaster {
     return update.to > 0 && (peer.peerVersions.get(update.name) ?? 0) >= update.to;
   }
 
-  /** The number of a document, whose name the peer is told before; undefined when there is no room for it. */
+  /** The number of a document, whose name the peer is told before; undefined when there is no capacity for it. */
   #open(peer: PeerDocuments, name: string): number | undefined {
     const number = this.#numbers.numberOf(name);
     if (number === undefined || peer.opened.has(number)) return number;

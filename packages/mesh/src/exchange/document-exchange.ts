@@ -282,7 +282,7 @@ function isSharedName(peer: PeerDocuments, name: string): boolean {
   return false;
 }
 
-/** A document that holds more than this router keeps of one is left alone for so long: it may become smaller. */
+/** How long a document that is too large for this router is ignored: it may become smaller. */
 export const fullDocumentMs = 60_000;
 
 export interface DocumentIntakeDeps extends Pick<ExchangeParts, "clock" | "documents" | "logger" | "meter"> {
@@ -293,14 +293,14 @@ export interface DocumentIntakeDeps extends Pick<ExchangeParts, "clock" | "docum
 export class DocumentIntake {
   readonly #deps: DocumentIntakeDeps;
   readonly #refused = new Set<string>();
-  /** Documents that found no room, and until when nothing more of them is taken. */
+  /** Documents that did not fit, and until when their updates are ignored. */
   readonly #full = new RecencyMap<string, number>();
 
   constructor(deps: DocumentIntakeDeps) {
     this.#deps = deps;
   }
 
-  /** Whether a document was given up, or found no room. One that was given up may be begun again by this router. */
+  /** Whether a document was abandoned, or did not fit. One that was abandoned may be begun again by this router. */
   isRefused(name: string): boolean {
     if ((this.#full.get(name) ?? 0) > this.#deps.clock.nowMs()) return true;
     return this.#refused.has(name) && this.#deps.documents.state(name) === undefined;
@@ -319,7 +319,7 @@ export class DocumentIntake {
       meter.refused();
       const from = originKey(peer.link.peer.origin);
       if (error instanceof DocumentFullError) {
-        logger.warn("a document has no room here", { from, document: update.name, error: error.message });
+        logger.warn("no capacity for a document", { from, document: update.name, error: error.message });
         this.#leave(update.name);
         return "dropped";
       }
@@ -357,7 +357,7 @@ interface Held {
 const overheadBytes = 64;
 
 /**
- * Changes that came before those they follow on, while a diff for these is under way. They save the receiver from asking
+ * Changes that came before those they follow on, while a diff for these is in progress. They save the receiver from asking
  * again and again for what a busy writer has written meanwhile. The newest are kept, because the diff brings the oldest.
  */
 export class HeldUpdates {

@@ -35,7 +35,7 @@ export class DocumentFetcher {
   readonly #deps: DocumentFetcherDeps;
   readonly #fetches = new Map<string, Fetch>();
   readonly #loads = new Map<PeerDocuments, number>();
-  /** While a snapshot is awaited, journals wait: the records below its stamps are of no use. */
+  /** While a snapshot is awaited, journals wait: the records below its stamps are useless. */
   isHeld = false;
 
   constructor(deps: DocumentFetcherDeps) {

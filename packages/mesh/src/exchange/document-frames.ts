@@ -1,9 +1,9 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import type { FoldStatement } from "@espalier/replication";
 
-/** Bytes of a document's name, of a target's key, and of a life's id, at most. */
+/** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */
 const maxNameBytes = 1024;
-/** Bytes of a state vector: that of a shared document has an entry per life of a router. */
+/** Bytes of a state vector: that of a shared document has an entry per epoch of a router. */
 const maxStateVectorBytes = 64 * 1024;
 /** Entries of one vector, statements and targets of one frame: what the sender's own bounds allow, and no more. */
 const maxEntries = 4096;

@@ -14,7 +14,7 @@ import type { Channel } from "../link/link.ts";
 
 /** Bounds of what is exchanged over a link, and the rhythm of it. */
 export interface ExchangeLimits {
-  /** Bytes of bulk frames that one link may have under way before the other end grants more. */
+  /** Bytes of bulk frames that one link may have in progress before the other end grants more. */
   readonly bulkCreditBytes: number;
   /** Bytes of content in one bulk frame; longer messages are cut into several. */
   readonly bulkFrameBytes: number;
@@ -24,7 +24,7 @@ export interface ExchangeLimits {
   readonly maxBulkMessageBytes: number;
   /** How long bulk answers may be computed in one turn of the event loop. */
   readonly bulkTurnMs: number;
-  /** Answers that one link may have waiting; further requests are told to come again. */
+  /** Answers that one link may have waiting; further requests are told to try again later. */
   readonly maxAnswersPerLink: number;
   /** Changes longer than this are not sent as they happen: the peer is told that they exist, and asks in pieces. */
   readonly maxLiveUpdateBytes: number;
@@ -34,7 +34,7 @@ export interface ExchangeLimits {
   readonly maxLackingDocuments: number;
   /** Diffs that this router asks of one peer at a time. */
   readonly maxFetchesPerLink: number;
-  /** Names of documents given up for good that are remembered, so that they are not asked for again. */
+  /** Names of documents abandoned for good that are remembered, so that they are not asked for again. */
   readonly maxRefusedDocuments: number;
   /** Bytes of changes that came before those they follow on, per document and in all. */
   readonly maxHeldBytesPerDocument: number;
@@ -45,7 +45,7 @@ export interface ExchangeLimits {
   readonly maxTargetsPerRequest: number;
   /** Statements compared per round. */
   readonly maxStatements: number;
-  /** Nothing came for so long: whoever was asked is given up for another. */
+  /** Nothing came for so long: whoever was asked is abandoned for another. */
   readonly answerTimeoutMs: number;
   readonly retryFirstMs: number;
   readonly retryMaxMs: number;
@@ -116,7 +116,7 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "kind",
       "espalier_mesh_exchange_dropped_frames_total",
-      "Frames that a link had no room for; a diff or a full frame replaces them.",
+      "Frames dropped because a link's queue was full; a diff or a full frame replaces them.",
     ),
     /** A diff was asked for. */
     resync: counterBy<ResyncReason>(
@@ -166,7 +166,7 @@ export interface MeshPeers {
    * What is not known counts as no.
    */
   hears(router: RouterId, other: RouterId): boolean;
-  /** The life of another router that is known; undefined for a router that is not. */
+  /** The epoch of another router that is known; undefined for a router that is not. */
   epochOf(router: RouterId): number | undefined;
 }
 

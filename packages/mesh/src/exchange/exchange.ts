@@ -165,7 +165,7 @@ export class Exchange {
     }
   }
 
-  /** A member's process is gone: it is down, or has left, or a later life has taken its place. Its gauges count zero at once. */
+  /** A member's process is gone: it is down, or has left, or a later epoch has taken its place. Its gauges count zero at once. */
   memberGone(origin: Origin): void {
     this.#deps.replica.load.originGone(origin);
   }

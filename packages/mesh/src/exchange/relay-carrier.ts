@@ -48,7 +48,7 @@ export class RelayCarrier {
     if (this.#links.delete(link)) this.#deps.plane.setPeerCount?.(this.#links.size);
   }
 
-  /** Some frames found no room: what they said is said anew. */
+  /** Some frames did not fit: what they said is said again. */
   drained(link: Link): void {
     if (this.#links.has(link)) this.#sendAll(link);
   }
@@ -72,8 +72,8 @@ export class RelayCarrier {
   }
 
   /**
-   * Whether a link may bring the word of an origin: each its own peer's, in the life that it is linked in, and that of
-   * routers in the life that they are known in, unless they are linked here themselves.
+   * Whether a link may bring the word of an origin: each its own peer's, in the epoch that it is linked in, and that of
+   * routers in the epoch that they are known in, unless they are linked here themselves.
    */
   #isCredible(link: Link, { router, epoch }: Origin): boolean {
     const { origin: peer } = link.peer;

@@ -25,7 +25,7 @@ interface Entry {
 
 /**
  * The one link to each other router, and the rule which of several connections to it is kept. When both have dialed,
- * that of the lower id is; when one has dialed twice, it has given up the first. Both ends apply the rule with what they
+ * that of the lower id is; when one has dialed twice, it has abandoned the first. Both ends apply the rule with what they
  * have seen so far and come to the same connection.
  */
 export class LinkTable {

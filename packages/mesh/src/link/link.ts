@@ -38,7 +38,7 @@ export interface Link {
    * Queues a frame. Frames of one channel keep their order.
    *
    * @returns false when it was dropped because too much waits on that channel: documents must be resynced by a diff once
-   * `onDrained` tells that there is room again
+   * `onDrained` tells that there is capacity again
    */
   send(channel: Channel, frame: Uint8Array): boolean;
   /** Bytes that wait, the socket's own buffer included. */
@@ -69,7 +69,7 @@ export interface LinkObserver {
   down(link: Link, why: LinkEnd): void;
   /** Throwing an EspalierError closes the link with that reason. */
   frame(link: Link, channel: Channel, frame: Uint8Array): void;
-  /** A channel that had dropped frames has room again. */
+  /** A channel that had dropped frames has capacity again. */
   drained(link: Link, channel: Channel): void;
   /** An address could not be dialed, or its handshake failed. */
   dialFailed(address: string, why: DialFailure): void;

@@ -51,7 +51,7 @@ export interface LinksOptions {
   readonly observer: LinkObserver;
   /** The highest epoch known of a router, 0 for none. */
   readonly highestEpoch: (router: RouterId) => number;
-  /** A peer that knows the secret knows a later life of this router: it should begin one that is later still. */
+  /** A peer that knows the secret knows a later epoch of this router: it should begin one that is later still. */
   readonly onEpochBehind: (knownEpoch: number) => void;
   readonly limits?: Partial<LinkLimits>;
   readonly versions?: VersionRange;
@@ -165,7 +165,7 @@ export class Links implements Startable {
 
   /**
    * Changes what other routers may know, where they are authenticated by a secret. Links to those that have proved one
-   * that does not count any more are ended one after the other, and made anew where both ends know another.
+   * that does not count any more are ended one after the other, and made again where both ends know another.
    *
    * @throws RangeError for none, too many, or an empty one
    */
@@ -386,7 +386,7 @@ class RejectLog {
   }
 }
 
-/** From the end of one link to that of the next: by then the first has been dialed anew. */
+/** From the end of one link to that of the next: by then the first has been dialed again. */
 const renewalPeriodMs = 1_000;
 
 export interface LinkRenewalDeps {

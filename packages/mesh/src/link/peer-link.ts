@@ -111,7 +111,7 @@ export class PeerLink implements Link {
     }
   }
 
-  /** The connection has room again. */
+  /** The connection has capacity again. */
   drained(): void {
     this.#flush();
   }
@@ -174,7 +174,7 @@ export class PeerLink implements Link {
     this.#owedBytes[channel] = 0;
   }
 
-  /** Writes what waits while the connection takes it, then tells which channels have room again. */
+  /** Writes queued frames while the connection accepts them, then returns which channels have capacity again. */
   #flush(): void {
     if (this.#isFlushing || this.#hasEnded) return;
     this.#isFlushing = true;
@@ -199,7 +199,7 @@ export class PeerLink implements Link {
   }
 }
 
-interface Lane {
+interface ChannelQueue {
   readonly channel: Channel;
   readonly maxBytes: number;
   /** Infinite for channels that need no credit. */
@@ -210,23 +210,23 @@ interface Lane {
   waitingBytes: number;
   /** Sent, and not yet dealt with by the other end. */
   flyingBytes: number;
-  /** A frame was dropped since there was room last. */
+  /** A frame was dropped since the queue last had capacity. */
   hasDropped: boolean;
   /** A frame has gone since one was dropped last. */
   hasMoved: boolean;
 }
 
-/** Gone frames at the front of a lane that are worth moving the rest for. */
+/** Sent frames at the front of a queue after which it is compacted. */
 const compactAt = 256;
 
 /** The frames that wait on a link: a bounded queue for each channel, taken in the order of the channels. */
 export class SendQueue {
-  readonly #lanes: readonly Lane[];
-  readonly #byChannel: Readonly<Record<Channel, Lane>>;
+  readonly #queues: readonly ChannelQueue[];
+  readonly #byChannel: Readonly<Record<Channel, ChannelQueue>>;
   waitingBytes = 0;
 
   constructor({ queueBytes, windowBytes }: Pick<LinkLimits, "queueBytes" | "windowBytes">) {
-    this.#lanes = channels.map((channel) => ({
+    this.#queues = channels.map((channel) => ({
       channel,
       maxBytes: queueBytes[channel],
       windowBytes: needsCredit(channel) ? windowBytes[channel] : Number.POSITIVE_INFINITY,
@@ -237,7 +237,10 @@ export class SendQueue {
       hasDropped: false,
       hasMoved: false,
     }));
-    this.#byChannel = Object.fromEntries(this.#lanes.map((lane) => [lane.channel, lane])) as Record<Channel, Lane>;
+    this.#byChannel = Object.fromEntries(this.#queues.map((queue) => [queue.channel, queue])) as Record<
+      Channel,
+      ChannelQueue
+    >;
   }
 
   waitingOn(channel: Channel): number {
@@ -250,14 +253,14 @@ export class SendQueue {
    * @returns false when it was dropped
    */
   add(channel: Channel, frame: Uint8Array): boolean {
-    const lane = this.#byChannel[channel];
-    if (lane.waitingBytes > 0 && lane.waitingBytes + frame.length > lane.maxBytes) {
-      lane.hasDropped = true;
-      lane.hasMoved = false;
+    const queue = this.#byChannel[channel];
+    if (queue.waitingBytes > 0 && queue.waitingBytes + frame.length > queue.maxBytes) {
+      queue.hasDropped = true;
+      queue.hasMoved = false;
       return false;
     }
-    lane.frames.push(frame);
-    lane.waitingBytes += frame.length;
+    queue.frames.push(frame);
+    queue.waitingBytes += frame.length;
     this.waitingBytes += frame.length;
     return true;
   }
@@ -265,61 +268,61 @@ export class SendQueue {
   /** The next frame that may go, of the first channel that has one. */
   take(): { readonly channel: Channel; readonly frame: Uint8Array } | undefined {
     if (this.waitingBytes === 0) return undefined;
-    for (const lane of this.#lanes) {
-      const frame = lane.frames[lane.head];
-      if (!frame || !hasWindow(lane)) continue;
-      lane.head += 1;
-      if (lane.head >= compactAt || lane.head === lane.frames.length) {
-        lane.frames = lane.frames.slice(lane.head);
-        lane.head = 0;
+    for (const queue of this.#queues) {
+      const frame = queue.frames[queue.head];
+      if (!frame || !hasWindow(queue)) continue;
+      queue.head += 1;
+      if (queue.head >= compactAt || queue.head === queue.frames.length) {
+        queue.frames = queue.frames.slice(queue.head);
+        queue.head = 0;
       }
-      lane.waitingBytes -= frame.length;
-      lane.hasMoved = true;
+      queue.waitingBytes -= frame.length;
+      queue.hasMoved = true;
       this.waitingBytes -= frame.length;
-      if (lane.windowBytes < Number.POSITIVE_INFINITY) lane.flyingBytes += frame.length;
-      return { channel: lane.channel, frame };
+      if (queue.windowBytes < Number.POSITIVE_INFINITY) queue.flyingBytes += frame.length;
+      return { channel: queue.channel, frame };
     }
     return undefined;
   }
 
   /** The frames of the channels before `bulk` that wait still, all of them, for a last write. */
   *takeLast(): Generator<Uint8Array, void, undefined> {
-    for (const lane of this.#lanes) {
-      if (lane.channel !== "bulk") yield* lane.frames.slice(lane.head);
+    for (const queue of this.#queues) {
+      if (queue.channel !== "bulk") yield* queue.frames.slice(queue.head);
     }
     this.clear();
   }
 
   /** @throws RangeError for more than is on its way */
   credit(channel: Channel, bytes: number): void {
-    const lane = this.#byChannel[channel];
-    if (bytes > lane.flyingBytes) throw new RangeError(`credit for ${bytes} of ${lane.flyingBytes} bytes`);
-    lane.flyingBytes -= bytes;
+    const queue = this.#byChannel[channel];
+    if (bytes > queue.flyingBytes) throw new RangeError(`credit for ${bytes} of ${queue.flyingBytes} bytes`);
+    queue.flyingBytes -= bytes;
   }
 
   /** The channels that had dropped frames and have moved on until half empty; each is told once. */
   takeDrained(): readonly Channel[] {
     const drained: Channel[] = [];
-    for (const lane of this.#lanes) {
-      if (!lane.hasDropped || !lane.hasMoved || lane.waitingBytes > lane.maxBytes / 2) continue;
-      lane.hasDropped = false;
-      drained.push(lane.channel);
+    for (const queue of this.#queues) {
+      if (!queue.hasDropped || !queue.hasMoved || queue.waitingBytes > queue.maxBytes / 2) continue;
+      queue.hasDropped = false;
+      drained.push(queue.channel);
     }
     return drained;
   }
 
   clear(): void {
-    for (const lane of this.#lanes) {
-      lane.frames = [];
-      lane.head = 0;
-      lane.waitingBytes = 0;
+    for (const queue of this.#queues) {
+      queue.frames = [];
+      queue.head = 0;
+      queue.waitingBytes = 0;
     }
     this.waitingBytes = 0;
   }
 }
 
 /** A frame may go, whatever its size, while less than the window is on its way. */
-const hasWindow = (lane: Lane): boolean => lane.flyingBytes < lane.windowBytes;
+const hasWindow = (queue: ChannelQueue): boolean => queue.flyingBytes < queue.windowBytes;
 
 /**
  * Bytes of a channel after which the receiver gives credit for all of them. It is part of the protocol: a sender's window

@@ -22,7 +22,7 @@ interface WatchedLink {
   pingClockMs: number;
   /** Others were asked during this silence. */
   isProbed: boolean;
-  /** Who wants to hear when the ping of this number is answered. */
+  /** Routers to notify when the ping of this number is answered. */
   readonly askers: Map<Link, number>;
 }
 
@@ -86,7 +86,7 @@ export class LinkWatch {
     }
   }
 
-  /** `asker` wants to know whether that router is heard: it is pinged, and an answer to that very ping is passed on. */
+  /** `asker` requests an indirect probe: that router is pinged, and its answer to this ping is passed on. */
   probe(asker: Link, origin: Origin): void {
     const watched = this.#watched.get(origin.router);
     if (!watched || watched.link === asker || watched.link.peer.origin.epoch !== origin.epoch) return;
@@ -152,7 +152,7 @@ export interface FailureDetectorDeps {
   readonly meters: MembershipMeters;
   readonly logger: Logger;
   readonly limits: Pick<MembershipLimits, "maxRouters">;
-  /** Ends what there is of a link to a member whose life is over. */
+  /** Ends what there is of a link to a member whose epoch is over. */
   unlink(entry: MemberEntry): void;
 }
 
@@ -202,7 +202,7 @@ export class FailureDetector {
     }
   }
 
-  /** The entry is of no more use: its life was replaced by a later one, or it is forgotten. */
+  /** The entry is obsolete: its epoch was replaced by a later one, or it is forgotten. */
   end(entry: MemberEntry): void {
     this.#deps.unlink(entry);
     this.#deps.table.entries.delete(entry.record.origin.router);

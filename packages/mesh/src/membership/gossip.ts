@@ -214,7 +214,7 @@ export class OwnRecord {
     return true;
   }
 
-  /** The record anew, under a higher incarnation. */
+  /** The record again, under a higher incarnation. */
   next(links: Iterable<RouterId>): MemberRecord {
     this.#incarnation += 1;
     return {

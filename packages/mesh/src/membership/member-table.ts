@@ -29,7 +29,7 @@ export interface MemberClaim {
   readonly state: "suspect" | "down";
 }
 
-/** Whether a record or claim of one router is of a later life or incarnation than another. */
+/** Whether a record or claim of one router is of a later epoch or incarnation than another. */
 export function isLater(
   one: { readonly origin: Origin; readonly incarnation: number },
   other: { readonly origin: Origin; readonly incarnation: number },
@@ -60,7 +60,7 @@ export interface MemberEntry {
   /** The routers that it has links to, by its record. */
   links: ReadonlySet<RouterId>;
   link: Link | undefined;
-  /** Undefined until some path led to it: a stale record alone makes no member. */
+  /** Undefined until it was reachable on some path: a stale record alone makes no member. */
   state: Member["state"] | undefined;
   stateSinceMs: number;
   /** Since when no path leads to it; undefined while one does. */
@@ -81,7 +81,7 @@ export interface MemberEntry {
   isChanged: boolean;
 }
 
-/** How much older than the loss of the last path a sign of death may be to be taken for one of the same death. */
+/** How much older than the loss of the last path a sign of death may be to be treated as one of the same death. */
 const signBeforeMs = 1_000;
 /** Whom so many others have found dead by themselves is as dead as one whose address refuses connections. */
 const confirmedBy = 3;
@@ -107,7 +107,7 @@ export class MemberTable {
    * what they say of a router that has a link is not heard.
    *
    * @param source who passed it on; undefined for what a handshake said
-   * @returns `superseded`: it is of a later life than the one known, which has to be replaced; `full`: there is no room
+   * @returns `superseded`: it is of a later epoch than the one known, which must be replaced; `full`: there is no capacity
    */
   merge(record: MemberRecord, source: Link | undefined, nowMs: number): "news" | "old" | "superseded" | "full" {
     const entry = this.entries.get(record.origin.router);
@@ -194,7 +194,7 @@ export class MemberTable {
 
   /**
    * Suspicion is the shorter the more others have found the member dead by themselves, to `goneMs` (Dadgar, Phillips and
-   * Currey, "Lifeguard", 2017, section IV). The word of one alone shortens nothing.
+   * Currey, "Lifeguard", 2017, section IV). A suspicion by one router alone does not shorten it.
    */
   #suspicionMs(confirmations: number): number {
     const { suspectMs, goneMs } = this.#limits;
@@ -202,7 +202,7 @@ export class MemberTable {
     return suspectMs - (suspectMs - goneMs) * share;
   }
 
-  /** Whether the entry is of no more use. */
+  /** Whether the entry is obsolete. */
   isForgettable(entry: MemberEntry, nowMs: number): boolean {
     const { forgetMs, suspectMs } = this.#limits;
     if (entry.link) return false;

@@ -15,7 +15,7 @@ export const frameBounds = {
   items: 256,
   /** A frame takes no further record once it has so many bytes. */
   fullAtBytes: 16_384,
-  /** Higher than any router counts in its life. */
+  /** Higher than any router counts in its lifetime. */
   incarnation: 2 ** 48,
 } as const;
 
@@ -175,7 +175,7 @@ function readClaim(reader: ByteReader): MemberClaim {
   return { origin, incarnation, state };
 }
 
-/** No more than what leaves room for the later ones by which a router answers it: a varint ends at 2^53. */
+/** No more than what leaves capacity for the later ones by which a router answers it: a varint ends at 2^53. */
 function readIncarnation(reader: ByteReader): number {
   const incarnation = reader.varint();
   if (incarnation > frameBounds.incarnation) throw new RangeError(`an incarnation of ${incarnation}`);

@@ -70,17 +70,17 @@ export const defaultMembershipLimits: MembershipLimits = {
   maxRejoinAddresses: 64,
 };
 
-/** Something about a member is different: its state, its life, its link, what it says of itself. */
+/** Something about a member has changed: its state, its epoch, its link, or what it says about itself. */
 export interface MembershipChange {
   readonly member: Member;
   /** The state that listeners were told before; undefined for a new member. */
   readonly before: Member["state"] | undefined;
-  /** It is not among the members any more. A later life of the same router has a change of its own. */
+  /** It is not among the members any more. A later epoch of the same router has a change of its own. */
   readonly isForgotten: boolean;
 }
 
 export interface MembershipDeps {
-  /** This life of this router. It may rise while the membership runs. */
+  /** This epoch of this router. It may rise while the membership runs. */
   readonly self: () => Origin;
   /** Where others can dial this router, `host:port`; undefined when they cannot. */
   readonly address: () => string | undefined;
@@ -113,7 +113,7 @@ const noLinks: ReadonlySet<RouterId> = new Set();
  *
  * Every router says of itself who it has links to. A member is alive while a path of links leads to it, by the word of
  * the routers along it; a link counts while something is heard on it. A member without a path is suspected, and told
- * so; unless it refutes that under a higher incarnation it is taken for dead. (SWIM by Das, Gupta and Motivala, 2002;
+ * so; unless it refutes that under a higher incarnation it is considered dead. (SWIM by Das, Gupta and Motivala, 2002;
  * judgement stretched by one's own slowness as in Lifeguard by Dadgar, Phillips and Currey, 2017.)
  *
  * Wires records, links, gossip and dialing together.
@@ -267,7 +267,7 @@ export class Membership {
     return entry?.state === undefined ? undefined : memberOf(entry);
   }
 
-  /** The latest life of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
+  /** The latest epoch of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
   epochOf(router: RouterId): number {
     return this.#table.entries.get(router)?.record.origin.epoch ?? 0;
   }
@@ -358,7 +358,7 @@ export class Membership {
       return;
     }
     if (record.origin.epoch > self.epoch) {
-      this.#deps.logger.warn("others know a later life of this router", { epoch: record.origin.epoch });
+      this.#deps.logger.warn("others know a later epoch of this router", { epoch: record.origin.epoch });
     } else if (record.origin.epoch === self.epoch && record.incarnation > this.#own.incarnation) {
       if (this.#own.answer(record.incarnation)) this.#gossip.ownChanged();
     }
@@ -437,10 +437,6 @@ function createMembershipMeters(meter: Meter) {
       "espalier_mesh_pauses_total",
       "Times that this process was stopped, or its event loop hung, for over a second.",
     ),
-    refused: counterOf(
-      meter,
-      "espalier_mesh_members_refused_total",
-      "Members not taken up because there are too many.",
-    ),
+    refused: counterOf(meter, "espalier_mesh_members_refused_total", "Members ignored because there are too many."),
   };
 }

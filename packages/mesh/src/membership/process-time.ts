@@ -31,7 +31,7 @@ export function createProcessTime(clock: Clock, maxStepMs: number): ProcessTime 
   };
 }
 
-/** What did not count for so long is worth a line in the log. */
+/** Excluded time from which it is logged. */
 const pauseMs = 1_000;
 /** Who used so much of the time for computing was at work and not stopped; the rest may have gone to other processes. */
 const busyShare = 0.5;
@@ -81,7 +81,7 @@ const ticksPerWindow = 20;
 
 /** Measures how late timers run: what a busy event loop, or a process that was stopped, adds to every deadline. */
 export interface LoopLag {
-  /** The greatest lateness of a timer within the last one to two seconds, in milliseconds. */
+  /** The greatest delay of a timer within the last one to two seconds, in milliseconds. */
   lagMs(): number;
   stop(): void;
 }

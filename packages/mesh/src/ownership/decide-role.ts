@@ -123,7 +123,7 @@ export interface RoleQuestion {
   readonly ranking: Ranking;
   /** The claim that holds among those of live routers. */
   readonly holding: PostedClaim | undefined;
-  /** What this router's own reading of the feed is worth. */
+  /** Quality of this router's own reading of the feed. */
   readonly quality: FeedQuality;
   /** It may take the feed from a live claimant. */
   readonly mayTakeOver: boolean;

@@ -31,7 +31,7 @@ import {
 
 /** How often feeds without a live claim are looked at. */
 const tickMs = 250;
-/** A feed that nobody has claimed for longer is worth an alarm. */
+/** How long a feed may have no owner before that is reported. */
 const unownedAlarmMs = 2_000;
 /** Who lost a feed to another claim does not take it back from a live claimant sooner, lest two views fight over it. */
 const retakeMs = 2_000;
@@ -39,7 +39,7 @@ const retakeMs = 2_000;
 export const maxOwnedTargets = 131_072;
 
 export interface OwnershipDeps {
-  /** This life of this router. It may rise. */
+  /** This epoch of this router. It may rise. */
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -75,7 +75,7 @@ interface OwnedTarget {
  * Nominates by rendezvous hashing, decides by claims.
  *
  * `membersChanged` and `claimsChanged` must be called whenever what `members` and `claims` answer has changed, and
- * `membersChanged` when `self` begins a new life.
+ * `membersChanged` when `self` begins a new epoch.
  */
 export class Ownership {
   readonly #deps: OwnershipDeps;
@@ -169,7 +169,7 @@ export class Ownership {
     this.#decide(target);
   }
 
-  /** What this router's reading of a feed is worth now. */
+  /** Current quality of this router's reading of a feed. */
   setQuality(target: string, quality: FeedQuality): void {
     const owned = this.#targets.get(target);
     if (!owned || owned.quality === quality) return;
@@ -244,7 +244,7 @@ export class Ownership {
     return holding;
   }
 
-  /** A claim counts while its author's life lasts and it reaches the target, unless nobody does. */
+  /** A claim counts while its author's epoch lasts and it reaches the target, unless nobody does. */
   #isLive(target: string, { origin }: PostedClaim, eligible: readonly Candidate[]): boolean {
     if (this.#live.get(origin.router) !== origin.epoch) return false;
     if (eligible === this.#candidates || eligible.some(({ router }) => router === origin.router)) return true;
@@ -297,7 +297,7 @@ export interface JoinedBackendParts {
 const joinCheckMs = 20;
 
 /**
- * A backend that tells replica and ownership who lives, and says goodbye at the end. Feeds are claimed only when the
+ * A backend that tells replica and ownership which routers are alive, and says goodbye at the end. Feeds are claimed only when the
  * router knows all that its peers do: whoever decided before it knew the claims of others would claim every feed.
  */
 export function joinedBackend({ backend, replica, ownership, scheduler }: JoinedBackendParts): Startable {

@@ -60,7 +60,7 @@ export class Directory {
   }
 
   /**
-   * Removes journals that have run out or are `unwanted`, the names of routers without a lease, of which nobody who lives
+   * Removes journals that have run out or are `unwanted`, the names of routers without a lease, of which no live router
    * may ever have heard, and the epochs of those that began longest ago.
    */
   async sweep(session: RedisSession, dead: readonly StoredJournal[], isUnwanted: (origin: Origin) => boolean) {
@@ -90,16 +90,16 @@ export class Directory {
     }
   }
 
-  /** An epoch is kept so that a router whose clock went back does not begin a life that it had: there is no end to names. */
+  /** An epoch is kept so that a router whose clock went back does not begin an epoch that it had: there is no end to names. */
   async #sweepEpochs(session: RedisSession): Promise<void> {
     const { keys, limits } = this.#options;
-    const surplus = Number(await session.run("HLEN", keys.epochs)) - limits.maxEpochs;
-    if (surplus <= 0) return;
+    const excess = Number(await session.run("HLEN", keys.epochs)) - limits.maxEpochs;
+    if (excess <= 0) return;
     const epochs = pairsOf(await session.run("HGETALL", keys.epochs))
       .map(([router, epoch]) => ({ router, epoch: Number(textOf(epoch)) || 0 }))
       .filter(({ router }) => !this.#present.has(router))
       .sort((one, other) => one.epoch - other.epoch);
-    const gone = epochs.slice(0, Math.min(surplus, limits.maxEpochs)).map(({ router }) => router);
+    const gone = epochs.slice(0, Math.min(excess, limits.maxEpochs)).map(({ router }) => router);
     if (gone.length > 0) await session.run("HDEL", keys.epochs, ...gone);
   }
 
@@ -163,7 +163,7 @@ function parseStored(key: string, value: string): StoredJournal | undefined {
 interface Entry {
   lease: Lease;
   state: Member["state"];
-  /** When it was last heard that it lives. */
+  /** When it was last heard that it is alive. */
   heardMs: number;
   /** Since when its lease was seen missing; undefined while it is there. */
   missingSinceMs: number | undefined;
@@ -173,7 +173,7 @@ export interface MemberTableOptions {
   readonly clock: Clock;
   readonly limits: RedisLimits;
   readonly onChange: () => void;
-  /** Nothing of what this life had in flight counts any more. */
+  /** Nothing of what this epoch had in flight counts any more. */
   readonly onGone: (origin: Origin) => void;
 }
 
@@ -210,7 +210,7 @@ export class MemberTable {
     if (this.#isChanged) this.#options.onChange();
   }
 
-  /** It greets, before its lease was seen. A look that was under way may not know of it yet. */
+  /** It greets, before its lease was seen. A look that was in progress may not know of it yet. */
   greeted(origin: Origin): void {
     this.#isChanged = false;
     const known = this.#entries.get(origin.router);

@@ -22,7 +22,7 @@ export interface JournalStoreOptions {
 
 /**
  * Keeps a copy of the own documents in Redis, each a list of pieces, for routers that start when nobody else is there. It is
- * written anew when the documents have changed, at most every `storeMs`; what was changed since is lost with the last router.
+ * written again when the documents have changed, at most every `storeMs`; what was changed since is lost with the last router.
  */
 export class JournalStore {
   readonly #options: JournalStoreOptions;

@@ -15,11 +15,11 @@ export interface Lease {
 }
 
 const maxUnreachable = 65_536;
-/** Between two tries to take over the lease that an earlier life of this router may have left. */
+/** Between two tries to take over the lease that an earlier run of this router may have left. */
 const claimPollMs = 50;
 
 /**
- * Renews a lease unless another life of the same router holds it. Answers 0 when it does, 1 when the lease was there,
+ * Renews a lease unless another run of the same router holds it. Answers 0 when it does, 1 when the lease was there,
  * 2 when it had lapsed or was lost.
  */
 export const renewScript = `
@@ -30,7 +30,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if held then return 1 end
 return 2`;
 
-/** Gives a lease back if it is this life's. */
+/** Gives a lease back if it is this run's. */
 export const releaseScript = `
 local held = redis.call('GET', KEYS[1])
 if held and string.match(held, '^(%d+) ') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -61,7 +61,7 @@ function isTargets(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.length <= maxUnreachable && value.every((target) => typeof target === "string");
 }
 
-/** `held`: as before; `anew`: it was not there any more; `taken`: another life of this router has it. */
+/** `held`: as before; `anew`: it was not there any more; `taken`: another run of this router has it. */
 export type LeaseOutcome = "held" | "anew" | "taken";
 
 export interface LeaseKeeperOptions {
@@ -74,11 +74,11 @@ export interface LeaseKeeperOptions {
   readonly scheduler: Scheduler;
 }
 
-/** The lease that says that this router lives, and that no other may use its id. */
+/** The lease that says that this router is alive, and that no other may use its id. */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   #beat = 0;
-  /** The life that the lease was last renewed for. */
+  /** The epoch that the lease was last renewed for. */
   #held: Origin | undefined;
   isDraining = false;
   unreachable: readonly string[] = [];
@@ -88,10 +88,10 @@ export class LeaseKeeper {
   }
 
   /**
-   * Takes the lease at the start. A lease that lapses was that of an earlier life; one that is renewed meanwhile is that
+   * Takes the lease at the start. A lease that lapses was that of an earlier run; one that is renewed meanwhile is that
    * of another living router.
    *
-   * @throws EspalierError `mesh_rejected` when another router with this id lives
+   * @throws EspalierError `mesh_rejected` when another router with this id is alive
    */
   async claim(session: RedisSession): Promise<void> {
     const { replica, clock, scheduler, limits } = this.#options;
@@ -135,7 +135,7 @@ export class LeaseKeeper {
     await session.run("EVAL", releaseScript, "1", this.#options.keys.lease(router), String(epoch));
   }
 
-  /** An earlier life of this router with the same epoch, or a later one, cannot be told from this life. */
+  /** An earlier run of this router with the same epoch or a later one cannot be distinguished from this run. */
   async #riseAbove(session: RedisSession): Promise<void> {
     const { replica, keys } = this.#options;
     const known = Number(textOf(await session.run("HGET", keys.epochs, replica.origin.router)) ?? Number.NaN);

@@ -35,8 +35,8 @@ export interface RedisBackendOptions {
 }
 
 /**
- * Carries the frames of the mesh's exchange through Redis, where leases say who lives, and keeps a copy of every journal
- * there for a tier that starts anew. While Redis is away the replica goes on with what it has, and members stay as they were.
+ * Carries the frames of the mesh's exchange through Redis, where leases say which routers are alive, and keeps a copy of every journal
+ * there for a tier that starts again. While Redis is away the replica goes on with what it has, and members stay as they were.
  *
  * `start` throws EspalierError `redis_unusable` when Redis refuses user or password, and `mesh_rejected` when another
  * living router has the same id. When Redis cannot be reached it returns, and goes on trying.
@@ -295,7 +295,7 @@ class RedisBackend implements Backend {
     this.#membersChanged();
   }
 
-  /** Who lives tells its journal itself; those of others stand in Redis, and nobody else may have them. */
+  /** Live routers send their journals themselves. Those of other routers are in Redis, and perhaps nowhere else. */
   async #load(session: RedisSession, { journals }: DirectoryView): Promise<void> {
     const held = new Set(this.#options.replica.documents.list().map(({ origin }) => origin && originKey(origin)));
     const isGone = ({ origin }: StoredJournal): boolean =>

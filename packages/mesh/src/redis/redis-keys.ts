@@ -73,7 +73,7 @@ export interface RedisLimits extends Pick<LinkLimits, "queueBytes"> {
   readonly leaseMs: number;
   /** Between renewals of the own lease, and between looks at those of others. */
   readonly renewMs: number;
-  /** From the end of a lease until the router is taken for dead; with the lease and a look it makes 4 s at most. */
+  /** From the end of a lease until the router is considered dead; with the lease and a look it makes 4 s at most. */
   readonly downAfterLapseMs: number;
   /** From the end of a lease until the router is no member any more. */
   readonly forgetAfterLapseMs: number;
@@ -104,7 +104,7 @@ export interface RedisLimits extends Pick<LinkLimits, "queueBytes"> {
   /** Stored journals that are read at the start, and pieces of each. */
   readonly maxSources: number;
   readonly maxPieces: number;
-  /** A stored journal stays for so long after its writer's last sign of life. */
+  /** A stored journal stays for so long after its writer's last heartbeat. */
   readonly journalTtlMs: number;
 }
 

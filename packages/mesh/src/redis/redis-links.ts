@@ -102,7 +102,7 @@ export interface RedisLinksOptions {
 /** What this router says to another one, and what it expects from it. */
 interface Endpoint {
   readonly peer: Origin;
-  /** Number of the link as this router tells it; no number comes twice in one life of a router. */
+  /** Number of the link as this router tells it; no number comes twice in one epoch of a router. */
   link: number;
   /** Number of the next frame of this link that is not shared. */
   next: number;
@@ -120,8 +120,8 @@ interface Outgoing {
 }
 
 /**
- * Links to other routers by way of Redis: publish/subscribe, one channel for each router's own messages and one for those
- * that all should have. Messages are numbered, so that a router which missed one ends the link and both begin it anew.
+ * Links to other routers through Redis: publish/subscribe, one channel for each router's own messages and one for those
+ * that all should have. Messages are numbered, so that a router which missed one ends the link and both begin it again.
  */
 export class RedisLinks {
   readonly #options: RedisLinksOptions;
@@ -215,7 +215,7 @@ export class RedisLinks {
   }
 
   /**
-   * A hello is answered with a hello, and an answer with none. An answer to anything but the latest hello is left alone:
+   * A hello is answered with a hello, and an answer with none. An answer to anything but the latest hello is ignored:
    * that one will be answered, too.
    */
   #hello({ from, link, answers }: RedisMessage & { kind: "hello" }): void {
@@ -250,7 +250,7 @@ export class RedisLinks {
     else this.#missedHello(endpoint, link);
   }
 
-  /** A link goes on whose hello was missed, unless it is left from before this end began anew. */
+  /** A link goes on whose hello was missed, unless it is left from before this end began again. */
   #missedHello(endpoint: Endpoint, link: number): void {
     if (link > Math.max(endpoint.given, endpoint.heard?.link ?? 0)) this.#restart(endpoint, link);
   }
@@ -353,7 +353,7 @@ export class RedisLinks {
     this.#options.observer.down(up, why);
   }
 
-  /** The link begins anew with a hello, some time later. */
+  /** The link begins again with a hello, some time later. */
   #close(endpoint: Endpoint, link: RedisLink, why: LinkEnd): void {
     if (endpoint.up !== link) return;
     endpoint.given = endpoint.heard?.link ?? 0;

@@ -180,7 +180,7 @@ export interface RedisConnectorOptions {
   readonly onEnd: () => void;
 }
 
-/** Keeps a session with Redis, for ever: when one ends, the next is tried at least once a second. */
+/** Keeps a session with Redis, forever: when one ends, the next is tried at least once a second. */
 export class RedisConnector {
   readonly #options: RedisConnectorOptions;
   #session: RedisSession | undefined;

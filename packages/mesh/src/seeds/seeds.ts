@@ -55,7 +55,7 @@ function newSeed(text: string): SeedState {
 }
 
 /**
- * Dials where a router finds the first of its peers. It never gives up: a mesh that was split heals by its seeds.
+ * Dials where a router finds the first of its peers. It never stops: a mesh that was split heals by its seeds.
  *
  * @throws RangeError for a seed that is not `host:port`
  */
@@ -202,7 +202,7 @@ export interface SeedAddress {
   /** A name, or an IP address without brackets. */
   readonly host: string;
   readonly port: number;
-  /** Whether the host has to be resolved. */
+  /** Whether the host must be resolved. */
   readonly isName: boolean;
 }
 

@@ -42,7 +42,7 @@ export interface WsTransportOptions {
   readonly maxFrameBytes?: number;
   /** From the beginning of a dial to the end of the websocket's own handshake. */
   readonly connectTimeoutMs?: number;
-  /** How long the other end has to answer when a connection is closed in good order. */
+  /** How long the other end has to answer when a connection is closed cleanly. */
   readonly closeTimeoutMs?: number;
   /** Sockets from outside at once, those of other upgrade paths included. */
   readonly maxSockets?: number;

@@ -135,7 +135,7 @@ export function decodeVersions(frame: Uint8Array): VersionRange {
 }
 
 /**
- * Reads a hello frame. Bytes after what this version knows are left alone, so that a later version may add to it.
+ * Reads a hello frame. Bytes after the fields of this version are ignored, so that a later version can add fields.
  *
  * @throws RangeError for bytes that are no hello
  */

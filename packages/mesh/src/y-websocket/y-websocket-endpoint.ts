@@ -36,7 +36,7 @@ const refusals = {
 } as const;
 
 /**
- * Makes an endpoint that sends changes and signs of life until it is stopped. Refusals are HTTP answers: 400 for a name
+ * Makes an endpoint that sends changes and heartbeats until it is stopped. Refusals are HTTP answers: 400 for a name
  * that cannot be read, 401 without the key, 403 for a page that may not, 404 for an unknown document, 503 for one reader too many.
  */
 /** It listens to nothing itself: hand it the upgrades of a server. `stop` it before that server. */

@@ -2,9 +2,9 @@ import { createRecordingLogger } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Engine } from "../src/engine.ts";
 import { defaultFleetOptions } from "../src/fleet-options.ts";
-import { createCrowdJudge } from "../src/panic-mode.ts";
+import { createPanicMode } from "../src/panic-mode.ts";
 
-interface JudgedEngine {
+interface FakeEngine {
   state: "up" | "down";
   readonly breaker: { state: "closed" | "open" };
   isOverruled: boolean;
@@ -12,14 +12,14 @@ interface JudgedEngine {
 }
 
 /** A fleet of one model, and how often a change had all of it gone through. */
-function judge(count: number) {
-  const engines: JudgedEngine[] = Array.from({ length: count }, () => ({
+function createRig(count: number) {
+  const engines: FakeEngine[] = Array.from({ length: count }, () => ({
     state: "up",
     breaker: { state: "closed" },
     isOverruled: false,
     isTried: false,
   }));
-  const asEngine = (engine: JudgedEngine): Engine =>
+  const asEngine = (engine: FakeEngine): Engine =>
     Object.assign(engine, {
       draining: false,
       overrule(is: boolean) {
@@ -36,12 +36,12 @@ function judge(count: number) {
     return new Map([["m", [...members].map((engine) => ({ rank: 0, engine }))]]) as never;
   };
   const has = (engine: Engine): boolean => members.has(engine);
-  const { changed } = createCrowdJudge({ logger: createRecordingLogger(), options: defaultFleetOptions, pools, has });
+  const { changed } = createPanicMode({ logger: createRecordingLogger(), options: defaultFleetOptions, pools, has });
   return {
     engines,
-    leave: (engine: JudgedEngine) => members.delete(asEngine(engine)),
+    leave: (engine: FakeEngine) => members.delete(asEngine(engine)),
     /** How often all engines were gone through because of a change. */
-    looksAfter(change: Parameters<typeof changed>[0], engine: JudgedEngine): number {
+    looksAfter(change: Parameters<typeof changed>[0], engine: FakeEngine): number {
       const before = looks;
       changed(change, asEngine(engine));
       return looks - before;
@@ -50,15 +50,15 @@ function judge(count: number) {
 }
 
 test("nothing is gone through while all engines are well, whatever changes", () => {
-  const { engines, looksAfter } = judge(4);
+  const { engines, looksAfter } = createRig(4);
   for (const change of ["added", "state", "breaker", "models", "draining", "gone"] as const) {
     expect(looksAfter(change, engines[0]!)).toBe(0);
   }
 });
 
 test("breakers are looked at from the first that opens until the last has closed", () => {
-  const { engines, looksAfter } = judge(4);
-  const [first, second, third, well] = engines as [JudgedEngine, JudgedEngine, JudgedEngine, JudgedEngine];
+  const { engines, looksAfter } = createRig(4);
+  const [first, second, third, well] = engines as [FakeEngine, FakeEngine, FakeEngine, FakeEngine];
   for (const engine of [first, second, third]) {
     engine.breaker.state = "open";
     expect(looksAfter("breaker", engine)).toBe(1);
@@ -74,8 +74,8 @@ test("breakers are looked at from the first that opens until the last has closed
 });
 
 test("an engine that is gone is not looked at any more, though its breaker is open", () => {
-  const { engines, leave, looksAfter } = judge(3);
-  const [gone, well] = engines as [JudgedEngine, JudgedEngine];
+  const { engines, leave, looksAfter } = createRig(3);
+  const [gone, well] = engines as [FakeEngine, FakeEngine];
   gone.breaker.state = "open";
   expect(looksAfter("breaker", gone)).toBe(1);
   leave(gone);
@@ -84,8 +84,8 @@ test("an engine that is gone is not looked at any more, though its breaker is op
 });
 
 test("health checks are looked at while an engine is down, and not for what its breaker does", () => {
-  const { engines, looksAfter } = judge(3);
-  const [first, second, well] = engines as [JudgedEngine, JudgedEngine, JudgedEngine];
+  const { engines, looksAfter } = createRig(3);
+  const [first, second, well] = engines as [FakeEngine, FakeEngine, FakeEngine];
   for (const engine of [first, second]) {
     engine.state = "down";
     expect(looksAfter("state", engine)).toBe(1);

@@ -134,7 +134,7 @@ function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path): Pr
     .filter((option) => !takes.includes(option))
     .map((option) => ({
       path: [...path, option],
-      message: `is no option of ${name}${takes.length > 0 ? `, which takes ${takes.join(", ")}` : ""}`,
+      message: `is not an option of ${name}${takes.length > 0 ? `, which takes ${takes.join(", ")}` : ""}`,
     }));
 }
 

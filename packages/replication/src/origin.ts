@@ -1,9 +1,9 @@
 import type { RouterId } from "@espalier/common";
 
-/** One life of a router: what it has written is told apart from what it wrote before it was restarted. */
+/** One epoch of a router: what it has written is told apart from what it wrote before it was restarted. */
 export interface Origin {
   readonly router: RouterId;
-  /** Milliseconds since the Unix epoch at its start, or more where a peer knew a later life: it only rises. */
+  /** Milliseconds since the Unix epoch at its start, or more where a peer knew a later epoch: it only rises. */
   readonly epoch: number;
 }
 

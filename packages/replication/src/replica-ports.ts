@@ -34,7 +34,7 @@ export interface SnapshotRequest {
  * Redis are two such backends.
  */
 export interface ReplicaPorts {
-  /** This life of this router. It changes when `renewEpoch` is called. */
+  /** This epoch of this router. It changes when `renewEpoch` is called. */
   readonly origin: Origin;
   readonly documents: ReplicatedDocuments;
   readonly load: LoadExchange;
@@ -51,7 +51,7 @@ export interface ReplicaPorts {
   compareStatement(statement: FoldStatement, from: Origin): void;
   /** The highest epoch known of a router. */
   highestEpoch(router: RouterId): number;
-  /** A peer knew a later life of this router than this one claims to be: begins a later one. */
+  /** A peer knew a later epoch of this router than this one claims to be: begins a later one. */
   renewEpoch(above: number): void;
 }
 
@@ -59,7 +59,7 @@ export interface ReplicaPorts {
 export interface Member {
   readonly origin: Origin;
   /**
-   * `alive`; `suspect`: silent, or its link broke; `down`: taken for dead, its feeds are others' now; `left`: said
+   * `alive`; `suspect`: silent, or its link broke; `down`: considered dead, its feeds are others' now; `left`: said
    * goodbye. A member that is down for long is forgotten.
    */
   readonly state: "alive" | "suspect" | "down" | "left";

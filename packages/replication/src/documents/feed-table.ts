@@ -6,7 +6,7 @@ import { FeedItems, type SettledItems } from "./settled-items.ts";
 
 /** A feed of the own journal, from its declaration until nothing in the log mentions it. */
 export interface OwnFeed extends JournalFeed {
-  /** Target and life as text. */
+  /** Target and epoch as text. */
   readonly key: string;
   readonly statement: LogValue;
   /** Of the statement; undefined until it is committed. */
@@ -26,13 +26,13 @@ export interface FeedTableOptions {
 
 /**
  * What the feed numbers of the own journal mean. A feed is open until it is retired: only then may it be written of, and is
- * found by its target and life. It ends, and its number with it, when neither facts nor placements in the log mention it.
+ * found by its target and epoch. It ends, and its number with it, when neither facts nor placements in the log mention it.
  */
 export class FeedTable {
   readonly #options: FeedTableOptions;
   /** Those that have not ended; `takeEnded` removes. */
   readonly #feeds = new Map<number, OwnFeed>();
-  /** The open ones by target and life; `retire` removes. */
+  /** The open ones by target and epoch; `retire` removes. */
   readonly #open = new Map<string, OwnFeed>();
   /** The one that prompts are placed under, of each target; `retire` removes. */
   readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: OwnFeed }>();
@@ -97,7 +97,7 @@ export class FeedTable {
     return feed;
   }
 
-  /** A feed that was retired before stays so; its target and life may be those of another one by now. */
+  /** A feed that was retired before stays so; its target and epoch may be those of another one by now. */
   retire(feed: OwnFeed): void {
     if (feed.items.isRetired) return;
     this.#open.delete(feed.key);

@@ -8,7 +8,7 @@ import type { FeedDeclaration } from "./journal.ts";
 /** Name of the one array that a journal is. */
 export const logName = "log";
 
-/** First byte of a binary item: what the rest of it is. An empty item makes room for deletions to travel. */
+/** First byte of a binary item: what the rest of it is. An empty item makes capacity for deletions to travel. */
 export const itemKind = { empty: 0, facts: 1, placements: 2 } as const;
 
 /** The texts of a declaration or claim together in characters. */
@@ -131,7 +131,7 @@ export const maxDocumentNameLength = 256;
 
 const pattern = /^journal\/([^/]+)\/([^/]+)\/(0|[1-9]\d{0,15})$/;
 
-/** The name of the document that one life of a router writes. */
+/** The name of the document that one epoch of a router writes. */
 export function journalName(pool: string, { router, epoch }: Origin): string {
   return `journal/${pool}/${router}/${epoch}`;
 }

@@ -77,7 +77,7 @@ function readOrRefuse<Read>(name: string, read: () => Read, failed = (): void =>
 }
 
 export interface JournalStoreOptions {
-  /** This life of this router. */
+  /** This epoch of this router. */
   readonly origin: Origin;
   readonly clock: Clock;
   /** Journals of other pools are not taken. Default: `default`. */
@@ -120,7 +120,7 @@ export class Journals {
     return this.#own;
   }
 
-  /** Begins an own journal of a later life; the old one is dropped. */
+  /** Begins an own journal of a later epoch; the old one is dropped. */
   restart(epoch: number): void {
     const { origin } = this.#own;
     if (epoch <= origin.epoch) throw new RangeError(`epoch ${epoch} is not later than ${origin.epoch}`);
@@ -244,7 +244,7 @@ export class Journals {
       throw new DocumentFullError("too many journals");
     const replica = known ?? new ReplicaJournal(new JournalDocument(name, origin, false));
     const read = this.#check(update, replica, clock);
-    // Should Yjs ever take it otherwise than it was read, the journal is fetched anew.
+    // Should Yjs ever take it otherwise than it was read, the journal is fetched again.
     readOrRefuse(
       name,
       () => replica.document.apply(read, bytes),
@@ -310,7 +310,7 @@ function* eachOf(updates: readonly DocumentUpdate[]): Generator<DocumentUpdate, 
   yield* updates;
 }
 
-/** Remembers which journals were given up for good: of each router the latest life, and with it all before. */
+/** Remembers which journals were abandoned for good: of each router the latest epoch, and with it all before. */
 export class DroppedJournals {
   readonly #epochs = new Map<string, number>();
   readonly #maxRouters: number;
@@ -319,7 +319,7 @@ export class DroppedJournals {
     this.#maxRouters = maxRouters;
   }
 
-  /** The latest dropped life of a router; 0 for none. */
+  /** The latest dropped epoch of a router; 0 for none. */
   epochOf(router: string): number {
     return this.#epochs.get(router) ?? 0;
   }

@@ -7,7 +7,7 @@ import type { Origin } from "../origin.ts";
 /** What the numbers in a journal's items stand for: a target, in one of its lives where it has a feed. */
 export interface FeedDeclaration {
   readonly target: string;
-  /** Null for placements at a target of which no life is known. */
+  /** Null for placements at a target of which no epoch is known. */
   readonly life: Life | null;
 }
 
@@ -75,7 +75,7 @@ export interface DocumentUpdate {
 
 /**
  * `applied`; `duplicate`: all of it was there; `gap`: something before it is missing, nothing was applied, and a diff
- * must be asked for; `dropped`: the document was given up for good, and whoever sends it may give it up too.
+ * must be asked for; `dropped`: the document was abandoned for good, and whoever sends it may give it up too.
  */
 export type ApplyOutcome = "applied" | "duplicate" | "gap" | "dropped";
 

@@ -38,7 +38,7 @@ export interface OwnJournalOptions {
 }
 
 /**
- * The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`.
+ * The journal of this router, in the epoch of the moment. What is written becomes visible to others with `commit`.
  *
  * Writes the journal of this router: in each of its lives another document.
  */
@@ -62,7 +62,7 @@ export class OwnJournal {
     this.#feeds = this.#createFeeds();
   }
 
-  /** Begins a later life with nothing; what was not committed in the one before never becomes visible. */
+  /** Begins a later epoch with nothing; what was not committed in the one before never becomes visible. */
   restart(document: JournalDocument): void {
     this.document.destroy();
     this.document = document;
@@ -110,7 +110,7 @@ export class OwnJournal {
   }
 
   /**
-   * @returns the number of the feed: the same for the same target and life, until `retireFeed`
+   * @returns the number of the feed: the same for the same target and epoch, until `retireFeed`
    * @throws RangeError beyond the bound on feeds, and for texts that are too long
    */
   declareFeed(declaration: FeedDeclaration): number {
@@ -120,7 +120,7 @@ export class OwnJournal {
   }
 
   /**
-   * As `declareFeed`, for prompts that are placed: once they are placed in another life of the target, the number is given
+   * As `declareFeed`, for prompts that are placed: once they are placed in another epoch of the target, the number is given
    * up unless the target's events are written under it.
    *
    * @throws RangeError as `declareFeed`
@@ -181,7 +181,7 @@ export class OwnJournal {
     this.#options.observer?.pending();
   }
 
-  /** Nothing of this feed is needed any more: its life has ended, or another router has checkpointed beyond it. */
+  /** Nothing of this feed is needed any more: its epoch has ended, or another router has checkpointed beyond it. */
   retireFeed(feed: number): void {
     const known = this.#feeds.get(feed);
     if (known === undefined) return;
@@ -213,7 +213,7 @@ export class OwnJournal {
     this.#placements.keep(item, untilMs);
   }
 
-  /** Whether the item is still in the log and not to be deleted for want of room. */
+  /** Whether the item is still in the log and not to be deleted for lack of capacity. */
   holdsPlacements(item: number): boolean {
     return this.#placements.holds(item, this.#options.clock.nowMs());
   }

@@ -4,9 +4,9 @@ import type { DeletableItem } from "./settled-items.ts";
 
 interface PlacementItem {
   readonly number: number;
-  /** What it takes of the room. */
+  /** What it takes of the capacity. */
   readonly byteLength: number;
-  /** Empty once it is committed or given up. */
+  /** Empty once it is committed or abandoned. */
   bytes: Uint8Array;
   /** Bytes of all items before it. */
   readonly startBytes: number;
@@ -15,7 +15,7 @@ interface PlacementItem {
   isDoomed: boolean;
 }
 
-/** An item counts as about to go when it is older than the newest seven eighths of the room. */
+/** An item counts as about to go when it is older than the newest seven eighths of the capacity. */
 const safeShare = 7 / 8;
 /** Entries of the heap whose items went before their time are cleared away when there are more of them than of others. */
 const minSweepEntries = 64;
@@ -23,7 +23,7 @@ const noBytes = new Uint8Array();
 
 /**
  * Knows which items of the own placement log are needed: those that have not expired, the newest ones first when the
- * room is not enough.
+ * capacity is not enough.
  */
 export class PlacementItems {
   readonly #maxBytes: number;

@@ -98,7 +98,7 @@ export class CheckpointValidator {
     if (origin.router === this.#self) return "outranked";
     const isOutranked =
       (state.isComplete && !checkpoint.isComplete) || (settled !== undefined && outranks(settled, stated));
-    // A writer that never learns better would stay apart for ever, so its second word counts.
+    // A writer that never learns better would stay apart forever, so its second word counts.
     const isRepeated = this.#outrankedAt >= 0 && checkpoint.sequence > this.#outrankedAt;
     if (!isOutranked || isRepeated) return "replaces";
     this.#outrankedAt = checkpoint.sequence;

@@ -21,11 +21,11 @@ import type { TargetSlots } from "./target-slots.ts";
 /** How far a target's facts are folded. */
 export interface FoldState {
   readonly target: string;
-  /** Newest life that is known; undefined before any. */
+  /** Newest epoch that is known; undefined before any. */
   readonly life: Life | undefined;
   /** The latest message that is applied; undefined while none is. */
   readonly last: BatchMark | undefined;
-  /** Whether every message of the life up to `last` is in it. */
+  /** Whether every message of the epoch up to `last` is in it. */
   readonly isComplete: boolean;
   /**
    * `current`: all that is known is applied. `waiting`: later messages are there, earlier ones are not. `open`: went on
@@ -54,7 +54,7 @@ export interface FoldReplacement {
   readonly life: Life;
   /** The latest message that is in the state. */
   readonly mark: BatchMark;
-  /** Whether the reader has read every message of the life up to the mark. */
+  /** Whether the reader has read every message of the epoch up to the mark. */
   readonly isComplete: boolean;
   /** Tells everything that the target holds, parents before children, onto nothing. */
   readonly tellAll: (sink: LedgerSink) => void;
@@ -91,7 +91,7 @@ interface Need {
 
 /**
  * Keeps the facts of a prefix index equal to what journals say: for each target the fold, in the order of the engine's
- * sequence numbers, of the set of its newest life's records, whoever wrote them and in whatever order they come.
+ * sequence numbers, of the set of its newest epoch's records, whoever wrote them and in whatever order they come.
  *
  * Begins with no target.
  */
@@ -100,7 +100,7 @@ export class FactFold {
   readonly #reload: FactFoldOptions["reload"];
   readonly #meters: FoldMeters;
   readonly #context: FoldContext;
-  /** Of declarations that journals hold: a journal knows its numbers, and what it gives up is gone from here with it. */
+  /** Of declarations that journals hold: a journal knows its numbers, and what it abandons is gone from here with it. */
   readonly #found = new WeakMap<FeedDeclaration, FoundFeed>();
   readonly #targets = new Map<string, TargetFold>();
   readonly #listeners = new Set<(target: string) => void>();
@@ -134,7 +134,7 @@ export class FactFold {
     for (const fold of this.#targets.values()) yield stateOf(fold);
   }
 
-  /** Ids of lives that are dated later than this one and do not follow it: it must name them to be the newest. */
+  /** Ids of epochs that are dated later than this one and do not follow it: it must name them to be the newest. */
   outranking(target: string, life: BatchMark): readonly string[] {
     return this.#targets.get(target)?.outranking(life) ?? [];
   }
@@ -155,7 +155,7 @@ export class FactFold {
     return isFolded ? statementOf(this.#context.index, fold) : undefined;
   }
 
-  /** Compares what another replica states; a difference at the same life and sequence reloads the target. */
+  /** Compares what another replica states; a difference at the same epoch and sequence reloads the target. */
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
     const fold = this.#targets.get(statement.target);
     if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
@@ -175,7 +175,7 @@ export class FactFold {
     return "different";
   }
 
-  /** A journal speaks of a life. */
+  /** A journal speaks of an epoch. */
   declare(declaration: FeedDeclaration): void {
     if (declaration.life) this.#resolve(declaration, declaration.life);
     this.#tell();
@@ -196,11 +196,11 @@ export class FactFold {
 
   /**
    * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there: what was
-   * folded is voided, everything is told anew, kept records up to the mark are dropped, those after it are applied. A
-   * snapshot that is under way for the target is not waited for any more. It is `current` then, so that the reader can
+   * folded is voided, everything is told again, kept records up to the mark are dropped, those after it are applied. A
+   * snapshot that is in progress for the target is not waited for any more. It is `current` then, so that the reader can
    * state a checkpoint of it, which is written to the journal and given to `apply` like every own entry.
    *
-   * @returns false when the life is not the newest one known, in which case nothing changes
+   * @returns false when the epoch is not the newest one known, in which case nothing changes
    */
   replaceState({ target, life, mark, isComplete, tellAll }: FoldReplacement): boolean {
     const fold = this.#targets.get(target);
@@ -278,7 +278,7 @@ export class FactFold {
     this.#tell();
   }
 
-  /** Told when the newest life or the progress of a target changes, or whether it is complete, and when it is forgotten. */
+  /** Told when the newest epoch or the progress of a target changes, or whether it is complete, and when it is forgotten. */
   onChange(listener: (target: string) => void): Cancel {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

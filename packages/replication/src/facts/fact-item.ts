@@ -200,9 +200,9 @@ function checkEntry(entry: FactEntry): void {
 /** What one message of an engine did to the blocks of its target. */
 export interface FactRecord extends BatchMark {
   readonly kind: "record";
-  /** Number of the feed, a target's life, in the journal that holds the record. */
+  /** Number of the feed, a target's epoch, in the journal that holds the record. */
   readonly feed: number;
-  /** Whether the writer had read everything that the engine published in this life up to here. */
+  /** Whether the writer had read everything that the engine published in this epoch up to here. */
   readonly isComplete: boolean;
   /** For `applyFactOps`. A view of the item. */
   readonly ops: Uint8Array;

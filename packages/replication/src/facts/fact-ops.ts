@@ -103,7 +103,7 @@ export class FactOpsWriter implements LedgerSink {
     this.#words[this.#blocks++] = low;
   }
 
-  /** Makes room for one more block of a run of this kind. */
+  /** Makes capacity for one more block of a run of this kind. */
   #toRun(op: number, tier: Tier): void {
     if (this.#blocks === maxRunBlocks || op !== this.#op || tier !== this.#tier) this.#closeRun();
     this.#op = op;

@@ -3,7 +3,7 @@ import type { PrefixIndex } from "@espalier/prefix-index";
 import type { ReloadReason } from "./fact-fold.ts";
 import type { IndexSink } from "./index-sink.ts";
 
-/** The bounds of a fold. Beyond each of them something is given up that a snapshot or the next checkpoint brings back. */
+/** The bounds of a fold. Beyond each of them something is abandoned that a snapshot or the next checkpoint brings back. */
 export interface FoldLimits {
   /** Records of one target that wait for earlier ones, or are kept over a gap that may still be filled. */
   readonly maxWaitingRecordsPerTarget: number;
@@ -84,7 +84,7 @@ export function createFoldMeters(meter: Meter) {
       "espalier_fold_refolds_total",
       "Times that a gap in a target's facts was filled late and they were folded again.",
     ),
-    /** A gap was closed for want of room, before it was filled or checkpointed. */
+    /** A gap was closed for lack of capacity, before it was filled or checkpointed. */
     gapGivenUp: counterOf(
       meter,
       "espalier_fold_gaps_given_up_total",

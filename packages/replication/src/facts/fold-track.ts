@@ -9,7 +9,7 @@ import { type BatchMark, type FoldPoint, never } from "./life.ts";
 const none = -1;
 
 /**
- * Applies the records of one life of a target in the order of their sequences, and goes on over declared gaps. From the
+ * Applies the records of one epoch of a target in the order of their sequences, and goes on over declared gaps. From the
  * point on where something better may still come it keeps a copy of the state and what followed, to fold it again.
  */
 export class FoldTrack {
@@ -70,7 +70,7 @@ export class FoldTrack {
     return this.waiting.firstAfter(this.#position);
   }
 
-  /** Records and gaps up to this one are of no use. */
+  /** Records and gaps up to this one are useless. */
   get floor(): number {
     return this.#kept ? this.#kept.point.position : this.#position;
   }
@@ -85,7 +85,7 @@ export class FoldTrack {
     this.#dropThrough(point.position);
   }
 
-  /** Applies a record at once when it is the next one and nothing has to be kept of it. */
+  /** Applies a record at once when it is the next one and nothing needs to be kept of it. */
   applyNext(record: FactRecord): boolean {
     if (record.sequence !== this.#position + 1 || this.#kept || this.waiting.count > 0) return false;
     if (!record.isComplete && this.#incompleteFrom === never) return false;
@@ -274,7 +274,7 @@ export class SequenceRanges {
   /**
    * Adds the numbers from `from` to `to`, inclusive.
    *
-   * @returns false when they found no room
+   * @returns false when they did not fit
    */
   add(from: number, to: number): boolean {
     const before: Range[] = [];

@@ -91,7 +91,7 @@ export class ChangeLog {
 
 /**
  * What a target held before a gap, to fold again from when the gap is filled: not as a copy, for which the whole index
- * would have to be searched, but as what has changed since. Keeping it costs nothing at the gap, and going back costs what
+ * would must be searched, but as what has changed since. Keeping it costs nothing at the gap, and going back costs what
  * has changed.
  *
  * Changes are noted as the index saw them, so that going back is exact whatever records are folded then. Applying
@@ -135,7 +135,7 @@ export class KeptState {
     this.#areHolesLost = true;
   }
 
-  /** The target was cleared: what has changed before is of no use, and what changes from now on neither. */
+  /** The target was cleared: what has changed before is useless, and what changes from now on neither. */
   void(): void {
     this.#isVoid = true;
     this.changes.clear();

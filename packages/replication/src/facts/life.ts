@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 
-/** Identifies one message of an engine among all lives of all engines. */
+/** Identifies one message of an engine among all epochs of all engines. */
 export interface BatchMark {
   readonly sequence: number;
   /** The engine's clock when it published, in whole microseconds since the Unix epoch; -1 when it does not say. */
@@ -11,25 +11,25 @@ export interface BatchMark {
 
 /** One run of an engine's process, named by the earliest of its messages that is known. */
 export interface Life extends BatchMark {
-  /** Id of the life before it, as far as the router that named it knew one. */
+  /** Id of the epoch before it, as far as the router that named it knew one. */
   readonly predecessor: string | null;
 }
 
-/** The same in every router that names a life by the same message. */
+/** The same in every router that names an epoch by the same message. */
 export function lifeId({ sequence, timestampUs, checksum }: BatchMark): string {
   return `${sequence}.${timestampUs}.${checksum.toString(16)}`;
 }
 
 /**
- * The life of an engine that was restarted and has published nothing yet: it ends the one before, and holds nothing. The
- * same in every router that finds it, and as late as the life before, so that the first message names a later one.
+ * The epoch of an engine that was restarted and has published nothing yet: it ends the one before, and holds nothing. The
+ * same in every router that finds it, and as late as the epoch before, so that the first message names a later one.
  */
 export function unreadLifeAfter(before: Life): Life {
   const predecessor = lifeId(before);
   return { sequence: 0, timestampUs: before.timestampUs, checksum: crc32(predecessor), predecessor };
 }
 
-/** Whether a life was made known before its first message. */
+/** Whether an epoch was made known before its first message. */
 export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
   return sequence === 0 && predecessor !== null && checksum === crc32(predecessor);
 }
@@ -47,17 +47,17 @@ export interface FoldPoint {
 /** `incompleteFrom` of a state that every message up to its position is in. */
 export const never = Number.MAX_SAFE_INTEGER;
 
-/** Where a life begins: nothing is held before its first message. */
+/** Where an epoch begins: nothing is held before its first message. */
 export function startOf(life: BatchMark): FoldPoint {
   return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
 }
 
 /** Lives of one target that are remembered: of more, those go that others have followed for longest. */
 export const maxLivesPerTarget = 64;
-/** Predecessors of one life: its reader names every one that is dated later. */
+/** Predecessors of one epoch: its reader names every one that is dated later. */
 const maxPredecessors = maxLivesPerTarget;
 
-/** A life that was declared, the same object whoever declared it. */
+/** An epoch that was declared, the same object whoever declared it. */
 export interface KnownLife {
   readonly id: string;
   readonly mark: BatchMark;
@@ -65,12 +65,12 @@ export interface KnownLife {
   life: Life;
   /** In the order in which they were named. */
   readonly predecessors: string[];
-  /** Whether anything was said of it that is not kept, because another life was newer then or became so. */
+  /** Whether anything was said of it that is not kept, because another epoch was newer then or became so. */
   hasMissed: boolean;
 }
 
 /**
- * The lives of a target, and which of them is the newest: among those that no other one names as its predecessor, the one
+ * The epochs of a target, and which of them is the newest: among those that no other one names as its predecessor, the one
  * with the latest mark. It depends on the set of what was declared only, not on the order.
  */
 export class LifeOrder {
@@ -104,7 +104,7 @@ export class LifeOrder {
     return known;
   }
 
-  /** Ids of lives that are dated later than this one and do not follow it, so that it counts only when it follows them. */
+  /** Ids of epochs that are dated later than this one and do not follow it, so that it counts only when it follows them. */
   outranking(mark: BatchMark): readonly string[] {
     const followers = this.#followersOf(lifeId(mark));
     const others = [...this.#lives.values()].filter((life) => isLater(life.mark, mark) && !followers.has(life.id));
@@ -129,7 +129,7 @@ export class LifeOrder {
   }
 
   /**
-   * Over the bound, one goes whose predecessors are gone, the first that was declared: who names a life that is still known
+   * Over the bound, one goes whose predecessors are gone, the first that was declared: who names an epoch that is still known
    * has to stay, or that one would count again. Where lives name each other in a circle, any but the newest.
    */
   #forgetOne(): void {

@@ -9,7 +9,7 @@ import type { TargetFold } from "./target-fold.ts";
 export interface SnapshotImportOptions {
   readonly index: PrefixIndex;
   readonly sink: Pick<IndexSink, "noteHoles">;
-  /** The fold of a target, which may be new here; undefined when there is no room for it. */
+  /** The fold of a target, which may be new here; undefined when there is no capacity for it. */
   readonly foldOf: (target: string) => TargetFold | undefined;
   /** Told of every target that anything was done with. */
   readonly touched: (fold: TargetFold) => void;
@@ -24,7 +24,7 @@ interface Incoming {
 /** Takes the frames of one snapshot, and puts what is of use into the index as it comes. */
 export class SnapshotImport implements SnapshotSink {
   readonly #options: SnapshotImportOptions;
-  /** By number; undefined where there is no room for the target or its life is not the newest. */
+  /** By number; undefined where there is no capacity for the target or its epoch is not the newest. */
   readonly #incoming: (Incoming | undefined)[] = [];
   #groups = 0;
   #expected = 0;

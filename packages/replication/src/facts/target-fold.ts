@@ -16,7 +16,7 @@ export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origi
  */
 type LoadMode = "behind" | "replace" | "importing";
 
-/** The fold of one target: which life it is in, how far records lead, and whether checkpoints agree. */
+/** The fold of one target: which epoch it is in, how far records lead, and whether checkpoints agree. */
 export class TargetFold {
   readonly key: string;
   readonly slot: number;
@@ -166,7 +166,7 @@ export class TargetFold {
     return position >= own.position && incompleteFrom > own.incompleteFrom;
   }
 
-  /** Makes room for a snapshot, which its caller puts in the index. @returns the generation that it is meant for */
+  /** Makes capacity for a snapshot, which its caller puts in the index. @returns the generation that it is meant for */
   beginImport(point: FoldPoint): number {
     const wasAsked = this.#load !== undefined;
     this.reset(point);
@@ -261,7 +261,7 @@ export class TargetFold {
     return this.#load === undefined || this.#load === "behind";
   }
 
-  /** Whether nothing was said of the present life. */
+  /** Whether nothing was said of the present epoch. */
   get #isAtStart(): boolean {
     const { last, waiting, gaps, isComplete } = this.track;
     return this.#isTrusted && last === undefined && isComplete && waiting.count + gaps.count === 0;

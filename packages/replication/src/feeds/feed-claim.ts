@@ -36,7 +36,7 @@ export function holdsAgainst(one: PostedClaim, other: PostedClaim): boolean {
 }
 
 /**
- * Whether there is room for later claims. A stamp may take half of the numbers that are left from now to 2^53, which no clock
+ * Whether there is capacity for later claims. A stamp may take half of the numbers that are left from now to 2^53, which no clock
  * comes near before the year 2067, nor, until 2039, that of another router for one whose own clock was never set.
  *
  * @param wallMs of the router that judges, since the Unix epoch

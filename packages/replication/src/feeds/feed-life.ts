@@ -34,7 +34,7 @@ export class MarkHistory {
   }
 }
 
-/** Whether two marks are of the same message of the same life. */
+/** Whether two marks are of the same message of the same epoch. */
 export function isSameMessage(one: BatchMark, other: BatchMark): boolean {
   if (one === other) return true;
   const isSame = one.sequence === other.sequence && one.checksum === other.checksum;
@@ -47,21 +47,21 @@ interface NamingMoment {
   readonly isLive: boolean;
 }
 
-/** One run of an engine as this router reads it, and which of the lives that routers know it is. */
+/** One run of an engine as this router reads it, and which of the epochs that routers know it is. */
 export class FeedLife {
   readonly marks = new MarkHistory();
-  /** Everything of the present life up to this message was in the fold. */
+  /** Everything of the present epoch up to this message was in the fold. */
   completeTo = -1;
   #current: Life | undefined;
   readonly #ended: string | undefined;
-  /** The life that was known when the run began, and its latest message then. */
+  /** The epoch that was known when the run began, and its latest message then. */
   readonly #before: { readonly id: string; readonly last: number } | undefined;
   #undecidedSinceMs: number | undefined;
-  /** Whether the earliest message names a life that another one has followed. */
+  /** Whether the earliest message names an epoch that another one has followed. */
   #isEarliestTaken = false;
 
   /**
-   * @param ended id of the life that this router has read before and that this run is not, unless a message shows it
+   * @param ended id of the epoch that this router has read before and that this run is not, unless a message shows it
    * @param known what routers know before this one has read anything of the run
    */
   constructor(ended: string | undefined, known: FoldState | undefined) {
@@ -74,7 +74,7 @@ export class FeedLife {
     return this.#current;
   }
 
-  /** Id of the latest life that this router has read. */
+  /** Id of the latest epoch that this router has read. */
   get lastId(): string | undefined {
     return this.#current ? lifeId(this.#current) : this.#ended;
   }
@@ -83,7 +83,7 @@ export class FeedLife {
     return state?.life !== undefined && this.#current !== undefined && isSameMessage(this.#current, state.life);
   }
 
-  /** Whether the run is the newest life that routers know; takes it for that when a message shows it. */
+  /** Whether the run is the newest epoch that routers know; takes it for that when a message shows it. */
   adopt(state: FoldState | undefined): boolean {
     if (!state?.life) return false;
     if (this.isCurrent(state)) return true;
@@ -92,7 +92,7 @@ export class FeedLife {
     return true;
   }
 
-  /** The run is this life. */
+  /** The run is this epoch. */
   begin(life: Life): void {
     this.#current = life;
     this.#undecidedSinceMs = undefined;
@@ -105,14 +105,14 @@ export class FeedLife {
     return newest !== undefined && newest.sequence >= lastSequenceOf(state);
   }
 
-  /** Notes how far the fold of the present life has everything. */
+  /** Notes how far the fold of the present epoch has everything. */
   follow(state: FoldState): void {
     if (state.isComplete && state.progress !== "loading")
       this.completeTo = Math.max(this.completeTo, lastSequenceOf(state));
   }
 
   /**
-   * What to call the run as a new life.
+   * What to call the run as a new epoch.
    *
    * @param at.waitMs how long to wait while it does not show whether it is one
    * @param at.isLive whether everything was read that the engine has published
@@ -132,21 +132,21 @@ export class FeedLife {
       this.#undecidedSinceMs ??= nowMs;
       if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
     }
-    // A name that was given already would be that of a life before the one that has come up since.
+    // A name that was given already would be that of an epoch before the one that has come up since.
     const given = [predecessor, state.life.predecessor];
     const isTaken = this.#isEarliestTaken || this.#current !== undefined || given.includes(lifeId(earliest));
     const isOlder = isBefore(earliest, state.last ?? state.life);
     return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }
 
-  /** What to call the run while the engine has published nothing; undefined when the life that is known may be it. */
+  /** What to call the run while the engine has published nothing; undefined when the epoch that is known may be it. */
   nameUnread(state: FoldState | undefined): Life | undefined {
     if (this.marks.newest !== undefined || !state?.life) return undefined;
     if (isUnread(state.life) && state.last === undefined) return undefined;
     return unreadLifeAfter(state.life);
   }
 
-  /** Begins the life that the run was called, if that is the newest; else another one has followed that name already. */
+  /** Begins the epoch that the run was called, if that is the newest; else another one has followed that name already. */
   beginNamed(name: Life, state: FoldState | undefined): boolean {
     const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);
     if (isNewest) this.begin(state.life);
@@ -159,15 +159,15 @@ export class FeedLife {
   }
 }
 
-/** A message with a lower number is of a later life when it was made so much later: clocks are corrected by less. */
+/** A message with a lower number is of a later epoch when it was made so much later: clocks are corrected by less. */
 const clockMarginUs = 1_000_000;
 
-/** What the fold knows of a target's newest life. */
+/** What the fold knows of a target's newest epoch. */
 export interface KnownLifeMarks {
   readonly life: Life;
   readonly last: BatchMark | undefined;
   /**
-   * The latest message of it that was known before this router connected to the engine; undefined when the life was not
+   * The latest message of it that was known before this router connected to the engine; undefined when the epoch was not
    * known then. An engine that takes a connection is no earlier one than those that were known before.
    */
   readonly knownTo?: number | undefined;
@@ -176,7 +176,7 @@ export interface KnownLifeMarks {
 }
 
 /**
- * Whether the engine's run that is read is the life that others know. `later`: it is another one, which began after it.
+ * Whether the engine's run that is read is the epoch that others know. `later`: it is another one, which began after it.
  * `older`: what was read so far is older than what others know, by the engine's clock, which may have been set back.
  * `unknown`: it does not show yet.
  */
@@ -191,7 +191,7 @@ export function compareLife(
   if (verdicts.includes("equal")) return "same";
   if (knownTo === undefined && isBefore(newest, latest)) return "older";
   if (verdicts.includes("different")) return "later";
-  // The engine does not give what others had read, so this cannot be shown to be the same life.
+  // The engine does not give what others had read, so this cannot be shown to be the same epoch.
   if (latest.sequence < earliest.sequence) return "later";
   // Nor does it, at its end, have a message that was there before it was connected to.
   if (knownTo !== undefined && isLive && newest.sequence < knownTo) return "later";

@@ -61,7 +61,7 @@ export type FeedReaderRole = "owner" | "backup" | "none";
 
 export interface FeedReaderDescription {
   readonly role: FeedReaderRole;
-  /** Id of the life that is read; null while that is not known. */
+  /** Id of the epoch that is read; null while that is not known. */
   readonly life: string | null;
   /** Latest message that was read. */
   readonly sequence: number | null;
@@ -127,7 +127,7 @@ export class FeedReader {
   /**
    * A message was applied to the ledger, which has told the sink.
    *
-   * @param isComplete whether every message of the engine's life up to this one was read
+   * @param isComplete whether every message of the engine's epoch up to this one was read
    */
   batch(mark: BatchMark, isComplete: boolean): void {
     const ops = this.#ops.finish();
@@ -137,7 +137,7 @@ export class FeedReader {
     this.#run.marks.add(mark);
     this.#readTo = mark.sequence;
     this.#isComplete = isComplete;
-    // What the ledger knows without any role is not kept, but must not be taken for nothing later.
+    // What the ledger knows without any role is not kept, but must not count as nothing later.
     if (this.#wanted === "none") return;
     this.#take({ kind: "record", ...mark, isComplete, ops });
     if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
@@ -151,7 +151,7 @@ export class FeedReader {
     if (this.#wanted !== "none") this.#take({ kind: "gap", from, to });
   }
 
-  /** The engine is another process, and the ledger is empty. Which life that is shows with its messages. */
+  /** The engine is another process, and the ledger is empty. Which epoch that is shows with its messages. */
   newLife(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
     this.#run = new FeedLife(this.#run.lastId, this.#state());
@@ -184,7 +184,7 @@ export class FeedReader {
     this.#advance();
   }
 
-  /** Newest life or progress of the target have changed in the fold. */
+  /** Newest epoch or progress of the target have changed in the fold. */
   foldChanged(): void {
     this.#writer.isLevel = false;
     // Nobody but this reader says what the engine runs: until it has seen that itself, it does not answer for the facts.
@@ -196,7 +196,7 @@ export class FeedReader {
     this.#claim.seen(origin, claim);
   }
 
-  /** Another router's journal says this of the target, in this life. To be told after the fold. */
+  /** Another router's journal says this of the target, in this epoch. To be told after the fold. */
   factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
@@ -303,7 +303,7 @@ export class FeedReader {
         return;
       }
       const hasRead = this.#run.marks.newest !== undefined;
-      // The first message may name a life that is over; then a later one does.
+      // The first message may name an epoch that is over; then a later one does.
       if (!hasRead) this.#claimUnread();
       else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
       this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
@@ -332,7 +332,7 @@ export class FeedReader {
     this.#claim.postUnread();
   }
 
-  /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
+  /** Makes what is read known as a new epoch. Returns whether the fold takes it for the newest. */
   #nameLife(): boolean {
     const { clock, key, logger } = this.#options;
     const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isUsable };

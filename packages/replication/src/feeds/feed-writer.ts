@@ -41,7 +41,7 @@ export class FeedWriter {
     this.#openSinceMs = undefined;
   }
 
-  /** What was inherited is not believed for ever: not when the engine has removed much that the ledger does not know. */
+  /** What was inherited is not believed forever: not when the engine has removed much that the ledger does not know. */
   get isDistrusted(): boolean {
     return this.inheritedBlocks > 0 && this.unknownRemovals * 2 >= this.inheritedBlocks;
   }
@@ -89,7 +89,7 @@ export class FeedWriter {
   }
 
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
-    // The first one after a takeover lets the journals of those who read before be given up.
+    // The first one after a takeover lets the journals of those who read before be abandoned.
     if (this.#checkpointAt === undefined) return "due";
     const ops = state.life ? this.feeds.opsSinceCheckpoint(state.life) : 0;
     if (this.#options.isCheckpointWanted?.(ops)) return "overdue";
@@ -110,18 +110,18 @@ export const maxOwnFeeds = 4;
 interface OwnFeed {
   readonly life: Life;
   readonly number: number;
-  /** Numbers of further declarations, by the life that each says it follows. */
+  /** Numbers of further declarations, by the epoch that each says it follows. */
   readonly further: Map<string, number>;
   /** The last message that anything was written of; -1 for none. */
   last: number;
 }
 
-/** What this router's journal holds of one target, life by life. Everything that is written goes to the fold as well. */
+/** What this router's journal holds of one target, epoch by epoch. Everything that is written goes to the fold as well. */
 export class OwnFeeds {
   readonly #target: string;
   readonly #journal: FeedJournal;
   readonly #fold: Pick<FactFold, "declare" | "apply" | "outranking">;
-  /** By life, the latest declared last. */
+  /** By epoch, the latest declared last. */
   readonly #feeds = new Map<string, OwnFeed>();
   #epoch: number;
   /** The one that was used last. */
@@ -134,12 +134,12 @@ export class OwnFeeds {
     this.#epoch = journal.origin.epoch;
   }
 
-  /** Makes a life one that can be written of; makes known that it is the newest, as far as it is not yet. */
+  /** Makes an epoch one that can be written of; makes known that it is the newest, as far as it is not yet. */
   declare(life: Life): void {
     this.#outrank(this.#feedOf(life));
   }
 
-  /** Writes entries of a life in one go. */
+  /** Writes entries of an epoch in one go. */
   write(life: Life, entries: readonly KeptEntry[]): void {
     if (entries.length === 0) return;
     const feed = this.#feedOf(life);
@@ -189,7 +189,7 @@ export class OwnFeeds {
     else this.#journal.settle(feed.number, sequence);
   }
 
-  /** Only this life matters any more. */
+  /** Only this epoch matters any more. */
   retireOthers(current: Life): void {
     for (const [id, { life }] of this.#feeds) if (!isSameMessage(life, current)) this.#retire(id);
   }
@@ -204,7 +204,7 @@ export class OwnFeeds {
 
   #known(life: Life): OwnFeed | undefined {
     const { epoch } = this.#journal.origin;
-    // The own journal was begun anew, and its numbers mean nothing any more.
+    // The own journal was begun again, and its numbers mean nothing any more.
     if (epoch !== this.#epoch) {
       this.#feeds.clear();
       this.#recent = undefined;
@@ -229,7 +229,7 @@ export class OwnFeeds {
   }
 
   /**
-   * Declares that the life follows every one that is dated later. The journal has to say so by itself: those that named the
+   * Declares that the epoch follows every one that is dated later. The journal has to say so by itself: those that named the
    * lives between may be gone for a router that comes after them.
    */
   #outrank({ life, further }: OwnFeed): void {
@@ -286,7 +286,7 @@ export interface FeedReaderLimits {
   readonly maxCheckpointAgeMs: number;
   /** How long a gap is left open for somebody who may fill it, before a checkpoint closes it. */
   readonly openGapMs: number;
-  /** How long an owner waits to find out whether the life that others know is the one it reads. */
+  /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
   readonly lifeWaitMs: number;
 }
 

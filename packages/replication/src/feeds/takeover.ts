@@ -6,7 +6,7 @@ export type KeptEntry =
   | (BatchMark & { readonly kind: "record"; readonly isComplete: boolean; readonly ops: Uint8Array })
   | { readonly kind: "gap"; readonly from: number; readonly to: number };
 
-/** Memory of an entry beside its bytes. */
+/** Memory of an entry next to its bytes. */
 const entryOverheadBytes = 160;
 
 /** The last message that an entry is about. */
@@ -78,15 +78,15 @@ function bytesOf(entry: KeptEntry): number {
 }
 
 export interface TakeoverFacts {
-  /** Its life is the one that is read. */
+  /** Its epoch is the one that is read. */
   readonly state: FoldState;
   readonly earliest: BatchMark;
   readonly newest: BatchMark;
-  /** Whether every message of the life up to `newest` was read. */
+  /** Whether every message of the epoch up to `newest` was read. */
   readonly isComplete: boolean;
   /** Everything that was read from this message on is kept. */
   readonly keptFrom: number | undefined;
-  /** As far as this message the fold is known to have had everything; the one before the life's first at least. */
+  /** As far as this message the fold is known to have had everything; the one before the epoch's first at least. */
   readonly completeTo: number;
 }
 
@@ -106,7 +106,7 @@ export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
   const lifeStart = state.life?.sequence ?? 0;
   const byState: TakeoverPlan = newest.sequence >= last ? { how: "state" } : { how: "wait" };
   if (state.progress === "loading") return isComplete ? byState : { how: "wait" };
-  // No record tells of what was read before the message that names the life, and the fold takes that for nothing.
+  // No record tells of what was read before the message that names the epoch, and the fold takes that for nothing.
   const isUnfounded = earliest.sequence < lifeStart && completeTo < lifeStart;
   if (isUnfounded && (isComplete || state.last === undefined)) return byState;
   // What another reader has missed is told again by one who has not.
@@ -117,7 +117,7 @@ export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
   return byState;
 }
 
-/** The latest message that is applied; the one before the life's first when there is none. */
+/** The latest message that is applied; the one before the epoch's first when there is none. */
 export function lastSequenceOf({ last, life }: FoldState): number {
   return last?.sequence ?? (life ? life.sequence - 1 : -1);
 }

@@ -5,7 +5,7 @@ import type { PlaneExchange, Received, RelayFrame } from "./plane-exchange.ts";
 
 /** What every plane of a replica is made of. */
 export interface PlaneOptions {
-  /** This life of this router. */
+  /** This epoch of this router. */
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly scheduler: Scheduler;

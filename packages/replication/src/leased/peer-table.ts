@@ -10,11 +10,11 @@ export interface CountedFrame {
   readonly relayedAgeMs: number | undefined;
 }
 
-/** How far one life of another router was heard. */
+/** How far one epoch of another router was heard. */
 export class Heard {
   /** On the monotonic clock. */
   heardMs = Number.NEGATIVE_INFINITY;
-  /** The highest of all frames of this life. */
+  /** The highest of all frames of this epoch. */
   counter = -1;
 
   /** @returns whether it is later than all frames before */
@@ -27,7 +27,7 @@ export class Heard {
   }
 }
 
-/** What is kept of one other router: of its latest life. */
+/** What is kept of one other router: of its latest epoch. */
 export interface Peer {
   readonly origin: Origin;
   readonly heardMs: number;
@@ -37,14 +37,14 @@ export interface Peer {
 
 export interface PeerTableOptions<Known extends Peer> {
   readonly maxPeers: number;
-  /** A router that was not heard for so long may have to make room for another. */
+  /** A router that was not heard for so long may have to make capacity for another. */
   readonly leaseMs: number;
   begin(origin: Origin): Known;
-  /** A router has begun a later life. @returns what is kept of it from now on */
+  /** A router has begun a later epoch. @returns what is kept of it from now on */
   succeed(known: Known, origin: Origin): Known;
 }
 
-/** What other routers have told, by router: of each the latest life, which an earlier one never replaces. */
+/** What other routers have told, by router: of each the latest epoch, which an earlier one never replaces. */
 export class PeerTable<Known extends Peer> {
   readonly #options: PeerTableOptions<Known>;
   readonly #peers = new Map<RouterId, Known>();
@@ -61,7 +61,7 @@ export class PeerTable<Known extends Peer> {
     return this.#peers.values();
   }
 
-  /** What is kept of a life; undefined when it is an earlier one, or of one router too many. */
+  /** What is kept of an epoch; undefined when it is an earlier one, or of one router too many. */
   of(origin: Origin, nowMs: number): Known | undefined {
     const known = this.#peers.get(origin.router);
     if (known?.origin.epoch === origin.epoch) return known;

@@ -31,7 +31,7 @@ export interface PlaneExchange {
   /**
    * Takes a frame of another origin.
    *
-   * @param isCredible whether the frame may speak for an origin; asked by planes of which a later life outweighs an earlier one
+   * @param isCredible whether the frame may speak for an origin; asked by planes of which a later epoch outweighs an earlier one
    *   for good. Default: it may
    * @returns undefined for a kind that is not known
    * @throws EspalierError `mesh_frame_invalid`

@@ -132,9 +132,9 @@ function readGauge(reader: ByteReader): number {
   return value;
 }
 
-/** Bytes that a report takes at most beside its key: number, counter, five gauges, and the length of the key. */
+/** Bytes that a report takes at most next to its key: number, counter, five gauges, and the length of the key. */
 export const reportBytes = 8 + 8 + 5 * 6 + 2;
-/** Bytes that a frame takes at most beside its reports. */
+/** Bytes that a frame takes at most next to its reports. */
 const headBytes = 512;
 
 /** Cuts reports into as few lists as fit into frames; one empty list when there are none. */

@@ -54,10 +54,10 @@ export interface LoadPlaneOptions extends PlaneOptions {
 
 /** Targets that a heartbeat repeats; more take several heartbeats in turn. */
 export const heartbeatTargets = 64;
-/** Bytes of the reports of a new peer's frame, which leaves room for its head and for what carries it; heartbeats bring the others. */
+/** Bytes of the reports of a new peer's frame, which leaves capacity for its head and for what carries it; heartbeats bring the others. */
 const fullFrameBytes = maxLoadFrameBytes - 2_048;
 
-/** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
+/** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
 type Outcome = "stale" | "unknown";
 type Occasion = "change" | "heartbeat" | "full";
 
@@ -131,7 +131,7 @@ export class LoadPlane {
     this.#peers.expire();
   }
 
-  /** Call it before the slot of a target is given up: nothing may be left in the sums there. */
+  /** Call it before the slot of a target is abandoned: nothing may be left in the sums there. */
   release(target: string): void {
     this.#peers.release(target);
   }

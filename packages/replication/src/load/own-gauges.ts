@@ -34,7 +34,7 @@ interface OwnGauge {
 
 const encoder = new TextEncoder();
 
-/** The gauges of this router, and which of them others have to be told. */
+/** The gauges of this router, and which of them others must be told. */
 export class OwnGauges {
   readonly #maxTargets: number;
   /** In the order of their numbers. */
@@ -53,7 +53,7 @@ export class OwnGauges {
   }
 
   /**
-   * @returns false when there is no room for another target
+   * @returns false when there is no capacity for another target
    * @throws RangeError for a key that is too long, and for numbers that are not whole and from 0
    */
   set(key: string, gauge: LoadGauge): boolean {
@@ -91,7 +91,7 @@ export class OwnGauges {
     return stretch;
   }
 
-  /** Nobody has been told anything: this router has begun another life. */
+  /** Nobody has been told anything: this router has begun another epoch. */
   forgetSent(): void {
     for (const own of this.#gauges.values()) {
       own.sent = idleGauge;

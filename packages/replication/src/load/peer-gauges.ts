@@ -48,7 +48,7 @@ export interface PeerGaugesOptions {
   readonly meters: Pick<LoadMeters, "lag" | "age" | "phantom" | "expired" | "refusedTarget">;
 }
 
-/** The gauges of all other routers: of each the newest life, as long as it is heard. */
+/** The gauges of all other routers: of each the newest epoch, as long as it is heard. */
 export class PeerGauges {
   readonly #options: PeerGaugesOptions;
   readonly #origins: PeerTable<OriginGauges>;
@@ -137,7 +137,7 @@ export class PeerGauges {
     return frames;
   }
 
-  /** A target's slot is about to be given up. */
+  /** A target's slot is about to be abandoned. */
   release(target: string): void {
     for (const origin of this.#origins) origin.release(target);
   }
@@ -186,16 +186,16 @@ interface OriginGaugesOptions {
 }
 
 /**
- * What one life of another router has said of its load. Of every target the report with the highest counter counts, in
+ * What one epoch of another router has said of its load. Of every target the report with the highest counter counts, in
  * whatever order reports come. While the origin is heard its gauges are in the sums; once it is silent for too long
- * they are kept beside them.
+ * they are kept next to them.
  */
 class OriginGauges extends Heard implements Peer {
   readonly origin: Origin;
   isExpired = false;
   /** Its process is gone, by what is known; only later frames can tell otherwise. */
   isGone = false;
-  /** Reports that found no room. */
+  /** Reports that did not fit. */
   refused = 0;
   readonly #options: OriginGaugesOptions;
   readonly #gauges = new Map<number, KnownGauge>();
@@ -248,7 +248,7 @@ class OriginGauges extends Heard implements Peer {
     return [...this.#gauges.values()].map(({ number, key, counter, gauge }) => ({ number, key, counter, ...gauge }));
   }
 
-  /** Takes the gauges out of the sums, to be remembered beside them. */
+  /** Takes the gauges out of the sums, to be remembered next to them. */
   expire(): void {
     this.#moveAll(() => {
       this.isExpired = true;
@@ -272,7 +272,7 @@ class OriginGauges extends Heard implements Peer {
     this.#toldTo = 0;
   }
 
-  /** The slot of a target is about to be given up. */
+  /** The slot of a target is about to be abandoned. */
   release(key: string): void {
     for (const known of this.#gauges.values()) {
       if (known.key !== key) continue;

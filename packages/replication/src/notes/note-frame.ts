@@ -17,7 +17,7 @@ export const noteKind = 1;
 /** A note as a frame has it. */
 export interface WrittenNote {
   readonly key: string;
-  /** Rises with every note that a life of a router writes. */
+  /** Rises with every note that an epoch of a router writes. */
   readonly counter: number;
   /** Since it was written, as far as the frame's sender knows. */
   readonly ageMs: number;
@@ -48,7 +48,7 @@ export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
 }
 
 /**
- * What follows the notes is left alone, so that a later version may add to a frame.
+ * What follows the notes is ignored, so that a later version may add to a frame.
  *
  * @throws EspalierError `mesh_frame_invalid`
  */
@@ -74,7 +74,7 @@ function readNotes(bytes: Uint8Array): NoteFrame {
   return { origin, notes };
 }
 
-/** What a note takes at most beside what it says: its key, counter, age and three lengths. */
+/** What a note takes at most next to what it says: its key, counter, age and three lengths. */
 const maxNoteHeadBytes = maxNoteKeyBytes + 2 * 8 + 3 * 3;
 
 /** Cuts notes into as few lists as fit into frames; none when there are none. */

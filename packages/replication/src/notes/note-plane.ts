@@ -97,7 +97,7 @@ export class NotePlane {
   /**
    * Tells all others. What is said again from time to time need not be posted again.
    *
-   * @returns false when there is no room for a note about something else
+   * @returns false when there is no capacity for a note about something else
    * @throws RangeError for a note or a key that is too long
    */
   post(key: string, bytes: Uint8Array): boolean {
@@ -216,7 +216,7 @@ export interface HeldNote extends WrittenNote {
 }
 
 /**
- * The notes of other routers: of each router and key the one of the latest life, and of that the latest. So what is held does
+ * The notes of other routers: of each router and key the one of the latest epoch, and of that the latest. So what is held does
  * not depend on the order in which notes come, nor on how often.
  */
 export class HeldNotes {
@@ -229,7 +229,7 @@ export class HeldNotes {
     this.#limits = limits;
   }
 
-  /** @returns whether it is new; `refused` when there is no room */
+  /** @returns whether it is new; `refused` when there is no capacity */
   add(note: HeldNote): "news" | "stale" | "refused" {
     const { origin, key } = note;
     const known = this.#routers.get(origin.router)?.get(key);

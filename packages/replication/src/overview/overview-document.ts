@@ -43,7 +43,7 @@ const encoder = new TextEncoder();
  * Every section has a Yjs client id of its own: replaced entries of one client id with consecutive clocks merge into one
  * struct, and so the document stays as small as its present contents, however often it changes. Client ids rise with the
  * epoch, because of two concurrent entries of a Y.Map the one with the higher client id holds: a browser that knew this
- * router's earlier life takes over the later one's entries.
+ * router's earlier epoch takes over the later one's entries.
  */
 export function createOverviewDocument({ origin, clock, scheduler }: OverviewDocumentOptions): OverviewDocument {
   const name = `overview/${origin.router}`;

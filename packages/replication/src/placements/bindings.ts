@@ -9,11 +9,11 @@ export interface BindingEntry {
   readonly router: RouterId;
   /** On the monotonic clock. */
   readonly expiresMs: number;
-  /** By what it goes for want of room, the lowest first: its stamp, or less where that is by a clock that runs ahead. */
+  /** By what it goes for lack of capacity, the lowest first: its stamp, or less where that is by a clock that runs ahead. */
   readonly rank: number;
 }
 
-/** With no room left, expired entries are looked for this often, in milliseconds. */
+/** With no capacity left, expired entries are looked for this often, in milliseconds. */
 const sweepPeriodMs = 1_000;
 
 interface Held extends BindingEntry {
@@ -22,7 +22,7 @@ interface Held extends BindingEntry {
 
 /**
  * The newest bindings by stamp. Where no stamp is ahead of time and nothing has expired, what it holds depends on the set of
- * records that it was given only, not on their order: a record that is older than one that had to go for want of room is not
+ * records that it was given only, not on their order: a record that is older than one that had to go for lack of capacity is not
  * taken either.
  */
 export class BindingTable {
@@ -30,7 +30,7 @@ export class BindingTable {
   readonly #entries = new Map<string, Held>();
   /** A heap, the oldest first; entries that were replaced stay in it until they surface, or there are too many. */
   readonly #heap = new BinaryHeap<Held>((one, other) => ranksAbove(other, one));
-  /** The newest entry that went for want of room. */
+  /** The newest entry that went for lack of capacity. */
   #floor: Held | undefined;
   #sweptMs = Number.NEGATIVE_INFINITY;
 
@@ -90,7 +90,7 @@ function isLater(one: BindingEntry, other: BindingEntry): boolean {
 const maxBindings = 100_000;
 
 export interface BindingsOptions {
-  /** This life of this router. */
+  /** This epoch of this router. */
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly hlc: HybridClock;
@@ -118,7 +118,7 @@ export interface Bindings {
   /**
    * Takes a record from another router's log.
    *
-   * @returns false when its stamp is by a clock that runs ahead: it holds, but goes for want of room as if it had been made now
+   * @returns false when its stamp is by a clock that runs ahead: it holds, but goes for lack of capacity as if it had been made now
    */
   receive(record: BindingRecord, router: RouterId): boolean;
 }
@@ -164,7 +164,7 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
     forget(text) {
       const entry = find(text);
       if (!entry) return;
-      // It has to be remembered as forgotten for as long as anybody may still hear of the binding.
+      // It must be remembered as forgotten for as long as anybody may still hear of the binding.
       const { stamp, ttlMs, key } = entry.record;
       write({ kind: "unbind", stamp: laterThan(stamp, hlc), ttlMs, key, value: "" });
     },

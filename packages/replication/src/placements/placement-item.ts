@@ -180,7 +180,7 @@ export interface ChainRun {
 /** A chain was sent to a target, or (`confirm`) its engine said that it has it, or (`refute`) turned out not to. */
 export interface PlacementRecord {
   readonly kind: "place" | "confirm" | "refute";
-  /** The target and its life, as the journal declares. */
+  /** The target and its epoch, as the journal declares. */
   readonly feed: number;
   /** Of a hybrid clock. */
   readonly stamp: number;

@@ -17,7 +17,7 @@ import {
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 
 export interface PlacementLogOptions {
-  /** This life of this router. */
+  /** This epoch of this router. */
   readonly self: () => Origin;
   /** The own journal of the moment. */
   readonly journal: PlacementJournal;
@@ -27,7 +27,7 @@ export interface PlacementLogOptions {
   readonly clock: Clock;
   readonly hlc: HybridClock;
   readonly meter: Meter;
-  /** The newest life of a target that is known. */
+  /** The newest epoch of a target that is known. */
   readonly lifeOf: (target: string) => Life | undefined;
   /** Told when something waits for `flush` that others should soon know. */
   readonly touch: () => void;
@@ -135,7 +135,7 @@ export class PlacementLog {
     if (kind !== "confirm") this.#options.touch();
   }
 
-  /** A later life of this router has a journal of its own, with other numbers in it. */
+  /** A later epoch of this router has a journal of its own, with other numbers in it. */
   #noticeNewLife(): void {
     const { epoch } = this.#options.self();
     if (epoch === this.#epoch) return;

@@ -131,7 +131,7 @@ export class PlacementReader {
   }
 }
 
-/** Whether a life that somebody declared ended before the newest one that is known here began. */
+/** Whether an epoch that somebody declared ended before the newest one that is known here began. */
 function isOlderLife(declared: Life, newest: Life): boolean {
   const declaredId = lifeId(declared);
   const newestId = lifeId(newest);
@@ -147,7 +147,7 @@ export const maxNumberedRouters = 4_096;
 
 /** Small numbers for other routers, which the index keeps with what they placed. 0 is this router. */
 export interface RouterNumbers {
-  /** The same for the same router, whatever its life. */
+  /** The same for the same router, whatever its epoch. */
   numberOf(router: RouterId): number;
   routerOf(number: number): RouterId | undefined;
 }
@@ -170,7 +170,7 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
 }
 
 /**
- * What became of a placement. `older-life`: of a life of the engine that has ended; `unresolved`: refers to a run or a feed that
+ * What became of a placement. `older-life`: of an epoch of the engine that has ended; `unresolved`: refers to a run or a feed that
  * is not known; `ahead`: a binding with a stamp by a clock that runs ahead.
  */
 export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot" | "ahead";

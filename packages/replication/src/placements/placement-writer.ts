@@ -29,7 +29,7 @@ export interface ChainWords {
   readonly blockCount: number;
 }
 
-/** The placement log of one life of this router. */
+/** The placement log of one epoch of this router. */
 export class PlacementWriter {
   readonly #options: PlacementWriterOptions;
   readonly #runs: WrittenRuns;

@@ -1,9 +1,9 @@
 import type { ChainRun } from "./placement-item.ts";
 import { maxRunLinks, referenceWindowMs } from "./written-runs.ts";
 
-/** A chunk has room for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */
+/** A chunk has capacity for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */
 const wordsPerRun = 16;
-/** What a run takes beside its words. */
+/** What a run takes next to its words. */
 const bytesPerRun = 25;
 
 /** Runs of a journal that came one after the other, in one piece of memory. */
@@ -49,7 +49,7 @@ class RunChunk {
     return this.#length < this.#numbers.length && this.#startOf(this.#length) + words <= this.wordCapacity;
   }
 
-  /** @param run whose number is higher than all before, and for which there is room */
+  /** @param run whose number is higher than all before, and for which there is capacity */
   add(run: StoredRun, words: Uint32Array): void {
     const at = this.#length;
     const start = this.#startOf(at);
@@ -151,7 +151,7 @@ export class ReadRuns {
    * Writes the chain of a run to the beginning of `into`, and remembers the run if its number is higher than all before, as
    * its writer's numbers are.
    *
-   * @param into room for `maxRunBlocks` blocks
+   * @param into capacity for `maxRunBlocks` blocks
    * @returns how many blocks it has; 0 when what it refers to is not known
    */
   resolve(run: ChainRun, into: Uint32Array, nowMs: number): number {

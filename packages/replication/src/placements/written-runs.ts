@@ -9,7 +9,7 @@ export const blockStride = 4;
 export const maxRunLinks = 64;
 /** Runs that can be referred to. A power of two. */
 export const maxWrittenRuns = 65_536;
-/** A chain whose first run is older is written anew, so that no item is kept for ever. Readers count on it. */
+/** A chain whose first run is older is written again, so that no item is kept forever. Readers count on it. */
 export const referenceWindowMs = 600_000;
 
 const two32 = 2 ** 32;

@@ -34,7 +34,7 @@ export class GenerationDocument {
   readonly #entries: YMap<unknown>;
   readonly #meta: YMap<unknown>;
 
-  /** @param self whose client id it writes with; every life of every router has another one */
+  /** @param self whose client id it writes with; every epoch of every router has another one */
   constructor(generation: number, self: Origin) {
     this.generation = generation;
     this.name = generationName(generation);
@@ -45,7 +45,7 @@ export class GenerationDocument {
     this.#meta = this.doc.getMap("meta");
   }
 
-  /** The first generation is begun by nobody, so nothing has to be waited for. */
+  /** The first generation is begun by nobody, so nothing needs to be waited for. */
   get isComplete(): boolean {
     return this.generation === 1 || this.#meta.get(completeKey) === true;
   }
@@ -127,12 +127,12 @@ export class NextGenerations {
     return this.#documents.get(document.generation) === document;
   }
 
-  /** Whether a generation would be the first to go for want of room. */
+  /** Whether a generation would be the first to go for lack of capacity. */
   isTooLow(generation: number): boolean {
     return this.#documents.size >= maxNextGenerations && generation < Math.min(...this.#documents.keys());
   }
 
-  /** @returns the one that went for want of room */
+  /** @returns the one that went for lack of capacity */
   add(document: GenerationDocument): GenerationDocument | undefined {
     this.#documents.set(document.generation, document);
     if (this.#documents.size <= maxNextGenerations) return undefined;

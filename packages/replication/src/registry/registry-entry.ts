@@ -17,7 +17,7 @@ export interface RegistryEntry {
   readonly value: RegistryValue | null;
 }
 
-/** Stamps beyond this come from no clock: there has to be room for later ones. */
+/** Stamps beyond this come from no clock: there must be capacity for later ones. */
 const maxStamp = Number.MAX_SAFE_INTEGER - 2 ** 40;
 
 const encoder = new TextEncoder();
@@ -92,7 +92,7 @@ export const maxRegistryEntries = 16_384;
 
 /** Of every key the latest entry that was ever seen. */
 export class RegistryView {
-  /** Entries of others that found no room. */
+  /** Entries of others that did not fit. */
   refused = 0;
   readonly #entries = new Map<string, RegistryEntry>();
 

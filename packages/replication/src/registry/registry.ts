@@ -28,7 +28,7 @@ const tombstoneSlackMs = 3_600_000;
 const expiryPeriodMs = 600_000;
 
 export interface RegistryOptions {
-  /** This life of this router. */
+  /** This epoch of this router. */
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly hlc: HybridClock;
@@ -54,7 +54,7 @@ export interface RegistryDescription {
   /** Writers that the document remembers. */
   readonly clients: number;
   readonly structs: number;
-  /** Entries of others that found no room. */
+  /** Entries of others that did not fit. */
   readonly refused: number;
 }
 
@@ -248,7 +248,7 @@ export class Registry {
     document.destroy();
   }
 
-  /** Whether an entry was removed so long ago that nobody has to be told. */
+  /** Whether an entry was removed so long ago that nobody needs to be told. */
   #isForgotten({ value, stamp }: RegistryEntry, slackMs: number): boolean {
     return value === null && this.#options.clock.wallMs() - stampMs(stamp) > tombstoneMs - slackMs;
   }

@@ -13,7 +13,7 @@ export interface DeadJournalsOptions {
   readonly store: Pick<Journals, "origins" | "drop" | "feedsOf">;
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
-  /** Predictions in a journal are of no use any more when its writer is dead for so long. */
+  /** Predictions in a journal are useless any more when its writer is dead for so long. */
   readonly placementTtlMs: number;
 }
 
@@ -48,7 +48,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
       for (const key of [...deadSinceMs.keys()]) {
         const origin = dead.get(key);
         if (!origin) continue;
-        // Whoever drops a life drops those before it too.
+        // Whoever drops an epoch drops those before it too.
         const going = [...dead.values()].filter(
           ({ router, epoch }) => router === origin.router && epoch <= origin.epoch,
         );
@@ -64,10 +64,10 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
 
 /**
  * Whether a journal is not needed any more: for each of its feeds a living router has made a checkpoint at or beyond the last
- * record, or the target has a newer life.
+ * record, or the target has a newer epoch.
  *
  * @param living whose checkpoints count
- * @param currentLife id of a target's newest life
+ * @param currentLife id of a target's newest epoch
  */
 export function isCovered(
   store: Pick<Journals, "feedsOf">,

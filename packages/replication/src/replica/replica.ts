@@ -56,7 +56,7 @@ export interface ReplicaDescription {
   readonly load: ReturnType<LoadPlane["describe"]>;
 }
 
-/** A replica with an empty journal, whose life begins now. Nothing goes out before a backend listens. */
+/** A replica with an empty journal, whose epoch begins now. Nothing goes out before a backend listens. */
 export function createReplica(options: ReplicaOptions): Replica {
   return new Replica(options);
 }
@@ -189,7 +189,7 @@ export class Replica implements Startable {
     return this.#coordinator.onClaims(listener);
   }
 
-  /** To be told whenever it changes who lives. */
+  /** To be told whenever it changes which routers are alive. */
   setMembers(members: readonly Member[]): void {
     this.#coordinator.setMembers(members);
     this.#joinCompaction.setMembers(members);
@@ -305,7 +305,7 @@ export class Replica implements Startable {
   }
 
   /**
-   * The old journal is given up. Lives of engines that it named are named again: nobody else may know of them. Only then do
+   * The old journal is abandoned. Epochs of engines that it named are named again: nobody else may know of them. Only then do
    * the readers let go, since one that is told at once to read on claims its feed in the journal of the moment.
    */
   #renewEpoch(above: number): void {

@@ -8,7 +8,7 @@ export interface OwnUsageLimits {
   readonly maxTenants: number;
   /** Of those, the ones that others are told of: those with the most tokens. */
   readonly maxTold: number;
-  /** Part of what a tenant was served that has to be new before others are told. */
+  /** Part of what a tenant was served that must be new before others are told. */
   readonly tellShare: number;
   /** How many of those that do not wait a refresh tells of, in turn. */
   readonly refreshTenants: number;
@@ -22,7 +22,7 @@ export interface OwnUsageReport {
   readonly isWaiting: boolean;
 }
 
-/** What this router has done for whom, and what others have to be told of it. */
+/** What this router has done for whom, and what others must be told of it. */
 export class OwnUsage {
   readonly #limits: OwnUsageLimits;
   /** The one served latest last. */
@@ -108,7 +108,7 @@ export class OwnUsage {
     this.#namedCount = this.#limits.maxTold;
   }
 
-  /** In one round as many as there are: those that are served meanwhile move to the end, and would prolong it for ever. */
+  /** In one round as many as there are: those that are served meanwhile move to the end, and would prolong it forever. */
   #next(): OwnTenant | undefined {
     if (this.#turnsLeft <= 0) {
       this.#turn = this.#tenants.values();
@@ -177,7 +177,7 @@ class OwnTenant {
     return !this.isWaiting && this.served.at(nowMs) < 1 && this.lift.at(nowMs) < 1;
   }
 
-  /** @param share of what there is that has to be new before it matters */
+  /** @param share of what there is that must be new before it matters */
   hasNews(share: number, nowMs: number): boolean {
     if (this.isWaiting !== this.#toldWaiting) return true;
     const served = this.served.at(nowMs);

@@ -16,7 +16,7 @@ export interface PeerUsageLimits {
   readonly maxOrigins: number;
   /** A router that was not heard for so long counts for nothing: what it had served is forgotten but for a sixteenth. */
   readonly leaseMs: number;
-  /** For so long a tenant is believed to wait, unless it is told anew. */
+  /** For so long a tenant is believed to wait, unless it is told again. */
   readonly waitLeaseMs: number;
 }
 
@@ -73,13 +73,13 @@ export class PeerUsage {
 
 interface Part extends UsagePart {
   waitsUntilMs: number;
-  /** Of the frame that told it; -1 when an earlier life of the router did. */
+  /** Of the frame that told it; -1 when an earlier epoch of the router did. */
   counter: number;
 }
 
 /**
  * What one other router has told of its tenants: of each the report with the highest counter, in whatever order reports
- * come. What an earlier life of it has served stays until the later one tells of the same tenant.
+ * come. What an earlier epoch of it has served stays until the later one tells of the same tenant.
  */
 class OriginUsage extends Heard implements Peer {
   origin: Origin;
@@ -99,7 +99,7 @@ class OriginUsage extends Heard implements Peer {
     return this.#parts.size;
   }
 
-  /** Takes a frame of this life. @returns whether it said anything new */
+  /** Takes a frame of this epoch. @returns whether it said anything new */
   apply(frame: UsageFrame, nowMs: number): boolean {
     let isNews = this.hear(frame, nowMs);
     for (const report of frame.reports) if (this.#report(report, nowMs)) isNews = true;
@@ -112,7 +112,7 @@ class OriginUsage extends Heard implements Peer {
     for (const part of this.#parts.values()) part.counter = -1;
   }
 
-  /** What this life told, as it is by now. */
+  /** What this epoch told, as it is by now. */
   reports(nowMs: number): readonly UsageReport[] {
     const reports: UsageReport[] = [];
     for (const { key, counter, served, lift, waitsUntilMs } of this.#parts.values()) {

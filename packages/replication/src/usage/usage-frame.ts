@@ -60,7 +60,7 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
 }
 
 /**
- * What follows the reports, and flags that are not known, are left alone, so that a later version may add to a frame.
+ * What follows the reports, and flags that are not known, are ignored, so that a later version may add to a frame.
  *
  * @throws EspalierError `mesh_frame_invalid`
  */

@@ -9,7 +9,7 @@ import { PoolUsage, UsageSums } from "./usage-sums.ts";
 export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
   /** What is served within this time goes out together. */
   readonly gatherMs: number;
-  /** How often those that wait, and some others in turn, are told of anew, for routers that may have missed something. */
+  /** How often those that wait, and some others in turn, are told of again, for routers that may have missed something. */
   readonly refreshMs: number;
   /** Which tenants have the most tokens is found out so often. */
   readonly rankMs: number;
@@ -36,7 +36,7 @@ export interface UsagePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<UsageLimits>;
 }
 
-/** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
+/** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
 type Outcome = "stale" | "unknown";
 
 /**

@@ -166,7 +166,7 @@ export class PoolUsage {
 
   /**
    * Tokens served and lift, over all routers, of the tenant with the least of those that wait at other routers; Infinity
-   * when none does. Found out anew each `lookMs`.
+   * when none does. Found out again each `lookMs`.
    */
   neediest(className: string): number {
     const { sums, own, clock } = this.#parts;

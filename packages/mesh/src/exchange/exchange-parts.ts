@@ -110,7 +110,7 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "kind",
       "espalier_mesh_exchange_bytes_total",
-      "Bytes of frames given to links, by what they carry.",
+      "Bytes of frames sent on links, by content.",
     ),
     dropped: counterBy<ExchangeKind>(
       meter,
@@ -123,25 +123,25 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "reason",
       "espalier_mesh_resyncs_total",
-      "Diffs of documents that were asked of peers, by what showed that something was missing.",
+      "Diffs of documents requested from peers, by what showed that something was missing.",
     ),
     refused: counterOf(
       meter,
       "espalier_mesh_refused_updates_total",
-      "Updates that held what their writer may not write; their links were closed.",
+      "Updates with content that their writer may not write; their links were closed.",
     ),
     invalid: counterBy<Channel>(
       meter,
       "channel",
       "espalier_mesh_invalid_frames_total",
-      "Frames that could not be read; their links were closed.",
+      "Malformed frames; their links were closed.",
     ),
     /** How long a change took from its writer's commit to here. */
     lag: secondsOf(
       meter,
       lagBucketsSeconds,
       "espalier_mesh_replication_lag_seconds",
-      "From the commit of a change to its arrival, by the wall clocks of both routers.",
+      "Replication lag: time from the commit of a change to its arrival, by the wall clocks of both routers.",
     ),
     compared: counterBy<"sent" | "received">(
       meter,
@@ -153,7 +153,7 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "outcome",
       "espalier_mesh_snapshots_total",
-      "Snapshots of facts, by how they ended.",
+      "Snapshots of facts, by outcome.",
     ),
   };
 }

@@ -376,7 +376,7 @@ export function createLinkMeters(meter: Meter) {
       "kind",
       dialFailureKinds,
       "espalier_mesh_dial_failures_total",
-      "Dials of other routers that did not lead to a link, by kind of failure.",
+      "Failed dials of other routers, by kind of failure.",
     ),
   };
 }

@@ -419,23 +419,23 @@ function createMembershipMeters(meter: Meter) {
       meter,
       "state",
       "espalier_mesh_member_changes_total",
-      "Members that came into a state.",
+      "Changes of members' state, by new state.",
     ),
     refuted: counterOf(
       meter,
       "espalier_mesh_refutations_total",
-      "Times that this router contradicted others who suspected it.",
+      "Suspicions of this router by others that it refuted.",
     ),
     probed: counterOf(meter, "espalier_mesh_indirect_probes_total", "Silent peers that others were asked about."),
     vouched: counterOf(
       meter,
       "espalier_mesh_indirect_answers_total",
-      "Answers of others who heard a peer that was asked about.",
+      "Indirect probes that another router answered for a silent peer.",
     ),
     paused: counterOf(
       meter,
       "espalier_mesh_pauses_total",
-      "Times that this process was stopped, or its event loop hung, for over a second.",
+      "Pauses of this process over a second: it was stopped, or its event loop was blocked.",
     ),
     refused: counterOf(meter, "espalier_mesh_members_refused_total", "Members ignored because there are too many."),
   };

@@ -98,11 +98,11 @@ export class Ownership {
     this.#deps = deps;
     const moves = deps.meter.counter({
       name: "espalier_mesh_feed_moves_total",
-      help: "Feeds whose reader became another router.",
+      help: "Feeds that another router took over as reader.",
     });
     const unowned = deps.meter.gauge({
       name: "espalier_mesh_feeds_unowned",
-      help: "Feeds that no live router has claimed for over 2 s.",
+      help: "Feeds without an owner for over 2 s.",
     });
     this.#moves = moves.series();
     this.#unowned = unowned.series();

@@ -63,7 +63,7 @@ export function createIncidentCounter(meter: Meter): CountIncident {
     meter,
     "incident",
     "espalier_redis_incidents_total",
-    "What went wrong in the exchange through Redis, or stood there that no router wrote.",
+    "Errors of the exchange through Redis, and entries found there that no router wrote.",
   );
 }
 

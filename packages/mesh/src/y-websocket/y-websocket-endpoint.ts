@@ -130,7 +130,7 @@ function makeMeters(meter: Meter) {
     }),
     incidents: meter.counter({
       name: "espalier_yjs_incidents_total",
-      help: "What y-websocket readers did that they should not, and readers that were too slow.",
+      help: "Protocol violations of y-websocket readers, and readers that were too slow.",
       labels: ["incident"],
     }),
   };

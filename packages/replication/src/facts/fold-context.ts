@@ -65,7 +65,7 @@ export function createFoldMeters(meter: Meter) {
       meter,
       "reason",
       "espalier_fold_ignored_entries_total",
-      "Entries of journals that were not folded, by reason.",
+      "Journal entries that were not applied, by reason.",
     ),
     hint: counterBy<HintKind>(
       meter,
@@ -82,13 +82,13 @@ export function createFoldMeters(meter: Meter) {
     refold: counterOf(
       meter,
       "espalier_fold_refolds_total",
-      "Times that a gap in a target's facts was filled late and they were folded again.",
+      "Times that a target's facts were rebuilt because a gap was filled late.",
     ),
     /** A gap was closed for lack of capacity, before it was filled or checkpointed. */
     gapGivenUp: counterOf(
       meter,
       "espalier_fold_gaps_given_up_total",
-      "Gaps in targets' facts that were closed for want of room.",
+      "Gaps in targets' facts that were closed for lack of capacity.",
     ),
   };
 }

@@ -327,12 +327,12 @@ export function createFeedReaderMeters(meter: Meter) {
     checkpoint: counterOf(
       meter,
       "espalier_feed_cuts_total",
-      "Statements of what a target holds that this router journaled.",
+      "Checkpoints of targets that this router wrote to its journal.",
     ),
     lifeNamed: counterOf(
       meter,
       "espalier_feed_lives_total",
-      "New lives of engines that this router made known to the others.",
+      "New epochs of engines that this router announced to the others.",
     ),
   };
 }

@@ -215,19 +215,19 @@ function createLoadMeters(meter: Meter) {
     meter,
     "occasion",
     "espalier_load_frames_sent_total",
-    "Frames of load gauges that this router made, by occasion.",
+    "Load frames from this router, by trigger.",
   );
   const bytes = counterOf(
     meter,
     "espalier_load_sent_bytes_total",
-    "Bytes of the frames of load gauges that this router made, each counted once however many peers it went to.",
+    "Bytes of load frames from this router, each counted once for all peers.",
   );
   return {
     received: counterBy<Outcome | "news" | "invalid">(
       meter,
       "outcome",
       "espalier_load_frames_received_total",
-      "Frames of load gauges from other routers, by what they were good for.",
+      "Load frames from other routers, by outcome.",
     ),
     sent(as: Occasion, sizeBytes: number): void {
       frames(as);
@@ -237,7 +237,7 @@ function createLoadMeters(meter: Meter) {
       meter,
       buckets,
       "espalier_load_lag_seconds",
-      "Time from the making of a load frame to its arrival, by the wall clocks of both routers.",
+      "Time from the creation of a load frame to its arrival, by the wall clocks of both routers.",
     ),
     age: secondsOf(
       meter,
@@ -248,17 +248,17 @@ function createLoadMeters(meter: Meter) {
     phantom: gaugeOf(
       meter,
       "espalier_load_phantom_requests",
-      "Requests in flight by what silent routers last said; they are not in the sums.",
+      "Requests in flight by the last gauges of silent routers, which are not in the sums.",
     ),
     expired: counterOf(
       meter,
       "espalier_load_leases_expired_total",
-      "Times that another router was silent for longer than the lease of its gauges.",
+      "Leases of other routers' gauges that expired.",
     ),
     refusedTarget: counterOf(
       meter,
       "espalier_load_refused_targets_total",
-      "Own gauges that were not told because too many targets have load.",
+      "Own load gauges not sent because too many targets have load.",
     ),
   };
 }

@@ -187,12 +187,12 @@ function createNoteMeters(meter: Meter) {
       meter,
       "outcome",
       "espalier_note_frames_received_total",
-      "Frames of other routers' notes of what they have learned, by what they were good for.",
+      "Frames of shared estimates from other routers, by outcome.",
     ),
     sent: counterOf(
       meter,
       "espalier_note_sent_bytes_total",
-      "Bytes of the frames of notes that this router made, each counted once however many peers it went to.",
+      "Bytes of frames of shared estimates from this router, each counted once for all peers.",
     ),
     held: gaugeOf(meter, "espalier_notes", "Notes of other routers that this one remembers."),
   };

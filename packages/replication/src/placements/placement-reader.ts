@@ -194,7 +194,7 @@ export function createPlacementMeters(meter: Meter) {
       meter,
       "outcome",
       "espalier_placements_received_total",
-      "Placements of other routers, by what became of them.",
+      "Placements of other routers, by outcome.",
     ),
     invalidItem: counterOf(
       meter,
@@ -208,7 +208,7 @@ export function createPlacementMeters(meter: Meter) {
     runBytes: gaugeOf(
       meter,
       "espalier_placements_run_bytes",
-      "Bytes of the chains to which later placements of other routers may refer.",
+      "Bytes of block chains kept because later placements of other routers may refer to them.",
     ),
   };
 }

@@ -76,7 +76,7 @@ export class FeedCoordinator {
     this.#refusedClaim = counterOf(
       options.meter,
       "espalier_feed_claims_refused_total",
-      "Claims of feeds with a stamp so late that hardly any other could be later. They count for nothing.",
+      "Claims of feeds ignored because their stamp is implausibly late.",
     );
   }
 

@@ -133,27 +133,27 @@ function createUsageMeters(meter: Meter) {
       meter,
       "outcome",
       "espalier_usage_frames_received_total",
-      "Frames of what other routers have served to tenants, by what they were good for.",
+      "Usage frames from other routers, by outcome.",
     ),
     sent: counterOf(
       meter,
       "espalier_usage_sent_bytes_total",
-      "Bytes of the frames of usage that this router made, each counted once however many peers it went to.",
+      "Bytes of usage frames from this router, each counted once for all peers.",
     ),
     known: gaugeOf(
       meter,
       "espalier_usage_known_tenants",
-      "Tenants, by class and pool, that other routers have served lately as far as they have told.",
+      "Tenants, by class and pool, recently served by other routers, by their reports.",
     ),
     ageSeconds: gaugeOf(
       meter,
       "espalier_usage_age_seconds",
-      "Time since that router was heard whose usage counts and that is silent for longest; 0 when there is none.",
+      "Time since the last usage frame of the router that has been silent longest; 0 if there is none.",
     ),
     untold: gaugeOf(
       meter,
       "espalier_usage_untold_tenants",
-      "Tenants, by class and pool, that this router has served too little to tell others of them.",
+      "Tenants, by class and pool, that this router has served too little to report.",
     ),
   };
 }

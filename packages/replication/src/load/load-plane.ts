@@ -250,11 +250,7 @@ function createLoadMeters(meter: Meter) {
       "espalier_load_phantom_requests",
       "Requests in flight by the last gauges of silent routers, which are not in the sums.",
     ),
-    expired: counterOf(
-      meter,
-      "espalier_load_leases_expired_total",
-      "Leases of other routers' gauges that expired.",
-    ),
+    expired: counterOf(meter, "espalier_load_leases_expired_total", "Leases of other routers' gauges that expired."),
     refusedTarget: counterOf(
       meter,
       "espalier_load_refused_targets_total",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
 ensureBuilt();
-const { generatedDocuments } = await import("../apps/router/dist/docs/generated-documents.js");
+const { generatedDocuments } = await import("../apps/router/dist/generated-documents.js");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
   console.log(`docs/${name}`);

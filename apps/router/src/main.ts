@@ -2,10 +2,10 @@ import { EspalierError } from "@espalier/common";
 import { Command, CommanderError } from "commander";
 import { addCommand, commandNames } from "./commands/command-list.ts";
 import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";
+import { UsageError } from "./commands/read-flags.ts";
 import { readVersion } from "./commands/version.ts";
 import { checkOpenFiles, openFileLimit } from "./open-files.ts";
-import { UsageError } from "./output/usage-error.ts";
-import { writeNote } from "./output/write.ts";
+import { writeNote } from "./output.ts";
 
 const exitFailure = 1;
 const exitUsage = 2;

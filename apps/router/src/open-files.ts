@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { UsageError } from "./output/usage-error.ts";
+import { UsageError } from "./commands/read-flags.ts";
 
 /** With fewer a router cannot load its own modules and serve anybody. */
 const leastOpenFiles = 512;

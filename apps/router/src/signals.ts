@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { systemScheduler } from "@espalier/common";
+import { type Scheduler, systemScheduler } from "@espalier/common";
 
 /** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once. */
 export function abortOnSignal(): AbortSignal {
@@ -24,4 +24,18 @@ const signalGraceMs = 50;
 export async function wasStopped(signal: AbortSignal): Promise<boolean> {
   if (!signal.aborted) await new Promise<void>((resolve) => systemScheduler.after(signalGraceMs, resolve));
   return signal.aborted;
+}
+
+/** Ends after so many milliseconds, or at once when the signal aborts. */
+export function wait(delayMs: number, signal: AbortSignal, scheduler: Scheduler = systemScheduler): Promise<void> {
+  return new Promise((resolve) => {
+    if (delayMs <= 0) return resolve();
+    const done = (): void => {
+      cancel();
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const cancel = scheduler.after(delayMs, done);
+    signal.addEventListener("abort", done, { once: true });
+  });
 }

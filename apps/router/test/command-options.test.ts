@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { type DemoFlags, readDemoOptions } from "../src/demo/demo-options.ts";
-import { type ReplayFlags, readReplayOptions } from "../src/replay/replay-options.ts";
+import { type DemoFlags, readDemoOptions } from "../src/commands/demo.ts";
+import { type ReplayFlags, readReplayOptions } from "../src/commands/replay.ts";
 
 const replayFlags: ReplayFlags = {
   trace: "trace.jsonl",

@@ -1,8 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { registerCompletion } from "../src/commands/completion.ts";
-import { completionScript, shells } from "../src/output/completion-script.ts";
+import { completionScript, registerCompletion, shells } from "../src/commands/completion.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 
 function program(): Command {

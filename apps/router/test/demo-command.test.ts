@@ -3,19 +3,18 @@ import { waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerDemo } from "../src/commands/demo.ts";
-import { startLocalEngines, startLocalRouter } from "../src/local-fleet/local-fleet.ts";
-import type { Child } from "../src/local-fleet/start-child.ts";
-import { untilReady } from "../src/local-fleet/until-ready.ts";
+import type { Child } from "../src/processes/local-fleet.ts";
+import { startLocalEngines, startLocalRouter, untilReady } from "../src/processes/local-fleet.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { streamAnswer, temporaryServer } from "./temporary.ts";
 
 // What the demo starts are processes; here each is noted, and a server answers in their place.
-vi.mock(import("../src/local-fleet/local-fleet.ts"), async (original) => ({
+vi.mock(import("../src/processes/local-fleet.ts"), async (original) => ({
   ...(await original()),
   startLocalEngines: vi.fn(),
   startLocalRouter: vi.fn(),
 }));
-vi.mock(import("../src/local-fleet/until-ready.ts"), () => ({ untilReady: vi.fn() }));
+vi.mock(import("../src/processes/local-fleet.ts"), () => ({ untilReady: vi.fn() }));
 
 /** `+NAME` for what was started and `-NAME` for what was stopped, in order. */
 let events: string[] = [];

@@ -1,7 +1,7 @@
 import { systemClock } from "@espalier/common";
 import { loadRequestTokens, shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
-import { demoQuestion } from "../src/demo/demo-greeting.ts";
+import { demoQuestion } from "../src/commands/demo.ts";
 
 const blockTokens = 16;
 

@@ -3,8 +3,7 @@ import { setMaxListeners } from "node:events";
 import { waitFor } from "@espalier/testing";
 import type { RequestResult } from "@espalier/workload";
 import { expect, test } from "vitest";
-import { describeDemo } from "../src/demo/demo-greeting.ts";
-import { runDemoLoad } from "../src/demo/demo-load.ts";
+import { describeDemo, runDemoLoad } from "../src/commands/demo.ts";
 import { streamAnswer, temporaryServer } from "./temporary.ts";
 
 /** Every request under way listens to the signal. */

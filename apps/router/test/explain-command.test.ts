@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { registerExplain } from "../src/commands/explain.ts";
-import { describeExplanation, type ExplainReport } from "../src/output/explain-report.ts";
+import { describeExplanation, type ExplainReport, registerExplain } from "../src/commands/explain.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { type SeenRequest, temporaryFile, temporaryServer } from "./temporary.ts";
 

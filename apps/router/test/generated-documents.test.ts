@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedDocuments } from "../src/docs/generated-documents.ts";
+import { generatedDocuments } from "../src/generated-documents.ts";
 
 const documents = Object.entries(generatedDocuments());
 

@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { type Child, startChild } from "../src/local-fleet/start-child.ts";
-import { untilReady } from "../src/local-fleet/until-ready.ts";
+import { type Child, startChild, untilReady } from "../src/processes/local-fleet.ts";
 import { temporaryFile, temporaryServer } from "./temporary.ts";
 
 interface Told {

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { registerStatus } from "../src/commands/status.ts";
-import { describeMesh, type MeshStatus } from "../src/output/mesh-status.ts";
+import { describeMesh, type MeshStatus, registerStatus } from "../src/commands/status.ts";
 import { runCommand } from "./run-command.ts";
 import { temporaryServer } from "./temporary.ts";
 

@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createProgressBar } from "../src/output/progress-bar.ts";
+import { createProgressBar } from "../src/output.ts";
 
 function createOutput(terminal: boolean, columns = 80) {
   const written: string[] = [];

@@ -1,7 +1,6 @@
 import type { RequestResult } from "@espalier/workload";
 import { expect, test } from "vitest";
-import { describeFailures } from "../src/replay/describe-failures.ts";
-import { renderResults } from "../src/replay/result-table.ts";
+import { describeFailures, renderResults } from "../src/replay/replay-results.ts";
 
 test("a table has a line for each row, its columns aligned, and a dash for what is absent", () => {
   const table = renderResults([

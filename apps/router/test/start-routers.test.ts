@@ -1,13 +1,18 @@
 import type { ChildProcess } from "node:child_process";
 import { beforeEach, expect, test, vi } from "vitest";
-import { type LocalRouterOptions, startLocalRouter } from "../src/local-fleet/local-fleet.ts";
-import { type Child, startChild } from "../src/local-fleet/start-child.ts";
-import { type StartRoutersOptions, startRouters } from "../src/local-fleet/start-routers.ts";
-import { untilReady } from "../src/local-fleet/until-ready.ts";
+import {
+  type Child,
+  type LocalRouterOptions,
+  type StartRoutersOptions,
+  startChild,
+  startLocalRouter,
+  startRouters,
+  untilReady,
+} from "../src/processes/local-fleet.ts";
 
 // Routers are processes; here what each would be started with is noted.
-vi.mock(import("../src/local-fleet/start-child.ts"), () => ({ startChild: vi.fn() }));
-vi.mock(import("../src/local-fleet/until-ready.ts"), () => ({ untilReady: vi.fn() }));
+vi.mock(import("../src/processes/local-fleet.ts"), () => ({ startChild: vi.fn() }));
+vi.mock(import("../src/processes/local-fleet.ts"), () => ({ untilReady: vi.fn() }));
 
 /** What happened, in order. */
 let events: string[] = [];

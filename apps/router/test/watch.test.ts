@@ -1,8 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { registerStatus } from "../src/commands/status.ts";
-import { watch } from "../src/output/watch.ts";
+import { registerStatus, watch } from "../src/commands/status.ts";
 import { runCommand } from "./run-command.ts";
 
 function start(answers: readonly (string | Error)[], isTTY = false) {

@@ -1,6 +1,13 @@
-import { type ErrorCode, EspalierError, errorCatalogue } from "@espalier/common";
+import {
+  type ErrorCode,
+  EspalierError,
+  errorCatalogue,
+  type HttpClient,
+  systemClock,
+  systemScheduler,
+} from "@espalier/common";
+import { createProxy } from "@espalier/proxy";
 import { type Command, Option } from "commander";
-import { withHttpClient } from "./http-session.ts";
 
 /** Where a running router's admin listener is, and the key to it. */
 export interface AdminOptions {
@@ -23,7 +30,7 @@ export function addAdminOptions(command: Command): Command {
 }
 
 /** What is sent besides the question, as JSON text; empty for nothing. */
-export interface AdminBody {
+interface AdminBody {
   readonly method: "PATCH" | "POST" | "DELETE";
   readonly json: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -81,5 +88,16 @@ function readError(body: string): { readonly code: ErrorCode; readonly message: 
     return { code, message: error.message };
   } catch {
     return { code: "upstream_protocol_error", message: body.slice(0, 200) };
+  }
+}
+
+/** Lets `use` send requests over HTTP and closes every connection afterwards, however it ends. */
+export async function withHttpClient<Result>(use: (http: HttpClient) => Promise<Result>): Promise<Result> {
+  const proxy = createProxy({ clock: systemClock, scheduler: systemScheduler });
+  await proxy.start();
+  try {
+    return await use(proxy.httpClient);
+  } finally {
+    await proxy.stop();
   }
 }

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type CompiledConfig, describeConfig, renderConfigYaml } from "@espalier/config";
 import type { Command } from "commander";
-import { writeJson, writeNote, writeResult } from "../output/write.ts";
+import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
 

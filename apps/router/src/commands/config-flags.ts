@@ -2,8 +2,7 @@ import { readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
-import { UsageError } from "../output/usage-error.ts";
-import { collect } from "./collect.ts";
+import { collect, UsageError } from "./read-flags.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
 export function addConfigFlags(command: Command): Command {

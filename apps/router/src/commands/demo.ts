@@ -1,23 +1,34 @@
 import { setMaxListeners } from "node:events";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { presetNames } from "@espalier/engine-model";
+import { createLoadClient } from "@espalier/load-driver";
 import { policyNames } from "@espalier/policies";
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { type RequestResult, summarize } from "@espalier/workload";
+import {
+  type ChatMessage,
+  type ChatSession,
+  chatSessions,
+  poissonArrivals,
+  type RequestResult,
+  summarize,
+} from "@espalier/workload";
 import { type Command, Option } from "commander";
-import { describeDemo } from "../demo/demo-greeting.ts";
-import { runDemoLoad } from "../demo/demo-load.ts";
-import { type DemoFlags, type DemoOptions, readDemoOptions } from "../demo/demo-options.ts";
-import { type RouterListening, startLocalEngines } from "../local-fleet/local-fleet.ts";
-import type { Child } from "../local-fleet/start-child.ts";
-import { sharings, startRouters } from "../local-fleet/start-routers.ts";
-import { untilReady } from "../local-fleet/until-ready.ts";
-import { createProgressBar } from "../output/progress-bar.ts";
-import { writeNote, writeResult } from "../output/write.ts";
-import { renderResults } from "../replay/result-table.ts";
-import { abortOnSignal, wasStopped } from "../signals.ts";
-import { collect } from "./collect.ts";
+import { createProgressBar, writeNote, writeResult } from "../output.ts";
+import type { Child } from "../processes/local-fleet.ts";
+import {
+  maxLocalEngines,
+  maxLocalRouters,
+  type RouterListening,
+  type Sharing,
+  sharings,
+  startLocalEngines,
+  startRouters,
+  untilReady,
+} from "../processes/local-fleet.ts";
+import { renderResults } from "../replay/replay-results.ts";
+import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
+import { collect, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
 
 const simulatedModel = "sim-model";
 /** Results that the summary at the end is made of: the newest ones. */
@@ -188,4 +199,267 @@ async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void>
   });
   bar.end();
   writeResult(renderResults([summarize(results, { policy, speed: 1 })]));
+}
+
+/** The flags of `espalier demo` as they were written. */
+export interface DemoFlags {
+  readonly engine?: readonly string[];
+  readonly engines: string;
+  readonly routers: string;
+  readonly sharing: Sharing;
+  readonly policy: string;
+  readonly preset: string;
+  readonly model?: string;
+  readonly port: string;
+  readonly adminPort: string;
+  readonly load: string;
+  readonly duration?: string;
+}
+
+/** What `espalier demo` is to do. */
+export interface DemoOptions {
+  /** Engines that run already, in place of simulated ones. */
+  readonly engineUrls: readonly string[] | undefined;
+  readonly engines: number;
+  readonly routers: number;
+  readonly sharing: Sharing;
+  readonly policy: string;
+  readonly preset: string;
+  /** Undefined for whatever the engines serve. */
+  readonly model: string | undefined;
+  /** Ports of the first one of each; 0 for free ones. */
+  readonly port: number;
+  readonly adminPort: number;
+  readonly enginePort: number;
+  readonly requestsPerSecond: number;
+  /** Undefined for no end. */
+  readonly durationMs: number | undefined;
+}
+
+const enginePortOffset = 1_000;
+const portCount = 65_536;
+const maxRequestsPerSecond = 10_000;
+
+/**
+ * Checks every flag before anything is started.
+ *
+ * @throws UsageError naming the flag at fault
+ */
+export function readDemoOptions(flags: DemoFlags): DemoOptions {
+  const port = readPort(flags.port, "--port");
+  const adminPort = readPort(flags.adminPort, "--admin-port");
+  const engines = readCount(flags.engines, "--engines", maxLocalEngines);
+  const routers = readCount(flags.routers, "--routers", maxLocalRouters);
+  const enginePort = port === 0 ? 0 : port + enginePortOffset;
+  // Engines of the user's own have their own ports.
+  if (flags.engine === undefined && enginePort + engines > portCount) {
+    throw new UsageError("--port leaves no room for the engines, 1000 above it");
+  }
+  if (port + routers > portCount) throw new UsageError("--port leaves no room for the routers");
+  if (adminPort + routers > portCount) throw new UsageError("--admin-port leaves no room for the routers");
+  return {
+    engineUrls: flags.engine,
+    engines,
+    routers,
+    sharing: flags.sharing,
+    policy: flags.policy,
+    preset: flags.preset,
+    model: flags.model,
+    port,
+    adminPort,
+    enginePort,
+    requestsPerSecond: readNumber(flags.load, "--load", { min: 0, max: maxRequestsPerSecond }),
+    durationMs: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration"),
+  };
+}
+
+function readPort(text: string, name: string): number {
+  return readNumber(text, name, { min: 0, max: 65_535, integer: true });
+}
+
+export interface DemoFleet {
+  readonly routers: readonly [RouterListening, ...RouterListening[]];
+  readonly engineUrls: readonly string[];
+  /** What the engines are, in words. */
+  readonly engines: string;
+  readonly policy: string;
+  readonly sharing: Sharing;
+  readonly model: string;
+}
+
+const shared: Readonly<Record<Sharing, string>> = {
+  mesh: "they share what the engines hold and how loaded they are",
+  none: "they share nothing",
+};
+
+/** Some blocks of tokens long: a prompt of less than two has nothing that a cache could hold. */
+export const demoQuestion =
+  "What is an espalier, how is a tree trained against a wall, which kinds of fruit take to it best, and in which month " +
+  "should the branches be tied, so that the sun reaches every one of them and the harvest is early? Answer as a gardener " +
+  "would who has kept one for many years beside a small house.";
+
+/** Where everything listens, and lines to paste into a shell. */
+export function describeDemo({ routers, engineUrls, engines, policy, sharing, model }: DemoFleet): string {
+  const [{ url, adminUrl }, next] = routers;
+  const messages = JSON.stringify([{ role: "user", content: demoQuestion }]);
+  const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
+  return [
+    ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),
+    ...(routers.length === 1 ? [] : [`          ${shared[sharing]}`]),
+    `dashboard ${adminUrl}/dashboard/`,
+    `engines   ${engineUrls.join(" ")}`,
+    `          ${engines}, policy ${policy}`,
+    "",
+    "Try:",
+    `  curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\`,
+    `    -d ${quoteForShell(body)}`,
+    ...(next && sharing === "mesh"
+      ? [`the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`]
+      : []),
+    `  npx espalier workers --admin ${adminUrl}`,
+    `  npx espalier status --admin ${adminUrl}`,
+    "",
+    "Ctrl-C ends everything.",
+  ].join("\n");
+}
+
+/** One word of a POSIX shell. */
+function quoteForShell(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+export interface DemoLoadOptions {
+  /** Of the routers that there are now, asked for each request. */
+  readonly urls: () => readonly string[];
+  readonly model: string;
+  readonly requestsPerSecond: number;
+  readonly signal: AbortSignal;
+  readonly onResult: (result: RequestResult) => void;
+}
+
+/** A conversation on its way; idle between an answer and the next message. */
+interface Conversation {
+  readonly session: ChatSession;
+  readonly messages: ChatMessage[];
+  turn: number;
+}
+
+const seed = 1;
+const usersPerGeneration = 1_000;
+/** Share of the arrivals that go on with a conversation, when one is idle. */
+const followUpShare = 0.75;
+const maxIdle = 200;
+/** Requests under way; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
+const maxUnderWay = 1_000;
+/** Between two arrivals that are late: answers are read meanwhile, or the load would be all that a busy machine does. */
+const leastGapMs = 1;
+
+/** People who chat: conversations of several turns with three assistants, at a steady rate, until the signal. */
+export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
+  const { urls, model, requestsPerSecond, signal, onResult } = options;
+  const random = createSeededRandom(seed);
+  const client = createLoadClient(systemClock);
+  const idle: Conversation[] = [];
+  const fresh = newConversations();
+  const running = new Set<Promise<void>>();
+  let sent = 0;
+
+  const take = (): Conversation => {
+    const goOn = idle.length > 0 && (idle.length >= maxIdle || random.float() < followUpShare);
+    return goOn ? (idle.splice(random.integer(idle.length), 1)[0] as Conversation) : fresh.next().value;
+  };
+  const send = async (conversation: Conversation): Promise<void> => {
+    const { session, messages, turn } = conversation;
+    const open = urls();
+    const url = open[sent % open.length];
+    if (url === undefined) return;
+    const index = sent++;
+    const { outputTokens = 0, userTokens = 0 } = session.turns[turn] ?? {};
+    messages.push({ role: "user", content: session.userText(turn) });
+    const answer = await client.send(
+      {
+        url,
+        path: "/v1/chat/completions",
+        body: JSON.stringify({
+          model,
+          stream: true,
+          stream_options: { include_usage: true },
+          max_tokens: outputTokens,
+          messages,
+        }),
+        headers: { "x-session-id": session.id },
+        keepText: true,
+      },
+      signal,
+    );
+    if (signal.aborted) return;
+    takeAnswer(conversation, answer);
+    if (conversation.turn < session.turns.length) idle.push(conversation);
+    onResult({
+      index,
+      session: session.id,
+      turn,
+      startMs: answer.startMs,
+      firstTokenMs: answer.firstTokenMs,
+      endMs: answer.endMs,
+      inputTokens: answer.promptTokens ?? userTokens,
+      outputTokens: answer.completionTokens ?? 0,
+      cachedTokens: answer.cachedTokens ?? Number.NaN,
+      engine: answer.engine,
+      error: answer.error,
+      itlSumMs: answer.endMs - answer.firstTokenMs,
+      itlCount: Math.max(0, (answer.completionTokens ?? 0) - 1),
+    });
+  };
+
+  const startMs = systemClock.nowMs();
+  for (const dueMs of poissonArrivals(requestsPerSecond, random)) {
+    await wait(Math.max(leastGapMs, startMs + dueMs - systemClock.nowMs()), signal);
+    if (running.size >= maxUnderWay) await Promise.race(running);
+    if (signal.aborted) break;
+    const request: Promise<void> = send(take()).finally(() => running.delete(request));
+    running.add(request);
+  }
+  await Promise.all(running);
+  client.close();
+}
+
+/** Whoever got no answer, or half of one, says the same again. */
+function takeAnswer(
+  conversation: Conversation,
+  { text, error }: { readonly text: string; readonly error?: unknown },
+): void {
+  if (error === undefined) {
+    conversation.messages.push({ role: "assistant", content: text });
+    conversation.turn++;
+  } else conversation.messages.pop();
+}
+
+/** Assistants with instructions of their own, which all that talk to one have in common: their lengths in tokens. */
+const instructionTokens = [400, 900, 1_500] as const;
+
+/** Conversations with each assistant in turn. */
+function* newConversations(): Generator<Conversation, never> {
+  const kinds = instructionTokens.map((tokens, at) => conversationsWith(tokens, seed + at));
+  for (;;) for (const kind of kinds) yield kind.next().value;
+}
+
+function* conversationsWith(sharedPrefixTokens: number, firstSeed: number): Generator<Conversation, never> {
+  for (let generation = firstSeed; ; generation += instructionTokens.length) {
+    const sessions = chatSessions({
+      users: usersPerGeneration,
+      turns: 6,
+      firstMessageTokens: 300,
+      newTokensPerTurn: 100,
+      outputTokens: 60,
+      thinkTimeMeanMs: 0,
+      sharedPrefixTokens,
+      seed: generation,
+    });
+    for (const session of sessions) {
+      const system: ChatMessage[] =
+        session.systemText === undefined ? [] : [{ role: "system", content: session.systemText }];
+      yield { session, messages: system, turn: 0 };
+    }
+  }
 }

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
+import { formatTable, type TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
-import { describeExplanation, type ExplainReport } from "../output/explain-report.ts";
-import { UsageError } from "../output/usage-error.ts";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeResult } from "../output.ts";
 import { askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
+import { UsageError } from "./read-flags.ts";
 
 interface ExplainFlags {
   readonly url: string;
@@ -70,4 +70,201 @@ function readHeader(text: string): readonly [name: string, value: string] {
   if (name === "") throw new UsageError(`--header must be NAME: VALUE, not ${JSON.stringify(text)}`);
   if (ownHeaders.includes(name.toLowerCase())) throw new UsageError(`--header cannot set ${name.toLowerCase()}`);
   return [name.toLowerCase(), value];
+}
+
+/** The part of the answer of `POST /admin/explain` that is shown to people. Ages in milliseconds. */
+export interface ExplainReport {
+  readonly router: string | null;
+  readonly endpoint: string;
+  readonly model: string;
+  readonly policy: string;
+  readonly reason: string | null;
+  readonly choice: { readonly key: string; readonly probability: number } | null;
+  readonly split: {
+    readonly reason: string;
+    readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
+    readonly thresholdTokens: number | null;
+  } | null;
+  readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
+  readonly sessionKey: string | null;
+  readonly prompt: {
+    readonly tokens: number;
+    readonly blocks: number | null;
+    readonly blockSize: number | null;
+    readonly from: string;
+  };
+  readonly unseenTokens: number;
+  readonly weights: Readonly<Record<string, number>>;
+  readonly candidates: readonly CandidateRow[];
+  readonly leftOut: readonly { readonly key: string; readonly reasons: readonly string[] }[];
+}
+
+interface LoadFigures {
+  readonly inFlight: number;
+  readonly pendingPrefillTokens: number;
+}
+
+interface CandidateRow {
+  readonly key: string;
+  readonly eligible: boolean;
+  readonly probability: number;
+  readonly cost: number | null;
+  readonly scores: Readonly<Record<string, number | null>>;
+  readonly terms: Readonly<Record<string, number | null>>;
+  readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
+  readonly facts: {
+    readonly blocks: Readonly<Record<string, number>>;
+    readonly standing: string;
+    readonly feed: {
+      readonly state: string;
+      readonly readBy: string | null;
+      readonly life: string | null;
+      readonly ageMs: number | null;
+      readonly lagMs: number | null;
+    } | null;
+  } | null;
+  /** What pools hold that the candidate can fetch from; null where prompts are not looked at. */
+  readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly standing: string }[] | null;
+  readonly placement: {
+    readonly blocks: number;
+    readonly confirmedBlocks: number;
+    readonly ageMs: number;
+    readonly by: string | null;
+  } | null;
+}
+
+/** Who would get a request and why, for people. */
+export function describeExplanation(report: ExplainReport): string {
+  const { candidates, choice, prompt, leftOut } = report;
+  const parts = [heading(report)];
+  if (candidates.length > 0) {
+    parts.push(formatTable(candidates, [...judgement(report), ...termColumns(report)]));
+    parts.push(formatTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
+    if (prompt.blocks !== null) {
+      parts.push(
+        formatTable(candidates, [
+          { header: "known of the prompt", value: ({ key }) => key },
+          ...knownColumns,
+          ...poolColumns(candidates),
+        ]),
+      );
+    }
+  }
+  if (leftOut.length > 0) {
+    parts.push(`left out\n${leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`).join("\n")}\n`);
+  }
+  if (choice === null) parts.push("no engine can take it\n");
+  return parts.join("\n");
+}
+
+function heading(report: ExplainReport): string {
+  const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, unseenTokens } = report;
+  const blocks = prompt.blocks === null ? "not looked up" : `${prompt.blocks} blocks of ${prompt.blockSize}`;
+  const chance = choice !== null && choice.probability < 1 ? ` (likeliest, ${percent(choice.probability)})` : "";
+  const lines = [
+    `choice    ${choice === null ? "none" : `${choice.key}${chance}: ${reason}`}`,
+    `request   ${endpoint}, model ${model}${sessionKey === null ? "" : `, session ${sessionKey}`}`,
+    `prompt    ${prompt.tokens} tokens (${how(prompt.from)}), ${blocks}`,
+    `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
+  ];
+  if (unseenTokens > 0) {
+    lines.push(`unseen    ${Math.round(unseenTokens)} tokens that other routers are thought to have sent just now`);
+  }
+  return `${[...lines, ...together(report)].join("\n")}\n`;
+}
+
+/** Whether another engine has a part in it, and what it may wait for. */
+function together({ split, service }: ExplainReport): readonly string[] {
+  const lines: string[] = [];
+  if (split?.pair) {
+    const { protocol, prefill, decode } = split.pair;
+    lines.push(`split     ${prefill} computes the prompt, ${decode} answers, by ${protocol}: ${split.reason}`);
+  } else if (split) lines.push(`split     not: ${split.reason}`);
+  if (service) {
+    const due = service.deadlineMs === null ? "" : `, first token due within ${service.deadlineMs} ms`;
+    lines.push(`class     ${service.class}${service.tenant === "" ? "" : ` of ${service.tenant}`}${due}`);
+  }
+  return lines;
+}
+
+const knownBy: Readonly<Record<string, string>> = {
+  tokens: "counted",
+  partial: "counted in part",
+  bytes: "by its bytes",
+  size: "by its size",
+};
+
+function how(from: string): string {
+  return knownBy[from] ?? from;
+}
+
+function judgement({ choice }: ExplainReport): readonly TableColumn<CandidateRow>[] {
+  return [
+    { header: "", value: ({ key }) => (key === choice?.key ? "->" : " ") },
+    { header: "candidate", value: ({ key }) => key },
+    { header: "chance", value: ({ probability, eligible }) => (eligible ? percent(probability) : "filtered") },
+    { header: "cost", value: ({ cost }) => number(cost) },
+  ];
+}
+
+/** A scorer's column has its number, the weight, and the term that comes of them; a picker's has its number. */
+function termColumns({ candidates, weights }: ExplainReport): readonly TableColumn<CandidateRow>[] {
+  const names = [...new Set(candidates.flatMap(({ terms }) => Object.keys(terms)))];
+  return names.map((name) => {
+    const weight = weights[name];
+    if (weight === undefined || weight === 1) return { header: name, value: ({ terms }) => number(terms[name]) };
+    return {
+      header: `${name} x ${number(weight)}`,
+      value: ({ scores, terms }) => {
+        const [score, term] = [number(scores[name]), number(terms[name])];
+        return score === undefined || term === undefined ? undefined : `${score} = ${term}`;
+      },
+    };
+  });
+}
+
+const loadColumns: readonly TableColumn<CandidateRow>[] = [
+  { header: "in flight", value: ({ load }) => load.own.inFlight },
+  { header: "to prefill (tokens)", value: ({ load }) => load.own.pendingPrefillTokens },
+  { header: "others in flight", value: ({ load }) => load.others?.inFlight },
+  { header: "others to prefill (tokens)", value: ({ load }) => load.others?.pendingPrefillTokens },
+  { header: "heard (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
+];
+
+const knownColumns: readonly TableColumn<CandidateRow>[] = [
+  { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },
+  { header: "worth", value: ({ facts }) => facts?.standing },
+  { header: "feed", value: ({ facts }) => facts?.feed?.state },
+  { header: "read by", value: ({ facts }) => (facts?.feed ? (facts.feed.readBy ?? "this router") : undefined) },
+  { header: "life", value: ({ facts }) => facts?.feed?.life ?? undefined },
+  { header: "last message (ms ago)", value: ({ facts }) => facts?.feed?.ageMs ?? undefined },
+  { header: "lag (ms)", value: ({ facts }) => facts?.feed?.lagMs ?? undefined, digits: 1 },
+  { header: "sent there (blocks)", value: ({ placement }) => placement?.blocks },
+  { header: "confirmed", value: ({ placement }) => placement?.confirmedBlocks },
+  { header: "sent by", value: ({ placement }) => (placement ? (placement.by ?? "this router") : undefined) },
+  { header: "sent (ms ago)", value: ({ placement }) => placement?.ageMs },
+];
+
+/** Where some candidate has pools in reach: what they hold, and what that is worth. */
+function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  if (!candidates.some(({ pools }) => pools?.length)) return [];
+  const shown = ({ pool, blocks, standing }: NonNullable<CandidateRow["pools"]>[number]): string =>
+    `${pool} ${blocks}${standing === "complete" ? "" : ` (${standing})`}`;
+  return [{ header: "in pools (blocks)", value: ({ pools }) => pools?.map(shown).join(", ") || undefined }];
+}
+
+/** Tiers that hold something of the prompt. */
+function tiers(blocks: Readonly<Record<string, number>>): string {
+  const held = Object.entries(blocks).filter(([, count]) => count > 0);
+  return held.length === 0 ? "0" : held.map(([name, count]) => `${count} ${name}`).join(", ");
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(share === 1 || share === 0 ? 0 : 1)} %`;
+}
+
+/** Whole numbers as they are, others with four digits that matter. */
+function number(value: number | null | undefined): string | undefined {
+  if (value === null || value === undefined) return undefined;
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }

@@ -1,6 +1,6 @@
 import type { ReloadOutcome } from "@espalier/server";
 import type { Command } from "commander";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeResult } from "../output.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 

@@ -6,12 +6,10 @@ import { type ConfigSource, createRouter, type DashboardPage, type Router, type 
 import { createLogger } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
 import { openFileLimit } from "../open-files.ts";
-import { writeNote } from "../output/write.ts";
-import { launchClusterProcess } from "../processes/cluster-processes.ts";
-import { isGroupMember, joinGroup } from "../processes/group-member.ts";
-import type { MemberAddresses } from "../processes/group-messages.ts";
-import { memberConfig } from "../processes/member-config.ts";
-import { createMeshSecret } from "../processes/mesh-secret.ts";
+import { writeNote } from "../output.ts";
+import { createMeshSecret, launchClusterProcess } from "../processes/cluster-processes.ts";
+import { isGroupMember, joinGroup, memberConfig } from "../processes/group-member.ts";
+import type { MemberAddresses } from "../processes/process-group.ts";
 import { createProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";

@@ -1,7 +1,10 @@
+import { closeSync, openSync, writeSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
+import { enginePresets } from "@espalier/engine-model";
 import {
   type MedianRow,
   medianRows,
+  recordTrace,
   renderFigure,
   type Scenario,
   type SimulateRow,
@@ -10,31 +13,29 @@ import {
   sharings,
   withOracleGaps,
 } from "@espalier/simulator";
-import { formatTable, traceFormats } from "@espalier/workload";
+import { bailianLine, formatTable, maxTraceRequests, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";
-import { boundsNotes } from "../simulate/bounds-notes.ts";
 import { executeJobs } from "../simulate/execute-jobs.ts";
-import { extraTables } from "../simulate/extra-tables.ts";
 import { figureOf } from "../simulate/figures.ts";
-import { type FoundKnee, noteFailures, prepareRuns } from "../simulate/prepare-runs.ts";
-import { compareWithPublished } from "../simulate/published-comparison.ts";
+import { writeReport } from "../simulate/report.ts";
 import { reportBudgetMs, reportPlan } from "../simulate/report-plan.ts";
-import { createRowStream } from "../simulate/row-stream.ts";
-import type { RunOutcome } from "../simulate/sim-job.ts";
+import type { RunOutcome } from "../simulate/run-job.ts";
+import { type FoundKnee, findVariant, noteFailures, prepareRuns } from "../simulate/run-plan.ts";
 import {
   type ReportCommand,
   type RunCommand,
   readSimulateOptions,
   type SimulateFlags,
+  type WorstCaseCommand,
+  type WriteTraceCommand,
 } from "../simulate/simulate-options.ts";
-import { simulatedPolicies } from "../simulate/simulated-policies.ts";
-import { loadScenario } from "../simulate/simulated-scenario.ts";
-import { runWorstCase, type WorstCaseCommand } from "../simulate/worst-case/run-worst-case.ts";
-import { writeReport } from "../simulate/write-report.ts";
-import { writeTrace } from "../simulate/write-trace.ts";
+import { findScenario, loadScenario, simulatedPolicies } from "../simulate/simulated-scenario.ts";
+import { boundsNotes, compareWithPublished, createRowStream, extraTables } from "../simulate/tables.ts";
+import { runWorstCase } from "../simulate/worst-case.ts";
 import { addCommand } from "./command-list.ts";
+import { UsageError } from "./read-flags.ts";
 
 export function registerSimulate(program: Command): void {
   addCommand(program, "simulate")
@@ -218,4 +219,47 @@ function describeKnee({ variant, engines, policy, scale, requests_per_s: rate }:
 function writeLine(line: string): void {
   if (process.stderr.isTTY) process.stderr.write("\r\u001b[K");
   writeResult(line);
+}
+
+/** Of the draws: those of the first run of every command. */
+const seed = 1;
+
+/**
+ * Writes what the clients of a scenario ask, so that the same can be asked over HTTP.
+ *
+ * @throws UsageError for a scenario whose requests are not its own, or depend on answers, and for too many of them
+ */
+export function writeTrace({
+  scenario: name,
+  variant: variantName,
+  file,
+  requests,
+  durationS,
+}: WriteTraceCommand): void {
+  const scenario = findScenario(name);
+  const variant = variantName === undefined ? undefined : findVariant(scenario, variantName);
+  if (scenario.trace !== undefined)
+    throw new UsageError(`--write-trace: ${name} replays a trace, which is one already`);
+  if (!scenario.isOpenLoop)
+    throw new UsageError(`--write-trace: ${name} is a closed loop: when its requests come depends on the fleet`);
+  const { engines = scenario.fleet.engines, preset = scenario.fleet.preset, scale = 1 } = variant ?? {};
+  const { blockCount, blockSize } = enginePresets[preset].parameters;
+  const workload = (variant?.createWorkload ?? scenario.createWorkload)({
+    ...{ seed, engines, kvTokens: blockCount * blockSize, scale },
+    ...(requests === undefined ? {} : { requests }),
+    ...(durationS === undefined ? {} : { durationS }),
+  });
+  if (workload.expectedRequests > maxTraceRequests)
+    throw new UsageError(`--write-trace: ${workload.expectedRequests} requests are more than ${maxTraceRequests}`);
+  const out = openSync(file, "w");
+  let rows = 0;
+  try {
+    recordTrace(workload, (row) => {
+      writeSync(out, `${bailianLine(row)}\n`);
+      rows++;
+    });
+  } finally {
+    closeSync(out);
+  }
+  writeResult(`${rows} requests in ${file}; espalier replay --trace ${file} --engines ${engines} --preset ${preset}`);
 }

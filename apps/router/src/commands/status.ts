@@ -1,12 +1,12 @@
+import { EspalierError, type Scheduler } from "@espalier/common";
 import type { ReloadOutcome } from "@espalier/server";
+import { formatTable, type TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
-import { describeMesh, type MeshStatus } from "../output/mesh-status.ts";
-import { UsageError } from "../output/usage-error.ts";
-import { watch } from "../output/watch.ts";
-import { writeJson, writeResult } from "../output/write.ts";
-import { abortOnSignal } from "../signals.ts";
+import { writeJson, writeResult } from "../output.ts";
+import { abortOnSignal, wait } from "../signals.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
+import { UsageError } from "./read-flags.ts";
 
 interface Status {
   readonly ready: boolean;
@@ -72,4 +72,86 @@ function describe(status: Status): string {
   if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
   if (needsRestart?.length) lines.push(`config    waits for a restart: ${needsRestart.join(", ")}`);
   return status.mesh === null ? lines.join("\n") : [...lines, "", describeMesh(status.mesh)].join("\n");
+}
+
+/** The part of `GET /admin/mesh` that is shown to people. */
+export interface MeshStatus {
+  readonly backend: string;
+  readonly router: string;
+  readonly epoch: number;
+  readonly address: string | null;
+  readonly members: readonly MemberStatus[];
+  readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
+  readonly facts: {
+    readonly targets: number;
+    readonly blocks: number;
+    readonly settled: number;
+    readonly digest: string;
+  };
+  readonly journals: { readonly count: number; readonly bytes: number };
+}
+
+interface MemberStatus {
+  readonly router: string;
+  readonly epoch: number;
+  readonly state: string;
+  readonly isDraining: boolean;
+  readonly address: string | null;
+  readonly isLinked: boolean;
+  readonly roundTripMs: number | null;
+  readonly lagMs: number | null;
+  readonly sentBytesPerS: number;
+  readonly receivedBytesPerS: number;
+  readonly bufferedBytes: number;
+}
+
+const columns: readonly TableColumn<MemberStatus>[] = [
+  { header: "router", value: (member) => member.router },
+  { header: "state", value: (member) => (member.isDraining ? `${member.state}, draining` : member.state) },
+  { header: "address", value: (member) => member.address ?? undefined },
+  { header: "linked", value: (member) => (member.isLinked ? "yes" : "no") },
+  { header: "round trip (ms)", value: (member) => member.roundTripMs ?? undefined, digits: 2 },
+  { header: "lag (ms)", value: (member) => member.lagMs ?? undefined, digits: 1 },
+  { header: "sent (B/s)", value: (member) => Math.round(member.sentBytesPerS) },
+  { header: "received (B/s)", value: (member) => Math.round(member.receivedBytesPerS) },
+  { header: "waiting (B)", value: (member) => member.bufferedBytes },
+];
+
+/** A router's place among the others, for people. */
+export function describeMesh({ backend, router, epoch, address, members, feeds, facts, journals }: MeshStatus): string {
+  return [
+    `mesh      ${router}, life ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
+    `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} read by nobody`,
+    `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
+    `journals  ${journals.count}, ${journals.bytes} B`,
+    "",
+    members.length === 0 ? "no other router" : formatTable(members, columns),
+  ].join("\n");
+}
+
+export interface WatchOptions {
+  readonly periodMs: number;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+  /** What to show now. An EspalierError that it throws is shown in its place, and it goes on. */
+  readonly look: () => Promise<string>;
+  readonly scheduler?: Scheduler;
+  readonly output?: { readonly isTTY?: boolean; write(text: string): unknown };
+}
+
+/** From the top left corner, with nothing below. */
+const clearScreen = "\u001b[H\u001b[J";
+
+/** Shows the same view again and again: on a terminal in its place, else one below the other. */
+export async function watch(options: WatchOptions): Promise<void> {
+  const { periodMs, signal, look, scheduler, output = process.stdout } = options;
+  while (!signal.aborted) {
+    const text = await look().catch((error: unknown) => {
+      if (error instanceof EspalierError) return error.message;
+      throw error;
+    });
+    if (signal.aborted) return;
+    output.write(`${output.isTTY ? clearScreen : ""}${text}\n`);
+    await wait(periodMs, signal, scheduler);
+  }
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 
 /** The version of this program, from its package.json. */

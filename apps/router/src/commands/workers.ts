@@ -1,10 +1,9 @@
 import { formatTable, type TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
-import { UsageError } from "../output/usage-error.ts";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeResult } from "../output.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
-import { collect } from "./collect.ts";
 import { addCommand } from "./command-list.ts";
+import { collect, UsageError } from "./read-flags.ts";
 
 /** The part of an engine's description that the table shows. */
 interface Worker {

@@ -1,6 +1,6 @@
 import cluster from "node:cluster";
-import type { MemberReport } from "./group-messages.ts";
-import type { GroupProcess, ProcessObserver } from "./process-group.ts";
+import { randomBytes } from "node:crypto";
+import type { GroupProcess, MemberReport, ProcessObserver } from "./process-group.ts";
 
 /**
  * Starts this program once more, with the same arguments, as a process that shares listening ports with this one. This
@@ -32,4 +32,11 @@ const reportTypes: readonly unknown[] = ["hello", "listening", "ready", "reload"
 
 function isReport(message: unknown): message is MemberReport {
   return typeof message === "object" && message !== null && "type" in message && reportTypes.includes(message.type);
+}
+
+const secretBytes = 32;
+
+/** What the processes of a group prove to each other; known to nobody else, and gone with them. */
+export function createMeshSecret(): string {
+  return randomBytes(secretBytes).toString("hex");
 }

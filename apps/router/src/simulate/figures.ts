@@ -8,7 +8,7 @@ import {
   type PlotPanel,
   type SimulateRow,
 } from "@espalier/simulator";
-import type { RunOutcome } from "./sim-job.ts";
+import type { RunOutcome } from "./run-job.ts";
 
 /** Fleets and loads that get panels of their own; the others are in the table. */
 const maxCases = 7;

@@ -1,14 +1,16 @@
-import type { LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
-import { UsageError } from "../output/usage-error.ts";
-import type { KneeJob, RunJob } from "./sim-job.ts";
+import type { Knee, LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
+import { UsageError } from "../commands/read-flags.ts";
+import { writeNote } from "../output.ts";
+import { executeJobs, type JobFailure } from "./execute-jobs.ts";
+import type { KneeJob, RunJob } from "./run-job.ts";
 import type { RunSelection } from "./simulate-options.ts";
-import { isBlind } from "./simulated-policies.ts";
+import { isBlind, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** Runs of one command at most. */
 export const maxPlannedRuns = 5_000;
 
 /** The knee of a fleet, by its search. */
-export type KneeOf = (job: KneeJob) => number;
+type KneeOf = (job: KneeJob) => number;
 
 /** Beside every comparison: what spreads load without knowing anything. */
 const yardstick = "random";
@@ -159,4 +161,69 @@ function checkCount(selection: RunSelection, scenario: Scenario, policies: numbe
 
 function tooMany(runs: number): UsageError {
   return new UsageError(`${runs} runs are more than ${maxPlannedRuns}: ask for fewer policies, fleets or seeds`);
+}
+
+/** A knee as it is reported. */
+export interface FoundKnee {
+  readonly variant?: string;
+  readonly engines: number;
+  readonly policy: string;
+  readonly scale: number;
+  /** In the later half of the largest run that was sustained. */
+  readonly requests_per_s?: number;
+}
+
+interface PreparedRuns {
+  readonly jobs: readonly RunJob[];
+  readonly knees: readonly FoundKnee[];
+  readonly failures: readonly JobFailure[];
+}
+
+const keyOf = ({ variant, engines }: KneeJob): string => JSON.stringify([variant, engines]);
+
+/**
+ * Plans the runs of a selection, after looking for the knees that it needs. Runs of a fleet whose knee is not found are
+ * left out.
+ *
+ * @throws UsageError as `planRuns` and `planKnees` do
+ */
+export async function prepareRuns(
+  selection: RunSelection,
+  { scenario }: SimulatedScenario,
+  options: { readonly size: number; readonly signal: AbortSignal },
+): Promise<PreparedRuns> {
+  const searches = planKnees(selection, scenario);
+  // What is wrong with the plan is said before the searches, which take long.
+  planRuns(selection, scenario, () => 1);
+  const { outcomes: knees, failures } = await executeJobs(searches, { ...options, title: `${scenario.name}, knee` });
+  const scales = new Map(searches.map((job, at) => [keyOf(job), knees[at]?.scale]));
+  const jobs = planRuns(selection, scenario, (job) => scales.get(keyOf(job)) ?? Number.NaN);
+  return {
+    jobs: jobs.filter(({ scale }) => !Number.isNaN(scale)),
+    knees: searches.flatMap((job, at) => describe(job, knees[at])),
+    failures,
+  };
+}
+
+function describe(job: KneeJob, knee: Knee | undefined): readonly FoundKnee[] {
+  if (knee === undefined) return [];
+  const { variant, engines, policy } = job;
+  const rate = knee.runs.find(({ scale }) => scale === knee.scale)?.load.offeredPerS;
+  return [
+    {
+      ...(variant === undefined ? {} : { variant }),
+      ...{ engines, policy, scale: knee.scale },
+      ...(rate === undefined ? {} : { requests_per_s: rate }),
+    },
+  ];
+}
+
+/** Says which jobs failed, and why. */
+export function noteFailures(failures: readonly JobFailure[]): void {
+  for (const { job, error } of failures) {
+    const { kind, variant, policy, routers, engines, sharing, seed } = job;
+    const what = kind === "knee" ? "the search for the knee" : `the run of ${policy}, ${sharing}, seed ${seed}`;
+    const where = `${variant === undefined ? "" : `${variant}, `}${routers} routers, ${engines} engines`;
+    writeNote(`${what} (${where}) failed: ${error.message}`);
+  }
 }

@@ -10,12 +10,10 @@ import {
   sharings,
 } from "@espalier/simulator";
 import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
-import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
+import { readCount, readDurationMs, readNumber, UsageError } from "../commands/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
-import { simulatedPolicies } from "./simulated-policies.ts";
-import { worstCasePlan } from "./worst-case/plan.ts";
-import type { WorstCaseCommand } from "./worst-case/run-worst-case.ts";
-import type { WriteTraceCommand } from "./write-trace.ts";
+import { simulatedPolicies } from "./simulated-scenario.ts";
+import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 
 /** The flags of `espalier simulate` as they were written. */
 export interface SimulateFlags {
@@ -92,6 +90,25 @@ export interface ReportCommand {
   readonly jobs: number;
   /** Where the traces are that scenarios ask for by name. */
   readonly traces: string;
+}
+
+export interface WorstCaseCommand {
+  readonly kind: "worst-case";
+  readonly selection: WorstCaseSelection;
+  /** A trace, or the directory in which traces are. */
+  readonly trace: string;
+  /** Runs at a time. */
+  readonly jobs: number;
+  readonly isJson: boolean;
+}
+
+export interface WriteTraceCommand {
+  readonly kind: "write-trace";
+  readonly scenario: string;
+  readonly variant: string | undefined;
+  readonly file: string;
+  readonly requests: number | undefined;
+  readonly durationS: number | undefined;
 }
 
 /** What `espalier simulate` is to do. */

@@ -1,9 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { EspalierError } from "@espalier/common";
-import { ownScenario, parseFleet, type Scenario, type ScenarioFleet, scenario } from "@espalier/simulator";
+import { policyNames } from "@espalier/policies";
+import { clusterIp, ownScenario, parseFleet, type Scenario, type ScenarioFleet, scenario } from "@espalier/simulator";
 import { readTrace, type TraceRequest } from "@espalier/workload";
-import { UsageError } from "../output/usage-error.ts";
+import { UsageError } from "../commands/read-flags.ts";
 import type { ScenarioSource } from "./simulate-options.ts";
 
 export interface SimulatedScenario {
@@ -49,4 +50,12 @@ async function readFleetFile(path: string): Promise<ScenarioFleet> {
     throw new EspalierError("config_unreadable", `${path}: ${error.message}`, { param: path });
   });
   return parseFleet(text, path);
+}
+
+/** What can be compared in a simulation. */
+export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp];
+
+/** Whether a policy's decisions depend on nothing that routers share. */
+export function isBlind(policy: string): boolean {
+  return policy === "random" || policy === "round_robin" || policy === clusterIp;
 }

@@ -1,6 +1,6 @@
 import { type FlagValues, loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
-import { memberConfig } from "../../src/processes/member-config.ts";
+import { memberConfig } from "../../src/processes/group-member.ts";
 
 const place = { index: 2, seeds: ["127.0.0.1:7001"], meshSecret: "known to the group", isServing: false };
 const configOf = (flags: FlagValues) => memberConfig(loadConfig({ flags }), place);

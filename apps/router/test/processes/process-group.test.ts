@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { GroupOrder, Place } from "../../src/processes/group-messages.ts";
+import type { GroupOrder, Place } from "../../src/processes/process-group.ts";
 import { createProcessGroup, type ProcessObserver } from "../../src/processes/process-group.ts";
 
 /** A process that does nothing by itself. */

@@ -1,4 +1,4 @@
-import type { RunJob, RunOutcome } from "../../src/simulate/sim-job.ts";
+import type { RunJob, RunOutcome } from "../../src/simulate/run-job.ts";
 
 /** A run of a plan, where only what matters to a test need be said. */
 export function jobOf(part: Partial<RunJob> = {}): RunJob {

@@ -1,7 +1,7 @@
 import { maxLineNames, renderFigure } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { figureOf } from "../../src/simulate/figures.ts";
-import type { RunJob, RunOutcome } from "../../src/simulate/sim-job.ts";
+import type { RunJob, RunOutcome } from "../../src/simulate/run-job.ts";
 import { jobOf, outcomeOf } from "./fake-outcome.ts";
 
 const figure = (outcomes: readonly RunOutcome[]) =>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createRowStream } from "../../src/simulate/row-stream.ts";
-import type { RunJob } from "../../src/simulate/sim-job.ts";
+import type { RunJob } from "../../src/simulate/run-job.ts";
+import { createRowStream } from "../../src/simulate/tables.ts";
 import { jobOf, outcomeOf } from "./fake-outcome.ts";
 
 function stream(jobs: readonly RunJob[]) {

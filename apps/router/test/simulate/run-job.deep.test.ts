@@ -1,7 +1,7 @@
 import type { Scenario } from "@espalier/simulator";
 import { expect, test } from "vitest";
+import type { KneeJob } from "../../src/simulate/run-job.ts";
 import { runJob } from "../../src/simulate/run-job.ts";
-import type { KneeJob } from "../../src/simulate/sim-job.ts";
 import { loadScenario } from "../../src/simulate/simulated-scenario.ts";
 import { temporaryFile } from "../temporary.ts";
 import { jobOf } from "./fake-outcome.ts";

@@ -1,7 +1,7 @@
 import type { Scenario } from "@espalier/simulator";
 import { expect, test } from "vitest";
+import type { RunJob } from "../../src/simulate/run-job.ts";
 import { maxPlannedRuns, planKnees, planRuns } from "../../src/simulate/run-plan.ts";
-import type { RunJob } from "../../src/simulate/sim-job.ts";
 import type { RunSelection } from "../../src/simulate/simulate-options.ts";
 
 const scenario: Scenario = {

@@ -1,9 +1,7 @@
 import { medianRows, type PublishedResult, type Scenario } from "@espalier/simulator";
 import { expect, test } from "vitest";
-import { boundsNotes } from "../../src/simulate/bounds-notes.ts";
-import { extraTables } from "../../src/simulate/extra-tables.ts";
-import { compareWithPublished } from "../../src/simulate/published-comparison.ts";
-import type { RunJob, RunOutcome } from "../../src/simulate/sim-job.ts";
+import type { RunJob, RunOutcome } from "../../src/simulate/run-job.ts";
+import { boundsNotes, compareWithPublished, extraTables } from "../../src/simulate/tables.ts";
 import { jobOf, outcomeOf } from "./fake-outcome.ts";
 
 const published: PublishedResult = {

@@ -2,21 +2,11 @@ import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Judgement, judgedFigures, judgePolicies, scenario, type WorstRatio } from "@espalier/simulator";
 import { formatTable } from "@espalier/workload";
-import { writeJson, writeNote, writeResult } from "../../output/write.ts";
-import { executeJobs } from "../execute-jobs.ts";
-import { noteFailures } from "../prepare-runs.ts";
-import { type WorstCase, worstCasePlan } from "./plan.ts";
-import { casesOf, planWorstCase, type TraceOf, type WorstCaseSelection } from "./worst-case-jobs.ts";
-
-export interface WorstCaseCommand {
-  readonly kind: "worst-case";
-  readonly selection: WorstCaseSelection;
-  /** A trace, or the directory in which traces are. */
-  readonly trace: string;
-  /** Runs at a time. */
-  readonly jobs: number;
-  readonly isJson: boolean;
-}
+import { writeJson, writeNote, writeResult } from "../output.ts";
+import { executeJobs } from "./execute-jobs.ts";
+import { noteFailures } from "./run-plan.ts";
+import type { WorstCaseCommand } from "./simulate-options.ts";
+import { casesOf, planWorstCase, type TraceOf, type WorstCase, worstCasePlan } from "./worst-case-plan.ts";
 
 /**
  * Runs the cases of a selection and prints how far each policy is behind the best one at worst. Ended by the signal, it

@@ -1,8 +1,7 @@
 import { EspalierError } from "@espalier/common";
-import type { ChildMessage } from "../child-messages.ts";
-import { runJob } from "../run-job.ts";
-import type { JobOutcome, SimJob } from "../sim-job.ts";
-import { loadScenario, type SimulatedScenario } from "../simulated-scenario.ts";
+import type { ChildMessage } from "./execute-jobs.ts";
+import { type JobOutcome, runJob, type SimJob } from "./run-job.ts";
+import { loadScenario, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** A child process of `espalier simulate`: it runs the jobs that its parent sends, one after the other. */
 

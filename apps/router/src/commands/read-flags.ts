@@ -61,3 +61,6 @@ export function readEndpointUrl(text: string, name: string): string {
     `${name} must be a URL such as http://127.0.0.1:8000, without a path, not ${JSON.stringify(text)}`,
   );
 }
+
+/** Parser of a flag that may be repeated: each value joins the earlier ones. */
+export const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];

@@ -1,14 +1,29 @@
 import { type Clock, systemClock } from "@espalier/common";
 
+/** Results go to standard output, alone, so that they can be piped. */
+export function writeResult(text: string): void {
+  process.stdout.write(text.endsWith("\n") ? text : `${text}\n`);
+}
+
+/** One JSON value, on standard output. */
+export function writeJson(value: unknown): void {
+  writeResult(JSON.stringify(value, null, 2));
+}
+
+/** Everything that is not the result: what is going on, and errors. */
+export function writeNote(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
+
 /** Shows how far a long piece of work has come; on a terminal as a bar that is redrawn, else as a line now and then. */
-export interface ProgressBar {
+interface ProgressBar {
   /** @param note what to say beside the bar */
   update(done: number, note: string): void;
   /** Shows the last state, if it is not yet shown. */
   end(): void;
 }
 
-export interface ProgressOutput {
+interface ProgressOutput {
   readonly isTTY?: boolean;
   readonly columns?: number;
   write(text: string): unknown;

@@ -1,0 +1,369 @@
+import {
+  type FigureSpread,
+  type MedianRow,
+  medianRows,
+  type PublishedResult,
+  type Scenario,
+  type Sharing,
+  type SimulateRow,
+  withOracleGaps,
+} from "@espalier/simulator";
+import { percentile } from "@espalier/workload";
+import type { RunJob, RunOutcome } from "./run-job.ts";
+import { isBlind } from "./simulated-scenario.ts";
+
+/** A column of a table of runs: what a row is called, or one figure of it. */
+type RowColumn =
+  | { readonly header: string; label(row: RowLabels): string | number | undefined }
+  | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
+
+/** What is known of a row before it is measured. */
+type RowLabels = Pick<MedianRow, "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load">;
+
+/** Labels of a planned run, as its row will have them. */
+function labelsOf({ variant, policy, routers, engines, sharing, links, load }: RunJob): RowLabels {
+  return {
+    ...{ policy, routers, engines, sharing, links },
+    ...(variant === undefined ? {} : { variant }),
+    ...(load === undefined ? {} : { load }),
+  };
+}
+
+const figure = (header: string, key: string, digits: number, factor = 1): RowColumn => ({
+  header,
+  figure: key,
+  digits,
+  factor,
+});
+
+const figures: readonly RowColumn[] = [
+  figure("requests", "requests", 0),
+  figure("errors", "errors", 0),
+  figure("ttft mean (s)", "ttft_mean_s", 3),
+  figure("p50 (s)", "ttft_p50_s", 3),
+  figure("p90 (s)", "ttft_p90_s", 3),
+  figure("p99 (s)", "ttft_p99_s", 3),
+  figure("e2e mean (s)", "e2e_mean_s", 2),
+  figure("tokens/s out", "output_tokens_per_s", 0),
+  figure("cached (%)", "cached_share", 1, 100),
+  figure("followup (%)", "followup_cached_share", 1, 100),
+  figure("load cov", "load_cov", 3),
+  figure("cov in time", "load_cov_time", 3),
+  figure("ttft/oracle", "oracle_gap_ttft", 3),
+  figure("cached/oracle", "oracle_gap_cached", 3),
+  figure("kB/s per router", "bytes_per_s_per_router", 1, 0.001),
+  figure("x real time", "realtime_factor", 1),
+];
+
+/** The columns of a plan's table: labels that differ between its runs, or are always told, and all figures. */
+export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
+  const hasVariants = rows.some((row) => row.variant !== undefined);
+  const hasLoads = rows.some((row) => row.load !== undefined);
+  const linkModels = new Set(rows.filter(({ sharing }) => sharing === "mesh").map(({ links }) => links));
+  const sharing = (row: RowLabels): string =>
+    row.sharing === "mesh" && linkModels.size > 1 ? `mesh (${row.links})` : row.sharing;
+  return [
+    { header: "policy", label: (row) => row.policy },
+    ...(hasVariants ? [{ header: "variant", label: (row: RowLabels) => row.variant }] : []),
+    ...(hasLoads ? [{ header: "of knee", label: (row: RowLabels) => row.load }] : []),
+    { header: "engines", label: (row) => row.engines },
+    { header: "routers", label: (row) => row.routers },
+    { header: "sharing", label: sharing },
+    ...figures,
+  ];
+}
+
+/** A cell for a terminal: the median over seeds. */
+function textCell(column: RowColumn, row: MedianRow): string {
+  if ("label" in column) return String(column.label(row) ?? "-");
+  const spread = row.figures[column.figure];
+  return spread === undefined ? "-" : (spread.median * column.factor).toFixed(column.digits);
+}
+
+/** A cell for a document: the median over seeds, and the extremes where they differ. */
+export function documentCell(column: RowColumn, row: MedianRow): string {
+  if ("label" in column) return String(column.label(row) ?? "-");
+  const spread = row.figures[column.figure];
+  return spread === undefined ? "-" : describeSpread(spread, column.factor, column.digits);
+}
+
+function describeSpread({ median, min, max }: FigureSpread, factor: number, digits: number): string {
+  const [middle, low, high] = [median, min, max].map((value) => (value * factor).toFixed(digits));
+  return low === high ? `${middle}` : `${middle} (${low} .. ${high})`;
+}
+
+/** A table whose lines come as their runs end. */
+interface RowStream {
+  /** A run of the plan has ended, in the order of the plan. Writes a line when it was the last of its seeds. */
+  add(at: number, row: SimulateRow): void;
+  /** Writes the lines of those that lack seeds, because runs failed or were not made. */
+  end(): void;
+}
+
+/** Figures are mostly no wider than this. */
+const figureWidth = 7;
+
+/** @param write is given whole lines, without their ends */
+export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void): RowStream {
+  const labels = jobs.map(labelsOf);
+  const columns = columnsOf(labels);
+  const widths = columns.map((column) => widthOf(column, jobs));
+  const keys = jobs.map((job) => JSON.stringify(labelsOf(job)));
+  const rows: SimulateRow[] = [];
+  let pending: { readonly key: string; readonly from: number } | undefined;
+  let hasHeader = false;
+
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((cell, at) => (isText(columns[at]) ? cell.padEnd(widths[at] ?? 0) : cell.padStart(widths[at] ?? 0)))
+      .join("  ")
+      .trimEnd();
+  const flush = (): void => {
+    if (pending === undefined) return;
+    const group: MedianRow | undefined = medianRows(withOracleGaps(rows).slice(pending.from))[0];
+    pending = undefined;
+    if (group === undefined) return;
+    if (!hasHeader) write(line(columns.map(({ header }) => header)));
+    hasHeader = true;
+    write(line(columns.map((column) => textCell(column, group))));
+  };
+  return {
+    add(at, row) {
+      const key = keys[at] as string;
+      if (pending?.key !== key) flush();
+      pending ??= { key, from: rows.length };
+      rows.push(row);
+      if (keys[at + 1] !== key) flush();
+    },
+    end: flush,
+  };
+}
+
+const isText = (column: RowColumn | undefined): boolean =>
+  column !== undefined && "label" in column && !["engines", "routers", "of knee"].includes(column.header);
+
+function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
+  const widest =
+    "label" in column ? jobs.map((job) => String(column.label(labelsOf(job)) ?? "-").length) : [figureWidth];
+  return widest.reduce((most, width) => Math.max(most, width), column.header.length);
+}
+
+/** What caches could hold at best, a line for each fleet and load; the requests of its first row are what is bounded. */
+export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
+  const seen = new Set<string>();
+  return medians.flatMap(({ variant, engines, load, figures }) => {
+    const infinite = figures["bounds.infinite_cache"]?.median;
+    const key = JSON.stringify([variant, engines, load]);
+    if (infinite === undefined || seen.has(key)) return [];
+    seen.add(key);
+    const followups = figures["bounds.infinite_cache_followup"]?.median;
+    const pooled = figures["bounds.pooled_lru"]?.median;
+    const parts = [
+      `an infinite shared cache would hold ${percent(infinite)}`,
+      ...(followups === undefined ? [] : [`(${percent(followups)} of follow-ups)`]),
+      ...(pooled === undefined ? [] : [`, one cache of the size of all ${percent(pooled)}`]),
+    ];
+    const where = [
+      ...(variant === undefined ? [] : [variant]),
+      `${engines} engines`,
+      ...(load === undefined ? [] : [`${load} of the knee`]),
+    ];
+    return [`${where.join(", ")}: ${parts.join(" ").replace(" ,", ",")}`];
+  });
+}
+
+const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+
+/** A small table, for a terminal or a document. */
+export interface TextTable {
+  readonly title: string;
+  readonly headers: readonly string[];
+  readonly lines: readonly (readonly string[])[];
+}
+
+/** What stands beside the rows of a plan, as far as there is something to say: published results, faults, classes. */
+export function extraTables(
+  scenario: Scenario,
+  outcomes: readonly RunOutcome[],
+  medians: readonly MedianRow[],
+): readonly TextTable[] {
+  return [publishedTable(scenario, medians), phaseTable(outcomes), classTable(medians)].filter(
+    (table) => table.lines.length > 0,
+  );
+}
+
+function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): TextTable {
+  const comparisons = compareWithPublished(scenario, medians);
+  const hasNotes = comparisons.some(({ note }) => note !== undefined);
+  return {
+    title: `Ratios of a policy to a baseline: published, reproduced (within ${maxDeviation * 100} %?), and ours`,
+    headers: [
+      ...["source", "variant", "figure", "policy / baseline", "published", "reproduced", "deviation", "ours", "is"],
+      ...(hasNotes ? ["what the source leaves open"] : []),
+    ],
+    lines: comparisons.map((one) => [
+      one.source,
+      one.variant ?? "-",
+      one.metric,
+      `${one.policy} / ${one.baseline}`,
+      one.published.toFixed(3),
+      one.reproduced?.toFixed(3) ?? "-",
+      one.deviation === undefined
+        ? "-"
+        : `${(one.deviation * 100).toFixed(0)} %${Math.abs(one.deviation) <= maxDeviation ? "" : " (not reproduced)"}`,
+      one.ours?.toFixed(3) ?? "-",
+      one.ourPolicy,
+      ...(hasNotes ? [one.note ?? ""] : []),
+    ]),
+  };
+}
+
+const phaseNames = ["before", "during", "after"] as const;
+
+function phaseTable(outcomes: readonly RunOutcome[]): TextTable {
+  const groups = new Map<string, RunOutcome[]>();
+  for (const outcome of outcomes) {
+    if (outcome.phases === undefined) continue;
+    const { policy, routers, sharing } = outcome.row;
+    const name = `${policy}, ${sharing}, ${routers} router${routers === 1 ? "" : "s"}`;
+    groups.set(name, [...(groups.get(name) ?? []), outcome]);
+  }
+  return {
+    title: "Before, during and after the fault (medians over seeds)",
+    headers: [
+      ...["run", "phase", "requests", "errors", "ttft mean (s)", "p99 (s)", "followup (%)", "load cov"],
+      "recovered after (s)",
+    ],
+    lines: [...groups].flatMap(([name, group]) =>
+      phaseNames.map((phase) => {
+        const figure = (key: PhaseFigure, digits: number, factor = 1): string =>
+          show(medianOf(group.map(({ phases }) => phases?.[phase][key])), digits, factor);
+        return [
+          ...[name, phase, figure("requests", 0), figure("errors", 0), figure("ttft_mean_s", 3)],
+          ...[figure("ttft_p99_s", 3), figure("followup_cached_share", 1, 100), figure("load_cov", 3)],
+          phase === "after" ? show(medianOf(group.map(({ phases }) => phases?.seconds_to_recover)), 0, 1) : "",
+        ];
+      }),
+    ),
+  };
+}
+
+type PhaseFigure = "requests" | "errors" | "ttft_mean_s" | "ttft_p99_s" | "followup_cached_share" | "load_cov";
+
+const classFigure = /^by_class\.([^.]+)\.ttft_mean_s$/;
+
+function classTable(medians: readonly MedianRow[]): TextTable {
+  return {
+    title: "By class of request",
+    headers: [
+      ...["policy", "variant", "of knee", "routers", "sharing", "class"],
+      ...["ttft mean (s)", "p50 (s)", "p99 (s)", "e2e mean (s)", "tokens/s out"],
+    ],
+    lines: medians.flatMap((row) =>
+      Object.keys(row.figures).flatMap((key) => {
+        const name = classFigure.exec(key)?.[1];
+        if (name === undefined) return [];
+        const figure = (part: string, digits: number): string =>
+          show(row.figures[`by_class.${name}.${part}`]?.median, digits, 1);
+        return [
+          [
+            ...[row.policy, row.variant ?? "-", String(row.load ?? "-"), String(row.routers), row.sharing, name],
+            ...[figure("ttft_mean_s", 3), figure("ttft_p50_s", 3), figure("ttft_p99_s", 3)],
+            ...[figure("e2e_mean_s", 2), figure("output_tokens_per_s", 0)],
+          ],
+        ];
+      }),
+    ),
+  };
+}
+
+/** Undefined when a run has no such figure: a median over the rest would be of something else. */
+function medianOf(values: readonly (number | undefined)[]): number | undefined {
+  const known = values.filter((value) => value !== undefined);
+  if (known.length === 0 || known.length < values.length) return undefined;
+  return percentile(Float64Array.from(known).sort(), 50);
+}
+
+const show = (value: number | undefined, digits: number, factor: number): string =>
+  value === undefined ? "-" : (value * factor).toFixed(digits);
+
+/** A published result beside what the simulator makes of the same two policies, and of the default one. */
+interface PublishedComparison {
+  readonly source: string;
+  readonly variant: string | undefined;
+  readonly metric: string;
+  readonly policy: string;
+  readonly baseline: string;
+  /** Ratios of the policy to the baseline. Undefined where a run is missing. */
+  readonly published: number;
+  readonly reproduced: number | undefined;
+  /** The same with the scenario's last policy in place of the published one. */
+  readonly ours: number | undefined;
+  readonly ourPolicy: string;
+  /** Reproduced over published, less 1. */
+  readonly deviation: number | undefined;
+  /** What the source leaves open, where that explains a deviation. */
+  readonly note: string | undefined;
+}
+
+/** How far a reproduced ratio may be from the published one and still count as reproduced. */
+const maxDeviation = 0.25;
+
+/** Compares with every published result of a scenario of which the runs have at least the baseline. */
+export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]): readonly PublishedComparison[] {
+  const ourPolicy = scenario.policies.at(-1) ?? "predicted_latency";
+  return scenario.published.flatMap((result) => {
+    const baseline = figureOfRun(scenario, rows, result, {
+      policy: result.baseline,
+      sharing: result.baselineSharing,
+    });
+    if (baseline === undefined) return [];
+    const ratioOf = (policy: string, sharing?: Sharing): number | undefined => {
+      const value = figureOfRun(scenario, rows, result, { policy, sharing });
+      return value === undefined ? undefined : value / baseline;
+    };
+    const published = result.policyValue / result.baselineValue;
+    const reproduced = ratioOf(result.policy, result.sharing);
+    return [
+      {
+        source: result.source,
+        variant: result.variant,
+        metric: result.metric,
+        policy: result.policy,
+        baseline: result.baseline,
+        published,
+        reproduced,
+        ours: ratioOf(ourPolicy),
+        ourPolicy,
+        deviation: reproduced === undefined ? undefined : reproduced / published - 1,
+        note: result.note,
+      },
+    ];
+  });
+}
+
+/** Ways of sharing, those that are most like one router first. */
+const likeness: readonly string[] = ["mesh", "oracle", "events-only", "gossip-1s", "none"];
+
+/**
+ * Of the run that is most like the published one: the scenario's own fleet and load, the sharing that is named, or else
+ * the mesh where there is a choice.
+ */
+function figureOfRun(
+  scenario: Scenario,
+  rows: readonly MedianRow[],
+  { variant: name, metric }: PublishedResult,
+  { policy, sharing }: { readonly policy: string; readonly sharing: Sharing | undefined },
+): number | undefined {
+  const variant = scenario.variants.find((one) => one.name === name);
+  const routers = variant?.routers ?? scenario.fleet.routers;
+  const engines = variant?.engines ?? scenario.fleet.engines;
+  const isAsked = (row: MedianRow): boolean => sharing === undefined || isBlind(policy) || row.sharing === sharing;
+  const distance = (row: MedianRow): number =>
+    (row.routers === routers ? 0 : 1) + 2 * likeness.indexOf(row.sharing ?? "none");
+  const [best] = rows
+    .filter((row) => row.policy === policy && row.variant === name && row.engines === engines && row.load === undefined)
+    .filter(isAsked)
+    .sort((one, other) => distance(one) - distance(other));
+  return best?.figures[metric]?.median;
+}

@@ -1,26 +1,35 @@
 import { EspalierError } from "@espalier/common";
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { addCommand, commandNames } from "./commands/command-list.ts";
 import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";
 import { UsageError } from "./commands/read-flags.ts";
 import { readVersion } from "./commands/version.ts";
 import { checkOpenFiles, openFileLimit } from "./open-files.ts";
 import { writeNote } from "./output.ts";
+import { layOutHelpItem } from "./terminal-layout.ts";
 
 const exitFailure = 1;
 const exitUsage = 2;
+const usualColumns = 80;
 /** Timers of the ports do not keep a process alive; while a command runs, this one does. */
 const holdMs = 2 ** 30;
 
 /** Before their modules are loaded, which takes as many files. */
 const routerCommands: ReadonlySet<string> = new Set(["serve", "demo"]);
 
+const helpLayout: HelpConfiguration = {
+  showGlobalOptions: false,
+  formatItem(term, termWidth, description, helper) {
+    return layOutHelpItem(term, termWidth, description, helper.helpWidth ?? usualColumns);
+  },
+};
+
 const program = new Command("espalier")
   .description("A router tier for LLM engines: cache-aware, load-aware, with no coordinator.")
   .version(readVersion(), "-V, --version")
   .showSuggestionAfterError()
   .showHelpAfterError("(--help says more)")
-  .configureHelp({ showGlobalOptions: false })
+  .configureHelp(helpLayout)
   .exitOverride();
 if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout(() => checkOpenFiles(openFileLimit()));
 const called = await loadCalledCommand(process.argv.slice(2));
@@ -29,7 +38,7 @@ for (const name of commandNames) {
   else addCommand(program, name);
 }
 // Options and arguments are known of the called command only.
-program.configureHelp({ showGlobalOptions: false, subcommandTerm: (command) => command.name() });
+program.configureHelp({ ...helpLayout, subcommandTerm: (command) => command.name() });
 program.addHelpCommand(
   new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
 );

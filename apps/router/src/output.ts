@@ -17,7 +17,7 @@ export function writeNote(text: string): void {
 
 /** Shows how far a long piece of work has come; on a terminal as a bar that is redrawn, else as a line now and then. */
 interface ProgressBar {
-  /** @param note what to say beside the bar */
+  /** @param note text to the right of the bar */
   update(done: number, note: string): void;
   /** Shows the last state, if it is not yet shown. */
   end(): void;

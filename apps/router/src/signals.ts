@@ -4,7 +4,7 @@ import { type Scheduler, systemScheduler } from "@espalier/common";
 /** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once. */
 export function abortOnSignal(): AbortSignal {
   const controller = new AbortController();
-  // Every request under way listens to it.
+  // Every open request listens to it.
   setMaxListeners(0, controller.signal);
   const stop = (): void => {
     if (controller.signal.aborted) process.exit(1);
@@ -18,8 +18,8 @@ export function abortOnSignal(): AbortSignal {
 const signalGraceMs = 50;
 
 /**
- * Whether it was Ctrl-C that ended a child process. It reaches the whole group at once, so a child may be gone a moment
- * before this process is told.
+ * Whether Ctrl-C ended a child process. Ctrl-C reaches the whole process group at once, so a child may exit a moment
+ * before this process gets the signal.
  */
 export async function wasStopped(signal: AbortSignal): Promise<boolean> {
   if (!signal.aborted) await new Promise<void>((resolve) => systemScheduler.after(signalGraceMs, resolve));

@@ -2,6 +2,7 @@ import { shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
 import { registerCheckConfig } from "../src/commands/check-config.ts";
 import { runCommand } from "./run-command.ts";
+import { temporaryFile } from "./temporary.ts";
 
 const engine = ["--engine", "http://a:1"];
 const notesOf = async (...args: readonly string[]) =>
@@ -28,4 +29,42 @@ test("says where the key of engines belongs, without the key", async () => {
   expect(String(error)).toContain("engine-api-key");
   expect(String(error)).not.toContain("sk-secret");
   expect(String(error)).not.toContain("admin-key");
+});
+
+const changed = async (...args: readonly string[]): Promise<unknown> => {
+  const { stdout } = await runCommand(registerCheckConfig, "check-config", "--changed", "--json", ...args);
+  return JSON.parse(stdout);
+};
+
+test("--changed prints nothing of a configuration without settings", async () => {
+  expect(await changed()).toEqual({});
+  expect((await runCommand(registerCheckConfig, "check-config", "--changed")).stdout).toBe("{}\n");
+});
+
+test("--changed prints what differs: settings, durations and sizes as text, and of engines what they do not have by default", async () => {
+  const file = temporaryFile(
+    "changed.yaml",
+    [
+      "engines:",
+      "  - http://a:1",
+      "  - { url: http://b:1, weight: 2, role: both }",
+      "listen: { port: 8080, host: 0.0.0.0 }",
+      "drain: { delay: 5000ms, grace: 2m }",
+      "policy: cache_aware",
+      "admin: { key: secret-of-operators }",
+    ].join("\n"),
+  );
+  expect(await changed("--config", file)).toEqual({
+    engines: [
+      { id: "a:1", url: "http://a:1" },
+      { id: "b:1", url: "http://b:1", weight: 2 },
+    ],
+    listen: { host: "0.0.0.0" },
+    drain: { grace: "2m" },
+    policy: { name: "cache_aware" },
+    admin: { key: expect.not.stringContaining("secret") },
+  });
+  const { stdout } = await runCommand(registerCheckConfig, "check-config", "--changed", "--config", file);
+  expect(stdout).toContain("drain:\n  grace: 2m\n");
+  expect(stdout).not.toContain("delay");
 });

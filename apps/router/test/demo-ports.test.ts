@@ -17,21 +17,21 @@ test("engines of one's own need no ports above the router's", () => {
   const given = { ...flags, engine: ["http://127.0.0.1:8000"], port: "65535" };
   expect(readDemoOptions(given)).toMatchObject({ engineUrls: ["http://127.0.0.1:8000"], port: 65_535 });
   expect(() => readDemoOptions({ ...given, engine: undefined } as never)).toThrow(
-    "--port leaves no room for the engines, 1000 above it",
+    "--port leaves no ports for the engines, 1000 above it",
   );
 });
 
 // Symptom: the first routers and all engines were started before the one that had no port failed.
 test.each([
   { given: { engine: ["http://a"], port: "65535", routers: "1" }, refused: undefined },
-  { given: { engine: ["http://a"], port: "65535", routers: "2" }, refused: "--port leaves no room for the routers" },
+  { given: { engine: ["http://a"], port: "65535", routers: "2" }, refused: "--port leaves no ports for the routers" },
   { given: { engine: ["http://a"], port: "65520", routers: "16" }, refused: undefined },
   { given: { adminPort: "65535", routers: "1" }, refused: undefined },
-  { given: { adminPort: "65535", routers: "2" }, refused: "--admin-port leaves no room for the routers" },
+  { given: { adminPort: "65535", routers: "2" }, refused: "--admin-port leaves no ports for the routers" },
   { given: { adminPort: "65520", routers: "16" }, refused: undefined },
-  { given: { adminPort: "65521", routers: "16" }, refused: "--admin-port leaves no room for the routers" },
+  { given: { adminPort: "65521", routers: "16" }, refused: "--admin-port leaves no ports for the routers" },
   { given: { port: "64280", engines: "256" }, refused: undefined },
-  { given: { port: "64281", engines: "256" }, refused: "--port leaves no room for the engines, 1000 above it" },
+  { given: { port: "64281", engines: "256" }, refused: "--port leaves no ports for the engines, 1000 above it" },
   { given: { port: "0", adminPort: "0", routers: "16", engines: "256" }, refused: undefined },
 ])("ports for all, or a refusal before anything is started: $given", ({ given, refused }) => {
   const read = () => readDemoOptions({ ...flags, ...given });

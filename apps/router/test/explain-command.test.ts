@@ -121,7 +121,7 @@ describe("for people", () => {
   test("what is known of the prompt, by whom and since when", () => {
     const [header, ...rows] = cells(known);
     expect(header).toEqual([
-      ...["known of the prompt", "announced (blocks)", "worth", "feed", "read by", "life", "last message (ms ago)"],
+      ...["known blocks", "announced (blocks)", "feed quality", "feed", "read by", "epoch", "last message (ms ago)"],
       ...["lag (ms)", "sent there (blocks)", "confirmed", "sent by", "sent (ms ago)"],
     ]);
     expect(rows[0]).toEqual([
@@ -151,9 +151,9 @@ describe("for people", () => {
       "request   chat, model tiny",
       "prompt    12 tokens (by its size), not looked up",
       "policy    epp_weighted",
-      "unseen    812 tokens that other routers are thought to have sent just now",
+      "unseen    812 tokens: estimated peer load that is not reported yet",
     ]);
-    expect(said).not.toContain("known of the prompt");
+    expect(said).not.toContain("known blocks");
     expect(said).not.toContain("left out");
   });
 

@@ -46,8 +46,8 @@ const rowOf = (change: Partial<typeof member>): string[] => {
 
 test("a router's place among the others: itself, its feeds, its facts, its journals", () => {
   expect(describeMesh(mesh).split("\n").slice(0, 5)).toEqual([
-    "mesh      router-1, life 1700000000001, by peers at 10.0.0.1:7946",
-    "feeds     3 read here, 2 followed as backup, 1 read by nobody",
+    "mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946",
+    "feeds     3 read here, 2 followed as backup, 1 unread",
     "facts     12345 blocks of 6 targets, 5 settled, digest 00112233445566ff",
     "journals  4, 98765 B",
     "",
@@ -56,7 +56,7 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
 
 test("by way of Redis it has no address", () => {
   const text = describeMesh({ ...mesh, backend: "redis", address: null });
-  expect(text.split("\n")[0]).toBe("mesh      router-1, life 1700000000001, by redis");
+  expect(text.split("\n")[0]).toBe("mesh      router-1, epoch 1700000000001, by redis");
 });
 
 test("a line for each other router, its columns named", () => {
@@ -103,7 +103,7 @@ test("`espalier status` shows it below the router's own state", async () => {
   const { stdout, exitCode } = await statusWith(mesh);
   expect(stdout.split("\n").slice(0, 6)).toEqual([
     ...["ready", "engines   1 of 1 usable", "models    m", "in flight 0", ""],
-    "mesh      router-1, life 1700000000001, by peers at 10.0.0.1:7946",
+    "mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946",
   ]);
   expect(stdout).toContain("router-2");
   expect(exitCode).toBeUndefined();

@@ -233,7 +233,7 @@ export interface CompiledConfig {
     readonly maxMeshBufferBytes: number;
   };
   readonly drain: { readonly delayMs: number; readonly graceMs: number };
-  readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "json" | "pretty" };
+  readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "auto" | "json" | "pretty" };
   /** Settings that are allowed but probably mistakes, in sentences. */
   readonly warnings: readonly string[];
   /** The configuration in the form of the file, with all defaults and with secrets masked. */

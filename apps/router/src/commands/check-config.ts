@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type CompiledConfig, describeConfig, renderConfigYaml } from "@espalier/config";
+import { isDeepStrictEqual } from "node:util";
+import { type CompiledConfig, configJsonSchema, describeConfig, renderConfigYaml } from "@espalier/config";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
@@ -12,13 +13,60 @@ export function registerCheckConfig(program: Command): void {
       "Reads flags, environment and file as `serve` would, and prints the complete configuration with secrets masked.\n" +
         "Exits with 1 and one line for each problem when it is not valid.",
     )
+    .option("--changed", "print only what differs from the defaults")
     .option("--json", "print JSON instead of YAML");
   addConfigFlags(command).action(() => {
     const config = readConfig(command);
+    const { changed, json } = command.opts<{ changed?: boolean; json?: boolean }>();
     for (const warning of [...config.warnings, ...tokenizerWarnings(config)]) writeNote(`warning: ${warning}`);
-    if (command.opts().json) writeJson(describeConfig(config));
-    else writeResult(renderConfigYaml(config));
+    const shown = changed ? { ...config, effective: changedSettings(config) } : config;
+    if (json) writeJson(describeConfig(shown));
+    else writeResult(renderConfigYaml(shown));
   });
+}
+
+/** What differs from the defaults; of an engine, a pool and other elements of lists what differs from theirs. */
+function changedSettings({ effective }: CompiledConfig): CompiledConfig["effective"] {
+  return (withoutDefaults(effective, configJsonSchema) ?? {}) as CompiledConfig["effective"];
+}
+
+/** The part of a JSON Schema that defaults are found by. */
+interface Schema {
+  readonly default?: unknown;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly additionalProperties?: Schema | boolean;
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+}
+
+/** Undefined for what is as its default. */
+function withoutDefaults(value: unknown, written: Schema | undefined): unknown {
+  // Where a plain text stands for a section, the section is what is compiled.
+  const schema = written?.anyOf?.find(({ properties, items }) => properties ?? items) ?? written;
+  if (Array.isArray(value)) {
+    if (isDeepStrictEqual(value, written?.default ?? [])) return undefined;
+    return value.map((item) => withoutDefaults(item, schema?.items) ?? item);
+  }
+  if (typeof value !== "object" || value === null) return isDefault(value, written?.default) ? undefined : value;
+  const { properties, additionalProperties } = schema ?? {};
+  const ofEach = typeof additionalProperties === "object" ? additionalProperties : undefined;
+  const changed = Object.entries(value).flatMap(([key, item]) => {
+    const kept = properties?.[key] ? withoutDefaults(item, properties[key]) : (withoutDefaults(item, ofEach) ?? item);
+    return kept === undefined ? [] : [[key, kept] as const];
+  });
+  return changed.length === 0 ? undefined : Object.fromEntries(changed);
+}
+
+const unitSizes: Readonly<Record<string, number>> = {
+  ...{ ms: 1, s: 1_000, m: 60_000, h: 3_600_000 },
+  ...{ B: 1, KiB: 1_024, MiB: 1_048_576, GiB: 1_073_741_824, kB: 1e3, MB: 1e6, GB: 1e9 },
+};
+
+/** Durations and sizes are text in the schema, and milliseconds and bytes once they are read. */
+function isDefault(value: unknown, standard: unknown): boolean {
+  if (value === standard || (value ?? undefined) === standard) return true;
+  const [, digits, unit = ""] = typeof standard === "string" ? (/^([\d.]+)([a-zA-Z]+)$/.exec(standard) ?? []) : [];
+  return typeof value === "number" && value === Number(digits) * (unitSizes[unit] ?? Number.NaN);
 }
 
 /** What the configuration asks for and this machine, which may be another one than the router's, does not have. */

@@ -28,7 +28,7 @@ import {
 import { renderResults } from "../replay/replay-results.ts";
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
+import { collect, oneOf, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
 
 const simulatedModel = "sim-model";
 /** Results that the summary at the end is made of: the newest ones. */
@@ -43,13 +43,13 @@ export function registerDemo(program: Command): void {
     .optionsGroup("Engines:")
     .option("--engine <url>", "use this engine instead of simulated ones; may be repeated", collect)
     .option("--engines <n>", "simulated engines", "4")
-    .addOption(new Option("--preset <name>", "what they are like").choices(presetNames).default("h100-32b-tp2"))
+    .addOption(oneOf(new Option("--preset <name>", "what they are like"), presetNames).default("h100-32b-tp2"))
     .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
-    .option("--routers <n>", "routers beside each other", "3")
-    .addOption(new Option("--sharing <way>", "what they share").choices(sharings).default("mesh"))
+    .option("--routers <n>", "number of routers", "3")
+    .addOption(oneOf(new Option("--sharing <way>", "what they share"), sharings).default("mesh"))
     .addOption(
-      new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("predicted_latency"),
+      oneOf(new Option("--policy <name>", "how an engine is chosen"), policyNames).default("predicted_latency"),
     )
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
@@ -253,10 +253,10 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const enginePort = port === 0 ? 0 : port + enginePortOffset;
   // Engines of the user's own have their own ports.
   if (flags.engine === undefined && enginePort + engines > portCount) {
-    throw new UsageError("--port leaves no room for the engines, 1000 above it");
+    throw new UsageError("--port leaves no ports for the engines, 1000 above it");
   }
-  if (port + routers > portCount) throw new UsageError("--port leaves no room for the routers");
-  if (adminPort + routers > portCount) throw new UsageError("--admin-port leaves no room for the routers");
+  if (port + routers > portCount) throw new UsageError("--port leaves no ports for the routers");
+  if (adminPort + routers > portCount) throw new UsageError("--admin-port leaves no ports for the routers");
   return {
     engineUrls: flags.engine,
     engines,
@@ -337,7 +337,7 @@ export interface DemoLoadOptions {
   readonly onResult: (result: RequestResult) => void;
 }
 
-/** A conversation on its way; idle between an answer and the next message. */
+/** An open conversation; idle between an answer and the next message. */
 interface Conversation {
   readonly session: ChatSession;
   readonly messages: ChatMessage[];
@@ -349,7 +349,7 @@ const usersPerGeneration = 1_000;
 /** Share of the arrivals that go on with a conversation, when one is idle. */
 const followUpShare = 0.75;
 const maxIdle = 200;
-/** Requests under way; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
+/** Open requests; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
 const maxUnderWay = 1_000;
 /** Between two arrivals that are late: answers are read meanwhile, or the load would be all that a busy machine does. */
 const leastGapMs = 1;
@@ -424,7 +424,7 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   client.close();
 }
 
-/** Whoever got no answer, or half of one, says the same again. */
+/** A user who got no answer, or half of one, repeats the message. */
 function takeAnswer(
   conversation: Conversation,
   { text, error }: { readonly text: string; readonly error?: unknown },

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
-import { formatTable, type TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeResult } from "../output.ts";
+import { layOutTable, wrapText } from "../terminal-layout.ts";
 import { askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
@@ -16,7 +17,7 @@ interface ExplainFlags {
 }
 
 const standardInput = 0;
-/** What belongs to the question, not to the request that it is about. */
+/** Headers of the admin request itself, not of the request to be explained. */
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
 export function registerExplain(program: Command): void {
@@ -133,17 +134,17 @@ interface CandidateRow {
   } | null;
 }
 
-/** Who would get a request and why, for people. */
+/** Which engine would get a request and why, for people. */
 export function describeExplanation(report: ExplainReport): string {
   const { candidates, choice, prompt, leftOut } = report;
   const parts = [heading(report)];
   if (candidates.length > 0) {
-    parts.push(formatTable(candidates, [...judgement(report), ...termColumns(report)]));
-    parts.push(formatTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
+    parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
+    parts.push(layOutTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
     if (prompt.blocks !== null) {
       parts.push(
-        formatTable(candidates, [
-          { header: "known of the prompt", value: ({ key }) => key },
+        layOutTable(candidates, [
+          { header: "known blocks", value: ({ key }) => key },
           ...knownColumns,
           ...poolColumns(candidates),
         ]),
@@ -151,11 +152,15 @@ export function describeExplanation(report: ExplainReport): string {
     }
   }
   if (leftOut.length > 0) {
-    parts.push(`left out\n${leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`).join("\n")}\n`);
+    const lines = leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
+    parts.push(`left out\n${wrapText(lines.join("\n"), 4)}\n`);
   }
   if (choice === null) parts.push("no engine can take it\n");
   return parts.join("\n");
 }
+
+/** What stands in front of the lines. */
+const labelColumns = 10;
 
 function heading(report: ExplainReport): string {
   const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, unseenTokens } = report;
@@ -168,13 +173,13 @@ function heading(report: ExplainReport): string {
     `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
   ];
   if (unseenTokens > 0) {
-    lines.push(`unseen    ${Math.round(unseenTokens)} tokens that other routers are thought to have sent just now`);
+    lines.push(`unseen    ${Math.round(unseenTokens)} tokens: estimated peer load that is not reported yet`);
   }
-  return `${[...lines, ...together(report)].join("\n")}\n`;
+  return `${wrapText([...lines, ...splitAndService(report)].join("\n"), labelColumns)}\n`;
 }
 
-/** Whether another engine has a part in it, and what it may wait for. */
-function together({ split, service }: ExplainReport): readonly string[] {
+/** The split between two engines, and the class of service. */
+function splitAndService({ split, service }: ExplainReport): readonly string[] {
   const lines: string[] = [];
   if (split?.pair) {
     const { protocol, prefill, decode } = split.pair;
@@ -233,10 +238,10 @@ const loadColumns: readonly TableColumn<CandidateRow>[] = [
 
 const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },
-  { header: "worth", value: ({ facts }) => facts?.standing },
+  { header: "feed quality", value: ({ facts }) => facts?.standing },
   { header: "feed", value: ({ facts }) => facts?.feed?.state },
   { header: "read by", value: ({ facts }) => (facts?.feed ? (facts.feed.readBy ?? "this router") : undefined) },
-  { header: "life", value: ({ facts }) => facts?.feed?.life ?? undefined },
+  { header: "epoch", value: ({ facts }) => facts?.feed?.life ?? undefined },
   { header: "last message (ms ago)", value: ({ facts }) => facts?.feed?.ageMs ?? undefined },
   { header: "lag (ms)", value: ({ facts }) => facts?.feed?.lagMs ?? undefined, digits: 1 },
   { header: "sent there (blocks)", value: ({ placement }) => placement?.blocks },
@@ -245,7 +250,7 @@ const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "sent (ms ago)", value: ({ placement }) => placement?.ageMs },
 ];
 
-/** Where some candidate has pools in reach: what they hold, and what that is worth. */
+/** Where some candidate can fetch from pools: what they hold, and how good their feed is. */
 function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
   if (!candidates.some(({ pools }) => pools?.length)) return [];
   const shown = ({ pool, blocks, standing }: NonNullable<CandidateRow["pools"]>[number]): string =>
@@ -255,8 +260,8 @@ function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<
 
 /** Tiers that hold something of the prompt. */
 function tiers(blocks: Readonly<Record<string, number>>): string {
-  const held = Object.entries(blocks).filter(([, count]) => count > 0);
-  return held.length === 0 ? "0" : held.map(([name, count]) => `${count} ${name}`).join(", ");
+  const present = Object.entries(blocks).filter(([, count]) => count > 0);
+  return present.length === 0 ? "0" : present.map(([name, count]) => `${count} ${name}`).join(", ");
 }
 
 function percent(share: number): string {

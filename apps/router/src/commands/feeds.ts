@@ -1,6 +1,7 @@
-import { formatTable, type TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
+import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 
@@ -46,6 +47,6 @@ export function registerFeeds(program: Command): void {
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const { feeds } = await askAdmin<{ readonly feeds: readonly Feed[] }>(options, "/admin/feeds");
     if (options.json) writeJson(feeds);
-    else writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : formatTable(feeds, columns));
+    else writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : layOutTable(feeds, columns));
   });
 }

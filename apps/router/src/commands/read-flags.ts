@@ -1,3 +1,6 @@
+import { nearestName } from "@espalier/common";
+import { InvalidArgumentError, type Option } from "commander";
+
 /** The command was called wrongly: its message goes to standard error and the exit code is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
@@ -60,6 +63,33 @@ export function readEndpointUrl(text: string, name: string): string {
   throw new UsageError(
     `${name} must be a URL such as http://127.0.0.1:8000, without a path, not ${JSON.stringify(text)}`,
   );
+}
+
+/**
+ * Reads one of several names.
+ *
+ * @throws UsageError that lists them, with the one that was probably meant
+ */
+export function readName<Name extends string>(written: string, flag: string, names: readonly Name[]): Name {
+  const name = names.find((known) => known === written);
+  if (name !== undefined) return name;
+  throw new UsageError(
+    `${flag}: ${JSON.stringify(written)} is not one of ${names.join(", ")}${didYouMean(written, names)}`,
+  );
+}
+
+/** Has a flag take one of several names, and name the one that was probably meant in place of another. */
+export function oneOf(option: Option, names: readonly string[]): Option {
+  return option.choices(names).argParser((written: string) => {
+    if (names.includes(written)) return written;
+    throw new InvalidArgumentError(`Allowed choices are ${names.join(", ")}${didYouMean(written, names)}`);
+  });
+}
+
+/** The end of a message about a name that is not known; empty when none is near. */
+export function didYouMean(written: string, names: readonly string[]): string {
+  const meant = nearestName(written, names);
+  return meant === undefined ? "" : `; did you mean ${meant}?`;
 }
 
 /** Parser of a flag that may be repeated: each value joins the earlier ones. */

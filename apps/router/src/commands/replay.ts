@@ -16,7 +16,7 @@ import { describeFailures, eventsNote, renderResults } from "../replay/replay-re
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readCount, readEndpointUrl, readNumber, UsageError } from "./read-flags.ts";
+import { collect, oneOf, readCount, readEndpointUrl, readName, readNumber, UsageError } from "./read-flags.ts";
 
 export function registerReplay(program: Command): void {
   addCommand(program, "replay")
@@ -28,16 +28,19 @@ export function registerReplay(program: Command): void {
     )
     .optionsGroup("Trace:")
     .requiredOption("--trace <file>", `${traceFormats.join(", ")}; may be gzipped`)
-    .addOption(new Option("--format <name>", "told from the first line unless given").choices(traceFormats))
+    .addOption(oneOf(new Option("--format <name>", "detected from the first line unless given"), traceFormats))
     .option("--requests <n>", "only the first n requests")
     .option("--speed <x>", "trace seconds per real second", "1")
     .option("--closed <users>", "closed loop: that many users, each sending its next request when the last has ended")
     .option("--seed <n>", "of arrival jitter and invented text", "1")
     .addOption(
-      new Option(
-        "--prompts <form>",
-        "send invented prompts as chat text or as token ids (default: tokens, text with --url)",
-      ).choices(promptForms),
+      oneOf(
+        new Option(
+          "--prompts <form>",
+          "send invented prompts as chat text or as token ids (default: tokens, text with --url)",
+        ),
+        promptForms,
+      ),
     )
     .optionsGroup("Endpoints that run already:")
     .option("--url <url>", "of a router or an engine; may be repeated, requests go to them in turn", collect)
@@ -57,7 +60,7 @@ export function registerReplay(program: Command): void {
     .option("--engines <n>", "simulated engines", "8")
     .option("--routers <n>", "routers in front of them", "1")
     .option("--sharing <ways>", `what they share: ${sharings.join(", ")}, or both for a run of each`, "mesh")
-    .addOption(new Option("--preset <name>", "what the engines are like").choices(presetNames).default("h100-32b-tp2"))
+    .addOption(oneOf(new Option("--preset <name>", "what the engines are like"), presetNames).default("h100-32b-tp2"))
     .option("--blocks <n>", "KV blocks of an engine, in place of the preset's")
     .optionsGroup("Output:")
     .option("--json", "print JSON instead of a table")
@@ -103,9 +106,9 @@ interface LocalRun {
   readonly sharing: Sharing;
 }
 
-function runsOf({ policies, kvEvents, sharing: ways, routers }: ReplayOptions): readonly LocalRun[] {
-  // One router has nobody to share with.
-  return (routers === 1 ? (["none"] as const) : ways).flatMap((sharing) =>
+function runsOf({ policies, kvEvents, sharing: sharedModes, routers }: ReplayOptions): readonly LocalRun[] {
+  // One router shares with no other.
+  return (routers === 1 ? (["none"] as const) : sharedModes).flatMap((sharing) =>
     policies.flatMap((policy): readonly LocalRun[] =>
       policyCatalogue[policy as keyof typeof policyCatalogue].readsPrefixes
         ? kvEvents.map((on) => ({ policy, kvEvents: on, sharing }))
@@ -261,12 +264,7 @@ export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
 }
 
 function readNames<Name extends string>(text: string, flag: string, names: readonly Name[]): readonly Name[] {
-  return text.split(",").map((word) => {
-    const name = names.find((known) => known === word.trim());
-    if (name === undefined)
-      throw new UsageError(`${flag}: ${JSON.stringify(word.trim())} is not one of ${names.join(", ")}`);
-    return name;
-  });
+  return text.split(",").map((word) => readName(word.trim(), flag, names));
 }
 
 function readSwitches(text: string, flag: string): readonly boolean[] {

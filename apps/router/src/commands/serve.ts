@@ -3,14 +3,14 @@ import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler
 import type { CompiledConfig } from "@espalier/config";
 import { dashboardFiles } from "@espalier/dashboard";
 import { type ConfigSource, createRouter, type DashboardPage, type Router, type RouterGroup } from "@espalier/server";
-import { createLogger } from "@espalier/telemetry";
+import { createLogger, type LoggerOptions } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
 import { openFileLimit } from "../open-files.ts";
 import { writeNote } from "../output.ts";
 import { createMeshSecret, launchClusterProcess } from "../processes/cluster-processes.ts";
 import { isGroupMember, joinGroup, memberConfig } from "../processes/group-member.ts";
 import type { MemberAddresses } from "../processes/process-group.ts";
-import { createProcessGroup } from "../processes/process-group.ts";
+import { ProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
 
@@ -43,7 +43,7 @@ async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
 
 async function serveAlone(source: ConfigSource, config: CompiledConfig, isDemo: boolean): Promise<void> {
   const { router, logger } = await startRouter({ source, config, isDemo });
-  // Before it is announced: whoever hears that it serves may stop it at once.
+  // Before it is announced: the parent may stop it as soon as it hears that it serves.
   const stopped = untilStopped(router);
   process.on("SIGHUP", () => router.reload("signal"));
   logListening(router, logger);
@@ -77,8 +77,8 @@ async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<voi
 
 /** The first of several processes: it serves nothing itself, but starts, restarts and ends those that do. */
 async function serveAsGroup(config: CompiledConfig, count: number): Promise<void> {
-  const logger = createLogger(config.log);
-  const group = createProcessGroup({
+  const logger = createLogger(loggerOptions(config.log));
+  const group = new ProcessGroup({
     ...{ count, launch: launchClusterProcess, logger },
     meshSecret: createMeshSecret(),
     ...{ clock: systemClock, scheduler: systemScheduler, random: systemRandom },
@@ -91,6 +91,26 @@ async function serveAsGroup(config: CompiledConfig, count: number): Promise<void
   await group.ended;
 }
 
+/** Standard error, as far as log lines depend on it. */
+interface LogOutput {
+  readonly isTTY?: boolean;
+  /** Whether it shows colours; honours `NO_COLOR`. */
+  hasColors?(): boolean;
+}
+
+/** Lines for people where they are read on a terminal, in colours if it has some, and JSON elsewhere. */
+export function loggerOptions(
+  { level, format }: CompiledConfig["log"],
+  output: LogOutput = process.stderr,
+): Pick<LoggerOptions, "level" | "format" | "coloured"> {
+  const isPretty = format === "pretty" || (format === "auto" && output.isTTY === true);
+  return {
+    level,
+    format: isPretty ? "pretty" : "json",
+    coloured: isPretty && output.isTTY === true && output.hasColors?.() === true,
+  };
+}
+
 interface StartOptions {
   readonly source: ConfigSource;
   readonly config: CompiledConfig;
@@ -101,7 +121,7 @@ interface StartOptions {
 }
 
 async function startRouter({ source, config, isDemo, group, fields = {} }: StartOptions) {
-  const levelled = createLogger(config.log);
+  const levelled = createLogger(loggerOptions(config.log));
   const logger = levelled.child(fields);
   for (const warning of config.warnings) logger.warn(warning);
   const dashboard = dashboardPage(config, logger, isDemo);
@@ -124,7 +144,7 @@ function logListening({ url, adminUrl, meshAddress, config }: Router, logger: Lo
   logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
 }
 
-/** Tells whoever started it where it serves. @param routers in order */
+/** Tells the parent, or the user, where it serves. @param routers in order */
 function announce(routers: readonly MemberAddresses[]): void {
   const [first, ...others] = routers;
   if (!first) return;
@@ -143,7 +163,7 @@ function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolea
   return { files, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
-/** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; whoever signals twice means now. */
+/** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; the second signal stops it at once. */
 function untilStopped(router: Router): Promise<void> {
   return new Promise((resolve) => {
     const stop = (delayMs: number): void => {
@@ -157,8 +177,8 @@ function untilStopped(router: Router): Promise<void> {
 }
 
 /**
- * When the process that forked this one is gone, or lets go of it, nobody is left to serve. Nobody reads the log either,
- * and an exit in order would wait for it to be written.
+ * When the parent process exits or disconnects, this one ends. The log has no reader any more, and an orderly exit would
+ * wait for it to be written.
  *
  * @returns ends that: a process that is done lets go of its parent itself, and exits in order
  */

@@ -34,15 +34,16 @@ import {
 import { findScenario, loadScenario, simulatedPolicies } from "../simulate/simulated-scenario.ts";
 import { boundsNotes, compareWithPublished, createRowStream, extraTables } from "../simulate/tables.ts";
 import { runWorstCase } from "../simulate/worst-case.ts";
+import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
-import { UsageError } from "./read-flags.ts";
+import { oneOf, UsageError } from "./read-flags.ts";
 
 export function registerSimulate(program: Command): void {
   addCommand(program, "simulate")
     .description(
       "Runs whole fleets in virtual time: the routers' own policies, index and mesh over modelled engines, links and " +
-        "clients. Runs are made in processes beside each other; the table has the medians over seeds. " +
-        "The gap to one all-knowing router is found by a run of that, and the policy random is always beside the others. " +
+        "clients. Runs are made in parallel processes; the table has the medians over seeds. " +
+        "The gap to one all-knowing router is found by a run of that, and the policy random is always compared as well. " +
         "Exits with 1 when a run failed, or had no request that succeeded. With worst-case in place of a scenario, it says " +
         "how far each policy is behind the best one at worst, over all that policies are judged by.",
     )
@@ -52,7 +53,7 @@ export function registerSimulate(program: Command): void {
     .option("--variant <names>", "variants of the scenario, separated by commas, or all")
     .option("--trace <file>", "a trace of your own, or the one that the scenario replays; may be gzipped")
     .addOption(
-      new Option("--format <name>", "of the trace; told from its first line unless given").choices(traceFormats),
+      oneOf(new Option("--format <name>", "of the trace; detected from its first line unless given"), traceFormats),
     )
     .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters")
     .option("--requests <n>", "only the first n requests")
@@ -60,10 +61,13 @@ export function registerSimulate(program: Command): void {
     .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")
     .option("--knee-of <policy>", "the policy whose knee that is (default: the scenario's last)")
     .addOption(
-      new Option(
-        "--admission <mode>",
-        "whether requests wait in routers while engines are busy (default: as the scenario says)",
-      ).choices(["on", "off"]),
+      oneOf(
+        new Option(
+          "--admission <mode>",
+          "whether requests wait in routers while engines are busy (default: as the scenario says)",
+        ),
+        ["on", "off"],
+      ),
     )
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
@@ -111,14 +115,17 @@ function list(isJson: boolean): void {
     return;
   }
   writeResult(
-    formatTable(scenarios, [
-      { header: "scenario", value: (one) => one.name },
-      { header: "engines", value: (one) => one.fleet.engines },
-      { header: "routers", value: (one) => one.fleet.routers },
-      { header: "variants", value: ({ variants }) => someOf(variants.map(({ name }) => name)) },
-      { header: "what it is", value: (one) => one.summary },
+    layOutTable(scenarios, [
+      { header: "scenario", value: ({ name }) => name },
+      { header: "what it is", value: describeScenario },
     ]),
   );
+}
+
+function describeScenario({ summary, fleet: { engines, routers }, variants }: Scenario): string {
+  const fleet = `${engines} ${engines === 1 ? "engine" : "engines"}, ${routers} ${routers === 1 ? "router" : "routers"}`;
+  const names = someOf(variants.map(({ name }) => name));
+  return `${summary} (${fleet}${names === "" ? "" : `; variants: ${names}`})`;
 }
 
 /** So many variants are named in a line. */
@@ -126,7 +133,7 @@ const maxListed = 12;
 
 function someOf(names: readonly string[]): string {
   const more = names.length - maxListed;
-  return [...names.slice(0, maxListed), ...(more > 0 ? [`and ${more} more (--json)`] : [])].join(",");
+  return [...names.slice(0, maxListed), ...(more > 0 ? [`and ${more} more (--json)`] : [])].join(", ");
 }
 
 async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand): Promise<void> {

@@ -1,9 +1,10 @@
 import { EspalierError, type Scheduler } from "@espalier/common";
 import type { ReloadOutcome } from "@espalier/server";
-import { formatTable, type TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
+import { layOutTable, wrapText } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
@@ -60,6 +61,9 @@ function readPeriodMs(written: string | true): number {
   throw new UsageError(`--watch ${written}: expected seconds from 0.1 to 3600`);
 }
 
+/** What stands in front of the lines. */
+const labelColumns = 10;
+
 function describe(status: Status): string {
   const state = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
   const lines = [
@@ -71,7 +75,8 @@ function describe(status: Status): string {
   const { error, needsRestart } = status.lastReload ?? {};
   if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
   if (needsRestart?.length) lines.push(`config    waits for a restart: ${needsRestart.join(", ")}`);
-  return status.mesh === null ? lines.join("\n") : [...lines, "", describeMesh(status.mesh)].join("\n");
+  const text = wrapText(lines.join("\n"), labelColumns);
+  return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");
 }
 
 /** The part of `GET /admin/mesh` that is shown to people. */
@@ -119,14 +124,14 @@ const columns: readonly TableColumn<MemberStatus>[] = [
 
 /** A router's place among the others, for people. */
 export function describeMesh({ backend, router, epoch, address, members, feeds, facts, journals }: MeshStatus): string {
-  return [
-    `mesh      ${router}, life ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
-    `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} read by nobody`,
+  const lines = [
+    `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
+    `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
     `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
-    "",
-    members.length === 0 ? "no other router" : formatTable(members, columns),
-  ].join("\n");
+  ];
+  const text = wrapText(lines.join("\n"), labelColumns);
+  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columns)}`;
 }
 
 export interface WatchOptions {

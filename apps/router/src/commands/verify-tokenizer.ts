@@ -108,7 +108,7 @@ function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], h
   return `${compared}${template}\n${table}${more}`;
 }
 
-/** Texts of a chat's user, beside those on which tokenizers are likely to differ. */
+/** Text of a chat's user where the text does not matter. */
 const plainText = "What is the tide table of the harbour for the third of May?";
 
 const weatherTool = {
@@ -126,14 +126,14 @@ const weatherTool = {
 
 const laterTool = { type: "function", function: { name: "sail", parameters: {} }, defer_loading: true };
 
-/** Fields that clients write beside those of the API. */
+/** Fields that clients add to those of the API. */
 const decorated = ({ type, function: described }: typeof weatherTool) => ({
   type,
   function: { strict: true, ...described, examples: ["at noon"] },
   cache_control: { type: "ephemeral" },
 });
 
-/** Chats that are told apart by what stands in them: how many texts become chats of their own. */
+/** How many of the hard texts are also sent as chats. */
 const chatsOfHardTexts = 40;
 
 /**

@@ -1,6 +1,7 @@
-import { formatTable, type TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
+import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, UsageError } from "./read-flags.ts";
@@ -13,7 +14,7 @@ interface Worker {
   readonly reason: string;
   readonly draining: boolean;
   readonly role: string;
-  /** The side that an engine of role `both` keeps to; null where it does not. */
+  /** The role assigned to an engine of role `both`; null where there is none. */
   readonly duty: string | null;
   readonly models: readonly string[] | null;
   readonly breaker: { readonly state: string };
@@ -48,7 +49,7 @@ export function registerWorkers(program: Command): void {
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
     if (options.json) writeJson(workers);
-    else writeResult(formatTable(workers, columns));
+    else writeResult(layOutTable(workers, columns));
   });
   registerAdd(command);
   registerRemove(command);
@@ -90,7 +91,7 @@ function registerAdd(command: Command): void {
     };
     const worker = await askAdmin<Worker>(options, "/admin/workers", { method: "POST", json: JSON.stringify(written) });
     if (options.json) writeJson(worker);
-    else writeResult(formatTable([worker], columns));
+    else writeResult(layOutTable([worker], columns));
   });
 }
 
@@ -136,7 +137,7 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
     const path = `/admin/workers/${encodeURIComponent(id)}`;
     const worker = await askAdmin<Worker>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
     if (options.json) writeJson(worker);
-    else writeResult(formatTable([worker], columns));
+    else writeResult(layOutTable([worker], columns));
   });
 }
 

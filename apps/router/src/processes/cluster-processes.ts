@@ -15,7 +15,7 @@ export function launchClusterProcess(observer: ProcessObserver): GroupProcess {
     if (isReport(message)) observer.said(message);
   });
   worker.once("exit", (code: number | null, signal: string | null) => observer.ended(signal ? null : code, signal));
-  // An error of the channel is the end of the process, which is told by its exit.
+  // An error of the channel ends the process; its exit event reports that.
   worker.on("error", () => worker.process.kill("SIGKILL"));
   return {
     pid: worker.process.pid,
@@ -36,7 +36,7 @@ function isReport(message: unknown): message is MemberReport {
 
 const secretBytes = 32;
 
-/** What the processes of a group prove to each other; known to nobody else, and gone with them. */
+/** A secret that only the processes of a group know, for as long as they run. */
 export function createMeshSecret(): string {
   return randomBytes(secretBytes).toString("hex");
 }

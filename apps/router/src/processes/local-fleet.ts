@@ -56,7 +56,7 @@ export interface LocalMesh {
 export interface RouterListening {
   readonly url: string;
   readonly adminUrl: string;
-  /** Where other routers reach it; null when it shares nothing, or not this way. */
+  /** Where other routers reach it; null when it shares nothing, or uses Redis. */
   readonly meshAddress: string | null;
 }
 
@@ -105,7 +105,7 @@ function meshFlags({ routerId, seeds }: LocalMesh): readonly (readonly string[])
   return [["--mesh-router-id", routerId], ["--mesh-port", "0"], ...seeds.map((seed) => ["--mesh-seed", seed])];
 }
 
-/** What routers beside each other have in common. */
+/** What several routers share. */
 export const sharings = ["mesh", "none"] as const;
 
 export type Sharing = (typeof sharings)[number];
@@ -191,7 +191,7 @@ function askStatus(adminUrl: string): Promise<RouterStatus | undefined> {
 export interface LocalFleetOptions {
   readonly engines: LocalEnginesOptions;
   readonly policy: string;
-  /** Routers beside each other. */
+  /** Number of routers. */
   readonly routers: number;
   readonly sharing: Sharing;
   /** Gives up starting. */

@@ -1,5 +1,43 @@
 import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
 
+/** The place of a process in its group. Sent, as all messages here, over the channel between it and the first process. */
+export interface Place {
+  /** From 0. */
+  readonly index: number;
+  /** Where those of the others that serve already are reached by routers. */
+  readonly seeds: readonly string[];
+  /** Shared secret of the processes, where the configuration has no mesh with other machines. */
+  readonly meshSecret: string;
+  /** Whether the others serve already. */
+  readonly isServing: boolean;
+}
+
+/** Where one process serves. */
+export interface MemberAddresses {
+  readonly url: string;
+  readonly adminUrl: string;
+  /** Where other routers reach it; null when they do not. */
+  readonly meshAddress: string | null;
+}
+
+/** To a process. */
+export type GroupOrder =
+  | { readonly type: "place"; readonly place: Place }
+  /** All processes have been ready. */
+  | { readonly type: "serving" }
+  | { readonly type: "reload"; readonly trigger: "signal" | "admin" }
+  /** The first one drains, `isPatient` with the delay for load balancers; the second one means now. */
+  | { readonly type: "stop"; readonly isPatient: boolean };
+
+/** From a process. */
+export type MemberReport =
+  /** It runs and asks for its place. */
+  | { readonly type: "hello" }
+  | ({ readonly type: "listening" } & MemberAddresses)
+  | { readonly type: "ready" }
+  /** An operator asked it to read its configuration again. */
+  | { readonly type: "reload" };
+
 /** A process of the group, as the first process holds it. */
 export interface GroupProcess {
   readonly pid: number | undefined;
@@ -17,7 +55,7 @@ export interface ProcessObserver {
 
 interface ProcessGroupOptions {
   readonly count: number;
-  /** What the processes prove to each other where nothing else is configured. */
+  /** Shared secret of the processes, where no mesh is configured. */
   readonly meshSecret: string;
   /** Starts a process. The observer is not called before this has returned. */
   readonly launch: (observer: ProcessObserver) => GroupProcess;
@@ -25,23 +63,6 @@ interface ProcessGroupOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly logger: Logger;
-}
-
-/** Routers that share the clients' port, each a process. One that ends without being told is started again. */
-interface ProcessGroup {
-  /**
-   * Starts the first one, then the others together, since they find the mesh through it.
-   *
-   * @returns where they serve, in order
-   * @throws Error when one ends before it serves; all are gone then
-   */
-  start(): Promise<readonly MemberAddresses[]>;
-  /** Has all read their configuration again. */
-  reload(): void;
-  /** Has all drain and end; the second call means now. @param isPatient with the delay for load balancers */
-  stop(isPatient: boolean): void;
-  /** Resolves when all have ended after `stop`. */
-  readonly ended: Promise<void>;
 }
 
 /** After the death of a process; doubled while it does not stay. */
@@ -58,17 +79,15 @@ interface Slot {
   /** Restarts since it last stayed. */
   restarts: number;
   cancelRestart: Cancel;
-  /** While the group starts: told how the process came up. */
+  /** While the group starts: settled by how the process came up. */
   settle: { resolve(addresses: MemberAddresses): void; reject(error: Error): void } | undefined;
 }
 
-export function createProcessGroup(options: ProcessGroupOptions): ProcessGroup {
-  return new SupervisedGroup(options);
-}
-
-class SupervisedGroup implements ProcessGroup {
+/** Routers that share the clients' port, each a process. One that ends unasked is started again. */
+export class ProcessGroup {
   readonly #options: ProcessGroupOptions;
   readonly #slots: readonly Slot[];
+  /** Resolves when all have ended after `stop`. */
   readonly ended: Promise<void>;
   #isStopping = false;
   /** Whether all have been ready; from then on each one's readiness is its own. */
@@ -83,6 +102,12 @@ class SupervisedGroup implements ProcessGroup {
     });
   }
 
+  /**
+   * Starts the first one, then the others together, since they find the mesh through it.
+   *
+   * @returns where they serve, in order
+   * @throws Error when one ends before it serves; all are gone then
+   */
   async start(): Promise<readonly MemberAddresses[]> {
     try {
       const first = await this.#launchFirstTime(this.#slots[0]!);
@@ -95,10 +120,12 @@ class SupervisedGroup implements ProcessGroup {
     }
   }
 
+  /** Has all read their configuration again. */
   reload(): void {
     this.#tellServing({ type: "reload", trigger: "signal" });
   }
 
+  /** Has all drain and end; the second call means now. @param isPatient with the delay for load balancers */
   stop(isPatient: boolean): void {
     this.#isStopping = true;
     for (const slot of this.#slots) {
@@ -204,43 +231,3 @@ function newSlot(index: number): Slot {
     settle: undefined,
   };
 }
-
-/** What the first process tells the others, and they it, over the channels between them. */
-
-/** Where a process stands in its group. */
-export interface Place {
-  /** From 0. */
-  readonly index: number;
-  /** Where those of the others that serve already are reached by routers. */
-  readonly seeds: readonly string[];
-  /** What the processes prove to each other where the configuration has them share with nobody else. */
-  readonly meshSecret: string;
-  /** Whether the others serve already. */
-  readonly isServing: boolean;
-}
-
-/** Where one process serves. */
-export interface MemberAddresses {
-  readonly url: string;
-  readonly adminUrl: string;
-  /** Where other routers reach it; null when they do not. */
-  readonly meshAddress: string | null;
-}
-
-/** To a process. */
-export type GroupOrder =
-  | { readonly type: "place"; readonly place: Place }
-  /** All processes have been ready. */
-  | { readonly type: "serving" }
-  | { readonly type: "reload"; readonly trigger: "signal" | "admin" }
-  /** The first one drains, `isPatient` with the delay for load balancers; the second one means now. */
-  | { readonly type: "stop"; readonly isPatient: boolean };
-
-/** From a process. */
-export type MemberReport =
-  /** It runs and asks for its place. */
-  | { readonly type: "hello" }
-  | ({ readonly type: "listening" } & MemberAddresses)
-  | { readonly type: "ready" }
-  /** An operator asked it to read its configuration again. */
-  | { readonly type: "reload" };

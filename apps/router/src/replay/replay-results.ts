@@ -38,7 +38,7 @@ function percent(share: number | undefined): number | undefined {
   return share === undefined ? undefined : share * 100;
 }
 
-/** Kinds of failure that are told apart; the rest are counted. */
+/** Kinds of failure that are listed; the rest are counted. */
 const maxReasons = 3;
 
 /** Why requests failed, most frequent reasons first; undefined when none did. */

@@ -5,7 +5,7 @@ import { loadScenario, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** A child process of `espalier simulate`: it runs the jobs that its parent sends, one after the other. */
 
-/** Steps of progress that the parent is told of. */
+/** Smallest step of progress that is reported to the parent. */
 const minProgress = 0.01;
 
 const parent = process.ppid;
@@ -26,12 +26,12 @@ process.on("message", async (job: SimJob) => {
 async function run(job: SimJob): Promise<JobOutcome<SimJob>> {
   const source = JSON.stringify(job.source);
   if (loaded?.source !== source) loaded = { source, simulated: await loadScenario(job.source) };
-  let told = 0;
+  let reported = 0;
   return runJob(job, loaded.simulated, (share) => {
     // A run that never yields would not hear that its parent is gone.
     if (process.ppid !== parent) process.exit();
-    if (share - told < minProgress) return;
-    told = share;
+    if (share - reported < minProgress) return;
+    reported = share;
     send({ type: "progress", share });
   });
 }

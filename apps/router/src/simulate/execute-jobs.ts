@@ -10,7 +10,7 @@ export interface ExecutionOptions<Outcome> {
   readonly signal: AbortSignal;
   /** For the progress bar. */
   readonly title: string;
-  /** Told of the jobs that succeeded, in the order of the plan, as soon as those before have ended. */
+  /** Called for each job that succeeded, in the order of the plan, as soon as those before it have ended. */
   onOutcome?(at: number, outcome: Outcome): void;
 }
 
@@ -26,7 +26,7 @@ export interface ExecutionResult<Outcome> {
   readonly failures: readonly JobFailure[];
 }
 
-/** Does the jobs of a plan in child processes, with a progress bar. A job that fails is told, and the others go on. */
+/** Runs the jobs of a plan in child processes, with a progress bar. A job that fails is reported; the others continue. */
 export async function executeJobs<Job extends SimJob>(
   jobs: readonly Job[],
   { size, signal, title, onOutcome }: ExecutionOptions<JobOutcome<Job>>,
@@ -36,13 +36,13 @@ export async function executeJobs<Job extends SimJob>(
   if (jobs.length === 0) return { outcomes, failures };
   const hasEnded = new Uint8Array(jobs.length);
   const progress = trackProgress(title, jobs.length);
-  let told = 0;
+  let reported = 0;
   const end = (at: number): void => {
     hasEnded[at] = 1;
     progress.ended(at);
-    for (; hasEnded[told]; told++) {
-      const outcome = outcomes[told];
-      if (outcome !== undefined) onOutcome?.(told, outcome);
+    for (; hasEnded[reported]; reported++) {
+      const outcome = outcomes[reported];
+      if (outcome !== undefined) onOutcome?.(reported, outcome);
     }
   };
   await runTasks<Job, JobOutcome<Job>>(jobs, {
@@ -99,7 +99,7 @@ export interface RunTasksOptions<Result> {
   readonly size: number;
   /** What a child runs: it answers each task that it is sent with `ChildMessage`s. */
   readonly program?: string;
-  /** Ends all children at once; what has not ended is told to nobody. */
+  /** Ends all children at once; tasks that have not ended are dropped. */
   readonly signal: AbortSignal;
   /** @param share of the task that is done, 0 to 1 */
   onProgress(at: number, share: number): void;

@@ -32,7 +32,7 @@ export function figureOf(title: string, outcomes: readonly RunOutcome[], rows: r
   const medians = medianRows(rows.filter((row) => names.includes(nameOf(row))));
   return {
     title,
-    description: `Runs of ${names.join("; ")}. Each figure is in the table beside it.`,
+    description: `Runs of ${names.join("; ")}. Each figure is also in the table.`,
     panels: [
       ...cases.map((one) => ttftPanel(one, nameOf)),
       ...cases.map((one) => loadPanel(one, nameOf)),
@@ -48,10 +48,11 @@ type NameOf = (row: Labels) => string;
 /** What tells lines apart: the policy, and what is shared if that varies for any policy. */
 function namesFor(rows: readonly SimulateRow[]): NameOf {
   const sharings = new Map<string, Set<string>>();
-  const way = ({ sharing, links }: Labels): string => (sharing === "mesh" && hasBoth ? `mesh (${links})` : sharing);
+  const sharingOf = ({ sharing, links }: Labels): string =>
+    sharing === "mesh" && hasBoth ? `mesh (${links})` : sharing;
   const hasBoth = new Set(rows.filter(({ sharing }) => sharing === "mesh").map(({ links }) => links)).size > 1;
-  for (const row of rows) sharings.set(row.policy, (sharings.get(row.policy) ?? new Set()).add(way(row)));
-  return (row) => ((sharings.get(row.policy)?.size ?? 0) > 1 ? `${row.policy}, ${way(row)}` : row.policy);
+  for (const row of rows) sharings.set(row.policy, (sharings.get(row.policy) ?? new Set()).add(sharingOf(row)));
+  return (row) => ((sharings.get(row.policy)?.size ?? 0) > 1 ? `${row.policy}, ${sharingOf(row)}` : row.policy);
 }
 
 interface FigureCase {

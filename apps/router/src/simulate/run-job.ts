@@ -21,13 +21,57 @@ import {
 import type { ScenarioSource } from "./simulate-options.ts";
 import type { SimulatedScenario } from "./simulated-scenario.ts";
 
+interface JobOfFleet {
+  readonly source: ScenarioSource;
+  readonly variant: string | undefined;
+  readonly policy: string;
+  readonly routers: number;
+  readonly engines: number;
+  readonly sharing: Sharing;
+  readonly links: LinkModel;
+  readonly seed: number;
+  readonly requests: number | undefined;
+  readonly durationS: number | undefined;
+  /** Whether requests wait in routers while engines are busy; as the scenario says when undefined. */
+  readonly admission: boolean | undefined;
+}
+
+/** One run, as it is sent to a child process. */
+export interface RunJob extends JobOfFleet {
+  readonly kind: "run";
+  /** Share of the knee, where the scale was chosen by it. */
+  readonly load: number | undefined;
+  /** Multiplies arrival rates, or clients of a closed loop. */
+  readonly scale: number;
+}
+
+/** A search for the knee of a fleet: several runs, sent to a child process as one job. */
+export interface KneeJob extends JobOfFleet {
+  readonly kind: "knee";
+}
+
+export type SimJob = RunJob | KneeJob;
+
+/** What is kept of a run. */
+export interface RunOutcome {
+  readonly row: SimulateRow;
+  readonly ttft: readonly QuantilePoint[];
+  readonly load: readonly LoadPoint[];
+  readonly cached: readonly CachedPoint[];
+  /** Of a scenario with a fault. */
+  readonly phases: FaultPhases | undefined;
+}
+
+/** What a job ends with: a run's outcome, or the knee. */
+export type JobOutcome<Job extends SimJob> = Job extends KneeJob ? Knee : RunOutcome;
+
 /** Between these, as factors of the published rate, a knee is looked for. */
 const kneeScales = { lowScale: 0.05, highScale: 50 };
 
 /**
  * Runs one job of a plan in this process.
  *
- * @param onProgress told of the share that is done, 0 to 1
+ * @param onProgress called with the share that is done, 0 to 1
  * @throws Error when no knee is found between 0.05 and 50 times the published rate
  */
 export async function runJob<Job extends SimJob>(
@@ -103,47 +147,3 @@ function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: 
     ...(trace === undefined ? {} : { trace }),
   };
 }
-
-interface JobOfFleet {
-  readonly source: ScenarioSource;
-  readonly variant: string | undefined;
-  readonly policy: string;
-  readonly routers: number;
-  readonly engines: number;
-  readonly sharing: Sharing;
-  readonly links: LinkModel;
-  readonly seed: number;
-  readonly requests: number | undefined;
-  readonly durationS: number | undefined;
-  /** Whether requests wait in routers while engines are busy; as the scenario says when undefined. */
-  readonly admission: boolean | undefined;
-}
-
-/** One run, told to a child process. */
-export interface RunJob extends JobOfFleet {
-  readonly kind: "run";
-  /** Share of the knee, where the scale was chosen by it. */
-  readonly load: number | undefined;
-  /** Multiplies arrival rates, or clients of a closed loop. */
-  readonly scale: number;
-}
-
-/** A search for the knee of a fleet: several runs, told to a child process as one. */
-export interface KneeJob extends JobOfFleet {
-  readonly kind: "knee";
-}
-
-export type SimJob = RunJob | KneeJob;
-
-/** What is kept of a run. */
-export interface RunOutcome {
-  readonly row: SimulateRow;
-  readonly ttft: readonly QuantilePoint[];
-  readonly load: readonly LoadPoint[];
-  readonly cached: readonly CachedPoint[];
-  /** Of a scenario with a fault. */
-  readonly phases: FaultPhases | undefined;
-}
-
-/** What a job ends with: a run's outcome, or the knee. */
-export type JobOutcome<Job extends SimJob> = Job extends KneeJob ? Knee : RunOutcome;

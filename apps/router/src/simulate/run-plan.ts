@@ -1,5 +1,5 @@
 import type { Knee, LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
-import { UsageError } from "../commands/read-flags.ts";
+import { didYouMean, UsageError } from "../commands/read-flags.ts";
 import { writeNote } from "../output.ts";
 import { executeJobs, type JobFailure } from "./execute-jobs.ts";
 import type { KneeJob, RunJob } from "./run-job.ts";
@@ -12,7 +12,7 @@ export const maxPlannedRuns = 5_000;
 /** The knee of a fleet, by its search. */
 type KneeOf = (job: KneeJob) => number;
 
-/** Beside every comparison: what spreads load without knowing anything. */
+/** Part of every comparison: it spreads load without any knowledge. */
 const yardstick = "random";
 
 /** One fleet under one load; its runs are compared with each other. */
@@ -36,11 +36,16 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
   const named = policies.includes(yardstick) ? policies : [yardstick, ...policies];
   checkCount(selection, scenario, named.length);
   const jobs = fleetCases(selection, scenario).flatMap((fleet) => {
-    const ways = { sharings: selection.sharing ?? usualSharing(scenario, fleet.variant), linkModels: selection.links };
+    const setups = {
+      sharings: selection.sharing ?? usualSharing(scenario, fleet.variant),
+      linkModels: selection.links,
+    };
     return loadsOf(selection, scenario, fleet, kneeOf).flatMap(({ load, scale }) =>
       named.flatMap((policy) =>
-        waysOf(policy, fleet.routers, ways).flatMap((way) =>
-          seeds.map((seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...way, load, scale })),
+        setupsOf(policy, fleet.routers, setups).flatMap((setup) =>
+          seeds.map(
+            (seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...setup, load, scale }),
+          ),
         ),
       ),
     );
@@ -93,7 +98,7 @@ export function findVariant(scenario: Scenario, name: string): ScenarioVariant {
   const variant = scenario.variants.find((one) => one.name === name);
   if (variant !== undefined) return variant;
   const known = scenario.variants.map((one) => one.name);
-  const choice = known.length === 0 ? "it has none" : `not one of ${known.join(", ")}`;
+  const choice = known.length === 0 ? "it has none" : `not one of ${known.join(", ")}${didYouMean(name, known)}`;
   throw new UsageError(`--variant: ${JSON.stringify(name)} of ${scenario.name}: ${choice}`);
 }
 
@@ -115,41 +120,41 @@ function usualSharing({ published }: Scenario, variant: ScenarioVariant | undefi
   return [...new Set<Sharing>(["mesh", ...named])];
 }
 
-interface Way {
+interface Setup {
   readonly routers: number;
   readonly sharing: Sharing;
   readonly links: LinkModel;
 }
 
-/** In how many ways a policy is run: what makes no difference to it is not varied. */
-function waysOf(
+/** The setups in which a policy is run: what makes no difference to it is not varied. */
+function setupsOf(
   policy: string,
   routerCounts: readonly number[],
   { sharings, linkModels }: { readonly sharings: readonly Sharing[]; readonly linkModels: readonly LinkModel[] },
-): readonly Way[] {
+): readonly Setup[] {
   if (isBlind(policy)) {
     const counts = policy === "round_robin" ? routerCounts : routerCounts.slice(0, 1);
     return counts.map((routers) => ({ routers, sharing: "none", links: "delays" }));
   }
   const asked = routerCounts.flatMap((routers) =>
-    sharings.flatMap((sharing) => waysOfSharing(routers, sharing, linkModels)),
+    sharings.flatMap((sharing) => setupsOfSharing(routers, sharing, linkModels)),
   );
-  const hasGap = asked.some((way) => way.routers > 1 && way.sharing !== "oracle");
-  const ways = hasGap ? [allKnowing, ...asked] : asked;
-  return ways.filter((way, at) => ways.findIndex((other) => isSameWay(way, other)) === at);
+  const hasGap = asked.some((setup) => setup.routers > 1 && setup.sharing !== "oracle");
+  const setups = hasGap ? [allKnowing, ...asked] : asked;
+  return setups.filter((setup, at) => setups.findIndex((other) => isSameSetup(setup, other)) === at);
 }
 
 /** One router that sees everything. */
-const allKnowing: Way = { routers: 1, sharing: "oracle", links: "delays" };
+const allKnowing: Setup = { routers: 1, sharing: "oracle", links: "delays" };
 
 /** Links are a matter of the mesh alone, and one router knows at once whatever it would be told late. */
-function waysOfSharing(routers: number, sharing: Sharing, links: readonly LinkModel[]): readonly Way[] {
+function setupsOfSharing(routers: number, sharing: Sharing, links: readonly LinkModel[]): readonly Setup[] {
   if (sharing === "mesh") return links.map((model) => ({ routers, sharing, links: model }));
   const isAllKnowing = sharing === "oracle" || (routers === 1 && sharing !== "none");
   return [isAllKnowing ? allKnowing : { routers, sharing, links: "delays" }];
 }
 
-const isSameWay = (one: Way, other: Way): boolean =>
+const isSameSetup = (one: Setup, other: Setup): boolean =>
   one.routers === other.routers && one.sharing === other.sharing && one.links === other.links;
 
 /** Counts before anything of a large plan is made. */

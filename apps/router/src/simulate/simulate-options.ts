@@ -10,9 +10,9 @@ import {
   sharings,
 } from "@espalier/simulator";
 import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
-import { readCount, readDurationMs, readNumber, UsageError } from "../commands/read-flags.ts";
+import { readCount, readDurationMs, readName, readNumber, UsageError } from "../commands/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
-import { simulatedPolicies } from "./simulated-scenario.ts";
+import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
 import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 
 /** The flags of `espalier simulate` as they were written. */
@@ -119,9 +119,6 @@ export type SimulateCommand =
   | WorstCaseCommand
   | WriteTraceCommand;
 
-/** In place of a scenario: all that policies are judged by. */
-const worstCaseName = "worst-case";
-
 export const maxSeeds = 100;
 export const maxJobs = 64;
 export const maxSimulatedRequests = 10_000_000;
@@ -164,7 +161,7 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   };
 }
 
-/** What a comparison of all policies over all scenarios can be told. */
+/** The flags of a comparison of all policies over all scenarios. */
 const worstCaseFlags = ["policy", "routers", "seeds", "jobs", "only", "quick", "trace", "json"] as const;
 
 function readWorstCase(flags: SimulateFlags, jobs: number): WorstCaseCommand {
@@ -237,10 +234,4 @@ const kebabCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `
 /** The words between commas, each read once. */
 function listOf<Value>(text: string | undefined, read: (word: string) => Value): readonly Value[] | undefined {
   return text === undefined ? undefined : [...new Set(text.split(",").map((word) => read(word.trim())))];
-}
-
-function readName<Name extends string>(word: string, flag: string, names: readonly Name[]): Name {
-  const name = names.find((known) => known === word);
-  if (name !== undefined) return name;
-  throw new UsageError(`${flag}: ${JSON.stringify(word)} is not one of ${names.join(", ")}`);
 }

@@ -2,9 +2,17 @@ import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { EspalierError } from "@espalier/common";
 import { policyNames } from "@espalier/policies";
-import { clusterIp, ownScenario, parseFleet, type Scenario, type ScenarioFleet, scenario } from "@espalier/simulator";
+import {
+  clusterIp,
+  ownScenario,
+  parseFleet,
+  type Scenario,
+  type ScenarioFleet,
+  scenario,
+  scenarioNames,
+} from "@espalier/simulator";
 import { readTrace, type TraceRequest } from "@espalier/workload";
-import { UsageError } from "../commands/read-flags.ts";
+import { readName, UsageError } from "../commands/read-flags.ts";
 import type { ScenarioSource } from "./simulate-options.ts";
 
 export interface SimulatedScenario {
@@ -12,6 +20,9 @@ export interface SimulatedScenario {
   /** Of a scenario that replays one. */
   readonly trace: readonly TraceRequest[] | undefined;
 }
+
+/** In place of a scenario: all that policies are judged by. */
+export const worstCaseName = "worst-case";
 
 /** Serves a user's own trace when no fleet is given: that of `espalier replay`. */
 const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 };
@@ -38,11 +49,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
 
 /** A wrong name is a matter of how the command was called. */
 export function findScenario(name: string): Scenario {
-  try {
-    return scenario(name);
-  } catch (error) {
-    throw error instanceof EspalierError ? new UsageError(error.message) : error;
-  }
+  return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName]));
 }
 
 async function readFleetFile(path: string): Promise<ScenarioFleet> {

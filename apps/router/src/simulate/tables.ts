@@ -55,7 +55,7 @@ const figures: readonly RowColumn[] = [
   figure("x real time", "realtime_factor", 1),
 ];
 
-/** The columns of a plan's table: labels that differ between its runs, or are always told, and all figures. */
+/** The columns of a plan's table: labels that differ between its runs, or are always shown, and all figures. */
 export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
   const hasVariants = rows.some((row) => row.variant !== undefined);
   const hasLoads = rows.some((row) => row.load !== undefined);
@@ -181,7 +181,7 @@ export interface TextTable {
   readonly lines: readonly (readonly string[])[];
 }
 
-/** What stands beside the rows of a plan, as far as there is something to say: published results, faults, classes. */
+/** The tables that go with the rows of a plan, without the empty ones: published results, faults, classes. */
 export function extraTables(
   scenario: Scenario,
   outcomes: readonly RunOutcome[],
@@ -287,7 +287,7 @@ function medianOf(values: readonly (number | undefined)[]): number | undefined {
 const show = (value: number | undefined, digits: number, factor: number): string =>
   value === undefined ? "-" : (value * factor).toFixed(digits);
 
-/** A published result beside what the simulator makes of the same two policies, and of the default one. */
+/** A published result, compared with what the simulator measures for the same two policies and for the default one. */
 interface PublishedComparison {
   readonly source: string;
   readonly variant: string | undefined;
@@ -342,7 +342,7 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
   });
 }
 
-/** Ways of sharing, those that are most like one router first. */
+/** Modes of sharing, those that are most like one router first. */
 const likeness: readonly string[] = ["mesh", "oracle", "events-only", "gossip-1s", "none"];
 
 /**

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { GroupOrder, Place } from "../../src/processes/process-group.ts";
-import { createProcessGroup, type ProcessObserver } from "../../src/processes/process-group.ts";
+import { ProcessGroup, type ProcessObserver } from "../../src/processes/process-group.ts";
 
 /** A process that does nothing by itself. */
 interface FakeProcess {
@@ -20,7 +20,7 @@ function setUp(count: number) {
   const { clock, scheduler, advance } = createVirtualTime();
   const logger = createRecordingLogger();
   const processes: FakeProcess[] = [];
-  const group = createProcessGroup({
+  const group = new ProcessGroup({
     ...{ count, meshSecret: "secret", clock, scheduler, logger, random: createSeededRandom(1) },
     launch(observer) {
       const number = processes.length + 1;

@@ -273,8 +273,9 @@ export const log = section("Logging to standard error.", {
     description: "Lowest level that is logged.",
     default: "info",
   }),
-  format: choice(["json", "pretty"], {
-    description: "Format of log lines: `json` for machines, `pretty` for a terminal.",
-    default: "json",
+  format: choice(["auto", "json", "pretty"], {
+    description:
+      "Form of log lines: `json` for machines, `pretty` for people, `auto` for `pretty` where standard error is a terminal and `json` elsewhere.",
+    default: "auto",
   }),
 });

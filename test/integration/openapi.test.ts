@@ -1,8 +1,10 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { loadConfig } from "@espalier/config";
 import { dashboardFiles } from "@espalier/dashboard";
-import { waitFor } from "@espalier/testing";
+import { createRouter } from "@espalier/server";
+import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -152,7 +154,30 @@ test("answers of a router by itself have the documented shapes", async () => {
   const page = dashboardFiles().find(({ name }) => name !== "index.html");
   if (page) expect((await ask(router, "GET", "/dashboard/{name}", undefined, page.name)).status).toBe(200);
   for (const path of ["/admin/dashboard", "/admin/prefixes", "/admin/decisions"]) await ask(router, "OPTIONS", path);
-  expect((await ask(router, "POST", "/admin/reload", {})).status).toBeOneOf([200, 422]);
+});
+
+test("reloads that succeed and that fail", async () => {
+  const written = (policy: string) =>
+    loadConfig({ file: { path: "router.yaml", text: `policy: ${policy}\nlisten: { port: 0 }\nadmin: { port: 0 }` } });
+  let policy = "random";
+  const router = createRouter({
+    config: written(policy),
+    configSource: { file: undefined, read: () => written(policy) },
+    logger: createRecordingLogger(),
+  });
+  rig.own(() => router.stop());
+  await router.start();
+  const reload = async () =>
+    expectDocumented("POST", "/admin/reload", await call(`${router.adminUrl}/admin/reload`, { method: "POST" }));
+  const status = async () => expectDocumented("GET", "/admin/status", await call(`${router.adminUrl}/admin/status`));
+  for (const [next, code] of [
+    ["round_robin", 200],
+    ["unknown", 422],
+  ] as const) {
+    policy = next;
+    expect((await reload()).status).toBe(code);
+    expect((await status()).json.lastReload).not.toBeNull();
+  }
 });
 
 test("engines that are added, drained, looked at and removed", async () => {
@@ -176,7 +201,7 @@ test("probes of a router that cannot serve yet", async () => {
 
 test("explanations, and what a request is refused by", async () => {
   const sims = await rig.sims(2);
-  const router = await rig.router({ engines: sims.map(({ url }) => url), config: { admission: { enabled: true } } });
+  const router = await rig.router({ engines: sims.map(({ url }) => url), config: { admission: { mode: "on" } } });
   expect((await ask(router, "POST", "/admin/explain", chat())).status).toBe(200);
   expect((await ask(router, "POST", "/admin/explain", chat({ model: "unknown" }))).status).toBe(404);
   expect((await ask(router, "POST", "/admin/explain", {})).status).toBe(400);

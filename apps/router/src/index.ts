@@ -1,21 +1,22 @@
 /** The `espalier` command. As a library it gives what benchmarks and tests share with it: local fleets, and plots. */
 export { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
 export {
-  type Child,
-  type ChildOptions,
   type EnginesListening,
   type LocalEnginesOptions,
   type LocalRouterOptions,
+  startLocalEngines,
+  startLocalRouter,
+} from "./processes/local-fleet.ts";
+export {
+  type Child,
+  type ChildOptions,
   type ProgramOptions,
   type RouterListening,
   type RouterStatus,
-  type StartRoutersOptions,
   startChild,
-  startLocalEngines,
-  startLocalRouter,
-  startRouters,
   untilReady,
-} from "./processes/local-fleet.ts";
+} from "./processes/start-child.ts";
+export { type StartRoutersOptions, startRouters } from "./processes/start-routers.ts";
 export { type PlannedRequest, planReplay } from "./replay/replay-plan.ts";
 export { describeFailures } from "./replay/replay-results.ts";
 export { runReplay } from "./replay/run-replay.ts";

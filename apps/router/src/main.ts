@@ -2,15 +2,17 @@ import { EspalierError } from "@espalier/common";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { addCommand, commandNames } from "./commands/command-list.ts";
 import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";
-import { UsageError } from "./commands/read-flags.ts";
+import { readName, UsageError } from "./commands/read-flags.ts";
 import { readVersion } from "./commands/version.ts";
 import { checkOpenFiles, openFileLimit } from "./open-files.ts";
 import { writeNote } from "./output.ts";
-import { layOutHelpItem } from "./terminal-layout.ts";
+import { layOutHelpItem, wrapText } from "./terminal-layout.ts";
 
 const exitFailure = 1;
 const exitUsage = 2;
 const usualColumns = 80;
+/** Of the second line of a heading. */
+const headingIndent = 2;
 /** Timers of the ports do not keep a process alive; while a command runs, this one does. */
 const holdMs = 2 ** 30;
 
@@ -19,6 +21,7 @@ const routerCommands: ReadonlySet<string> = new Set(["serve", "demo"]);
 
 const helpLayout: HelpConfiguration = {
   showGlobalOptions: false,
+  styleTitle: (title) => wrapText(title, headingIndent, usualColumns),
   formatItem(term, termWidth, description, helper) {
     return layOutHelpItem(term, termWidth, description, helper.helpWidth ?? usualColumns);
   },
@@ -32,6 +35,10 @@ const program = new Command("espalier")
   .configureHelp(helpLayout)
   .exitOverride();
 if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout(() => checkOpenFiles(openFileLimit()));
+endWithout(() => {
+  const [first, second] = process.argv.slice(2);
+  if (first === "help" && second !== undefined) readName(second, "help", [...commandNames, "help"]);
+});
 const called = await loadCalledCommand(process.argv.slice(2));
 for (const name of commandNames) {
   if (name === called?.name) called.register(program);

@@ -55,10 +55,7 @@ test("--changed prints what differs: settings, durations and sizes as text, and 
     ].join("\n"),
   );
   expect(await changed("--config", file)).toEqual({
-    engines: [
-      { id: "a:1", url: "http://a:1" },
-      { id: "b:1", url: "http://b:1", weight: 2 },
-    ],
+    engines: [{ url: "http://a:1" }, { url: "http://b:1", weight: 2 }],
     listen: { host: "0.0.0.0" },
     drain: { grace: "2m" },
     policy: { name: "cache_aware" },

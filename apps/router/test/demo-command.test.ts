@@ -3,8 +3,8 @@ import { waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerDemo } from "../src/commands/demo.ts";
-import type { Child } from "../src/processes/local-fleet.ts";
-import { startLocalEngines, startLocalRouter, untilReady } from "../src/processes/local-fleet.ts";
+import { startLocalEngines, startLocalRouter } from "../src/processes/local-fleet.ts";
+import { type Child, untilReady } from "../src/processes/start-child.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { streamAnswer, temporaryServer } from "./temporary.ts";
 
@@ -14,7 +14,7 @@ vi.mock(import("../src/processes/local-fleet.ts"), async (original) => ({
   startLocalEngines: vi.fn(),
   startLocalRouter: vi.fn(),
 }));
-vi.mock(import("../src/processes/local-fleet.ts"), () => ({ untilReady: vi.fn() }));
+vi.mock(import("../src/processes/start-child.ts"), () => ({ untilReady: vi.fn() }));
 
 /** `+NAME` for what was started and `-NAME` for what was stopped, in order. */
 let events: string[] = [];

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { type Child, startChild, untilReady } from "../src/processes/local-fleet.ts";
+import { type Child, startChild, untilReady } from "../src/processes/start-child.ts";
 import { temporaryFile, temporaryServer } from "./temporary.ts";
 
 interface Told {

@@ -1,11 +1,14 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { registerReplay } from "../src/commands/replay.ts";
-import { type LocalFleetOptions, withLocalFleet } from "../src/processes/local-fleet.ts";
+import { type LocalFleetOptions, withLocalFleet } from "../src/processes/start-routers.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { type SeenRequest, streamAnswer, temporaryFile, temporaryServer } from "./temporary.ts";
 
 // Fleets are processes; here each is one server that answers, and what was asked of it is looked at.
-vi.mock(import("../src/processes/local-fleet.ts"), () => ({ withLocalFleet: vi.fn() }));
+vi.mock(import("../src/processes/start-routers.ts"), async (original) => ({
+  ...(await original()),
+  withLocalFleet: vi.fn(),
+}));
 
 const fleets: LocalFleetOptions[] = [];
 const seen: SeenRequest[] = [];

@@ -1,18 +1,11 @@
 import type { ChildProcess } from "node:child_process";
 import { beforeEach, expect, test, vi } from "vitest";
-import {
-  type Child,
-  type LocalRouterOptions,
-  type StartRoutersOptions,
-  startChild,
-  startLocalRouter,
-  startRouters,
-  untilReady,
-} from "../src/processes/local-fleet.ts";
+import { type LocalRouterOptions, startLocalRouter } from "../src/processes/local-fleet.ts";
+import { type Child, startChild, untilReady } from "../src/processes/start-child.ts";
+import { type StartRoutersOptions, startRouters } from "../src/processes/start-routers.ts";
 
 // Routers are processes; here what each would be started with is noted.
-vi.mock(import("../src/processes/local-fleet.ts"), () => ({ startChild: vi.fn() }));
-vi.mock(import("../src/processes/local-fleet.ts"), () => ({ untilReady: vi.fn() }));
+vi.mock(import("../src/processes/start-child.ts"), () => ({ startChild: vi.fn(), untilReady: vi.fn() }));
 
 /** What happened, in order. */
 let events: string[] = [];

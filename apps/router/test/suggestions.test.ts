@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { registerDemo } from "../src/commands/demo.ts";
 import { registerReplay } from "../src/commands/replay.ts";
 import { registerSimulate } from "../src/commands/simulate.ts";
+import { registerWorkers } from "../src/commands/workers.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 
 /** Whatever says what was wrong: what the action threw, or what commander wrote. */
@@ -42,4 +43,8 @@ test("what is like nothing gets no suggestion", async () => {
   expect(await complaint(registerReplay, "replay", "--trace", "x", "--policy", "zzzzzzzz")).not.toContain(
     "did you mean",
   );
+});
+
+test("workers: a command that was mistyped is no engine of the list", async () => {
+  expect(await complaint(registerWorkers, "workers", "darin", "a:1")).toContain("did you mean drain?");
 });

@@ -44,8 +44,11 @@ function withoutDefaults(value: unknown, written: Schema | undefined): unknown {
   // Where a plain text stands for a section, the section is what is compiled.
   const schema = written?.anyOf?.find(({ properties, items }) => properties ?? items) ?? written;
   if (Array.isArray(value)) {
-    if (isDeepStrictEqual(value, written?.default ?? [])) return undefined;
-    return value.map((item) => withoutDefaults(item, schema?.items) ?? item);
+    const changedItems = (items: readonly unknown[]) =>
+      items.map((item) => withoutDefaults(item, schema?.items) ?? item);
+    const standard = written?.default ?? [];
+    const changed = changedItems(value);
+    return Array.isArray(standard) && isDeepStrictEqual(changed, changedItems(standard)) ? undefined : changed;
   }
   if (typeof value !== "object" || value === null) return isDefault(value, written?.default) ? undefined : value;
   const { properties, additionalProperties } = schema ?? {};

@@ -14,17 +14,9 @@ import {
 } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { createProgressBar, writeNote, writeResult } from "../output.ts";
-import type { Child } from "../processes/local-fleet.ts";
-import {
-  maxLocalEngines,
-  maxLocalRouters,
-  type RouterListening,
-  type Sharing,
-  sharings,
-  startLocalEngines,
-  startRouters,
-  untilReady,
-} from "../processes/local-fleet.ts";
+import { maxLocalEngines, maxLocalRouters, startLocalEngines } from "../processes/local-fleet.ts";
+import { type Child, type RouterListening, untilReady } from "../processes/start-child.ts";
+import { type Sharing, sharings, startRouters } from "../processes/start-routers.ts";
 import { renderResults } from "../replay/replay-results.ts";
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";

@@ -10,7 +10,8 @@ import {
 } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
-import { maxLocalEngines, maxLocalRouters, type Sharing, sharings, withLocalFleet } from "../processes/local-fleet.ts";
+import { maxLocalEngines, maxLocalRouters } from "../processes/local-fleet.ts";
+import { type Sharing, sharings, withLocalFleet } from "../processes/start-routers.ts";
 import { type PlannedRequest, type PromptForm, planReplay, promptForms } from "../replay/replay-plan.ts";
 import { describeFailures, eventsNote, renderResults } from "../replay/replay-results.ts";
 import { runReplay } from "../replay/run-replay.ts";

@@ -4,7 +4,7 @@ import { writeJson, writeResult } from "../output.ts";
 import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, UsageError } from "./read-flags.ts";
+import { collect, readName, UsageError } from "./read-flags.ts";
 
 /** The part of an engine's description that the table shows. */
 interface Worker {
@@ -46,7 +46,11 @@ export function registerWorkers(program: Command): void {
     "Lists the engines of a running router, adds one, takes one out for a while, or removes it. `list` need not be written.",
   );
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
+  // What is no other command comes here.
+  list.allowExcessArguments();
   addAdminOptions(list).action(async (options: AdminOptions) => {
+    const [stranger] = list.args;
+    if (stranger !== undefined) readName(stranger, "workers", names(command));
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
     if (options.json) writeJson(workers);
     else writeResult(layOutTable(workers, columns));
@@ -56,6 +60,8 @@ export function registerWorkers(program: Command): void {
   registerDrain(command, "drain", true, "give an engine no new requests; those it has may finish");
   registerDrain(command, "undrain", false, "give an engine new requests again");
 }
+
+const names = ({ commands }: Command): readonly string[] => commands.map((child) => child.name());
 
 interface AddOptions extends AdminOptions {
   readonly id?: string;

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
-import type { ChildMessage } from "./execute-jobs.ts";
 import { type JobOutcome, runJob, type SimJob } from "./run-job.ts";
+import type { ChildMessage } from "./run-tasks.ts";
 import { loadScenario, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** A child process of `espalier simulate`: it runs the jobs that its parent sends, one after the other. */

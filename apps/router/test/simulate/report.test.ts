@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { medianRows, scenario, scenarioNames } from "@espalier/simulator";
 import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import { runTasks } from "../../src/simulate/execute-jobs.ts";
 import {
   type ReportSection,
   renderReport,
@@ -14,10 +13,11 @@ import {
 import { commandOf, reportBudgetMs, reportPlan } from "../../src/simulate/report-plan.ts";
 import type { SimJob } from "../../src/simulate/run-job.ts";
 import { planKnees, planRuns } from "../../src/simulate/run-plan.ts";
+import { runTasks } from "../../src/simulate/run-tasks.ts";
 import { readSimulateOptions } from "../../src/simulate/simulate-options.ts";
 import { jobOf, outcomeOf } from "./fake-outcome.ts";
 
-vi.mock(import("../../src/simulate/execute-jobs.ts"), () => ({ runTasks: vi.fn() }));
+vi.mock(import("../../src/simulate/run-tasks.ts"), () => ({ runTasks: vi.fn() }));
 
 beforeEach(() => {
   vi.spyOn(process.stderr, "write").mockReturnValue(true);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { runTasks } from "../../src/simulate/execute-jobs.ts";
+import { runTasks } from "../../src/simulate/run-tasks.ts";
 import { temporaryFile } from "../temporary.ts";
 
 interface Task {

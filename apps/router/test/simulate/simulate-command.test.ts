@@ -2,14 +2,14 @@ import { existsSync, readFileSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerSimulate } from "../../src/commands/simulate.ts";
-import { runTasks } from "../../src/simulate/execute-jobs.ts";
 import type { RunJob, SimJob } from "../../src/simulate/run-job.ts";
+import { runTasks } from "../../src/simulate/run-tasks.ts";
 import { isUsageRefusal, runCommand } from "../run-command.ts";
 import { temporaryFile } from "../temporary.ts";
 import { outcomeOf } from "./fake-outcome.ts";
 
 // Runs are processes; here each ends at once as a test wants it, and what was asked is looked at.
-vi.mock(import("../../src/simulate/execute-jobs.ts"), () => ({ runTasks: vi.fn() }));
+vi.mock(import("../../src/simulate/run-tasks.ts"), () => ({ runTasks: vi.fn() }));
 
 const asked: SimJob[] = [];
 let sizes: number[] = [];

@@ -2,8 +2,8 @@ import { policyNames } from "@espalier/policies";
 import { scenario } from "@espalier/simulator";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerSimulate } from "../../src/commands/simulate.ts";
-import { runTasks } from "../../src/simulate/execute-jobs.ts";
 import type { RunJob } from "../../src/simulate/run-job.ts";
+import { runTasks } from "../../src/simulate/run-tasks.ts";
 import { readSimulateOptions, type SimulateFlags } from "../../src/simulate/simulate-options.ts";
 import type { WorstCaseCommand } from "../../src/simulate/worst-case.ts";
 import { casesOf, nameOf, planWorstCase, worstCasePlan } from "../../src/simulate/worst-case-plan.ts";
@@ -11,7 +11,7 @@ import { runCommand } from "../run-command.ts";
 import { temporaryFile } from "../temporary.ts";
 import { outcomeOf } from "./fake-outcome.ts";
 
-vi.mock(import("../../src/simulate/execute-jobs.ts"), () => ({ runTasks: vi.fn() }));
+vi.mock(import("../../src/simulate/run-tasks.ts"), () => ({ runTasks: vi.fn() }));
 
 const asked: RunJob[] = [];
 /** What a run comes to; an error fails it, undefined leaves it out. */

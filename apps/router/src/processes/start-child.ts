@@ -1,0 +1,144 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { get } from "node:http";
+import { systemClock, systemScheduler } from "@espalier/common";
+
+/** A program of this project that runs as a child process and has said that it listens. */
+export interface Child<Listening> {
+  readonly listening: Listening;
+  readonly process: ChildProcess;
+  /** Resolves with the exit code (null after a signal) once the process is gone. */
+  readonly exited: Promise<number | null>;
+  /** Ends it at once, by closing its channel; if it does not notice, it is killed. */
+  stop(): Promise<void>;
+}
+
+/** How a program is run, where it matters. */
+export interface ProgramOptions {
+  /** The program of another release of Node; this process's own when absent. */
+  readonly nodeProgram?: string;
+  /** For Node itself, such as `--trace-gc`. */
+  readonly nodeFlags?: readonly string[];
+  /** An open file for its standard output, which otherwise is dropped. */
+  readonly output?: number;
+}
+
+export interface ChildOptions extends ProgramOptions {
+  /** For messages: "router", "engines". */
+  readonly name: string;
+  readonly program: string;
+  readonly arguments: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly startTimeoutMs?: number;
+}
+
+const killAfterMs = 1_500;
+const keptErrorBytes = 8_192;
+
+/**
+ * Forks a program and waits until it sends `{type: "listening", ...}`. The child watches the channel and exits when
+ * this process is gone, however that happens.
+ *
+ * @throws Error with the last lines of the child's standard error when it exits first or stays silent
+ */
+export async function startChild<Listening>(options: ChildOptions): Promise<Child<Listening>> {
+  const child = fork(options.program, [...options.arguments], {
+    stdio: ["ignore", options.output ?? "ignore", "pipe", "ipc"],
+    ...(options.nodeProgram === undefined ? {} : { execPath: options.nodeProgram }),
+    ...(options.nodeFlags === undefined ? {} : { execArgv: [...options.nodeFlags] }),
+    env: { ...surroundings(), ...options.environment, ESPALIER_SKIP_BUILD: "1" },
+  });
+  let errorText = "";
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    errorText = (errorText + text).slice(-keptErrorBytes);
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
+  const failure = (what: string): Error => new Error(`${options.name} ${what}\n${errorText.trim()}`);
+
+  const stop = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    if (child.connected) child.disconnect();
+    const cancel = systemScheduler.after(killAfterMs, () => child.kill("SIGKILL"));
+    await exited;
+    cancel();
+  };
+  const listening = await new Promise<Listening>((resolve, reject) => {
+    const timeoutMs = options.startTimeoutMs ?? 20_000;
+    const cancel = systemScheduler.after(timeoutMs, () => reject(failure(`did not listen within ${timeoutMs} ms`)));
+    child.on("message", (message: unknown) => {
+      if (!isListening(message)) return;
+      cancel();
+      resolve(message as Listening);
+    });
+    void exited.then((code) => {
+      cancel();
+      reject(failure(`exited with code ${code}`));
+    });
+  }).catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
+  return { listening, process: child, exited, stop };
+}
+
+/** The environment without what configures a router: a local fleet is what its command says, wherever it is started. */
+function surroundings(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
+}
+
+function isListening(message: unknown): boolean {
+  return typeof message === "object" && message !== null && "type" in message && message.type === "listening";
+}
+
+export interface RouterListening {
+  readonly url: string;
+  readonly adminUrl: string;
+  /** Where other routers reach it; null when it shares nothing, or uses Redis. */
+  readonly meshAddress: string | null;
+}
+
+/** What a router on this machine says of itself, as far as it matters to those who start it. */
+export interface RouterStatus {
+  readonly usableEngines: number;
+  readonly models: readonly string[];
+}
+
+const readyTimeoutMs = 10_000;
+const askEveryMs = 20;
+
+/**
+ * Waits until a router can use so many engines, so that the first requests do not find half a fleet.
+ *
+ * @param signal gives up
+ * @throws Error saying how many it found when they are fewer after 10 s, or when it was given up
+ */
+export async function untilReady(
+  { url, adminUrl }: RouterListening,
+  engines: number,
+  signal?: AbortSignal,
+): Promise<RouterStatus> {
+  const deadlineMs = systemClock.nowMs() + readyTimeoutMs;
+  for (;;) {
+    const status = await askStatus(adminUrl);
+    if (status && status.usableEngines >= engines) return status;
+    if (systemClock.nowMs() > deadlineMs || signal?.aborted) {
+      throw new Error(`the router at ${url} can use ${status?.usableEngines ?? 0} of ${engines} engines`);
+    }
+    await new Promise<void>((resolve) => systemScheduler.after(askEveryMs, resolve));
+  }
+}
+
+/** @returns undefined when there is no answer */
+function askStatus(adminUrl: string): Promise<RouterStatus | undefined> {
+  return new Promise((resolve) => {
+    const request = get(`${adminUrl}/admin/status`, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (piece: string) => {
+        text += piece;
+      });
+      response.on("end", () => resolve(response.statusCode === 200 ? (JSON.parse(text) as RouterStatus) : undefined));
+      response.on("error", () => resolve(undefined));
+    });
+    request.on("error", () => resolve(undefined));
+  });
+}

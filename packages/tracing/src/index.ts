@@ -2,16 +2,23 @@
  * Traces behind the tracer port of common: OpenTelemetry spans, sent to a collector over OTLP/HTTP from a bounded queue
  * that no request ever waits for.
  */
+
 export {
   batchSpans,
+  createSpanMeters,
   flushMs,
   maxAttributeLength,
   maxAttributes,
   maxEvents,
   maxKeptPerSecond,
   maxQueuedSpans,
+  type SpanMeters,
   sendEveryMs,
-} from "./bounds.ts";
-export { createOtlpExporter, type OtlpExporterOptions } from "./otlp-exporter.ts";
-export { createSpanMeters, type SpanMeters } from "./span-meters.ts";
-export { createTracing, type Tracing, type TracingOptions } from "./tracing.ts";
+} from "./span-queue.ts";
+export {
+  createOtlpExporter,
+  createTracing,
+  type OtlpExporterOptions,
+  type Tracing,
+  type TracingOptions,
+} from "./tracing.ts";

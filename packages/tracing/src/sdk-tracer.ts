@@ -1,12 +1,26 @@
-import type { Clock, Span, SpanStart, TraceParent, Tracer } from "@espalier/common";
-import { type Tracer as OtelTracer, ROOT_CONTEXT, trace } from "@opentelemetry/api";
+import type { Clock, Random, Span, SpanAttributes, SpanKind, SpanStart, TraceParent, Tracer } from "@espalier/common";
+import {
+  type Attributes,
+  createTraceState,
+  type HrTime,
+  type Tracer as OtelTracer,
+  ROOT_CONTEXT,
+  SpanKind as SdkKind,
+  type Span as SdkSpan,
+  type SpanContext,
+  type SpanOptions,
+  SpanStatusCode,
+  TraceFlags,
+  trace,
+} from "@opentelemetry/api";
 import { resourceFromAttributes } from "@opentelemetry/resources";
-import { AlwaysOnSampler, BasicTracerProvider, type SpanExporter } from "@opentelemetry/sdk-trace-base";
-import { flushMs, maxAttributeLength, maxAttributes, maxEvents, maxKeptPerSecond } from "./bounds.ts";
-import { parseParent } from "./parse-parent.ts";
-import { RecordedSpan, sdkStart } from "./recorded-span.ts";
-import { SpanIds } from "./span-ids.ts";
-import { SpanQueue } from "./span-queue.ts";
+import {
+  AlwaysOnSampler,
+  BasicTracerProvider,
+  type IdGenerator,
+  type SpanExporter,
+} from "@opentelemetry/sdk-trace-base";
+import { flushMs, maxAttributeLength, maxAttributes, maxEvents, maxKeptPerSecond, SpanQueue } from "./span-queue.ts";
 import type { TracingOptions } from "./tracing.ts";
 
 /** What records, once the libraries are there. */
@@ -75,5 +89,122 @@ function createRate(clock: Clock, perSecond: number): () => boolean {
     }
     count += 1;
     return count <= perSecond;
+  };
+}
+
+const kinds: Readonly<Record<SpanKind, SdkKind>> = {
+  server: SdkKind.SERVER,
+  client: SdkKind.CLIENT,
+  internal: SdkKind.INTERNAL,
+};
+
+/** What the spans of one request have in common. */
+export interface TraceScope {
+  readonly sdk: OtelTracer;
+  /** Added to a time of the monotonic clock, gives milliseconds since the Unix epoch: the same for a whole trace. */
+  readonly epochMs: number;
+}
+
+/** A span of the OpenTelemetry SDK behind the port. */
+export class RecordedSpan implements Span {
+  readonly traceparent: string;
+  readonly #scope: TraceScope;
+  readonly #span: SdkSpan;
+
+  constructor(scope: TraceScope, span: SdkSpan) {
+    const { traceId, spanId } = span.spanContext();
+    this.traceparent = `00-${traceId}-${spanId}-01`;
+    this.#scope = scope;
+    this.#span = span;
+  }
+
+  child(start: SpanStart): Span {
+    const { sdk, epochMs } = this.#scope;
+    const within = trace.setSpan(ROOT_CONTEXT, this.#span);
+    return new RecordedSpan(this.#scope, sdk.startSpan(start.name, sdkStart(start, epochMs), within));
+  }
+
+  rename(name: string): void {
+    this.#span.updateName(name);
+  }
+
+  set(attributes: SpanAttributes): void {
+    this.#span.setAttributes(attributes as Attributes);
+  }
+
+  event(name: string, atMs: number): void {
+    this.#span.addEvent(name, toHrTime(this.#scope.epochMs + atMs));
+  }
+
+  end(endMs: number, errorType?: string): void {
+    if (errorType !== undefined) {
+      this.#span.setAttribute("error.type", errorType);
+      this.#span.setStatus({ code: SpanStatusCode.ERROR });
+    }
+    this.#span.end(toHrTime(this.#scope.epochMs + endMs));
+  }
+}
+
+/** A start as the SDK takes it. */
+export function sdkStart({ kind, startMs, attributes }: SpanStart, epochMs: number): SpanOptions {
+  return {
+    kind: kinds[kind],
+    startTime: toHrTime(epochMs + startMs),
+    ...(attributes && { attributes: attributes as Attributes }),
+  };
+}
+
+/** Seconds and nanoseconds: a plain number may be taken for one of another clock. */
+function toHrTime(epochMs: number): HrTime {
+  const seconds = Math.floor(epochMs / 1_000);
+  return [seconds, Math.round((epochMs - seconds * 1_000) * 1e6)];
+}
+
+/** Ids of traces and spans: by chance, except for a span that engines have been told of before it was made. */
+export class SpanIds implements IdGenerator {
+  readonly #random: Random;
+  #traceId: string | undefined;
+  #spanId: string | undefined;
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  /** Gives the ids of a valid `traceparent` to the next span that has no parent. */
+  useOnce(traceparent: string): void {
+    this.#traceId = traceparent.slice(3, 35);
+    this.#spanId = traceparent.slice(36, 52);
+  }
+
+  readonly generateTraceId = (): string => {
+    const id = this.#traceId ?? this.#hex(4);
+    this.#traceId = undefined;
+    return id;
+  };
+
+  readonly generateSpanId = (): string => {
+    const id = this.#spanId ?? this.#hex(2);
+    this.#spanId = undefined;
+    return id;
+  };
+
+  /** `words` times 8 hexadecimal digits, never all zero, which would make an id invalid. */
+  #hex(words: number): string {
+    let text = "";
+    for (let word = 0; word < words; word++) {
+      text += (1 + this.#random.integer(0xffff_ffff)).toString(16).padStart(8, "0");
+    }
+    return text;
+  }
+}
+
+/** The caller's span. Where it stands in a `traceparent` is the same in every version of the header. */
+export function parseParent({ traceparent, tracestate }: TraceParent): SpanContext {
+  return {
+    traceId: traceparent.slice(3, 35),
+    spanId: traceparent.slice(36, 52),
+    traceFlags: TraceFlags.SAMPLED,
+    isRemote: true,
+    ...(tracestate === undefined ? {} : { traceState: createTraceState(tracestate) }),
   };
 }

@@ -1,12 +1,47 @@
-import type { Cancel, Logger, Scheduler } from "@espalier/common";
+import type { Cancel, CounterSeries, Logger, Meter, Scheduler } from "@espalier/common";
 import type { ReadableSpan, SpanExporter, SpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { batchSpans, flushMs, maxQueuedSpans, sendEveryMs } from "./bounds.ts";
-import type { SpanMeters } from "./span-meters.ts";
+
+/** Spans that wait to be sent; further ones are dropped. About 300 requests' worth. */
+export const maxQueuedSpans = 2_048;
+/** Spans in one batch: a batch is made into text in one go, and no request should wait for that for long. */
+export const batchSpans = 64;
+/** How long a span waits for others at most. */
+export const sendEveryMs = 1_000;
+/** For one batch, with what is tried again; less than `flushMs`, so that nothing of it outlives the router. */
+export const exportTimeoutMs = 2_000;
+/** How long the end of a router waits for the last spans. */
+export const flushMs = 3_000;
+/** Of one span; a longer value is cut, further ones are left out. */
+export const maxAttributeLength = 256;
+export const maxAttributes = 64;
+export const maxEvents = 32;
+/** Failed requests that were not recorded and are kept all the same, in a second: an outage fails thousands alike. */
+export const maxKeptPerSecond = 10;
+
+/** What became of spans that were recorded. */
+export interface SpanMeters {
+  /** Taken by the collector. */
+  readonly sent: CounterSeries;
+  /** Refused by it, or it was not to be reached. */
+  readonly failed: CounterSeries;
+  /** Never tried: the queue was full, or the router ended. */
+  readonly dropped: CounterSeries;
+}
+
+/** Registers the counter and looks its series up once. */
+export function createSpanMeters(meter: Meter): SpanMeters {
+  const spans = meter.counter({
+    name: "espalier_trace_spans_total",
+    help: "Recorded spans, by what became of them: sent, failed (the collector did not take them) or dropped (the queue was full).",
+    labels: ["outcome"],
+  });
+  return { sent: spans.series("sent"), failed: spans.series("failed"), dropped: spans.series("dropped") };
+}
 
 /** The exporter's word for success; its type is of a package beneath. */
 const exported = 0;
 
-export interface SpanQueueOptions {
+interface SpanQueueOptions {
   readonly exporter: SpanExporter;
   readonly scheduler: Scheduler;
   readonly logger: Logger;

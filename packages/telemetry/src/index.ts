@@ -7,5 +7,5 @@ export {
   type LoggerOptions,
   type LogLevel,
 } from "./logger.ts";
-export type { MetricInfo, MetricType } from "./metric-info.ts";
+export type { MetricInfo, MetricType } from "./metrics.ts";
 export { createMetrics, type Exposition, type Metrics, type MetricsOptions } from "./metrics.ts";

@@ -1,8 +1,13 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import type { AdmissionMeters } from "./admission-meters.ts";
-import type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
-import type { AdmissionTarget, OthersLoad } from "./admission-target.ts";
-import type { FleetUsage, TenantUsage } from "./fleet-usage.ts";
+import type {
+  AdmissionListener,
+  AdmissionRequest,
+  AdmissionTarget,
+  AdmissionTicket,
+  OthersLoad,
+} from "./admission-request.ts";
+import type { FleetUsage, TenantUsage } from "./fair-share.ts";
 import { PoolAdmission } from "./pool-admission.ts";
 import { type AdmissionSettings, checkSettings } from "./settings.ts";
 

@@ -1,8 +1,8 @@
 import { usageHalfLifeMs } from "@espalier/common";
-import { type Entry, orderKey } from "./entry.ts";
-import type { FleetUsage } from "./fleet-usage.ts";
-import { ServedTokens } from "./served-tokens.ts";
-import type { ClassSettings } from "./settings.ts";
+import type { AdmissionRequest } from "./admission-request.ts";
+import type { FleetUsage } from "./fair-share.ts";
+import { ServedTokens } from "./fair-share.ts";
+import type { ClassRule, ClassSettings } from "./settings.ts";
 
 /** How far one scan has come in a class: by tenant, the place of the entry to try next. */
 export type ScanState = Map<string, number>;
@@ -127,4 +127,108 @@ function insert<Waiting extends Entry>(entries: Waiting[], entry: Waiting, setti
     else to = middle;
   }
   entries.splice(from, 0, entry);
+}
+
+/** A share of 0 under `deficit`: the class gets what no other one wants, nearly. */
+const leastWeight = 1e-3;
+
+/** Whose turn it is among classes. */
+export class ClassTurns<Waiting extends Entry> {
+  readonly #rule: ClassRule;
+  readonly #queues: readonly ClassQueue<Waiting>[];
+  readonly #served = new ServedTokens(usageHalfLifeMs);
+
+  /** @param queues the highest class first */
+  constructor(rule: ClassRule, queues: readonly ClassQueue<Waiting>[]) {
+    this.#rule = rule;
+    this.#queues = queues;
+  }
+
+  /** A class was served. Under `deficit` classes have weights: what they are charged is by those. */
+  charge({ settings }: ClassQueue<Waiting>, tokens: number, nowMs: number): void {
+    const { name, share } = settings;
+    this.#served.charge(name, this.#rule === "strict" ? tokens : tokens / Math.max(leastWeight, share), nowMs);
+  }
+
+  /** A class begins to wait. */
+  arrived({ settings }: ClassQueue<Waiting>, nowMs: number): void {
+    if (this.#rule === "strict") return;
+    const waiting = this.#queues.filter(({ count }) => count > 0).map((queue) => queue.settings.name);
+    this.#served.arrived(settings.name, waiting, nowMs);
+  }
+
+  /** @param canGo whether a request of the class might go now */
+  next(canGo: (queue: ClassQueue<Waiting>) => boolean, nowMs: number): ClassQueue<Waiting> | undefined {
+    return this.#rule === "strict" ? this.#nextStrict(canGo, nowMs) : this.#nextByDeficit(canGo, nowMs);
+  }
+
+  /** The class that is furthest below what it is guaranteed; else the highest. */
+  #nextStrict(canGo: (queue: ClassQueue<Waiting>) => boolean, nowMs: number): ClassQueue<Waiting> | undefined {
+    let highest: ClassQueue<Waiting> | undefined;
+    let poorest: ClassQueue<Waiting> | undefined;
+    let leastRatio = 1;
+    const total = this.#total(nowMs);
+    for (const queue of this.#queues) {
+      if (queue.count === 0 || !canGo(queue)) continue;
+      highest ??= queue;
+      const { name, share } = queue.settings;
+      if (share === 0 || total === 0) continue;
+      const ratio = this.#served.standing(name, nowMs) / (total * share);
+      if (ratio < leastRatio) {
+        leastRatio = ratio;
+        poorest = queue;
+      }
+    }
+    return poorest ?? highest;
+  }
+
+  #nextByDeficit(canGo: (queue: ClassQueue<Waiting>) => boolean, nowMs: number): ClassQueue<Waiting> | undefined {
+    let chosen: ClassQueue<Waiting> | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (const queue of this.#queues) {
+      if (queue.count === 0 || !canGo(queue)) continue;
+      const standing = this.#served.standing(queue.settings.name, nowMs);
+      if (standing < least) {
+        least = standing;
+        chosen = queue;
+      }
+    }
+    return chosen;
+  }
+
+  #total(nowMs: number): number {
+    let total = 0;
+    for (const { settings } of this.#queues) total += this.#served.standing(settings.name, nowMs);
+    return total;
+  }
+}
+
+/** A request that waits. */
+export interface Entry {
+  readonly request: AdmissionRequest;
+  /** In order of arrival. */
+  readonly sequence: number;
+  /** By the clock. */
+  readonly arrivedMs: number;
+  /** When its first token is due, by the clock; Infinity for none. */
+  readonly dueMs: number;
+  /** When it has to leave the queue for that. */
+  readonly leaveByMs: number;
+  /** Prompt tokens that an engine will have to compute, as far as it can be told. */
+  readonly uncachedTokens: number;
+}
+
+/** `edf` counts a request without a deadline as due then. */
+const usualDueMs = 30_000;
+/**
+ * How much later than it came a request counts as arrived for a token of its prompt, in milliseconds, so that short ones
+ * pass long ones, but none for ever: 10,000 tokens wait 20 s longer than one token at most.
+ */
+const agePerTokenMs = 2;
+
+/** Where a request stands among those of its class: the least goes first. It never changes, so that none is overtaken for ever. */
+function orderKey({ order }: Pick<ClassSettings, "order">, entry: Entry): number {
+  const { arrivedMs, dueMs, uncachedTokens } = entry;
+  if (order === "edf") return Math.min(dueMs, arrivedMs + usualDueMs);
+  return order === "shortest_prefill" ? arrivedMs + agePerTokenMs * uncachedTokens : arrivedMs;
 }

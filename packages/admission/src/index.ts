@@ -6,11 +6,17 @@
 export { type Admission, type AdmissionOptions, createAdmission } from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
 export type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
-export { type AdmissionTarget, noOthersLoad, type OthersLoad } from "./admission-target.ts";
+export { type AdmissionTarget, noOthersLoad, type OthersLoad } from "./admission-request.ts";
 export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
-export { type FleetUsage, noFleetUsage, type TenantElsewhere, type TenantUsage } from "./fleet-usage.ts";
+export {
+  type FleetUsage,
+  maxServedOwners,
+  mostYieldMs,
+  noFleetUsage,
+  type TenantElsewhere,
+  type TenantUsage,
+} from "./fair-share.ts";
 export { maxScanned, rescanMs } from "./pool-admission.ts";
-export { maxServedOwners } from "./served-tokens.ts";
 export {
   type AdmissionSettings,
   type ClassRule,
@@ -20,4 +26,3 @@ export {
   maxClasses,
   type QueueOrder,
 } from "./settings.ts";
-export { mostYieldMs } from "./yielding.ts";

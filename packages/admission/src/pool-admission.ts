@@ -1,19 +1,14 @@
-import { type Cancel, type Clock, EspalierError, type Scheduler } from "@espalier/common";
+import { type Cancel, type Clock, DecayedSum, EspalierError, type Scheduler } from "@espalier/common";
 import type { Admission, AdmissionOptions } from "./admission.ts";
 import type { ShedReason } from "./admission-meters.ts";
-import type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
-import type { AdmissionTarget } from "./admission-target.ts";
-import { type ClassLine, createLines } from "./class-line.ts";
-import type { ClassQueue, ScanState } from "./class-queue.ts";
-import { ClassTurns } from "./class-turns.ts";
-import { DrainRate } from "./drain-rate.ts";
-import type { FleetUsage, TenantUsage } from "./fleet-usage.ts";
-import { HeldRequests } from "./held-requests.ts";
-import { Lanes } from "./lanes.ts";
-import { OpenTargets } from "./open-targets.ts";
+import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTicket } from "./admission-request.ts";
+import { type ClassQueue, ClassTurns, type ScanState } from "./class-queue.ts";
+import type { FleetUsage, TenantUsage } from "./fair-share.ts";
+import { Yielding } from "./fair-share.ts";
+import { HeldRequests } from "./parked-requests.ts";
 import type { AdmissionSettings } from "./settings.ts";
-import { type TicketOwner, WaitingRequest } from "./waiting-request.ts";
-import { Yielding } from "./yielding.ts";
+import { Lanes, OpenTargets } from "./unsaturated-targets.ts";
+import { type ClassLine, createLines, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
 
 /** Requests that one scan tries at most. */
 export const maxScanned = 256;
@@ -291,5 +286,40 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     waiting.waitedMs = nowMs - waiting.arrivedMs;
     waiting.line.meters.waited(waiting.waitedMs);
     waiting.listener.admitted(targets, waiting);
+  }
+}
+
+const halfLifeMs = 10_000;
+/** A queue that was empty for so long begins anew to learn how fast it drains. */
+const forgetMs = 60_000;
+/** Of less than this time nothing is concluded. */
+const leastMs = 500;
+
+/** How fast a queue drains, learned while it does. */
+class DrainRate {
+  #tokens = new DecayedSum(halfLifeMs);
+  /** Time in which requests waited, decayed as the tokens are. */
+  #busyMs = new DecayedSum(halfLifeMs);
+  #lastMs = Number.NEGATIVE_INFINITY;
+
+  /** Requests wait now, as they did at the last call unless `begins`. */
+  waiting(begins: boolean, nowMs: number): void {
+    if (nowMs - this.#lastMs > forgetMs) {
+      this.#tokens = new DecayedSum(halfLifeMs);
+      this.#busyMs = new DecayedSum(halfLifeMs);
+    } else if (!begins) this.#busyMs.add(nowMs - this.#lastMs, nowMs);
+    this.#lastMs = nowMs;
+  }
+
+  /** So many tokens of prompts left while requests waited. */
+  left(tokens: number, nowMs: number): void {
+    this.#tokens.add(tokens, nowMs);
+  }
+
+  /** Milliseconds until so many tokens have left; undefined while that is not known. */
+  predictMs(tokens: number, nowMs: number): number | undefined {
+    const busyMs = this.#busyMs.at(nowMs);
+    const left = this.#tokens.at(nowMs);
+    return busyMs < leastMs || left <= 0 ? undefined : (tokens * busyMs) / left;
   }
 }

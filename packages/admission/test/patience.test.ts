@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { askAgainMs, maxAsked } from "../src/held-requests.ts";
+import { askAgainMs, maxAsked } from "../src/parked-requests.ts";
 import { createRig, testClass } from "./rig.ts";
 
 const patienceMs = 10_000;

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
-import type { AdmissionTarget } from "./admission-target.ts";
+import type { AdmissionTarget } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 import type { WaitingRequest } from "./waiting-request.ts";
 

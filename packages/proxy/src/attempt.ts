@@ -2,8 +2,8 @@ import { type ErrorCode, EspalierError } from "@espalier/common";
 import type { Dispatcher } from "undici";
 import type { Connection, WireRequest } from "./connection.ts";
 import type { Deadlined, Deadlines } from "./deadlines.ts";
-import type { ConnectionUser, EnginePool } from "./engine-pool.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
+import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
 
 /** An unwanted answer is read to its end up to this size and time, to keep the connection; past either it is closed. */
 const maxDiscardedBytes = 64 * 1024;

@@ -1,7 +1,7 @@
-import type { Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTls, type TLSSocket } from "node:tls";
 import { Client, type Dispatcher } from "undici";
-import type { Dialer } from "./dial.ts";
-import { PiecedBody, type WireBody } from "./wire-body.ts";
+import type { CurrentTls, TlsOptions } from "./options.ts";
 
 const ignore = (): void => {};
 
@@ -100,4 +100,105 @@ export class Connection {
     const read = socket.read.bind(socket);
     socket.read = (size) => (this.#held && size === undefined ? null : read(size));
   }
+}
+
+/** Where an engine listens. */
+interface Address {
+  readonly secure: boolean;
+  /** A name or an address; an IPv6 address without its brackets. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Opens sockets to one address. */
+export interface Dialer {
+  /**
+   * @param opened called at most once, with an error or with the open socket; not after the socket was destroyed
+   * @returns the socket being opened, so that the dial can be given up
+   */
+  dial(opened: (error: Error | null, socket: Socket) => void): Socket;
+}
+
+/** After this long without traffic the kernel begins to probe the peer. */
+const keepAliveProbeMs = 60_000;
+/** Node passes stream options of sockets on, though its types do not list them. */
+const readBuffer = { highWaterMark: 64 * 1024 };
+
+/** A dialer that resumes TLS sessions. */
+export function createDialer(address: Address, options: CurrentTls): Dialer {
+  // A session that is resumed shows no certificate: it stands for those that it began with.
+  let session: { readonly of: TlsOptions; readonly ticket: Buffer } | undefined;
+  const { host, port, secure } = address;
+
+  const dialTls = (): TLSSocket => {
+    const tls = options.current;
+    // RFC 6066 forbids addresses as server names.
+    const servername = tls.servername ?? (isIP(host) ? undefined : host);
+    const socket = connectTls({
+      ...tls,
+      ...readBuffer,
+      host,
+      port,
+      ALPNProtocols: ["http/1.1"],
+      ...(servername === undefined ? {} : { servername }),
+      ...(session?.of === tls ? { session: session.ticket } : {}),
+    });
+    return socket.on("session", (ticket: Buffer) => {
+      session = { of: tls, ticket };
+    });
+  };
+
+  return {
+    dial(opened) {
+      const socket = secure ? dialTls() : connectTcp({ host, port, ...readBuffer });
+      socket.setNoDelay(true);
+      socket.setKeepAlive(true, keepAliveProbeMs);
+      const fail = (error: Error): void => opened(error, socket);
+      socket.once("error", fail);
+      socket.once(secure ? "secureConnect" : "connect", () => {
+        socket.removeListener("error", fail);
+        opened(null, socket);
+      });
+      return socket;
+    },
+  };
+}
+
+/** A body of more bytes goes out in its pieces: undici holds what it is given as a whole until the answer has ended. */
+const joinedBytes = 128 * 1_024;
+
+/** A large body as undici takes it: anew for each attempt, until it is let go of. */
+export class PiecedBody implements Iterable<Buffer> {
+  readonly sizeBytes: number;
+  #pieces: readonly Buffer[];
+
+  constructor(pieces: readonly Buffer[], sizeBytes: number) {
+    this.#pieces = pieces;
+    this.sizeBytes = sizeBytes;
+  }
+
+  [Symbol.iterator](): Iterator<Buffer> {
+    let at = 0;
+    return {
+      next: () => {
+        const value = this.#pieces[at++];
+        return value ? { done: false, value } : { done: true, value: undefined };
+      },
+    };
+  }
+
+  /** It will be sent no more. */
+  letGo(): void {
+    this.#pieces = [];
+  }
+}
+
+export type WireBody = Buffer | PiecedBody | null;
+
+/** A body as it goes to an engine: in one piece unless it is large; null when there is none. */
+export function wireBody(pieces: readonly Buffer[]): WireBody {
+  const sizeBytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  if (sizeBytes > joinedBytes) return new PiecedBody(pieces, sizeBytes);
+  if (pieces.length <= 1) return pieces[0] ?? null;
+  return Buffer.concat(pieces);
 }

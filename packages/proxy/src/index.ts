@@ -3,11 +3,10 @@
  * limits in time. What follows a failed attempt, and what the client gets, is its owner's affair.
  */
 export type { Attempt, AttemptOwner, ResendGuard } from "./attempt.ts";
+export { PiecedBody, type WireBody, wireBody } from "./connection.ts";
 export { type ControlHttp, type ControlHttpDeps, createControlHttp } from "./control-http.ts";
 export type { FailureKind } from "./failure.ts";
-export { answerHeaders, dropHeader, type HeaderSource, requestHeaders } from "./headers.ts";
+export { answerHeaders, dropHeader, type HeaderSource, requestHeaders, retryAfterMs } from "./headers.ts";
 export { defaultProxyOptions, type ProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 export { type AttemptRequest, createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
-export { retryAfterMs } from "./retry-after.ts";
 export type { SideCall, SideOutcome, SideRequest, Upstream } from "./side-request.ts";
-export { PiecedBody, type WireBody, wireBody } from "./wire-body.ts";

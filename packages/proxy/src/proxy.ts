@@ -1,12 +1,12 @@
 import { type Clock, EspalierError, type HttpClient, type Scheduler, type Startable } from "@espalier/common";
 import { Attempt, type AttemptOwner, type AttemptTerms } from "./attempt.ts";
+import type { WireBody } from "./connection.ts";
+import { createHttpClient } from "./control-http.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { withUpstreamHeaders } from "./headers.ts";
-import { createHttpClient } from "./http-client.ts";
 import { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 import { type SideCall, type SideRequest, sendSideRequest, type Upstream } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
-import type { WireBody } from "./wire-body.ts";
 
 /** Per address, for control traffic, and for what clients have engines asked. */
 const controlConnections = 4;

@@ -1,10 +1,10 @@
 import { EspalierError } from "@espalier/common";
 import { Attempt, type AttemptLimits, type AttemptOwner, type ResendGuard } from "./attempt.ts";
+import { wireBody } from "./connection.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { FailureKind } from "./failure.ts";
 import { type HeaderSource, requestHeaders, withUpstreamHeaders } from "./headers.ts";
 import type { UpstreamPools } from "./upstream-pools.ts";
-import { wireBody } from "./wire-body.ts";
 
 /** Where a request goes. */
 export interface Upstream {

@@ -1,5 +1,108 @@
 import { EspalierError } from "@espalier/common";
-import { EnginePool, type EnginePoolOptions } from "./engine-pool.ts";
+import { Connection, createDialer, type Dialer } from "./connection.ts";
+import type { CurrentTls } from "./options.ts";
+
+/** Someone who waits for a connection. */
+export interface ConnectionUser {
+  /** Called once when `acquire` returned true, before or after it returns. */
+  assigned(connection: Connection): void;
+}
+
+interface EnginePoolOptions {
+  readonly maxConnections: number;
+  readonly maxQueued: number;
+  readonly keepAliveTimeoutMs: number;
+  readonly tls: CurrentTls;
+}
+
+/** The connections to one engine. The one used last is used next, so that the others can go idle and close. */
+export class EnginePool {
+  /** What to put before a request's path. */
+  readonly pathPrefix: string;
+  readonly #origin: string;
+  readonly #dialer: Dialer;
+  readonly #options: EnginePoolOptions;
+  readonly #idle: Connection[] = [];
+  readonly #waiting = new Set<ConnectionUser>();
+  #open = 0;
+  #closed = false;
+
+  constructor(url: URL, options: EnginePoolOptions) {
+    const secure = url.protocol === "https:";
+    const host = url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname;
+    this.#origin = url.origin;
+    this.pathPrefix = url.pathname.replace(/\/+$/, "");
+    this.#options = options;
+    this.#dialer = createDialer({ secure, host, port: Number(url.port || (secure ? 443 : 80)) }, options.tls);
+  }
+
+  get isIdle(): boolean {
+    return this.#open === this.#idle.length;
+  }
+
+  /**
+   * @param prefersNew whether a new connection is taken before one that was used
+   * @returns false when every connection is in use and the queue is full, or the pool is closed
+   */
+  acquire(user: ConnectionUser, prefersNew = false): boolean {
+    if (this.#closed) return false;
+    const connection = (prefersNew ? this.#openAnother() : undefined) ?? this.#idle.pop() ?? this.#openAnother();
+    if (connection) user.assigned(connection);
+    else if (this.#waiting.size >= this.#options.maxQueued) return false;
+    else this.#waiting.add(user);
+    return true;
+  }
+
+  /** Gives up waiting. */
+  forget(user: ConnectionUser): void {
+    this.#waiting.delete(user);
+  }
+
+  /** Takes back a connection whose answer was complete. */
+  release(connection: Connection): void {
+    connection.recycle();
+    if (this.#closed) {
+      this.discard(connection);
+      return;
+    }
+    const next = this.#takeWaiting();
+    if (next) next.assigned(connection);
+    else this.#idle.push(connection);
+  }
+
+  /** Takes back a connection that cannot be used again, and ends what it is doing. */
+  discard(connection: Connection): void {
+    this.#open -= 1;
+    connection.destroy();
+    const next = this.#waiting.size > 0 ? this.#openAnother() : undefined;
+    if (next) this.#takeWaiting()?.assigned(next);
+  }
+
+  /** Closes the connections nobody uses. */
+  discardIdle(): void {
+    for (const connection of this.#idle.splice(0)) this.discard(connection);
+  }
+
+  /** Closes every connection as it falls idle. Those who wait are still served. */
+  close(): void {
+    this.#closed = true;
+    this.discardIdle();
+  }
+
+  #openAnother(): Connection | undefined {
+    if (this.#open >= this.#options.maxConnections) return undefined;
+    this.#open += 1;
+    return new Connection(this.#origin, this.#dialer, this.#options.keepAliveTimeoutMs);
+  }
+
+  #takeWaiting(): ConnectionUser | undefined {
+    for (const user of this.#waiting) {
+      this.#waiting.delete(user);
+      return user;
+    }
+    return undefined;
+  }
+}
 
 /** Engines with a pool at a time. Beyond, the pool opened first is closed gracefully; it comes back when asked for. */
 const maxPools = 16_384;

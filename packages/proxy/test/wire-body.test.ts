@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { PiecedBody, wireBody } from "../src/wire-body.ts";
+import { PiecedBody, wireBody } from "../src/connection.ts";
 
 test("a body up to 128 KiB goes out as one buffer, without a copy where it is one", () => {
   const whole = Buffer.alloc(131_072);

@@ -1,9 +1,21 @@
 import type { Server } from "node:http";
-import { asTargetIndex, type Meter, silentTracer, systemClock, systemRandom, systemScheduler } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import {
+  asTargetIndex,
+  type Clock,
+  type HttpClient,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  silentTracer,
+  systemClock,
+  systemRandom,
+  systemScheduler,
+} from "@espalier/common";
+import type { CompiledConfig, TracingConfig } from "@espalier/config";
 import { watchFile } from "@espalier/discovery";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createProxy, type Proxy as EngineProxy } from "@espalier/proxy";
+import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
 import {
   type CopyRents,
   createFleetLearning,
@@ -21,38 +33,30 @@ import {
   quietTraffic,
   type SessionBindings,
 } from "@espalier/routing";
-import type { Tracing } from "@espalier/tracing";
-import { createFleet } from "@espalier/workers";
+import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
+import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { createAdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
-import { createAdmissionParts } from "./admission/admission-parts.ts";
-import { watchMemory } from "./admission/memory-watch.ts";
-import { createControlClient } from "./control-client.ts";
+import { createDecisionFeed } from "./admin/decision-feed.ts";
 import type { RouterDependencies } from "./create-router.ts";
-import { createDecisionFeed } from "./dashboard/decision-feed.ts";
-import { createRequestMetrics } from "./data-plane/request-metrics.ts";
-import { createResponseFinder } from "./data-plane/response-finder.ts";
-import type { RouterContext } from "./data-plane/router-context.ts";
-import { createStoredResponses } from "./data-plane/stored-responses.ts";
-import { createSplitParts } from "./disaggregation/split-parts.ts";
+import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
+import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createLargeBodies } from "./large-bodies/large-bodies.ts";
-import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
-import { shareDescriptors } from "./lifecycle/descriptor-shares.ts";
+import { readEngineTls } from "./lifecycle/certificates.ts";
+import { createConnectionLimit, shareDescriptors } from "./lifecycle/connection-limit.ts";
 import { createDrain } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
+import { createLocalBoard, createSharedBoard } from "./lifecycle/operator-engines.ts";
 import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
-import { createMeshParts } from "./mesh/mesh-parts.ts";
-import { routerIdOf } from "./mesh/router-identity.ts";
-import { createLocalBoard, createSharedBoard } from "./operator/engine-board.ts";
-import { poolTargets } from "./prefix/pool-targets.ts";
+import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
+import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
-import { createRelayMetrics } from "./request/relay-metrics.ts";
-import { fleetOptions, proxyOptions } from "./router-options.ts";
-import { poolRules } from "./routing/pool-rules.ts";
-import { createPools, type Pools } from "./routing/pools.ts";
-import { createTracingParts } from "./tracing/tracing-parts.ts";
+import { createSplitParts } from "./request/split-parts.ts";
+import type { RouterContext } from "./router-context.ts";
+import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
+import { createPools, type Pools, poolRules } from "./routing/pools.ts";
 
 /** Connections of clients beyond the bound that are told so. */
 const toldConnections = 256;
@@ -196,4 +200,60 @@ function createSelectors(
     selector: create(traffic, sessions, rents),
     quietSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
   };
+}
+
+/**
+ * The client for control traffic to engines, with the engines' key where there is one. Which pool an engine belongs to
+ * is known only once it has told its models, and an engine with a key tells them to nobody else; so the key is sent when
+ * all pools that have one have the same.
+ */
+export function createControlClient(http: HttpClient, { pools }: Pick<CompiledConfig, "pools">): HttpClient {
+  const keys = new Set(pools.flatMap(({ engineApiKey }) => (engineApiKey ? [engineApiKey.reveal()] : [])));
+  const [key] = keys;
+  if (key === undefined || keys.size > 1) return http;
+  return (request) => http({ ...request, headers: { authorization: `Bearer ${key}`, ...request.headers } });
+}
+
+interface TracingPartsOptions {
+  readonly config: TracingConfig;
+  /** Tells routers of one service apart. */
+  readonly instanceId: () => string;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** @returns undefined where nothing is traced */
+function createTracingParts({ config, meter, instanceId, ...parts }: TracingPartsOptions): Tracing | undefined {
+  const { endpoint, headers, serviceName, sampleShare } = config;
+  if (endpoint === undefined) return undefined;
+  const revealed = Object.entries(headers).map(([name, secret]) => [name, secret.reveal()] as const);
+  return createTracing({
+    ...{ ...parts, serviceName, sampleShare },
+    createExporter: () => createOtlpExporter({ endpoint, headers: Object.fromEntries(revealed) }),
+    instanceId: instanceId(),
+    meters: createSpanMeters(meter),
+  });
+}
+
+/** The part of a configuration that the proxy reads. */
+export function proxyOptions({ timeouts, limits, engineTls }: CompiledConfig): NonNullable<ProxyDeps["options"]> {
+  return {
+    connectTimeoutMs: timeouts.connectMs,
+    headersTimeoutMs: timeouts.firstByteMs,
+    idleTimeoutMs: timeouts.idleMs,
+    clientWriteTimeoutMs: timeouts.clientWriteMs,
+    keepAliveTimeoutMs: timeouts.engineKeepAliveMs,
+    maxConnectionsPerEngine: limits.maxConnectionsPerEngine,
+    maxQueuedPerEngine: limits.maxQueuedPerEngine,
+    tls: readEngineTls(engineTls),
+  };
+}
+
+/** The part of a configuration that the fleet reads. */
+export function fleetOptions({ health, scrape, breaker }: CompiledConfig): FleetOptionsInput {
+  const { intervalMs, ...others } = scrape;
+  return { health, scrape: intervalMs === undefined ? others : { ...others, intervalMs }, breaker };
 }

@@ -14,22 +14,18 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createMetrics, type Metrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
+import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
+import { explainRequest } from "./admin/explain-request.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
-import { createDashboardParts, type DashboardPage } from "./dashboard/dashboard-parts.ts";
-import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
-import type { Readiness } from "./data-plane/probe-routes.ts";
-import type { RouterContext } from "./data-plane/router-context.ts";
-import { explainRequest } from "./explain/explain-request.ts";
-import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
+import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
+import { createRouterCertificates, readTls } from "./lifecycle/certificates.ts";
+import { createConnectionLimit, createListener } from "./lifecycle/connection-limit.ts";
 import type { Drain } from "./lifecycle/drain.ts";
-import { createListener } from "./lifecycle/listener.ts";
-import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
+import type { Readiness } from "./lifecycle/readiness.ts";
+import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readiness.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
-import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
-import { readTls } from "./lifecycle/tls-material.ts";
-import { readyWithinMs, untilReady } from "./lifecycle/until-ready.ts";
-import { listenerSettings } from "./router-options.ts";
-import { createWarmUp, type WarmUp } from "./warm-up/warm-up.ts";
+import type { RouterContext } from "./router-context.ts";
+import { createWarmUp, type WarmUp } from "./warm-up.ts";
 
 /** Connections of operators, scrapers and dashboards. */
 const maxAdminConnections = 1_024;

@@ -5,10 +5,10 @@ import { registerFeedMetrics } from "@espalier/kv-events";
 import { createFeedReaderMeters } from "@espalier/replication";
 import { createMetrics, type MetricInfo } from "@espalier/telemetry";
 import { createSpanMeters } from "@espalier/tracing";
+import { createDashboardParts } from "./admin/dashboard.ts";
 import { createContext } from "./create-context.ts";
-import { createDashboardParts } from "./dashboard/dashboard-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
-import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
+import { createReadyGauge } from "./lifecycle/readiness.ts";
 
 /** One router that shares nothing, and one for each way to share: what they have in common registers once. */
 const variants: readonly Readonly<Record<string, readonly string[]>>[] = [

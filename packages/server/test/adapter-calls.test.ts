@@ -1,6 +1,6 @@
 import type { EngineRecord } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { adapterCallsOf } from "../src/adapters/adapter-calls.ts";
+import { adapterCallsOf } from "../src/adapters/adapter-loader.ts";
 
 const engineOf = (ownedBy: string | undefined, dialect?: string): EngineRecord =>
   ({

@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { answerClientError } from "../src/data-plane/client-errors.ts";
+import { answerClientError } from "../src/data-plane/client-connections.ts";
 
 const maxHeaderBytes = 64;
 

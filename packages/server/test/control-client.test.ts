@@ -1,7 +1,7 @@
 import type { HttpRequest } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
-import { createControlClient } from "../src/control-client.ts";
+import { createControlClient } from "../src/create-context.ts";
 
 async function headersSent(pools: string): Promise<Readonly<Record<string, string>> | undefined> {
   const seen: HttpRequest[] = [];

@@ -1,7 +1,7 @@
 import { createAdmissionMeters } from "@espalier/admission";
 import { createSeriesMeter } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { countClasses } from "../src/admission/count-classes.ts";
+import { countClasses } from "../src/routing/admission-parts.ts";
 
 test("what passes through is counted by class, over all that asked for the class", () => {
   const { meters, counts } = countClasses(createAdmissionMeters(createSeriesMeter()));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { shareDescriptors } from "../src/lifecycle/descriptor-shares.ts";
+import { shareDescriptors } from "../src/lifecycle/connection-limit.ts";
 
 test.each([512, 1_024, 65_536])("of %i descriptors some are left when every share is taken", (openFiles) => {
   const { clients, told, requests, operators } = shareDescriptors(openFiles);

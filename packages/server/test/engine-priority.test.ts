@@ -1,7 +1,7 @@
 import { classSpanMs } from "@espalier/admission";
 import { type AdmissionConfig, loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
-import { enginePriority, type PrioritizedRequest } from "../src/admission/engine-priority.ts";
+import { enginePriority, type PrioritizedRequest } from "../src/routing/service-class.ts";
 
 const arrivedWallMs = Date.UTC(2031, 4, 5);
 const usual: AdmissionConfig = loadConfig({}).admission;

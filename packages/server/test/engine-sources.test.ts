@@ -7,7 +7,7 @@ import { createMetrics } from "@espalier/telemetry";
 import { createKubernetesApi, startDnsServer, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createEngineSources } from "../src/lifecycle/engine-sources.ts";
-import { createLocalBoard } from "../src/operator/engine-board.ts";
+import { createLocalBoard } from "../src/lifecycle/operator-engines.ts";
 
 const read = (sections: object) => loadConfig({ file: { path: "espalier.yaml", text: JSON.stringify(sections) } });
 

@@ -3,7 +3,7 @@ import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { allowHalfClose } from "../src/data-plane/half-close.ts";
+import { allowHalfClose } from "../src/data-plane/client-connections.ts";
 
 /** A connection of which the client has closed its half, and the answer that is under way on it. */
 function halfClosed({ headersSent }: { readonly headersSent: boolean }) {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { expect, test, vi } from "vitest";
-import { authenticate } from "../src/data-plane/api-keys.ts";
+import { authenticate } from "../src/data-plane/data-plane-app.ts";
 
 /** Lengths of what was compared, in bytes. */
 const compared: number[] = [];

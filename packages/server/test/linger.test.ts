@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { PassThrough } from "node:stream";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { linger } from "../src/data-plane/linger.ts";
+import { linger } from "../src/data-plane/client-connections.ts";
 
 /** A refused body that is still being sent, and how often its end was told. */
 function lingering() {

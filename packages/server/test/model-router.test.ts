@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createModelRouter } from "../src/routing/model-router.ts";
+import { createModelRouter } from "../src/lifecycle/live-config.ts";
 
 const options = {
   aliases: { "gpt-4": "llama-70b", canary: "mixed", nested: "gpt-4" },

@@ -4,7 +4,7 @@ import { createPolicy, policyCatalogue, policyNames, writtenDefault } from "@esp
 import { defaultProxyOptions } from "@espalier/proxy";
 import { defaultFleetOptions } from "@espalier/workers";
 import { expect, test } from "vitest";
-import { fleetOptions, proxyOptions } from "../src/router-options.ts";
+import { fleetOptions, proxyOptions } from "../src/create-context.ts";
 
 /*
  * Features do not import features, so some facts stand in the schema of the configuration and in the package that they

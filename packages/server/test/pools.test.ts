@@ -4,8 +4,7 @@ import { createPolicy } from "@espalier/policies";
 import { PoolWork } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { poolRules } from "../src/routing/pool-rules.ts";
-import { createPools, maxPools, type PoolRule } from "../src/routing/pools.ts";
+import { createPools, maxPools, type PoolRule, poolRules } from "../src/routing/pools.ts";
 
 const { clock } = createVirtualTime();
 const workOf = (): PoolWork => new PoolWork(clock);

@@ -7,8 +7,7 @@ import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createLiveConfig } from "../src/lifecycle/live-config.ts";
 import { createReloader } from "../src/lifecycle/reloader.ts";
-import { poolRules } from "../src/routing/pool-rules.ts";
-import { createPools } from "../src/routing/pools.ts";
+import { createPools, poolRules } from "../src/routing/pools.ts";
 
 const read = (text: string): CompiledConfig => loadConfig({ file: { path: "espalier.yaml", text } });
 

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { authenticate } from "../src/data-plane/api-keys.ts";
-import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
+import { authenticate } from "../src/data-plane/data-plane-app.ts";
+import { readRequestId, readTraceparent } from "../src/data-plane/error-reply.ts";
 import { createStoredResponses } from "../src/data-plane/stored-responses.ts";
 
 const sha256 = (key: string): Buffer => createHash("sha256").update(key).digest();

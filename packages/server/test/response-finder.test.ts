@@ -2,7 +2,7 @@ import { EspalierError, type HttpRequest, type HttpResponse } from "@espalier/co
 import { createVirtualTime } from "@espalier/testing";
 import type { EngineRecord } from "@espalier/workers";
 import { expect, test } from "vitest";
-import { createResponseFinder } from "../src/data-plane/response-finder.ts";
+import { createResponseFinder } from "../src/data-plane/stored-responses.ts";
 
 /*
  * A client could have all engines marked down: each unknown response id was asked of up to 64 engines over the

@@ -1,6 +1,6 @@
 import { loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
-import { readServiceClass } from "../src/admission/service-class.ts";
+import { readServiceClass } from "../src/routing/service-class.ts";
 
 const tenantOf = (admission: object, apiKey: string | undefined, headers: Record<string, string>): string => {
   const text = JSON.stringify({ engines: ["http://127.0.0.1:9"], admission });

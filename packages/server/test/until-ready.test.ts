@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { readyWithinMs, untilReady } from "../src/lifecycle/until-ready.ts";
+import { readyWithinMs, untilReady } from "../src/lifecycle/readiness.ts";
 
 /** Starts the part before a router that is ready after so many milliseconds. */
 function start(readyAtMs: number) {

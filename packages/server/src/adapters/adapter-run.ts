@@ -1,8 +1,8 @@
 import type { Target } from "@espalier/workers";
-import type { RouterContext } from "../data-plane/router-context.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { Engine, Verdict } from "../request/relay.ts";
-import { adapterCallsOf } from "./adapter-calls.ts";
+import type { RouterContext } from "../router-context.ts";
+import { adapterCallsOf } from "./adapter-loader.ts";
 
 /** How often one request has its adapter loaded again because an engine unloaded it meanwhile. */
 const maxReloads = 2;

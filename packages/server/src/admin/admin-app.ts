@@ -1,17 +1,18 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
-import { EspalierError, isLoopback } from "@espalier/common";
+import { asEngineId, type EngineId, EspalierError, isLoopback, type Logger } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
-import fastify, { type FastifyHttpOptions, type FastifyInstance, type FastifyRequest } from "fastify";
-import type { DashboardParts } from "../dashboard/dashboard-parts.ts";
-import { guardOrigins, registerPreflights } from "../dashboard/who-may-read.ts";
+import { describeEngine, type EngineRecord, type Fleet } from "@espalier/workers";
+import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
+import fastify from "fastify";
+import { createOpenAnswers } from "../data-plane/client-connections.ts";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
-import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
-import { createOpenAnswers } from "../lifecycle/open-answers.ts";
+import { httpsOptions, type TlsMaterial } from "../lifecycle/certificates.ts";
+import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
+import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
-import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
-import { type Explain, registerExplain } from "./explain-route.ts";
-import { registerWorkers, type WorkerRoutesDependencies } from "./worker-routes.ts";
+import { guardOrigins, registerPreflights } from "./admin-access.ts";
+import type { DashboardParts } from "./dashboard.ts";
 
 export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly readiness: () => Readiness;
@@ -110,4 +111,79 @@ function checkHost({ method, hostname }: FastifyRequest): void {
       },
     );
   }
+}
+
+/** Says what would be done with a request; `endpoint` is its endpoint's id or path, where the caller names one. */
+type Explain = (request: FastifyRequest, endpoint: string | undefined) => Promise<unknown>;
+
+/**
+ * `POST /admin/explain`: a client's request, headers and body, put to the admin listener.
+ *
+ * @param maxBodyBytes as clients may send
+ */
+function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: number): void {
+  app.register(async (asked) => {
+    // The body is read as the data plane reads it: whole, and parsed by its own rules.
+    asked.removeAllContentTypeParsers();
+    asked.addContentTypeParser("*", { parseAs: "buffer", bodyLimit: maxBodyBytes }, (_, body, done) =>
+      done(null, body),
+    );
+    asked.post<{ Querystring: { endpoint?: string } }>("/admin/explain", { bodyLimit: maxBodyBytes }, (request) =>
+      explain(request, request.query.endpoint),
+    );
+  });
+}
+
+interface WorkerRoutesDependencies {
+  readonly fleet: Fleet;
+  readonly operators: Pick<OperatorEngines, "add" | "remove">;
+  readonly logger: Logger;
+  /** Which side of pairs an engine keeps to, by the balance of roles; undefined where it does not. */
+  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
+}
+
+interface ById {
+  Params: { id: string };
+}
+
+/** `/admin/workers`: engines as they are, added, taken out for a while, and removed. With a mesh it holds at all routers. */
+function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutesDependencies): void {
+  const { fleet, operators, logger, dutyOf } = dependencies;
+  const describe = (engine: EngineRecord) => ({ ...describeEngine(engine), duty: dutyOf(engine) ?? null });
+  const engineOf = (id: string): EngineRecord => {
+    const engine = fleet.engine(asEngineId(id));
+    if (!engine) throw new EspalierError("worker_not_found");
+    return engine;
+  };
+  const describeOf = (id: EngineId) => describe(engineOf(id));
+
+  app.get("/admin/workers", async () => ({ workers: fleet.engines.map(describe) }));
+  app.get<ById>("/admin/workers/:id", async ({ params }) => describe(engineOf(params.id)));
+  app.post("/admin/workers", async ({ body }, reply) => {
+    const id = operators.add(body);
+    logger.info("worker added by an operator", { worker: id });
+    return reply.code(201).send(describeOf(id));
+  });
+  app.patch<ById>("/admin/workers/:id", async ({ params, body }) => {
+    const draining = readDraining(body);
+    const { id } = engineOf(params.id);
+    fleet.setDraining(id, draining);
+    logger.info("worker drain set by an operator", { worker: id, draining });
+    return describeOf(id);
+  });
+  app.delete<ById>("/admin/workers/:id", async ({ params }, reply) => {
+    const { id } = engineOf(params.id);
+    operators.remove(id);
+    logger.info("worker removed by an operator", { worker: id });
+    return reply.code(204).send();
+  });
+}
+
+function readDraining(body: unknown): boolean {
+  if (typeof body === "object" && body !== null && "draining" in body && typeof body.draining === "boolean") {
+    return body.draining;
+  }
+  throw new EspalierError("invalid_type", 'The body must be {"draining": true} or {"draining": false}.', {
+    param: "draining",
+  });
 }

@@ -1,35 +1,29 @@
-import type { Server, ServerResponse } from "node:http";
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { asEspalierError, EspalierError } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
 import { type ApiFamily, endpoints } from "@espalier/openai";
-import fastify, {
-  type FastifyHttpOptions,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from "fastify";
-import { createOpenAnswers, type OpenAnswers } from "../lifecycle/open-answers.ts";
-import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
+import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import fastify from "fastify";
+import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
+import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { closing, countRefusal } from "../request/answer-request.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
-import { beginTrace } from "../tracing/begin-trace.ts";
-import type { RequestTrace } from "../tracing/request-trace.ts";
-import { authenticate } from "./api-keys.ts";
-import { holdDeclared, holdPieces } from "./body-room.ts";
-import { answerClientError, type ClientError } from "./client-errors.ts";
-import { answerPreflight, corsHeaders, isPreflight } from "./cors.ts";
-import { fromFastifyError, replyWithError } from "./error-reply.ts";
-import { registerForwardRoutes } from "./forward-routes.ts";
-import { allowHalfClose } from "./half-close.ts";
-import { registerInferenceRoutes } from "./inference-routes.ts";
-import { linger } from "./linger.ts";
-import { registerModelRoutes } from "./model-routes.ts";
-import { type Readiness, registerProbes } from "./probe-routes.ts";
-import { readBody } from "./read-body.ts";
-import { checkHosts, isJson } from "./request-head.ts";
-import { readRequestId } from "./request-ids.ts";
-import type { RouterContext } from "./router-context.ts";
-import { registerStoredResponseRoutes } from "./stored-response-routes.ts";
+import { beginTrace, type RequestTrace } from "../request/request-trace.ts";
+import type { RouterContext } from "../router-context.ts";
+import {
+  allowHalfClose,
+  answerClientError,
+  type ClientError,
+  createOpenAnswers,
+  linger,
+  type OpenAnswers,
+} from "./client-connections.ts";
+import { fromFastifyError, readRequestId, replyWithError } from "./error-reply.ts";
+import { registerForwardRoutes, registerInferenceRoutes, registerModelRoutes } from "./inference-routes.ts";
+import { holdDeclared, holdPieces, readBody } from "./read-body.ts";
+import { registerStoredResponseRoutes } from "./stored-responses.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -256,4 +250,115 @@ const servedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const
 
 function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
   return servedMethods.filter((method) => app.findRoute({ method, url: path }) !== null);
+}
+
+/**
+ * Checks of a head that Node leaves out, or refuses without an error object.
+ *
+ * @throws EspalierError `bad_request`
+ */
+function checkHosts({ rawHeaders, httpVersion }: IncomingMessage): void {
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!;
+    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
+  }
+  if (hosts > 1) throw new EspalierError("bad_request", "The request has more than one Host header.");
+  if (hosts === 0 && httpVersion === "1.1") throw new EspalierError("bad_request", "The request has no Host header.");
+}
+
+const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i;
+/** ASCII is UTF-8. */
+const charsets: ReadonlySet<string> = new Set(["utf-8", "utf8", "us-ascii"]);
+
+/** Whether a body of this type is JSON in UTF-8. */
+function isJson(contentType: string): boolean {
+  if (contentType === "application/json") return true;
+  const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  const named = charset.exec(contentType)?.[1];
+  if (named !== undefined && !charsets.has(named.toLowerCase())) return false;
+  return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
+}
+
+/** How long browsers remember what a preflight was told, in seconds: the most that any of them takes. */
+const maxAgeSeconds = 7_200;
+
+/** What answers say to a page that may read them; nothing where its origin is not listed, or the request is of no page. */
+function corsHeaders(
+  origins: readonly string[],
+  origin: string | undefined,
+): Readonly<Record<string, string>> | undefined {
+  if (origin === undefined) return undefined;
+  const isAny = origins.includes("*");
+  if (!isAny && !origins.includes(origin)) return undefined;
+  return {
+    "access-control-allow-origin": isAny ? "*" : origin,
+    "access-control-expose-headers": "*",
+    vary: "origin",
+  };
+}
+
+/** Whether a browser asks if it may send a request. */
+const isPreflight = ({ method, headers }: FastifyRequest): boolean =>
+  method === "OPTIONS" && headers.origin !== undefined && headers["access-control-request-method"] !== undefined;
+
+/** @param methods that the path is served for */
+function answerPreflight(response: ServerResponse, request: FastifyRequest, methods: readonly string[]): void {
+  const asked = request.headers["access-control-request-headers"];
+  const headers: OutgoingHttpHeaders = {
+    "access-control-allow-methods": methods.join(", "),
+    // By name: a `*` would leave out `authorization`.
+    ...(asked !== undefined && { "access-control-allow-headers": asked }),
+    "access-control-max-age": String(maxAgeSeconds),
+    vary: "origin, access-control-request-method, access-control-request-headers",
+    "x-request-id": request.id,
+  };
+  response.writeHead(204, headers).end();
+}
+
+export interface ApiKey {
+  readonly name: string;
+  /** SHA-256 of the key: 32 bytes. */
+  readonly sha256: Buffer;
+}
+
+/**
+ * Checks the key of a request: `authorization: Bearer`, or `x-api-key` as Anthropic's clients send it.
+ *
+ * Digests of equal length are compared in constant time and every known key is looked at, so that the time taken
+ * tells nothing of which key, or which part of one, was nearly right.
+ *
+ * @returns the name of the key; undefined when no keys are configured, which leaves the router open
+ * @throws EspalierError `missing_api_key` or `invalid_api_key`
+ */
+export function authenticate(keys: readonly ApiKey[], headers: IncomingHttpHeaders): string | undefined {
+  if (keys.length === 0) return undefined;
+  const presented = presentedKey(headers);
+  if (presented === undefined) throw new EspalierError("missing_api_key");
+  const digest = createHash("sha256").update(presented).digest();
+  let name: string | undefined;
+  for (const key of keys) if (timingSafeEqual(key.sha256, digest)) name = key.name;
+  if (name === undefined) throw new EspalierError("invalid_api_key");
+  return name;
+}
+
+function presentedKey(headers: IncomingHttpHeaders): string | undefined {
+  const { authorization } = headers;
+  if (authorization !== undefined) {
+    const separator = authorization.indexOf(" ");
+    if (authorization.slice(0, separator).toLowerCase() === "bearer") return authorization.slice(separator + 1).trim();
+  }
+  const alternative = headers["x-api-key"];
+  return typeof alternative === "string" ? alternative : undefined;
+}
+
+/** The part of a configuration that the data plane's listener reads. */
+export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
+  return {
+    maxBodyBytes: limits.maxBodyBytes,
+    maxHeaderBytes: limits.maxHeaderBytes,
+    requestReceiveMs: timeouts.requestReceiveMs,
+    keepAliveMs: timeouts.keepAliveMs,
+    ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
+  };
 }

@@ -1,17 +1,19 @@
+import { EspalierError } from "@espalier/common";
 import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
 import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
+import type { Target } from "@espalier/workers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { planService } from "../admission/plan-service.ts";
-import { type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
-import { answer, bytesPerToken, clientHeaders, ownHeaders } from "../request/answer-request.ts";
+import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
+import { refuseReserved } from "../large-bodies/read-large-body.ts";
+import { answer, bytesPerToken, clientHeaders, ownHeaders, passOn } from "../request/answer-request.ts";
 import { type BodyFields, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
-import { describeRequest } from "../tracing/describe-request.ts";
-import { letGoOfBody } from "./body-room.ts";
-import { locateResponse } from "./locate-response.ts";
-import { refuseReserved } from "./refuse-reserved.ts";
-import { resolvePool } from "./resolve-pool.ts";
-import type { RouterContext } from "./router-context.ts";
+import { describeRequest } from "../request/request-trace.ts";
+import type { RouterContext } from "../router-context.ts";
+import type { PoolSettings } from "../routing/pools.ts";
+import { planService } from "../routing/service-class.ts";
+import { letGoOfBody } from "./read-body.ts";
+import { locateResponse } from "./stored-responses.ts";
 
 const noBody = Buffer.alloc(0);
 
@@ -160,4 +162,143 @@ function prefixKeyOf({ chain, blockCount, blockSize }: PromptBlocks, keyTokens: 
 function queryOf(url: string): string {
   const mark = url.indexOf("?");
   return mark < 0 ? "" : url.slice(mark);
+}
+
+/**
+ * Paths that the router does not know but was told to pass on. The engine is one of the model that the header
+ * `x-espalier-model` or a JSON body names, else of the only model there is.
+ *
+ * @throws EspalierError `config_invalid` for a path that the router serves itself, or that stands twice
+ */
+export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
+  for (const path of context.live.settings.forwardPaths) {
+    try {
+      app.route({
+        method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
+        // A colon would begin a parameter.
+        url: path.replaceAll(":", "::"),
+        config: { family: "openai", endpointId: "forwarded", anyBody: true },
+        handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
+      });
+    } catch (error) {
+      throw new EspalierError("config_invalid", `forward-paths: ${path} is served already`, { cause: error });
+    }
+  }
+}
+
+/** Segments that a server may resolve: the path would then lead out of what is listed. */
+const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
+
+function plan(context: RouterContext, request: FastifyRequest): PlannedRequest | Promise<PlannedRequest> {
+  if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
+  const passed = passOn(context, request);
+  const planFor = (model: string | undefined): PlannedRequest => {
+    const { pool, targets } = resolvePool(context, model, undefined);
+    return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
+  };
+  const model = readModel(context, request, passed.body[0]);
+  return model instanceof Promise ? model.then(planFor) : planFor(model);
+}
+
+function readModel(
+  { largeBodies }: RouterContext,
+  request: FastifyRequest,
+  body: Buffer | undefined,
+): string | undefined | Promise<string | undefined> {
+  const header = request.headers["x-espalier-model"];
+  if (typeof header === "string") return header;
+  if (!body || !request.headers["content-type"]?.startsWith("application/json")) return undefined;
+  if (body.length > largeBodyBytes) return largeBodies.readModel(body);
+  try {
+    const parsed: unknown = JSON.parse(body.toString("utf8"));
+    if (typeof parsed !== "object" || parsed === null || !("model" in parsed)) return undefined;
+    return typeof parsed.model === "string" ? parsed.model : undefined;
+  } catch {
+    throw new EspalierError("invalid_json");
+  }
+}
+
+interface ResolvedPool {
+  /** The model that the engines serve, which the body must name. */
+  readonly model: string;
+  readonly pool: PoolSettings;
+  readonly targets: readonly Target[];
+}
+
+/**
+ * Finds the engines for a model.
+ *
+ * @param model as the client named it; undefined where the API does not require one, which is then the only one served
+ * @throws EspalierError `model_not_found`, `no_engine_available`, or `missing_field` when there are several models
+ */
+function resolvePool(context: RouterContext, model: string | undefined, sessionKey: string | undefined): ResolvedPool {
+  const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
+  const targets = context.fleet.pool(served);
+  if (targets.length === 0) throw absent(context, model ?? served);
+  return { model: served, pool: context.pools.settingsFor(served), targets };
+}
+
+function onlyModel({ fleet }: RouterContext): string {
+  const models = fleet.models();
+  const [first] = models;
+  if (!first) throw new EspalierError("no_engine_available", "No engine has told its models yet.");
+  if (models.length > 1) {
+    throw new EspalierError("missing_field", "The engines serve several models; name one in `model`.", {
+      param: "model",
+    });
+  }
+  return first.id;
+}
+
+/** An engine that has not told its models may serve it: then it is too early to say that nobody does. */
+function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
+  const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
+  if (undecided || modelRouter.names.includes(model)) {
+    return new EspalierError("no_engine_available", "No engine that serves this model is up.");
+  }
+  return new EspalierError("model_not_found", `The model ${JSON.stringify(model)} does not exist.`, { param: "model" });
+}
+
+/** One entry of `GET /v1/models`. */
+interface ListedModel {
+  readonly id: string;
+  readonly object: "model";
+  readonly created: number;
+  readonly owned_by: string;
+  readonly max_model_len?: number;
+}
+
+/** The models of all engines, and the aliases and splits that lead to one of them. */
+export function registerModelRoutes(app: FastifyInstance, context: RouterContext): void {
+  app.get("/v1/models", async () => ({ object: "list", data: listModels(context) }));
+  app.get<{ Params: { "*": string } }>("/v1/models/*", async (request) => {
+    const id = request.params["*"];
+    const found = listModels(context).find((model) => model.id === id);
+    if (!found) throw new EspalierError("model_not_found", `The model ${JSON.stringify(id)} does not exist.`);
+    return found;
+  });
+}
+
+function listModels({ fleet, live: { modelRouter } }: RouterContext): readonly ListedModel[] {
+  const served = new Map<string, ListedModel>(
+    fleet.models().map((model) => [
+      model.id,
+      {
+        id: model.id,
+        object: "model",
+        created: model.created,
+        owned_by: model.owned_by,
+        ...(model.max_model_len === undefined ? {} : { max_model_len: model.max_model_len }),
+      },
+    ]),
+  );
+  const listed = [...served.values()];
+  for (const name of modelRouter.names) {
+    const target = modelRouter
+      .targetsOf(name)
+      .map((model) => served.get(model))
+      .find((model) => model !== undefined);
+    if (target && !served.has(name)) listed.push({ ...target, id: name });
+  }
+  return listed;
 }

@@ -1,11 +1,10 @@
 import { isUtf8 } from "node:buffer";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { EspalierError, type Logger, type Scheduler, type Startable } from "@espalier/common";
+import { type ErrorCode, EspalierError, type Logger, type Scheduler, type Startable } from "@espalier/common";
 import { JsonBody, scanBody } from "@espalier/json-body";
-import { type Endpoint, type RequestView, scanRequest } from "@espalier/openai";
-import { createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
-import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-body-messages.ts";
+import { type Endpoint, type RequestView, type Span, scanRequest } from "@espalier/openai";
+import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
 
 /**
  * A longer body may be read in a thread, and is where nothing is known of it but its bytes. What is read at once takes a
@@ -33,7 +32,7 @@ export function scanInline(bytes: Buffer, maxDepth: number): JsonBody | undefine
 }
 
 /** What was found in a large body. */
-export interface LargeRequest {
+interface LargeRequest {
   /** Its `body` has the members of the body's own object, without what is large in them. */
   readonly view: RequestView;
   /** @throws Error when the thread ends */
@@ -52,7 +51,7 @@ export interface LargeBodies extends Startable {
   readFields(bytes: Buffer, names: readonly string[]): Promise<readonly string[]>;
 }
 
-export interface LargeBodiesOptions {
+interface LargeBodiesOptions {
   readonly scheduler: Scheduler;
   readonly logger: Logger;
   /** The program of the thread, when it is not the one beside this module. */
@@ -142,3 +141,49 @@ function builtProgram(): URL {
     ? beside
     : new URL("../../dist/large-bodies/large-body-worker.js", import.meta.url);
 }
+
+/** By what rules a body is read. */
+export interface ReadingRules {
+  /** Levels of nesting. */
+  readonly maxDepth: number;
+  readonly trustsTransferFields: boolean;
+}
+
+/** How a prompt is cut into blocks. */
+export interface PromptTerms {
+  /** Of the model's files; undefined has it cut over its bytes. */
+  readonly folder: string | undefined;
+  readonly dialect: ChatDialect;
+  /** Tokens in a block. */
+  readonly blockSize: number;
+  /** Bound of what is remembered of earlier prompts of the model. */
+  readonly cacheBytes: number;
+}
+
+/** What the thread is asked. */
+export interface BodyTask {
+  /** Names the body: the one that was read last is known again by it. */
+  readonly bodyId: number;
+  /** In shared memory, so that nothing is copied. */
+  readonly bytes: Uint8Array;
+  readonly job:
+    | { readonly kind: "read"; readonly path: string; readonly rules: ReadingRules }
+    | { readonly kind: "prompt"; readonly endpoint: string; readonly terms: PromptTerms }
+    | { readonly kind: "model" }
+    | { readonly kind: "fields"; readonly names: readonly string[] };
+}
+
+/** A view as it goes from thread to thread. */
+export interface PlainView extends Omit<RequestView, "endpoint" | "body" | "spans"> {
+  /** The object without its large values, as JSON. */
+  readonly frame: Uint8Array;
+  readonly spans: readonly (readonly [name: string, span: Span])[];
+}
+
+/** What the thread answers. */
+export type BodyResult =
+  | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string; readonly param: string | undefined }
+  | { readonly kind: "read"; readonly view: PlainView }
+  | { readonly kind: "prompt"; readonly prompt: PromptView }
+  | { readonly kind: "model"; readonly model: string | undefined }
+  | { readonly kind: "fields"; readonly names: readonly string[] };

@@ -1,5 +1,5 @@
 import { parentPort } from "node:worker_threads";
-import type { BodyTask } from "./large-body-messages.ts";
+import type { BodyTask } from "./large-bodies.ts";
 import { createBodyReader } from "./read-large-body.ts";
 
 // The program of the thread that reads large bodies.

@@ -1,9 +1,23 @@
-import { createHash } from "node:crypto";
-import { asEspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
-import { expiryOf, type TlsMaterial } from "./tls-material.ts";
+import { createHash, X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { Server } from "node:https";
+import { createSecureContext } from "node:tls";
+import {
+  asEspalierError,
+  EspalierError,
+  type Logger,
+  type Meter,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
+import type { CompiledConfig, ListenerTls, MeshConfig } from "@espalier/config";
+import { watchFile } from "@espalier/discovery";
+import type { TlsOptions } from "@espalier/proxy";
+import type { FastifyInstance } from "fastify";
+import type { MeshParts } from "../mesh/mesh-parts.ts";
 
 /** What speaks TLS: a listener, or the connections to engines. */
-export interface TlsUser {
+interface TlsUser {
   readonly name: "data" | "admin" | "mesh" | "engines";
   readonly files: readonly string[];
   /** @throws EspalierError `config_unreadable` */
@@ -11,19 +25,19 @@ export interface TlsUser {
 }
 
 /** Certificates that can be used. */
-export interface ReadCertificates {
+interface ReadCertificates {
   readonly tls: Partial<TlsMaterial>;
   /** Connections from then on use these; those that are open stay. */
   readonly use: () => void;
 }
 
 /** Follows the files of certificates, from `start` on. */
-export interface Certificates extends Startable {
+interface Certificates extends Startable {
   /** Reads the files again. Never throws: what cannot be used is logged and counted, and the old ones stay. */
   reload(): void;
 }
 
-export interface CertificatesOptions {
+interface CertificatesOptions {
   readonly users: readonly TlsUser[];
   /** Calls back when a file may have changed; the result ends that. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
@@ -31,7 +45,7 @@ export interface CertificatesOptions {
   readonly meters: TlsMeters;
 }
 
-export function createCertificates({ users, watch, ...deps }: CertificatesOptions): Certificates {
+function createCertificates({ users, watch, ...deps }: CertificatesOptions): Certificates {
   const looks = users.map((user) => ({ files: user.files, look: createLook(user, deps) }));
   let unwatch: readonly (() => Promise<void>)[] = [];
   return {
@@ -82,7 +96,7 @@ function createLook(
 }
 
 /** What became of certificates, by the name of their user. */
-export interface TlsMeters {
+interface TlsMeters {
   renewed(listener: string): void;
   failed(listener: string): void;
   /** @param atMs since the Unix epoch */
@@ -105,4 +119,139 @@ export function createTlsMeters(meter: Meter): TlsMeters {
     failed: (listener) => reloads.series(listener, "failed").add(),
     validUntil: (listener, atMs) => expiry.series(listener).set(atMs / 1_000),
   };
+}
+
+interface RouterCertificatesOptions {
+  readonly config: Pick<CompiledConfig, "listen" | "admin" | "mesh" | "engineTls">;
+  readonly data: FastifyInstance;
+  readonly admin: FastifyInstance;
+  readonly mesh: MeshParts | undefined;
+  readonly setEngineTls: SetEngineTls;
+  readonly logger: Logger;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+}
+
+type SetEngineTls = (tls: TlsOptions) => void;
+
+/** Follows the certificates of every listener of a router that has some, and those towards engines. */
+export function createRouterCertificates(options: RouterCertificatesOptions): Certificates {
+  const { config, data, admin, mesh, setEngineTls, logger, scheduler, meter } = options;
+  const setMeshTls = mesh?.setTls;
+  const users = [
+    config.listen.tls && listenerUser("data", config.listen.tls, serverUse(data)),
+    config.admin.tls && listenerUser("admin", config.admin.tls, serverUse(admin)),
+    config.mesh.tls && setMeshTls && listenerUser("mesh", config.mesh.tls, (tls) => setMeshTls({ ca: "", ...tls })),
+    engineUser(config.engineTls, setEngineTls),
+  ];
+  return createCertificates({
+    users: users.filter((user) => user !== undefined),
+    watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
+    logger,
+    meters: createTlsMeters(meter),
+  });
+}
+
+function listenerUser(name: TlsUser["name"], files: ListenerTls, use: (tls: TlsMaterial) => void): TlsUser {
+  return {
+    name,
+    files: pathsOf(files),
+    read() {
+      const tls = readTls(files);
+      return { tls, use: () => use(tls) };
+    },
+  };
+}
+
+/** Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart. */
+function serverUse({ server }: FastifyInstance): (tls: TlsMaterial) => void {
+  return (tls) => (server as unknown as Server).setSecureContext(httpsOptions(tls));
+}
+
+function engineUser(config: CompiledConfig["engineTls"], use: SetEngineTls): TlsUser | undefined {
+  const files = pathsOf(config);
+  if (files.length === 0) return undefined;
+  return {
+    name: "engines",
+    files,
+    read() {
+      const tls = readEngineTls(config);
+      return { tls, use: () => use(tls) };
+    },
+  };
+}
+
+function pathsOf({ certFile, keyFile, caFile }: Omit<CompiledConfig["engineTls"], "verify">): readonly string[] {
+  return [certFile, keyFile, caFile].filter((path) => path !== undefined);
+}
+
+/** What a listener serves HTTPS with, as PEM texts. */
+export interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  /** Makes clients show a certificate that one of these signed. */
+  readonly ca?: string;
+}
+
+/** The options of node:https for it. */
+export function httpsOptions(tls: TlsMaterial): Readonly<Record<string, unknown>> {
+  return tls.ca === undefined ? { ...tls } : { ...tls, requestCert: true };
+}
+
+/**
+ * The certificates of a listener.
+ *
+ * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
+ */
+export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
+  const tls = { cert: readPem(certFile), key: readPem(keyFile), ...readAuthority(caFile) };
+  return check(certFile, () => {
+    expiryOf(tls);
+    createSecureContext(tls);
+    return tls;
+  });
+}
+
+/**
+ * What engines are dialled with.
+ *
+ * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
+ */
+export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledConfig["engineTls"]): TlsOptions {
+  // The configuration has both or neither.
+  const own =
+    certFile === undefined || keyFile === undefined ? readAuthority(caFile) : readTls({ certFile, keyFile, caFile });
+  return { rejectUnauthorized: verify, ...own };
+}
+
+function readAuthority(caFile: string | undefined): Pick<TlsMaterial, "ca"> {
+  if (caFile === undefined) return {};
+  const ca = readPem(caFile);
+  // Without an authority in its file, Node would take whoever any public one has signed.
+  check(caFile, () => new X509Certificate(ca));
+  return { ca };
+}
+
+/** The same for links of the mesh, where both ends show a certificate. */
+export function readMutualTls(files: NonNullable<MeshConfig["tls"]>): Required<TlsMaterial> {
+  return { ca: "", ...readTls(files) };
+}
+
+/** Until when the certificate itself is valid, in milliseconds since the Unix epoch. */
+function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
+  return Date.parse(new X509Certificate(cert).validTo);
+}
+
+/** @throws EspalierError `config_unreadable` */
+function readPem(path: string): string {
+  return check(path, () => readFileSync(path, "utf8"));
+}
+
+function check<Result>(path: string, use: () => Result): Result {
+  try {
+    return use();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
+  }
 }

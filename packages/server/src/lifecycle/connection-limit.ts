@@ -1,8 +1,10 @@
+import { lookup } from "node:dns/promises";
 import type { Server } from "node:http";
-import type { Socket } from "node:net";
-import type { Logger, Meter } from "@espalier/common";
+import type { AddressInfo, Socket } from "node:net";
+import { EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import type { FastifyInstance } from "fastify";
 
-export interface ConnectionLimitOptions {
+interface ConnectionLimitOptions {
   /** Which listener it is, for the metrics. */
   readonly listener: string;
   /** Connections that are served. */
@@ -99,5 +101,81 @@ function createMeters(meter: Meter, listener: string) {
   return {
     open: open.series(listener),
     refused: (how: "answered" | "closed") => refused.series(listener, how).add(),
+  };
+}
+
+/** What the open files of a process are for, at most. */
+export interface DescriptorShares {
+  /** Connections of clients that are served, and those beyond that are told so. */
+  readonly clients: number;
+  readonly told: number;
+  /** Requests at engines, each of which takes a connection of its own. */
+  readonly requests: number;
+  readonly operators: number;
+}
+
+/** Listeners, files, and the connections of health checks and of other routers to a small fleet. */
+const basicFiles = 100;
+/** Of the rest; what is left over is for connections of health checks in a larger fleet, and of other routers. */
+const shares = { clients: 0.35, told: 0.05, requests: 0.35, operators: 0.1 };
+
+/**
+ * A descriptor that cannot be had looks like an engine that cannot be reached, so clients must not take the last ones.
+ *
+ * @param openFiles that the process may have; Infinity where that is not known
+ */
+export function shareDescriptors(openFiles: number): DescriptorShares {
+  const of = (share: number): number => Math.max(1, Math.floor((openFiles - basicFiles) * share));
+  return {
+    clients: of(shares.clients),
+    told: of(shares.told),
+    requests: of(shares.requests),
+    operators: of(shares.operators),
+  };
+}
+
+interface ListenAddress {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** Whether the application serves HTTPS. */
+  readonly tls: unknown;
+  /** Whether the other processes of a group may listen on it too, so that each takes a part of the connections. */
+  readonly isShared: boolean;
+}
+
+/** An application and the address it listens on while it runs. */
+interface Listener extends Startable {
+  readonly app: FastifyInstance;
+  /** The URL under which it is reached; empty before the start. */
+  readonly url: string;
+}
+
+/** `start` throws EspalierError `listen_failed` when the address cannot be had. */
+export function createListener(app: FastifyInstance, { host, port, tls, isShared }: ListenAddress): Listener {
+  let url = "";
+  return {
+    app,
+    get url() {
+      return url;
+    },
+    async start() {
+      await app.ready();
+      try {
+        // Given the name localhost, fastify would open a second server for its other address, which no drain knows of.
+        const { address } = await lookup(host);
+        await app.listen({ host: address, port, exclusive: !isShared });
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port}: ${reason}`, { cause: error });
+      }
+      const address = app.server.address() as AddressInfo;
+      const name = address.family === "IPv6" ? `[${address.address}]` : address.address;
+      url = `${tls ? "https" : "http"}://${name}:${address.port}`;
+    },
+    async stop() {
+      app.server.closeAllConnections();
+      await app.close();
+    },
   };
 }

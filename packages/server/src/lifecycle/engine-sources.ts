@@ -1,15 +1,108 @@
-import type { EngineSpec, Meter, Startable } from "@espalier/common";
-import { type CompiledConfig, parseEnginesFile } from "@espalier/config";
-import { createFileSource, type EngineSource, mergeSources } from "@espalier/discovery";
+import type { EngineSpec, Logger, Meter, Random, Scheduler, Startable } from "@espalier/common";
+import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "@espalier/config";
+import {
+  createDnsSource,
+  createFileSource,
+  createInferencePoolSource,
+  createKubernetesClient,
+  createListSource,
+  createPodSource,
+  createServiceSource,
+  type EngineSource,
+  type KubernetesClient,
+  type KubernetesPorts,
+  mergeSources,
+} from "@espalier/discovery";
+import { createControlHttp } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
-import type { EngineBoard } from "../operator/engine-board.ts";
-import { createOperatorEngines, type OperatorEngines } from "../operator/operator-engines.ts";
-import { createSourceMeters } from "./source-meters.ts";
-import { createSourceSets, type SourceConfig, type SourceSetDeps } from "./source-set.ts";
+import type { EngineBoard } from "./operator-engines.ts";
+import { createOperatorEngines, type OperatorEngines } from "./operator-engines.ts";
+
+/** The part of a configuration that names sources which a reload may change. */
+type SourceConfig = Pick<CompiledConfig, "engines" | "discovery">;
+
+interface SourceSet {
+  readonly listed: EngineSource;
+  readonly discovered: readonly EngineSource[];
+}
+
+interface SourceSetDeps {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+}
+
+/**
+ * The sources that configurations name, one after the other: what a configuration says of a source in the same words as
+ * the one before is the same source.
+ */
+function createSourceSets(deps: SourceSetDeps): (config: SourceConfig) => SourceSet {
+  let known = new Map<string, EngineSource>();
+  return ({ engines, discovery }) => {
+    const next = new Map<string, EngineSource>();
+    const take = (kind: string, said: unknown, create: () => EngineSource): EngineSource => {
+      const key = `${kind} ${JSON.stringify(said)}`;
+      const source = known.get(key) ?? create();
+      next.set(key, source);
+      return source;
+    };
+    const listed = take("engines", engines, () => createListSource(engines));
+    const discovered = [
+      ...discovery.dns.map((options) => take("dns", options, () => createDnsSource({ ...options, ...deps }))),
+      ...kubernetesSources(discovery, deps, take),
+    ];
+    known = next;
+    return { listed, discovered };
+  };
+}
+
+function kubernetesSources(
+  discovery: DiscoveryConfig,
+  deps: SourceSetDeps,
+  take: (kind: string, said: unknown, create: () => EngineSource) => EngineSource,
+): EngineSource[] {
+  const { services, pods, inferencePools, kubernetes: access } = discovery;
+  const { logger } = deps;
+  const following = (create: (ports: KubernetesPorts) => EngineSource): EngineSource =>
+    withClient(discovery, deps, create);
+  return [
+    ...services.map((options) =>
+      take("service", [options, access], () =>
+        following((ports) => createServiceSource(ports, { ...options, logger })),
+      ),
+    ),
+    ...pods.map((options) =>
+      take("pods", [options, access], () => following((ports) => createPodSource(ports, { ...options, logger }))),
+    ),
+    ...inferencePools.map((options) =>
+      take("pool", [options, access], () =>
+        following((ports) => createInferencePoolSource(ports, { ...options, logger })),
+      ),
+    ),
+  ];
+}
+
+/** A source with connections to the API server that end with it. */
+function withClient(
+  discovery: DiscoveryConfig,
+  { scheduler, random }: SourceSetDeps,
+  create: (ports: KubernetesPorts) => EngineSource,
+): EngineSource {
+  const client = connectKubernetes(discovery, scheduler);
+  const source = create({ client, scheduler, random });
+  return {
+    name: source.name,
+    start: (observer) => source.start(observer),
+    async stop() {
+      await source.stop();
+      client.close();
+    },
+  };
+}
 
 const metricNames = { up: "espalier_discovery_source_up", failures: "espalier_discovery_failures_total" };
 
-export interface EngineSourcesDeps extends SourceSetDeps {
+interface EngineSourcesDeps extends SourceSetDeps {
   readonly config: SourceConfig & Pick<CompiledConfig, "enginesFile">;
   /** What operators say of engines. */
   readonly board: EngineBoard;
@@ -74,5 +167,50 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
     start: () => merged.start(),
     follow: (said) => merged.follow(sourcesOf(said)),
     stop: () => merged.stop(),
+  };
+}
+
+/** A client of the API server that the configuration names. It connects with its first request. */
+export function connectKubernetes(
+  { kubernetes: access }: Pick<DiscoveryConfig, "kubernetes">,
+  scheduler: Scheduler,
+): KubernetesClient {
+  return createKubernetesClient({
+    access,
+    connect: (ca) => createControlHttp({ scheduler, ...(ca === undefined ? {} : { tls: { ca } }) }),
+  });
+}
+
+/** How well something is found. Sources are named in the configuration, so that their number is bounded. */
+export interface SourceMeters {
+  isUp(source: string, up: boolean): void;
+  failed(source: string): void;
+  /** It is not followed any more. */
+  left(source: string): void;
+}
+
+/** @param what in descriptions, what a source finds */
+export function createSourceMeters(
+  meter: Meter,
+  names: { readonly up: string; readonly failures: string },
+  what: string,
+): SourceMeters {
+  const up = meter.gauge({
+    name: names.up,
+    help: `Whether a source of ${what} can be followed: 1, or 0 while the last list that it gave stays.`,
+    labels: ["source"],
+  });
+  const failures = meter.counter({
+    name: names.failures,
+    help: `Failures of a source of ${what}, each counted once for as long as it lasts.`,
+    labels: ["source"],
+  });
+  return {
+    isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),
+    failed: (source) => failures.series(source).add(),
+    left(source) {
+      up.remove(source);
+      failures.remove(source);
+    },
   };
 }

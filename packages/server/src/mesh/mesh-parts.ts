@@ -1,25 +1,38 @@
+import { hostname, networkInterfaces } from "node:os";
 import {
+  asRouterId,
   type Clock,
   type Logger,
   type Meter,
   type Random,
+  type RouterId,
   type Scheduler,
   type Startable,
   startTogether,
+  systemCpuMs,
   type TargetIndex,
 } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import type { CompiledConfig, MeshConfig } from "@espalier/config";
+import { createHostLookup } from "@espalier/discovery";
+import {
+  type Backend,
+  createMesh,
+  createRedisBackend,
+  createWsTransport,
+  type FoundSeeds,
+  type LinkSecurity,
+  type MutualTls,
+} from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type Member, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
 import type { Fleet, FleetSharing } from "@espalier/workers";
+import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
-import { createBackend, type MeshBackend, type MeshSecrets } from "./create-backend.ts";
-import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
-import { routerIdOf } from "./router-identity.ts";
+import { describeMesh, type MeshDescription } from "./overview.ts";
 import { createSeedSources } from "./seed-sources.ts";
 
-export interface MeshPartsOptions {
+interface MeshPartsOptions {
   readonly config: Pick<CompiledConfig, "mesh" | "discovery" | "prefix" | "kvEvents">;
   readonly index: PrefixIndex;
   readonly clock: Clock;
@@ -152,4 +165,100 @@ function attachDrain(fleet: Fleet, replica: Replica): void {
     if (change === "added") apply();
     if (change === "draining") replica.registry.setDraining(id, draining);
   });
+}
+
+interface BackendOptions {
+  readonly config: Pick<CompiledConfig, "mesh" | "prefix">;
+  /** Seeds beside those of the configuration. */
+  readonly found?: FoundSeeds;
+  readonly replica: Replica;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** A backend, and how what it is authenticated by changes while it runs. */
+interface MeshBackend {
+  readonly backend: Backend;
+  /** Undefined where routers prove no secret. */
+  readonly setSecrets: ((mesh: MeshSecrets) => void) | undefined;
+  /** Undefined where links use no certificates. It throws for those that cannot be used; then the old ones stay. */
+  readonly setTls: ((tls: MutualTls) => void) | undefined;
+}
+
+/** The part of a configuration that says what routers prove to each other. */
+type MeshSecrets = Pick<MeshConfig, "secret" | "acceptedSecrets">;
+
+/** @throws EspalierError `config_unreadable` */
+export function createBackend({ config, replica, found, ...ports }: BackendOptions): MeshBackend {
+  const { mesh, prefix } = config;
+  const shared = {
+    ...ports,
+    replica: replica.ports,
+    cluster: mesh.cluster,
+    fleetSeed: prefix.seed,
+    blockSizeTokens: prefix.blockSize,
+    graceMs: mesh.joinGraceMs,
+  };
+  if (mesh.backend === "redis") {
+    const backend = createRedisBackend({ ...shared, url: mesh.redisUrl?.reveal() ?? "" });
+    return { backend, setSecrets: undefined, setTls: undefined };
+  }
+  const { tls, seedSources } = mesh;
+  const transport = createWsTransport({
+    host: mesh.host,
+    port: mesh.port,
+    scheduler: ports.scheduler,
+    ...(tls && { tls: readMutualTls(tls) }),
+  });
+  const backend = createMesh({
+    ...shared,
+    transport,
+    cpuMs: systemCpuMs,
+    advertise: (listening) =>
+      mesh.advertise ?? `${advertisedHost(mesh.host)}${listening.slice(listening.lastIndexOf(":"))}`,
+    security: securityOf(mesh),
+    seeds: mesh.seeds,
+    ...(found && { found }),
+    ...(seedSources.servers.length > 0 && { resolve: createHostLookup(seedSources.servers) }),
+  });
+  return {
+    backend,
+    setSecrets: mesh.secret && ((changed) => backend.setSecrets(secretsOf(changed))),
+    setTls: tls && ((changed) => transport.setTls(changed)),
+  };
+}
+
+function securityOf(mesh: MeshConfig): LinkSecurity {
+  if (mesh.secret) return { kind: "secret", secrets: secretsOf(mesh) };
+  return { kind: mesh.tls ? "mutual-tls" : "insecure" };
+}
+
+function secretsOf({ secret, acceptedSecrets }: MeshSecrets): readonly string[] {
+  return [...(secret ? [secret] : []), ...acceptedSecrets].map((one) => one.reveal());
+}
+
+/**
+ * The id of this router: as configured, or made of the host's name and, where several routers may run on one host, the
+ * port of the mesh, or something random where that is a free one.
+ */
+export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "port">, random: Random): RouterId {
+  if (routerId !== undefined) return asRouterId(routerId);
+  const name =
+    hostname()
+      .replaceAll(/[^A-Za-z0-9._-]/g, "-")
+      .slice(0, 96) || "router";
+  return asRouterId(`${name}-${port === 0 ? random.integer(2 ** 32).toString(36) : port}`);
+}
+
+/** The host that other routers dial: the one that is listened on, or, for all addresses, the first of this machine. */
+export function advertisedHost(host: string): string {
+  if (host !== "0.0.0.0" && host !== "::") return host.includes(":") ? `[${host}]` : host;
+  const family = host === "::" ? "IPv6" : "IPv4";
+  const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  const outer = addresses.find((address) => !address.internal && address.family === family);
+  const address = outer?.address ?? (family === "IPv6" ? "::1" : "127.0.0.1");
+  return address.includes(":") ? `[${address}]` : address;
 }

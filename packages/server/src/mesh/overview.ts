@@ -1,4 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import type { Backend, BackendDescription, MemberDescription, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createOverviewDocument,
@@ -8,12 +10,10 @@ import {
   type TargetSlots,
 } from "@espalier/replication";
 import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/workers";
-import type { ClassCounts } from "../admission/count-classes.ts";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
-import type { MeshDescription } from "./describe-mesh.ts";
-import { createLostRouters, type LostRouters } from "./lost-routers.ts";
+import type { ClassCounts } from "../routing/admission-parts.ts";
 
-export interface OverviewOptions {
+interface OverviewOptions {
   readonly origin: Origin;
   /** Undefined for a router that shares nothing. */
   readonly shared: OverviewOfShared | undefined;
@@ -28,7 +28,7 @@ export interface OverviewOptions {
   readonly scheduler: Scheduler;
 }
 
-export interface OverviewOfShared {
+interface OverviewOfShared {
   readonly replica: Replica;
   readonly slots: TargetSlots;
   readonly describe: () => MeshDescription;
@@ -41,7 +41,7 @@ const listedPrefixes = 32;
 const lagStepMs = 5;
 
 /** A small document that sums this router up, for a browser that follows it. */
-export interface Overview {
+interface Overview {
   readonly document: OverviewDocument;
   stop(): void;
 }
@@ -179,4 +179,117 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
     placed: index.placements.placedBlocks,
     indexBytes: index.byteLength,
   };
+}
+
+/** How long a router that was lost is told of: who looks comes later than the loss. */
+const toldMs = 3_600_000;
+/** Those lost longest ago go first. */
+const maxLost = 64;
+
+/** Routers that were alive and went without a goodbye. The membership itself forgets them within seconds. */
+interface LostRouters {
+  /** @param members as they are now; to be told more often than every `forgetMs` of the membership */
+  update(members: readonly Pick<MemberDescription, "router" | "state">[]): void;
+  /** Those that are not members now, those lost last at the end. */
+  list(): readonly string[];
+}
+
+export function createLostRouters(clock: Clock): LostRouters {
+  const alive = new Set<string>();
+  const lostMs = new Map<string, number>();
+
+  const forgetOld = (): void => {
+    for (const [router, atMs] of lostMs) {
+      if (lostMs.size > maxLost || clock.nowMs() - atMs >= toldMs) lostMs.delete(router);
+    }
+  };
+  return {
+    update(members) {
+      const states = new Map(members.map(({ router, state }) => [router, state]));
+      for (const router of alive) {
+        const state = states.get(router);
+        if (state === "alive" || state === "suspect") continue;
+        alive.delete(router);
+        if (state !== "left") lostMs.set(router, clock.nowMs());
+      }
+      for (const [router, state] of states) {
+        if (state !== "alive") continue;
+        alive.add(router);
+        lostMs.delete(router);
+      }
+      forgetOld();
+    },
+    list: () => [...lostMs.keys()],
+  };
+}
+
+interface MeshDescriptionParts {
+  readonly config: Pick<CompiledConfig, "mesh">;
+  readonly replica: Replica;
+  readonly backend: Backend;
+  readonly ownership: Ownership;
+  /** Targets with events that the routers read. */
+  readonly readTargets: readonly string[];
+}
+
+/** A router's place among the others, as plain JSON for `GET /admin/mesh` and `espalier status`. */
+export type MeshDescription = ReturnType<typeof describeMesh>;
+
+/** Targets that are listed one by one. */
+const listedTargets = 1_024;
+
+export function describeMesh({ config, replica, backend, ownership, readTargets }: MeshDescriptionParts) {
+  const { origin, journals, foldBytes, targets, load } = replica.describe();
+  const described: BackendDescription = backend.describe();
+  const statements = targets.map(({ target }) => replica.fold.statement(target));
+  const feeds = readTargets.map((target) => ({
+    role: ownership.roleOf(target),
+    owner: ownership.ownerOf(target) ?? null,
+  }));
+  return {
+    backend: described.kind === "mesh" ? "peers" : described.kind,
+    cluster: config.mesh.cluster,
+    events: config.mesh.events,
+    router: origin.router,
+    epoch: origin.epoch,
+    address: described.address,
+    waitingFor: described.waitingFor,
+    members: described.members,
+    // What one said whose lease has ended counts nowhere any more.
+    load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
+    feeds: {
+      owned: feeds.filter(({ role }) => role === "owner").length,
+      backup: feeds.filter(({ role }) => role === "backup").length,
+      unread: feeds.filter(({ owner }) => owner === null).length,
+    },
+    facts: {
+      targets: targets.length,
+      blocks: statements.reduce((sum, statement) => sum + (statement?.blocks ?? 0), 0),
+      settled: statements.filter((statement) => statement !== undefined).length,
+      digest: digestOf(statements.map((statement) => statement?.digest ?? [0, 0])),
+      waitingBytes: foldBytes,
+    },
+    journals: { count: journals.documents, bytes: journals.byteLength, own: journals },
+    targets: targets.slice(0, listedTargets).map(({ target, life, last, isComplete, progress }, at) => ({
+      target,
+      owner: replica.claimOf(target)?.origin.router ?? null,
+      worth: replica.qualityOf(target),
+      life: life ? `${life.sequence}.${life.timestampUs}` : null,
+      sequence: last?.sequence ?? null,
+      isComplete,
+      progress,
+      blocks: statements[at]?.blocks ?? null,
+      digest: statements[at] ? digestOf([statements[at].digest]) : null,
+    })),
+  };
+}
+
+/** Sums of digests, as sixteen hexadecimal digits: the same for the same facts, in whatever order. */
+function digestOf(digests: readonly (readonly [number, number])[]): string {
+  const sums = new Uint32Array(2);
+  for (const [low, high] of digests) {
+    sums[0]! += low;
+    sums[1]! += high;
+  }
+  return [...sums].map((word) => word.toString(16).padStart(8, "0")).join("");
 }

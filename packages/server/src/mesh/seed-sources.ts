@@ -10,8 +10,7 @@ import {
   type SourceObserver,
 } from "@espalier/discovery";
 import type { FoundSeeds } from "@espalier/mesh";
-import { connectKubernetes } from "../lifecycle/connect-kubernetes.ts";
-import { createSourceMeters, type SourceMeters } from "../lifecycle/source-meters.ts";
+import { connectKubernetes, createSourceMeters, type SourceMeters } from "../lifecycle/engine-sources.ts";
 
 /** Between two questions for the SRV records of a name, give or take a fifth; a record that an answer lacks is let go of. */
 const dnsRounds = { intervalMs: 5_000, misses: 1 };

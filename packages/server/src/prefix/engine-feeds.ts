@@ -3,22 +3,32 @@ import {
   type Cancel,
   type EngineId,
   type HttpClient,
+  type KvEventsSpec,
   type Random,
   type Startable,
   type TargetIndex,
 } from "@espalier/common";
-import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
+import type { KvPoolConfig } from "@espalier/config";
+import {
+  createEventDecoder,
+  createReplayGate,
+  type EventSource,
+  endpointsOfRank,
+  type FeedEndpoints,
+  type KvFeedDescription,
+  readSglangEventSources,
+  readVllmEventSources,
+} from "@espalier/kv-events";
 import {
   type FeedHost,
   type FeedStanding,
   type FeedStatus,
   type FeedTarget,
   type HostedFeed,
+  type KnownPool,
   maxKnownTargets,
 } from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
-import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
-import type { PoolTarget } from "./pool-targets.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** The KV events of the fleet's engines, and of pools: finds out where they are, and keeps a feed for each target. */
@@ -37,7 +47,7 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
     readonly unplacedBlocks?: number;
   };
 
-export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
+interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
   readonly fleet: Fleet;
   readonly http: HttpClient;
   readonly random: Random;
@@ -193,4 +203,89 @@ class FleetFeeds implements EngineFeeds {
     for (const feed of feeds.splice(0)) void feed.stop();
     for (const { index } of engine.targets) this.#byTarget[index] = undefined;
   }
+}
+
+const timeoutMs = 2_000;
+const maxBytes = 1_048_576;
+
+/**
+ * Asks an engine where it publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
+ *
+ * @param url address of the engine
+ * @returns none when it publishes none or does not say; undefined when it did not answer, or with nothing but an error
+ *   of its own, so that it should be asked again
+ */
+export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
+  const host = hostOf(url);
+  let hasFailed = false;
+  for (const [path, read] of [
+    ["/kv_event_sources", readVllmEventSources],
+    ["/server_info", readSglangEventSources],
+  ] as const) {
+    const answer = await ask(http, url + path);
+    if (answer === undefined) return undefined;
+    const sources = read(answer.json, host);
+    if (sources.length > 0) return sources;
+    hasFailed ||= answer.status >= 500;
+  }
+  return hasFailed ? undefined : [];
+}
+
+/** Where a rank publishes by the engine's entry in the configuration. */
+export function sourceBySpec(
+  { endpoint, replayEndpoint, topic }: KvEventsSpec,
+  rank: number,
+): FeedEndpoints | undefined {
+  const host = hostOf(endpoint);
+  const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
+  // The entry says where to dial, whatever the engine's own configuration looks like.
+  return found && { ...found, mode: "connect" };
+}
+
+/** Without the brackets of an IPv6 address. */
+const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, "");
+
+interface Answer {
+  readonly status: number;
+  /** Undefined when it is none, or not of status 200. */
+  readonly json: unknown;
+}
+
+/** @returns undefined when there was no answer at all */
+async function ask(http: HttpClient, url: string): Promise<Answer | undefined> {
+  try {
+    const { status, body } = await http({ url, timeoutMs, maxBytes });
+    return { status, json: status === 200 ? parsed(body) : undefined };
+  } catch {
+    return undefined;
+  }
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A configured pool of KV blocks as its events are read: like an engine's, of a target that takes no requests. */
+export interface PoolTarget extends KnownPool, FeedTarget {
+  readonly config: KvPoolConfig;
+}
+
+/** The key of a pool, the same in every router. Ids of engines have no spaces, so no target has the same. */
+export function poolKey(name: string): string {
+  return `pool ${name}`;
+}
+
+/** @param indexOf the number of a pool among all targets, by its key and its place in the configuration */
+export function poolTargets(
+  configs: readonly KvPoolConfig[],
+  indexOf: (key: string, at: number) => TargetIndex,
+): readonly PoolTarget[] {
+  return configs.map((config, at) => {
+    const key = poolKey(config.name);
+    return { name: config.name, key, index: indexOf(key, at), config };
+  });
 }

@@ -22,14 +22,15 @@ import {
   createRecentPrompts,
   type FeedHost,
   type FeedStanding,
+  type KnownPool,
   type PlacementWriter,
+  type PoolReach,
   type PrefixKnowledge,
 } from "@espalier/routing";
 import { createTokenizerPool } from "@espalier/tokenizer";
-import { engineKindOf, type Fleet, type Target } from "@espalier/workers";
-import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
-import { createFleetPoolReach } from "./fleet-pool-reach.ts";
-import type { PoolTarget } from "./pool-targets.ts";
+import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/workers";
+import { globPattern } from "../routing/pools.ts";
+import { createEngineFeeds, type EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
 
 /** Everything that has to do with what engines cache. */
@@ -53,7 +54,7 @@ export interface PrefixSharing {
   forget(target: Target): void;
 }
 
-export interface PrefixPartsOptions {
+interface PrefixPartsOptions {
   readonly config: Pick<CompiledConfig, "tokenizers" | "tokenize" | "prefix" | "kvEvents">;
   readonly fleet: Fleet;
   /** Empty; made for `maxKnownTargets`. */
@@ -194,4 +195,41 @@ function createUpkeep(scheduler: Scheduler, task: () => void): Startable {
       cancel();
     },
   };
+}
+
+/** Which pools the engines of a fleet can fetch from, by their models and labels. */
+export interface FleetPoolReach extends PoolReach {
+  /** Follows the fleet no more. */
+  stop(): void;
+}
+
+const none: readonly KnownPool[] = [];
+
+export function createFleetPoolReach(
+  fleet: Pick<Fleet, "engines" | "onChange">,
+  pools: readonly PoolTarget[],
+): FleetPoolReach {
+  const byTarget: (readonly KnownPool[] | undefined)[] = [];
+  const reaches = pools.map(({ config }) => reachOf(config));
+  const look = (engine: EngineRecord): void => {
+    const reached = pools.filter((_, at) => reaches[at]!(engine));
+    for (const { index } of engine.targets) byTarget[index] = reached;
+  };
+  for (const engine of fleet.engines) look(engine);
+  const unsubscribe = fleet.onChange((change, engine) => {
+    if (change === "gone") for (const { index } of engine.targets) byTarget[index] = undefined;
+    else if (change === "added" || change === "spec" || change === "models") look(engine);
+  });
+  return {
+    poolsOf: (target) => byTarget[target] ?? none,
+    stop: unsubscribe,
+  };
+}
+
+function reachOf({ models, labels }: PoolTarget["config"]): (engine: EngineRecord) => boolean {
+  const patterns = models.map(globPattern);
+  const wanted = Object.entries(labels);
+  return (engine) =>
+    wanted.every(([name, value]) => engine.labels[name] === value) &&
+    (engine.models ?? []).some(({ id }) => patterns.some((pattern) => pattern.test(id)));
 }

@@ -17,8 +17,8 @@ import {
   withinBudget,
 } from "@espalier/tokenizer";
 import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
-import { globPattern } from "../routing/glob-pattern.ts";
-import { BodyRequest } from "./body-request.ts";
+import { BodyRequest } from "../large-bodies/read-large-body.ts";
+import { globPattern } from "../routing/pools.ts";
 
 /** What a prompt is read from. */
 export interface PromptSource {

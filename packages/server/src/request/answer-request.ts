@@ -2,13 +2,12 @@ import { asEspalierError, type EspalierError } from "@espalier/common";
 import { withoutTransferHeaders } from "@espalier/disaggregation";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { letGoOfBody } from "../data-plane/body-room.ts";
-import { replyWithError } from "../data-plane/error-reply.ts";
-import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
-import type { RouterContext } from "../data-plane/router-context.ts";
-import { endRefused } from "../tracing/end-trace.ts";
+import { callerTraceparent, readTraceparent, replyWithError } from "../data-plane/error-reply.ts";
+import { letGoOfBody } from "../data-plane/read-body.ts";
+import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { RequestRun } from "./request-run.ts";
+import { endRefused } from "./request-trace.ts";
 
 /** Text is about four bytes a token in English for the tokenizers of current models. */
 export const bytesPerToken = 4;

@@ -3,8 +3,8 @@ import type { LegEdits, LegEngine, PairLegs } from "@espalier/disaggregation";
 import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
 import type { ChosenPair, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
 import type { Permit, Target } from "@espalier/workers";
-import { adapterCallsOf } from "../adapters/adapter-calls.ts";
-import type { RouterContext } from "../data-plane/router-context.ts";
+import { adapterCallsOf } from "../adapters/adapter-loader.ts";
+import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
 /** What a prefill engine answers besides one token: where the blocks of the longest prompts are. */

@@ -2,10 +2,10 @@ import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
 import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
 import type { PairedRequest } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { ServiceClass } from "../admission/service-class.ts";
 import type { PoolSettings } from "../routing/pools.ts";
-import type { RequestTrace } from "../tracing/request-trace.ts";
+import type { ServiceClass } from "../routing/service-class.ts";
 import type { RelayedRequest } from "./relay.ts";
+import type { RequestTrace } from "./request-trace.ts";
 
 /** Everything that is known of one request before an engine is chosen. */
 export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {

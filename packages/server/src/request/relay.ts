@@ -17,7 +17,7 @@ import {
   wireBody,
 } from "@espalier/proxy";
 import type { FailureKind, Retries } from "@espalier/routing";
-import type { RelayMetrics } from "./relay-metrics.ts";
+import type { RelayMetrics } from "../data-plane/request-metrics.ts";
 import { type BodyFilter, ResponseSink } from "./response-sink.ts";
 
 /** One engine as the relay sees it. */

@@ -17,17 +17,25 @@ import {
 } from "@espalier/routing";
 import type { Permit, Target } from "@espalier/workers";
 import { AdapterRun } from "../adapters/adapter-run.ts";
-import { coldPromptOf } from "../admission/memory-watch.ts";
-import { describeDecision } from "../dashboard/describe-decision.ts";
-import type { RouterContext } from "../data-plane/router-context.ts";
-import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
+import { describeDecision } from "../admin/decision-feed.ts";
+import type { RouterContext } from "../router-context.ts";
+import { coldPromptOf } from "../routing/admission-parts.ts";
 import { engineHeaders, HttpPair } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
-import { type AttemptFailure, type Engine, type NextEngine, Relay, type RelayOutcome, type Verdict } from "./relay.ts";
-import { reportEnd } from "./report-end.ts";
+import {
+  type AttemptFailure,
+  type Engine,
+  type NextEngine,
+  outcomeStatus,
+  Relay,
+  type RelayOutcome,
+  type Verdict,
+} from "./relay.ts";
+import { endTrace, type TracedEnd } from "./request-trace.ts";
+import { type AnswerWatch, watchAnswer } from "./response-sink.ts";
 
 /** What a run needs of the router. */
-export type RunContext = Pick<
+type RunContext = Pick<
   RouterContext,
   | "adapterLoader"
   | "adapterUse"
@@ -397,4 +405,43 @@ function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target
     sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
   };
   return { admission, request, cold: coldPromptOf(context, plan) };
+}
+
+/** How a request ended, for whoever watches the router. */
+interface ReportedEnd extends TracedEnd {
+  /** Until it went out to an engine, without its wait for a turn; NaN when it never did. */
+  readonly dispatchedMs: number;
+  /** NaN when no byte came. */
+  readonly firstByteMs: number;
+}
+
+type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "tracer">;
+
+/** Tells metrics, log and trace of the end of a request that was planned. */
+function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
+  const { clock, metrics } = context;
+  const { endpointId, pool, acceptedMs } = plan;
+  const { outcome, error, usage, dispatchedMs, firstByteMs } = end;
+  metrics.finished({
+    endpoint: endpointId,
+    model: pool.model,
+    status: outcomeStatus(outcome, error),
+    durationS: (clock.nowMs() - acceptedMs) / 1_000,
+    firstByteS: (firstByteMs - acceptedMs) / 1_000,
+    promptTokens: usage?.promptTokens,
+    completionTokens: usage?.completionTokens,
+    cachedTokens: usage?.cachedTokens,
+  });
+  if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
+  log(context, plan, end);
+  if (context.tracer.isOn) endTrace(context, plan, end);
+}
+
+function log({ logger }: Watchers, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
+  const { outcome, selection, attempts } = end;
+  const worker = selection?.target.engine.id;
+  const fields = { requestId, model: pool.model, worker, attempts, outcome: outcome.kind };
+  if (outcome.kind === "failed" || outcome.kind === "cut") {
+    logger.warn("request failed", { ...fields, code: outcome.error.code });
+  } else logger.debug("request", fields);
 }

@@ -1,6 +1,6 @@
-import type { Policy } from "@espalier/policies";
+import type { CompiledConfig, PoolConfig } from "@espalier/config";
+import { createPolicy, type Policy, policyCatalogue } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
-import { globPattern } from "./glob-pattern.ts";
 
 /** What the engines of one model share: how they are chosen and what they are told. */
 export interface PoolSettings {
@@ -91,4 +91,35 @@ function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
   const fallback = rules.at(-1);
   if (!fallback) throw new RangeError("at least one pool rule is needed");
   return (model) => compiled.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)))?.rule ?? fallback;
+}
+
+/** A pattern in which `*` stands for any run of characters and everything else for itself. */
+export function globPattern(glob: string): RegExp {
+  return new RegExp(`^${glob.split("*").map(escapePattern).join(".*")}$`);
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
+
+/**
+ * The rules of a configuration, and last the one for every other model. Each policy is made once here, so that a bad
+ * option is found at the start and not with the first request.
+ *
+ * @throws EspalierError `config_invalid`
+ */
+export function poolRules({ pools, policy }: Pick<CompiledConfig, "pools" | "policy">): readonly PoolRule[] {
+  const general: PoolConfig = { models: ["*"], policy, engineApiKey: undefined, forwardAuthorization: false };
+  return [...pools, general].map((pool) => {
+    const create = () => createPolicy(pool.policy.name, pool.policy.options);
+    const { name } = create();
+    return {
+      models: pool.models,
+      policyText: JSON.stringify(pool.policy),
+      createPolicy: create,
+      metricsEveryMs: policyCatalogue[name].metricsEveryMs,
+      upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
+      forwardAuthorization: pool.forwardAuthorization,
+    };
+  });
 }

@@ -10,7 +10,7 @@ import {
   pageLifeMs,
   readAdminNote,
   writeAdminNote,
-} from "../../src/dashboard/admin-peers.ts";
+} from "../../src/admin/admin-peers.ts";
 
 function createBoard() {
   const listeners = new Set<(note: Note) => void>();

@@ -2,10 +2,9 @@ import { EspalierError } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import fastify from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { createDecisionFeed, maxDecisionWatchers } from "../../src/dashboard/decision-feed.ts";
-import { registerDecisions } from "../../src/dashboard/decision-route.ts";
-import { registerPage } from "../../src/dashboard/page-routes.ts";
-import { createWhoMayRead, guardOrigins, registerPreflights } from "../../src/dashboard/who-may-read.ts";
+import { createWhoMayRead, guardOrigins, registerPreflights } from "../../src/admin/admin-access.ts";
+import { registerPage } from "../../src/admin/dashboard.ts";
+import { createDecisionFeed, maxDecisionWatchers, registerDecisions } from "../../src/admin/decision-feed.ts";
 
 const closings: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

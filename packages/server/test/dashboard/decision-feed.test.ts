@@ -8,7 +8,7 @@ import {
   maxBatchDecisions,
   maxDecisionWatchers,
   type NotedDecision,
-} from "../../src/dashboard/decision-feed.ts";
+} from "../../src/admin/decision-feed.ts";
 
 const decision: NotedDecision = {
   ...{ endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "a" },

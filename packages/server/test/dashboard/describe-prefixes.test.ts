@@ -8,7 +8,7 @@ import {
   maxListedHolders,
   maxListedPrefixes,
   prefixReportAgeMs,
-} from "../../src/dashboard/describe-prefixes.ts";
+} from "../../src/admin/prefix-report.ts";
 import { chainOf } from "../mesh/mesh-rig.ts";
 
 function start() {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { contentPolicy } from "../../src/dashboard/content-policy.ts";
-import { hostOf, isLocalOrigin, maxOriginLength, readOrigin } from "../../src/dashboard/web-origin.ts";
+import { hostOf, isLocalOrigin, maxOriginLength, readOrigin } from "../../src/admin/admin-access.ts";
+import { contentPolicy } from "../../src/admin/dashboard.ts";
 
 test.each([
   ["http://127.0.0.1:9090", "http://127.0.0.1:9090"],

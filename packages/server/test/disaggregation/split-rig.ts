@@ -25,10 +25,10 @@ import {
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter } from "@espalier/testing";
 import type { Target } from "@espalier/workers";
-import type { RouterContext } from "../../src/data-plane/router-context.ts";
-import { createSplitParts } from "../../src/disaggregation/split-parts.ts";
 import { HttpPair } from "../../src/request/http-pair.ts";
 import { type PlannedRequest, SplitSource } from "../../src/request/planned-request.ts";
+import { createSplitParts } from "../../src/request/split-parts.ts";
+import type { RouterContext } from "../../src/router-context.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 
 /** A prefill leg that a test settles. */

@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { endpoints } from "@espalier/openai";
 import { expect, test } from "vitest";
-import { endpointOf } from "../../src/explain/endpoint-of.ts";
+import { endpointOf } from "../../src/admin/explain-request.ts";
 import { largeBodyBytes } from "../../src/large-bodies/large-bodies.ts";
 import { createBodyReader } from "../../src/large-bodies/read-large-body.ts";
 

@@ -1,6 +1,6 @@
 import type { Target } from "@espalier/workers";
 import { expect, test } from "vitest";
-import { whyLeftOut } from "../../src/explain/why-left-out.ts";
+import { whyLeftOut } from "../../src/admin/explained-candidates.ts";
 
 interface EngineChanges {
   readonly state?: string;

@@ -3,10 +3,8 @@ import { scanBody } from "@espalier/json-body";
 import { type Endpoint, endpoints, readRequestView } from "@espalier/openai";
 import { createModelTokenizer, createPromptHasher, shippedModelFolder } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
-import { frameOf } from "../../src/large-bodies/frame-of.ts";
-import type { BodyTask, PromptTerms } from "../../src/large-bodies/large-body-messages.ts";
-import { createBodyReader } from "../../src/large-bodies/read-large-body.ts";
-import { BodyRequest } from "../../src/prefix/body-request.ts";
+import type { BodyTask, PromptTerms } from "../../src/large-bodies/large-bodies.ts";
+import { BodyRequest, createBodyReader, frameOf } from "../../src/large-bodies/read-large-body.ts";
 
 const chat = endpoints.find(({ id }) => id === "chat") as Endpoint;
 const rules = { maxDepth: 64, trustsTransferFields: false };

@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLostRouters } from "../../src/mesh/lost-routers.ts";
+import { createLostRouters } from "../../src/mesh/overview.ts";
 
 type State = "alive" | "suspect" | "down" | "left";
 const members = (states: Readonly<Record<string, State>>) =>

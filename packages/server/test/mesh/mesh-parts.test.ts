@@ -9,9 +9,8 @@ import {
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
-import { createBackend } from "../../src/mesh/create-backend.ts";
-import { describeMesh } from "../../src/mesh/describe-mesh.ts";
-import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
+import { createBackend, createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
+import { describeMesh } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 import { chainOf, configOf, createLoneReplica, startMeshParts } from "./mesh-rig.ts";
 

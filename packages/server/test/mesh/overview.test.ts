@@ -1,7 +1,7 @@
 import { asTargetIndex } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { afterEach, expect, test } from "vitest";
-import type { MeshDescription } from "../../src/mesh/describe-mesh.ts";
+import type { MeshDescription } from "../../src/mesh/overview.ts";
 import { createOverview } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 import { chainOf, createLoneReplica } from "./mesh-rig.ts";

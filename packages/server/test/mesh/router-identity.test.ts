@@ -1,7 +1,7 @@
 import { hostname, networkInterfaces } from "node:os";
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { advertisedHost, routerIdOf } from "../../src/mesh/router-identity.ts";
+import { advertisedHost, routerIdOf } from "../../src/mesh/mesh-parts.ts";
 
 describe("a router's id", () => {
   test("is the one that is configured", () => {

@@ -5,11 +5,11 @@ import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {
   createLocalBoard,
+  createOperatorEngines,
   createSharedBoard,
   type EngineBoard,
   maxOperatorEngines,
-} from "../../src/operator/engine-board.ts";
-import { createOperatorEngines } from "../../src/operator/operator-engines.ts";
+} from "../../src/lifecycle/operator-engines.ts";
 import { createLoneReplica } from "../mesh/mesh-rig.ts";
 
 const specs = (...names: readonly string[]): readonly EngineSpec[] =>

@@ -18,13 +18,12 @@ import {
   type PromptBlocks,
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
-import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
-import type { RouterContext } from "../../src/data-plane/router-context.ts";
+import { createRelayMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
 import type { AttemptFailure, Engine, RelayOutcome } from "../../src/request/relay.ts";
-import { createRelayMetrics } from "../../src/request/relay-metrics.ts";
 import { RequestRun } from "../../src/request/request-run.ts";
+import type { RouterContext } from "../../src/router-context.ts";
 import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 

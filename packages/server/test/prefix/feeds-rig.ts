@@ -8,8 +8,8 @@ import {
   maxKnownTargets,
   type RecentPrompts,
 } from "@espalier/routing";
+import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { createEngineFeeds, type EngineFeeds } from "../../src/prefix/engine-feeds.ts";
-import type { PoolTarget } from "../../src/prefix/pool-targets.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
 import { blockSize, digests } from "./prompts.ts";
 import { type ScriptedFleet, startScriptedFleet } from "./scripted-fleet.ts";

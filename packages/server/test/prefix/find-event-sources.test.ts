@@ -1,6 +1,6 @@
 import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { findEventSources, sourceBySpec } from "../../src/prefix/find-event-sources.ts";
+import { findEventSources, sourceBySpec } from "../../src/prefix/engine-feeds.ts";
 
 const url = "http://10.1.2.3:8000";
 

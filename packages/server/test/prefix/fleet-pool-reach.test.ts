@@ -1,8 +1,8 @@
 import { asTargetIndex } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { describe, expect, test } from "vitest";
-import { createFleetPoolReach, type FleetPoolReach } from "../../src/prefix/fleet-pool-reach.ts";
-import { type PoolTarget, poolKey, poolTargets } from "../../src/prefix/pool-targets.ts";
+import { type PoolTarget, poolKey, poolTargets } from "../../src/prefix/engine-feeds.ts";
+import { createFleetPoolReach, type FleetPoolReach } from "../../src/prefix/prefix-parts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
 /** The pools of a configuration, numbered from 100. */

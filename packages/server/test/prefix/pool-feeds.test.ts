@@ -2,7 +2,7 @@ import { asTargetIndex } from "@espalier/common";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets, type PromptBlocks } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
-import type { PoolTarget } from "../../src/prefix/pool-targets.ts";
+import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { removed, stored } from "./fake-events.ts";
 import { feedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
 import { promptOf, tokensOf } from "./prompts.ts";

@@ -15,6 +15,7 @@ import { createProxy, type ProxyOptionsInput } from "@espalier/proxy";
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
+import { createRelayMetrics } from "../../src/data-plane/request-metrics.ts";
 import {
   type AttemptFailure,
   type Engine,
@@ -25,7 +26,6 @@ import {
   type RelayParts,
   type Verdict,
 } from "../../src/request/relay.ts";
-import { createRelayMetrics } from "../../src/request/relay-metrics.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import { listen } from "./engines.ts";
 

@@ -1,0 +1,208 @@
+import type { Server } from "node:http";
+import {
+  asRouterId,
+  type Clock,
+  EspalierError,
+  type Logger,
+  type Meter,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { createYWebsocketEndpoint } from "@espalier/mesh";
+import type { Origin } from "@espalier/replication";
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { advertisedHost } from "../mesh/mesh-parts.ts";
+import { createOverview, keysByIndex } from "../mesh/overview.ts";
+import type { RouterContext } from "../router-context.ts";
+import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access.ts";
+import { createAdminPeers } from "./admin-peers.ts";
+import { registerDecisions } from "./decision-feed.ts";
+import { createPrefixReporter } from "./prefix-report.ts";
+
+/** The page that a router serves, for which it needs a program that brings one. */
+export interface DashboardPage {
+  readonly files: readonly PageFile[];
+  /** For demonstrations: the command by which whoever looks can kill this router. */
+  readonly killCommand?: string;
+}
+
+interface DashboardPartsOptions {
+  readonly config: CompiledConfig;
+  readonly context: RouterContext;
+  readonly page: DashboardPage | undefined;
+  /** Known once the admin listener listens. */
+  readonly adminUrl: () => string;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/**
+ * What people see of a router in a browser: what it serves of it, and whom it lets look. To be started after the admin
+ * listener, and so stopped before it.
+ */
+export interface DashboardParts extends Startable {
+  readonly who: WhoMayRead;
+  /** Endpoints that ask for the key. */
+  registerGuarded(app: FastifyInstance): void;
+  /** The page itself, which does not. */
+  registerOpen(app: FastifyInstance): void;
+  /** Lets stock y-websocket clients follow what this router shares and its overview, read-only, at `/yjs/`. */
+  serveDocuments(server: Server): void;
+}
+
+export function createDashboardParts(options: DashboardPartsOptions): DashboardParts {
+  const { config, context, clock, scheduler, logger, meter, page } = options;
+  const { mesh, fleet, index } = context;
+  const { keySha256 } = config.admin;
+  const peers = createAdminPeers({
+    notes: mesh?.replica.notes,
+    members: () => mesh?.members() ?? [],
+    localOnly: keySha256 === undefined,
+    ...{ clock, scheduler },
+  });
+  const { advertise } = config.admin;
+  // A proxy may ask under another name than browsers know.
+  const own = advertise === undefined ? [] : [advertise];
+  const who = createWhoMayRead({ origins: () => [...peers.readers(), ...own], isOpen: keySha256 === undefined });
+  const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
+  let ownAdmin: string | undefined;
+  const overview = createOverview({
+    ...{ origin, fleet, index, clock, scheduler },
+    shared: mesh && { replica: mesh.replica, slots: mesh.slots, describe: () => mesh.describe() },
+    queues: () => context.admission.counts(),
+    totals: () => context.metrics.totals,
+    inFlight: () => context.inFlight.count,
+    adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
+  });
+  const prefixes = createPrefixReporter({
+    ...{ index, blockSize: config.prefix.blockSize, clock },
+    keyOf: (target) => (mesh ? mesh.slots.keyOf(target) : keysByIndex(fleet)(target)),
+  });
+  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop()];
+  return {
+    who,
+    registerGuarded(app) {
+      app.get("/admin/dashboard", async () => ({
+        router: origin.router,
+        document: overview.document.name,
+        killCommand: page?.killCommand ?? null,
+      }));
+      app.get("/admin/prefixes", async () => prefixes());
+      registerDecisions(app, context.decisions, scheduler);
+    },
+    registerOpen(app) {
+      if (page && config.admin.hasDashboard) registerPage(app, page.files, () => peers.origins());
+    },
+    serveDocuments(server) {
+      const documents = [...(mesh ? [mesh.replica.store] : []), overview.document];
+      const allows = who.allowsUpgrade;
+      const endpoint = createYWebsocketEndpoint({ documents, keySha256, allows, logger, meter, scheduler });
+      ends.push(() => endpoint.stop());
+      server.on("upgrade", (request, socket, head) => {
+        if (!endpoint.handleUpgrade(request, socket, head)) socket.destroy();
+      });
+    },
+    async start() {
+      ownAdmin = adminOrigin(config, options.adminUrl());
+      if (mesh && page && config.admin.hasDashboard && isWorthTelling(config, ownAdmin, mesh.address)) {
+        peers.tell(ownAdmin);
+      }
+    },
+    async stop() {
+      for (const end of ends.splice(0)) end();
+    },
+  };
+}
+
+/** As browsers elsewhere reach it: as configured, or else, for all addresses, by the name that other routers dial. */
+function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string {
+  if (admin.advertise !== undefined) return admin.advertise;
+  const { protocol, port } = new URL(adminUrl);
+  const isAny = admin.host === "0.0.0.0" || admin.host === "::";
+  const advertised = isAny ? mesh.advertise?.replace(/:\d+$/, "") : undefined;
+  return `${protocol}//${advertised ?? advertisedHost(admin.host)}:${port}`;
+}
+
+/**
+ * A loopback address means this machine here and another one elsewhere: it is told only where all routers are on one, or
+ * where it was said to be what browsers are to use.
+ */
+function isWorthTelling({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
+  if (admin.advertise !== undefined || !isLocalOrigin(origin)) return true;
+  return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
+}
+
+/** A file of the dashboard's page. */
+export interface PageFile {
+  /** Below `/dashboard/`; `index.html` is the page itself. */
+  readonly name: string;
+  readonly contentType: string;
+  readonly text: string;
+}
+
+/** In the page, where the origins go that it may talk to. */
+const originsPlace = 'data-origins=""';
+
+const commonHeaders = {
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-resource-policy": "same-origin",
+  "cross-origin-opener-policy": "same-origin",
+} as const;
+
+/**
+ * `/dashboard/`, and `/` for browsers. The files hold nothing that is worth a key: what the page shows it asks for, with
+ * the key that people give it.
+ *
+ * @param origins of the other routers, asked for each time the page is loaded
+ */
+export function registerPage(app: FastifyInstance, files: readonly PageFile[], origins: () => readonly string[]): void {
+  const byName = new Map(files.map((file) => [file.name, file]));
+  const send = (reply: FastifyReply, file: PageFile, text: string): FastifyReply =>
+    reply
+      .headers({ ...commonHeaders, "cache-control": "no-cache" })
+      .type(file.contentType)
+      .send(text);
+  const sendIndex = (reply: FastifyReply): FastifyReply => {
+    const index = byName.get("index.html");
+    if (!index) throw new EspalierError("path_not_found");
+    const allowed = origins();
+    reply.header("content-security-policy", contentPolicy(allowed));
+    return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
+  };
+  app.get("/", (request, reply) => {
+    if (!request.headers.accept?.includes("text/html")) throw new EspalierError("path_not_found");
+    return reply.redirect("/dashboard/");
+  });
+  app.get("/dashboard", (_, reply) => reply.redirect("/dashboard/"));
+  app.get("/dashboard/", (_, reply) => sendIndex(reply));
+  app.get<{ Params: { name: string } }>("/dashboard/:name", ({ params }, reply) => {
+    if (params.name === "index.html") return sendIndex(reply);
+    const file = byName.get(params.name);
+    if (!file) throw new EspalierError("path_not_found");
+    return send(reply, file, file.text);
+  });
+}
+
+/**
+ * What a page of the dashboard may load and talk to: its own listener, and those of the other routers, to which it goes
+ * on when its own is gone.
+ *
+ * @param origins as `readOrigin` returns them
+ */
+export function contentPolicy(origins: readonly string[]): string {
+  const others = origins.flatMap((origin) => [origin, origin.replace(/^http/, "ws")]);
+  return [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    ["connect-src 'self'", ...others].join(" "),
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}

@@ -1,0 +1,239 @@
+import { EspalierError, silentMeter } from "@espalier/common";
+import { type Endpoint, endpoints } from "@espalier/openai";
+import type { ChoiceReason, PolicyName } from "@espalier/policies";
+import {
+  createSplitMetrics,
+  explainingPolicy,
+  explainSelection,
+  type PromptBlocks,
+  type SplitReason,
+} from "@espalier/routing";
+import type { FastifyRequest } from "fastify";
+import { planInference } from "../data-plane/inference-routes.ts";
+import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import type { RouterContext } from "../router-context.ts";
+import { coldPromptOf } from "../routing/admission-parts.ts";
+import { type CandidateReport, describeCandidates, type LeftOut, whyLeftOut } from "./explained-candidates.ts";
+
+/** What the router would do with a request now and why, as plain JSON: `POST /admin/explain`. Times in milliseconds. */
+interface RequestReport {
+  /** This router's id among the others; null for one that shares nothing. */
+  readonly router: string | null;
+  readonly endpoint: string;
+  /** As engines serve it, after aliases and splits. */
+  readonly model: string;
+  readonly policy: PolicyName;
+  /** Null, with the choice, where no target is usable. */
+  readonly reason: ChoiceReason | null;
+  /** Of those that serve a request alone the likeliest; where `probability` is below 1 chance decides. */
+  readonly choice: { readonly key: string; readonly probability: number } | null;
+  /** Whether two engines would serve it in place of that one; null where engines do not work together. */
+  readonly split: SplitReport | null;
+  /** What it may wait for; null where every request is sent at once. */
+  readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
+  /** Whether it would wait for memory; null where no class has patience, or two engines may serve it. */
+  readonly memory: MemoryReport | null;
+  readonly sessionKey: string | null;
+  readonly prompt: PromptReport;
+  readonly expectedOutputTokens: number;
+  /** Prefill tokens that other routers are expected to have sent without this one knowing yet. */
+  readonly unseenTokens: number;
+  /** What each scorer's number is multiplied with. */
+  readonly weights: Readonly<Record<string, number>>;
+  readonly candidates: readonly CandidateReport[];
+  /** Targets that serve the model and are no candidates. */
+  readonly leftOut: readonly LeftOut[];
+}
+
+interface PromptReport {
+  readonly tokens: number;
+  /** Full blocks that were looked up; null where the policy does not look at prompts. */
+  readonly blocks: number | null;
+  /** Tokens of a block. */
+  readonly blockSize: number | null;
+  /** How the tokens are known: all of them, those of the beginning, or by the number of bytes. */
+  readonly from: PromptBlocks["from"] | "size";
+}
+
+const noBody = Buffer.alloc(0);
+const noneTried: ReadonlySet<string> = new Set();
+
+/**
+ * Plans a request as if it had come from a client, and says where it would go. Nothing is sent to an engine, but for
+ * the question who holds a previous response that this router has not heard of; no load is charged, no placement
+ * noted, no turn of a rotation taken.
+ *
+ * @param request its body is a Buffer, its headers are those of the request in question
+ * @param named the endpoint's id or path; guessed of the body when undefined
+ * @throws EspalierError as the request itself would be refused
+ */
+export async function explainRequest(
+  context: RouterContext,
+  request: FastifyRequest,
+  named: string | undefined,
+): Promise<RequestReport> {
+  const body = Buffer.isBuffer(request.body) ? request.body : noBody;
+  const endpoint = await endpointOf({ named, headers: request.headers, body }, context.largeBodies);
+  const plan = await planInference(context, endpoint, request);
+  const { pool, targets, features, onlyEngine } = plan;
+  const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
+  const restriction = { tried: noneTried, onlyEngine, accepts };
+  const explained = explainSelection(context.quietSelector, pool, targets, plan, restriction);
+  const candidates = explained
+    ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
+    : [];
+  const among = new Set(explained?.targets);
+  const choice = explained && candidates[explained.targets.indexOf(explained.choice)];
+  return {
+    router: context.mesh?.replica.ports.origin.router ?? null,
+    endpoint: plan.endpointId,
+    model: pool.model,
+    policy: pool.policy.name,
+    reason: explained?.explanation.reason ?? null,
+    choice: choice ? { key: choice.key, probability: choice.probability } : null,
+    split: explainSplit(context, plan) ?? null,
+    service: serviceOf(context, plan),
+    memory: explainMemory(context, plan),
+    sessionKey: features.sessionKey ?? null,
+    prompt: promptOf(plan),
+    expectedOutputTokens: features.expectedOutputTokens,
+    unseenTokens: explained?.unseenTokens ?? 0,
+    weights: explained?.explanation.weights ?? {},
+    candidates,
+    leftOut: whyLeftOut(targets, (target) => among.has(target), { onlyEngine, dutyOf: context.split.dutyOf }),
+  };
+}
+
+function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): RequestReport["service"] {
+  const { isOn, defaultClass } = admission.config;
+  if (!isOn || !service) return null;
+  const { className = defaultClass, tenant, deadlineMs = null } = service;
+  return { class: className, tenant, deadlineMs };
+}
+
+function promptOf({ features, prompt }: PlannedRequest): PromptReport {
+  return {
+    tokens: features.promptTokens,
+    blocks: prompt?.blockCount ?? null,
+    blockSize: prompt?.blockSize ?? null,
+    from: prompt?.from ?? "size",
+  };
+}
+
+/** What a request that is cold everywhere would drive out of engines' memory, and whether this one would wait for that. */
+interface MemoryReport {
+  readonly patienceMs: number;
+  readonly isHeld: boolean;
+  /**
+   * By engine: which share of what it takes in with such a prompt would drive out what somebody is expected to come back
+   * for. 0 where it has room, or where not enough is known.
+   */
+  readonly losses: readonly { readonly key: string; readonly share: number }[];
+}
+
+/** @returns null where no class has patience, or nothing can be said */
+function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryReport | null {
+  const cold = coldPromptOf(context, plan);
+  if (!cold || !plan.service) return null;
+  const { classes, defaultClass } = context.admission.config;
+  const { className = defaultClass, deadlineMs } = plan.service;
+  const settings = classes.find(({ name }) => name === className);
+  const hasDeadline = (deadlineMs ?? settings?.targetMs) !== undefined;
+  const patienceMs = hasDeadline ? 0 : (settings?.patienceMs ?? 0);
+  const { promptTokens } = plan.features;
+  return {
+    patienceMs,
+    isHeld: patienceMs > 0 && !cold.mayGo(plan.targets),
+    losses: plan.targets.map((target) => ({ key: target.key, share: cold.lossAt(target, promptTokens) })),
+  };
+}
+
+/** Whether two engines would serve a request, in a pool whose engines hand over KV blocks. */
+interface SplitReport {
+  readonly reason: SplitReason;
+  /** The protocol and the targets of both sides; null where one engine serves it. */
+  readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
+  /** Uncached tokens from which on it would be split; null where none were reckoned. */
+  readonly thresholdTokens: number | null;
+}
+
+const noPairTried = { any: new Set<string>(), prefill: new Set<string>() };
+
+/** @returns undefined in a pool where no engine hands over anything */
+function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): SplitReport | undefined {
+  if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return undefined;
+  const planner = context.split.planner.quiet(createSplitMetrics(silentMeter));
+  const pool = { ...plan.pool, policy: explainingPolicy(plan.pool.policy) };
+  const chosen = planner.choose({ ...plan, pool }, noPairTried);
+  const { reason } = chosen;
+  if (!chosen.protocol) return { reason, pair: null, thresholdTokens: null };
+  const { protocol, prefill, decode, thresholdTokens } = chosen;
+  return {
+    reason,
+    pair: { protocol: protocol.name, prefill: prefill.target.key, decode: decode.target.key },
+    thresholdTokens,
+  };
+}
+
+/** What tells a request's endpoint where its path does not. */
+interface Signs {
+  /** An endpoint's id or path, as the caller names it. */
+  readonly named: string | undefined;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: Buffer;
+}
+
+/** The first whose field is in the body; `messages` is told apart before. */
+const signs: readonly (readonly [field: string, id: Endpoint["id"]])[] = [
+  ["prompt", "completions"],
+  ["prompt_embeds", "completions"],
+  ["input", "responses"],
+  ["text", "generate"],
+  ["input_ids", "generate"],
+];
+
+const tellingFields = ["messages", "system", ...signs.map(([field]) => field)];
+
+/**
+ * The endpoint that a request is for: the one that is named, else the one whose bodies look like this. A body with
+ * `messages` is a chat, of Anthropic's kind where it has `system` beside them or its client says so.
+ *
+ * @param largeBodies reads those of which the event loop should not
+ * @throws EspalierError `invalid_value` for a name of none, and where the body does not tell
+ */
+export async function endpointOf(
+  { named, headers, body }: Signs,
+  largeBodies: Pick<LargeBodies, "readFields">,
+): Promise<Endpoint> {
+  if (named !== undefined) {
+    const found = endpoints.find(({ id, path }) => id === named || path === named);
+    if (found) return found;
+    const known = [...new Set(endpoints.map(({ id }) => id))].join(", ");
+    throw new EspalierError("invalid_value", `There is no endpoint ${JSON.stringify(named)}; there are ${known}.`, {
+      param: "endpoint",
+    });
+  }
+  const fields = body.length > largeBodyBytes ? await largeBodies.readFields(body, tellingFields) : fieldsOf(body);
+  const isAnthropic = fields.includes("system") || headers["anthropic-version"] !== undefined;
+  const id = fields.includes("messages")
+    ? isAnthropic
+      ? "messages"
+      : "chat"
+    : signs.find(([field]) => fields.includes(field))?.[1];
+  const endpoint = endpoints.find((one) => one.id === id);
+  if (endpoint) return endpoint;
+  throw new EspalierError("invalid_value", "The body does not tell which endpoint it is for; name one in `endpoint`.", {
+    param: "endpoint",
+  });
+}
+
+/** The body is read again, and refused where it has to be, once the endpoint is known. */
+function fieldsOf(body: Buffer): readonly string[] {
+  try {
+    const parsed: unknown = JSON.parse(body.toString("utf8"));
+    return typeof parsed === "object" && parsed !== null ? Object.keys(parsed) : [];
+  } catch {
+    throw new EspalierError("invalid_json");
+  }
+}

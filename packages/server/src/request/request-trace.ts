@@ -1,0 +1,282 @@
+import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/common";
+import type { RequestView, Usage } from "@espalier/openai";
+import type { Selection } from "@espalier/routing";
+import type { Target } from "@espalier/workers";
+import type { FastifyRequest } from "fastify";
+import { callerTraceparent } from "../data-plane/error-reply.ts";
+import type { RouterContext } from "../router-context.ts";
+import type { PlannedRequest } from "./planned-request.ts";
+import { type AttemptFailure, outcomeStatus, type RelayOutcome } from "./relay.ts";
+
+/** What is told of an engine that is asked. */
+interface TracedCall {
+  readonly method: string;
+  readonly target: Target;
+  /** Tokens of the prompt that the engine is thought to hold. */
+  readonly matchedTokens: number;
+}
+
+/**
+ * The trace of one request that is recorded: a span for the whole, and one for each step and each call of an engine
+ * within it. Requests that are not recorded have none.
+ */
+export class RequestTrace {
+  readonly #span: Span;
+  readonly #clock: Clock;
+  readonly #startMs: number;
+  #upstream: Span | undefined;
+  #calls = 0;
+  #pickingMs = 0;
+  #matchedMs: number | undefined;
+
+  /** @param startMs when the request began to come in */
+  constructor(span: Span, clock: Clock, startMs: number) {
+    this.#span = span;
+    this.#clock = clock;
+    this.#startMs = startMs;
+  }
+
+  get traceparent(): string {
+    return this.#span.traceparent;
+  }
+
+  nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  /** The request is complete. */
+  accepted(): void {
+    this.step("accept", this.#startMs);
+  }
+
+  /** A step that ends now. */
+  step(name: string, startMs: number, attributes?: SpanAttributes): void {
+    const start = { name, kind: "internal", startMs } as const;
+    this.#span.child(attributes ? { ...start, attributes } : start).end(this.nowMs());
+  }
+
+  /** What the request turned out to ask for. */
+  describe(name: string, attributes: SpanAttributes): void {
+    this.#span.rename(name);
+    this.#span.set(attributes);
+  }
+
+  /** An engine is about to be chosen. */
+  picking(): void {
+    this.#pickingMs = this.nowMs();
+    this.#matchedMs = undefined;
+  }
+
+  /** It is known who holds what of the prompt. */
+  readonly onMatched = (): void => {
+    this.#matchedMs = this.nowMs();
+  };
+
+  picked(policy: string, selection: Selection<Target> | undefined): void {
+    if (this.#matchedMs !== undefined) {
+      const start = { name: "match", kind: "internal", startMs: this.#pickingMs } as const;
+      this.#span.child(start).end(this.#matchedMs);
+    }
+    this.step("pick", this.#matchedMs ?? this.#pickingMs, {
+      "espalier.policy": policy,
+      "espalier.reason": selection?.reason ?? "no_engine",
+      "espalier.worker": selection?.target.engine.id,
+      "espalier.cache_hit_tokens": selection?.matchedTokens,
+    });
+  }
+
+  /** An engine is asked for the answer. @returns `traceparent` for it */
+  asking(call: TracedCall): string {
+    this.#endUpstream();
+    this.#upstream = this.beside("upstream", call);
+    return this.#upstream.traceparent;
+  }
+
+  /** A call of an engine that ends on its own. */
+  beside(name: string, { method, target, matchedTokens }: TracedCall): Span {
+    const { hostname, port, protocol } = new URL(target.engine.url);
+    return this.#span.child({
+      name,
+      kind: "client",
+      startMs: this.nowMs(),
+      attributes: {
+        "http.request.method": method,
+        "http.request.resend_count": name === "upstream" && this.#calls++ > 0 ? this.#calls - 1 : undefined,
+        "server.address": hostname,
+        "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
+        "espalier.worker": target.engine.id,
+        "espalier.rank": target.engine.targets.length > 1 ? target.rank : undefined,
+        "espalier.cache_hit_tokens": matchedTokens,
+      },
+    });
+  }
+
+  /** The request goes out to the engine that is asked. */
+  sent(): void {
+    this.#upstream?.event("sent", this.nowMs());
+  }
+
+  attemptFailed({ kind, status, beforeFirstByte }: AttemptFailure): void {
+    this.#upstream?.set({ "http.response.status_code": status, "espalier.before_first_byte": beforeFirstByte });
+    this.#endUpstream(kind);
+  }
+
+  answered(status: number): void {
+    this.#upstream?.set({ "http.response.status_code": status });
+  }
+
+  firstByte(): void {
+    const nowMs = this.nowMs();
+    this.#upstream?.event("first_byte", nowMs);
+    this.#span.event("first_byte", nowMs);
+  }
+
+  /** The request is over. @param errorType what the router or an engine did wrong */
+  end(attributes: SpanAttributes, errorType: string | undefined): void {
+    this.#endUpstream(errorType);
+    this.#span.set(attributes);
+    this.#span.end(this.nowMs(), errorType);
+  }
+
+  #endUpstream(errorType?: string): void {
+    this.#upstream?.end(this.nowMs(), errorType);
+    this.#upstream = undefined;
+  }
+}
+
+/** Begins the trace of a request whose headers have come. @returns undefined when it is not recorded */
+export function beginTrace({ tracer, clock }: RouterContext, request: FastifyRequest): RequestTrace | undefined {
+  const traceparent = callerTraceparent(request.headers.traceparent);
+  if (!tracer.samples(traceparent)) return undefined;
+  const { tracestate } = request.headers;
+  const parent = traceparent === undefined ? undefined : { traceparent, tracestate: joined(tracestate) };
+  const startMs = clock.nowMs();
+  const name = operationOf(request.routeOptions.config.endpointId);
+  const span = tracer.begin(parent, { name, kind: "server", startMs, attributes: requestAttributes(request) });
+  return new RequestTrace(span, clock, startMs);
+}
+
+/** What the head of a request tells, without what may name a person or hold a key. */
+function requestAttributes({ method, url, routeOptions, raw, protocol, id }: FastifyRequest): SpanAttributes {
+  return {
+    "gen_ai.operation.name": operationOf(routeOptions.config.endpointId),
+    "http.request.method": method,
+    "http.route": routeOptions.url,
+    "url.scheme": protocol,
+    "url.path": url.split("?", 1)[0],
+    "server.address": raw.socket.localAddress,
+    "server.port": raw.socket.localPort,
+    "espalier.request_id": id,
+  };
+}
+
+function joined(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header.join(",") : header;
+}
+
+type Tracing = Pick<RouterContext, "tracer" | "clock">;
+
+/** How a request ended that was planned. */
+export interface TracedEnd {
+  readonly outcome: RelayOutcome;
+  /** What the client got instead of an answer. */
+  readonly error: EspalierError | undefined;
+  readonly selection: Selection<Target> | undefined;
+  readonly prefillWorker: string | undefined;
+  readonly attempts: number;
+  readonly queuedMs: number | undefined;
+  readonly usage: Usage | undefined;
+}
+
+/** Ends the trace of a request. One that was not recorded and has failed is kept, as far as its end tells. */
+export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd): void {
+  const errorType = errorTypeOf(end);
+  const trace = plan.trace ?? (errorType === undefined ? undefined : keepPlanned(context, plan));
+  trace?.end(endAttributes(plan, end), errorType);
+}
+
+/** The same for a request that was refused before it was planned. */
+export function endRefused(context: Tracing, request: FastifyRequest, { kind, code }: EspalierError): void {
+  if (!context.tracer.isOn) return;
+  const errorType = kind.status >= 500 ? code : undefined;
+  const trace = request.trace ?? (errorType === undefined ? undefined : keepRefused(context, request));
+  trace?.end({ "http.response.status_code": kind.status, "espalier.outcome": code }, errorType);
+}
+
+/** A client's own mistakes are no errors of the server, nor is its going away. */
+function errorTypeOf({ outcome, error }: TracedEnd): string | undefined {
+  if (outcome.kind === "cut") return outcome.error.code;
+  const status = outcomeStatus(outcome, error);
+  return status >= 500 ? (error?.code ?? String(status)) : undefined;
+}
+
+function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanAttributes {
+  const { outcome, error, selection, prefillWorker, attempts, queuedMs, usage } = end;
+  return {
+    "http.response.status_code": outcome.kind === "client_closed" ? undefined : outcomeStatus(outcome, error),
+    "gen_ai.usage.input_tokens": usage?.promptTokens,
+    "gen_ai.usage.output_tokens": usage?.completionTokens,
+    "gen_ai.usage.cache_read.input_tokens": usage?.cachedTokens,
+    "espalier.outcome": error?.code ?? outcome.kind,
+    "espalier.policy": pool.policy.name,
+    "espalier.class": service?.className,
+    "espalier.worker": selection?.target.engine.id,
+    "espalier.prefill_worker": prefillWorker,
+    "espalier.cache_hit_tokens": selection?.matchedTokens,
+    "espalier.attempts": attempts,
+    "espalier.queued_ms": queuedMs,
+  };
+}
+
+function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestTrace | undefined {
+  const told = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
+  // The caller has decided that it is not recorded.
+  if (plan.headers.includes(told)) return undefined;
+  const operation = operationOf(plan.endpointId);
+  const span = tracer.keep(told, {
+    name: `${operation} ${plan.pool.model}`,
+    kind: "server",
+    startMs: plan.acceptedMs,
+    attributes: {
+      "gen_ai.operation.name": operation,
+      "gen_ai.request.model": plan.pool.model,
+      "http.request.method": plan.method,
+      "espalier.request_id": plan.requestId,
+    },
+  });
+  return span && new RequestTrace(span, clock, plan.acceptedMs);
+}
+
+function keepRefused({ tracer, clock }: Tracing, request: FastifyRequest): RequestTrace | undefined {
+  if (callerTraceparent(request.headers.traceparent) !== undefined) return undefined;
+  const startMs = clock.nowMs();
+  const name = operationOf(request.routeOptions.config.endpointId);
+  const span = tracer.keep(undefined, { name, kind: "server", startMs, attributes: requestAttributes(request) });
+  return span && new RequestTrace(span, clock, startMs);
+}
+
+/**
+ * What the OpenTelemetry conventions for generative AI call the operation of an endpoint; where they have no name for it,
+ * the endpoint's own.
+ */
+const operations: Partial<Record<PlannedRequest["endpointId"], string>> = {
+  messages: "chat",
+  responses: "chat",
+  completions: "text_completion",
+  generate: "text_completion",
+};
+
+function operationOf(endpointId: PlannedRequest["endpointId"] | undefined): string {
+  return endpointId === undefined ? "request" : (operations[endpointId] ?? endpointId);
+}
+
+/** Tells a trace what a body asks for, once its model is known to be served: its name then has few values. */
+export function describeRequest(trace: RequestTrace, view: RequestView, servedModel: string): void {
+  const model = view.model ?? servedModel;
+  trace.describe(`${operationOf(view.endpoint.id)} ${model}`, {
+    "gen_ai.request.model": model,
+    "gen_ai.request.max_tokens": view.maxOutputTokens,
+    "espalier.model": servedModel,
+    "espalier.stream": view.stream,
+  });
+}

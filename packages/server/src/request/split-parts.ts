@@ -1,0 +1,101 @@
+import type { Clock, EngineId, HttpClient, Meter } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import type { NoteChannel } from "@espalier/replication";
+import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
+import type { EngineRecord, Fleet, Target } from "@espalier/workers";
+
+/** What requests that two engines serve share. */
+export interface SplitParts {
+  readonly planner: PairPlanner<Target>;
+  readonly peers: PeerIds;
+  /** Which side an engine of role `both` keeps to; undefined where it does not. */
+  dutyOf(engine: EngineRecord): "prefill" | "decode" | undefined;
+}
+
+interface SplitPartsOptions {
+  readonly config: Pick<CompiledConfig, "disaggregation">;
+  readonly clock: Clock;
+  readonly http: HttpClient;
+  readonly fleet: Fleet;
+  readonly meter: Meter;
+  readonly selector: TargetSelector;
+  /** Decides as `selector` does, of requests that are not sent. */
+  readonly quietSelector: TargetSelector;
+  /** Where routers tell each other what they see of the work of roles; undefined where they do not. */
+  readonly board?: NoteChannel | undefined;
+}
+
+export function createSplitParts(options: SplitPartsOptions): SplitParts {
+  const { config, clock, http, fleet, meter, selector, quietSelector, board } = options;
+  const planner = new PairPlanner<Target>({
+    ...{ selector, quietSelector, limits: config.disaggregation, metrics: createSplitMetrics(meter) },
+    roles: createFleetRoles(clock, board),
+    roleModel: (model) => fleet.model(model)?.parent ?? model,
+  });
+  return {
+    planner,
+    peers: createPeerIds({ http, fleet }),
+    dutyOf: (engine) => planner.dutyOf(engine, engine.models?.find(({ parent }) => parent === undefined)?.id),
+  };
+}
+
+/** What prefill engines call themselves to each other, as their bootstrap servers tell (Mooncake). */
+interface PeerIds {
+  /** @returns undefined when it cannot be learned; a promise when it has to be asked for, which is never rejected */
+  idOf(target: Target, queryUrl: string): string | undefined | Promise<string | undefined>;
+  /** The engine may call itself something else by now. */
+  forget(engine: EngineId): void;
+}
+
+const queryTimeoutMs = 2_000;
+const maxAnswerBytes = 65_536;
+
+type NamesByRank = Readonly<Record<string, string>>;
+
+/** Names are kept for the life of an engine, so that there are never more entries than engines. */
+function createPeerIds({ http, fleet }: { readonly http: HttpClient; readonly fleet: Fleet }): PeerIds {
+  const known = new Map<EngineId, NamesByRank>();
+  const asked = new Map<EngineId, Promise<NamesByRank | undefined>>();
+  fleet.onChange((change, engine) => {
+    if (change === "gone" || change === "restarted" || change === "state") known.delete(engine.id);
+  });
+
+  const ask = (engine: EngineId, queryUrl: string): Promise<NamesByRank | undefined> => {
+    const pending = asked.get(engine);
+    if (pending) return pending;
+    const answer = http({ url: queryUrl, timeoutMs: queryTimeoutMs, maxBytes: maxAnswerBytes })
+      .then(({ status, body }) => (status === 200 ? readNames(body) : undefined))
+      .catch(() => undefined)
+      .then((names) => {
+        asked.delete(engine);
+        if (names && fleet.engine(engine)) known.set(engine, names);
+        return names;
+      });
+    asked.set(engine, answer);
+    return answer;
+  };
+
+  return {
+    idOf({ engine, rank }, queryUrl) {
+      const names = known.get(engine.id);
+      if (names) return names[rank];
+      return ask(engine.id, queryUrl).then((found) => found?.[rank]);
+    },
+    forget: (engine) => void known.delete(engine),
+  };
+}
+
+function readNames(body: string): NamesByRank | undefined {
+  try {
+    const ranks: unknown = JSON.parse(body);
+    if (typeof ranks !== "object" || ranks === null) return undefined;
+    const names = Object.entries(ranks).flatMap(([rank, entry]: [string, unknown]) =>
+      typeof entry === "object" && entry !== null && "engine_id" in entry && typeof entry.engine_id === "string"
+        ? [[rank, entry.engine_id] as const]
+        : [],
+    );
+    return Object.fromEntries(names);
+  } catch {
+    return undefined;
+  }
+}

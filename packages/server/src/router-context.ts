@@ -1,0 +1,101 @@
+import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common";
+import type { SessionKeySource } from "@espalier/openai";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { Proxy as EngineProxy } from "@espalier/proxy";
+import type {
+  FleetLearning,
+  MemoryWatch,
+  RetryBudget,
+  RetryMeters,
+  SharedRents,
+  TargetSelector,
+} from "@espalier/routing";
+import type { Fleet } from "@espalier/workers";
+import type { AdapterLoader } from "./adapters/adapter-loader.ts";
+import type { AdapterUse } from "./adapters/adapter-use.ts";
+import type { DecisionFeed } from "./admin/decision-feed.ts";
+import type { ApiKey } from "./data-plane/data-plane-app.ts";
+import type { RequestMetrics } from "./data-plane/request-metrics.ts";
+import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
+import type { LargeBodies } from "./large-bodies/large-bodies.ts";
+import type { ConnectionLimit, DescriptorShares } from "./lifecycle/connection-limit.ts";
+import type { Drain } from "./lifecycle/drain.ts";
+import type { LiveConfig } from "./lifecycle/live-config.ts";
+import type { Overload } from "./lifecycle/overload.ts";
+import type { MeshParts } from "./mesh/mesh-parts.ts";
+import type { PrefixParts } from "./prefix/prefix-parts.ts";
+import type { RelayParts } from "./request/relay.ts";
+import type { SplitParts } from "./request/split-parts.ts";
+import type { AdmissionParts } from "./routing/admission-parts.ts";
+import type { Pools } from "./routing/pools.ts";
+
+/** What the data plane reads of the configuration. */
+export interface DataPlaneSettings {
+  readonly apiKeys: readonly ApiKey[];
+  /** Of pages in browsers that may call the API; `*` stands for all. */
+  readonly corsOrigins: readonly string[];
+  readonly sessionKeyLadder: readonly SessionKeySource[];
+  readonly maxNesting: number;
+  readonly maxConcurrentRequests: number;
+  readonly maxBodyBytesInFlight: number;
+  readonly injectUsage: boolean;
+  /** From a request's arrival until its answer must be complete; no bound unless given. */
+  readonly answerMs: number | undefined;
+  /** Whether clients may say where engines fetch KV blocks. */
+  readonly trustTransferFields: boolean;
+  /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
+  readonly forwardPaths: readonly string[];
+}
+
+/** Everything that the routes of the data plane work with. */
+export interface RouterContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly tracer: Tracer;
+  /** What a reload changes; read anew for each request. */
+  readonly live: LiveConfig;
+  readonly fleet: Fleet;
+  readonly proxy: EngineProxy;
+  /** What requests share on their way to engines. */
+  readonly relay: RelayParts & { readonly retryBudget: RetryBudget; readonly retryMeters: RetryMeters };
+  readonly pools: Pools;
+  /** Of the times that engines take. */
+  readonly learning: FleetLearning;
+  readonly rents: SharedRents;
+  readonly adapterLoader: AdapterLoader;
+  readonly adapterUse: AdapterUse;
+  readonly selector: TargetSelector;
+  readonly admission: AdmissionParts;
+  /** Keeps new requests off while the router itself is short of time or memory. */
+  readonly overload: Overload;
+  /** What engines have in memory; undefined where no request waits for that. */
+  readonly memory: MemoryWatch | undefined;
+  /** Decides as `selector` does, of requests that are not sent. */
+  readonly quietSelector: TargetSelector;
+  readonly prefix: PrefixParts;
+  readonly largeBodies: LargeBodies;
+  /** What engines hold; made for `maxKnownTargets`. */
+  readonly index: PrefixIndex;
+  /** For people who watch. */
+  readonly decisions: DecisionFeed;
+  /** For requests that two engines serve together. */
+  readonly split: SplitParts;
+  /** Undefined when nothing is shared with other routers. */
+  readonly mesh: MeshParts | undefined;
+  readonly metrics: RequestMetrics;
+  readonly storedResponses: StoredResponses;
+  readonly responseFinder: ResponseFinder;
+  readonly connections: ConnectionLimit;
+  readonly drain: Drain;
+  readonly inFlight: InFlightCount;
+  readonly descriptors: DescriptorShares;
+}
+
+/** Requests whose answer has not ended, shared by every route of the data plane. */
+export interface InFlightCount {
+  count: number;
+  /** Of their bodies, those that are still being read included. */
+  bodyBytes: number;
+}

@@ -1,0 +1,155 @@
+import {
+  type Admission,
+  type AdmissionMeters,
+  createAdmission,
+  createAdmissionMeters,
+  noFleetUsage,
+  noOthersLoad,
+  type OthersLoad,
+} from "@espalier/admission";
+import type { Clock, Meter, Scheduler, TargetIndex } from "@espalier/common";
+import type { AdmissionConfig } from "@espalier/config";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { UsagePlane } from "@espalier/replication";
+import { ColdPrompt, type FeedStanding, MemoryWatch, type RoutingTarget, servesAlone } from "@espalier/routing";
+import type { Target } from "@espalier/workers";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import type { RouterContext } from "../router-context.ts";
+import type { PoolSettings } from "./pools.ts";
+
+/** The queues of all pools. */
+export interface AdmissionParts {
+  readonly config: AdmissionConfig;
+  /** The queue of a pool, made on first use; undefined where admission is off. Pools are bounded, so queues are. */
+  of(pool: PoolSettings): Admission<Target> | undefined;
+  /** What became of the requests of each class, over all pools; empty where admission is off. */
+  counts(): readonly ClassCounts[];
+}
+
+interface AdmissionPartsOptions {
+  readonly config: AdmissionConfig;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+  /** What other routers have sent; undefined when nothing is shared. */
+  readonly others: OthersLoad | undefined;
+  /** What routers tell each other of tenants, by the model of the pool; undefined likewise. */
+  readonly usage: Pick<UsagePlane, "of"> | undefined;
+}
+
+/** @throws RangeError for a configuration that was not checked */
+export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionParts {
+  const { config, clock, scheduler, meter, others = noOthersLoad, usage } = options;
+  const queues = new WeakMap<PoolSettings, Admission<Target>>();
+  const { meters, counts } = countClasses(createAdmissionMeters(meter));
+  const create = ({ model }: PoolSettings): Admission<Target> => {
+    const fleet = usage?.of(model) ?? noFleetUsage;
+    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet });
+  };
+  return {
+    config,
+    counts: () => (config.isOn ? config.classes.map(({ name }) => counts(name)) : []),
+    of(pool) {
+      if (!config.isOn) return undefined;
+      let queue = queues.get(pool);
+      if (!queue) {
+        queue = create(pool);
+        queues.set(pool, queue);
+      }
+      return queue;
+    },
+  };
+}
+
+/** One class over all pools, since the start. */
+export interface ClassCounts {
+  readonly name: string;
+  /** Requests that wait now. */
+  readonly queued: number;
+  /** Requests that had to wait and went, and the milliseconds that they waited. */
+  readonly waited: number;
+  readonly waitedMs: number;
+  /** Requests that left the queue otherwise than to an engine. */
+  readonly shed: number;
+}
+
+type Counts = { -readonly [key in keyof ClassCounts]: ClassCounts[key] };
+
+/** Counts what passes through meters, which are written only. */
+export function countClasses(meters: AdmissionMeters): {
+  readonly meters: AdmissionMeters;
+  readonly counts: (className: string) => ClassCounts;
+} {
+  const classes = new Map<string, Counts>();
+  const find = (name: string): Counts => {
+    const known = classes.get(name);
+    if (known) return known;
+    const created = { name, queued: 0, waited: 0, waitedMs: 0, shed: 0 };
+    classes.set(name, created);
+    return created;
+  };
+  return {
+    counts: (className) => ({ ...find(className) }),
+    meters: {
+      of(className) {
+        const inner = meters.of(className);
+        const counts = find(className);
+        return {
+          ...inner,
+          queued(change) {
+            counts.queued += change;
+            inner.queued(change);
+          },
+          waited(milliseconds) {
+            counts.waited += 1;
+            counts.waitedMs += milliseconds;
+            inner.waited(milliseconds);
+          },
+          shed(reason) {
+            if (reason !== "demoted") counts.shed += 1;
+            inner.shed(reason);
+          },
+        };
+      },
+    },
+  };
+}
+
+interface MemoryWatchOptions {
+  readonly config: AdmissionConfig;
+  readonly clock: Clock;
+  readonly index: PrefixIndex;
+  readonly standingOf: (target: TargetIndex) => FeedStanding;
+}
+
+/**
+ * Begins to watch what engines have in memory, by what all routers send them.
+ *
+ * @returns undefined where no class has patience: then nobody asks
+ */
+export function watchMemory({ config, clock, index, standingOf }: MemoryWatchOptions): MemoryWatch | undefined {
+  if (!config.isOn || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
+  const watch = new MemoryWatch({ clock, index, standingOf });
+  index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
+  return watch;
+}
+
+const noneTried: ReadonlySet<string> = new Set();
+
+/**
+ * What a request would drive out of engines' memory.
+ *
+ * @returns undefined where nobody asks, for one without a prompt, and in a pool whose engines serve requests together
+ */
+export function coldPromptOf(
+  context: Pick<RouterContext, "memory" | "quietSelector" | "mesh">,
+  plan: PlannedRequest,
+): ColdPrompt<Target> | undefined {
+  const { memory, quietSelector, mesh } = context;
+  const { pool, prompt, targets, onlyEngine } = plan;
+  if (!memory || !prompt || targets.some(({ engine }) => engine.kvTransfer)) return undefined;
+  const pendingTokens = ({ index, load }: RoutingTarget): number =>
+    load.pendingPrefillTokens + (mesh?.load.pendingPrefillTokens[index] ?? 0);
+  const parts = { watch: memory, quietSelector, pool, pendingTokens };
+  return new ColdPrompt<Target>(parts, plan, { tried: noneTried, onlyEngine, accepts: servesAlone });
+}

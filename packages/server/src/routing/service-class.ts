@@ -1,0 +1,161 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { enginePlace } from "@espalier/admission";
+import { type Clock, EspalierError } from "@espalier/common";
+import type { AdmissionConfig } from "@espalier/config";
+import type { Endpoint, RequestView } from "@espalier/openai";
+import type { FastifyRequest } from "fastify";
+import type { BodyFields } from "../request/planned-request.ts";
+
+/** What a client asks of admission. */
+export interface ServiceClass {
+  /** Undefined for the default class. */
+  readonly className: string | undefined;
+  readonly tenant: string;
+  /** From the arrival on, in milliseconds, until the first token is due; undefined for the class's own target. */
+  readonly deadlineMs: number | undefined;
+}
+
+const longestTenant = 128;
+const longestDeadlineMs = 86_400_000;
+/** What SMG calls its classes, where it has other names. */
+const otherNames: Readonly<Record<string, string>> = { system: "interactive", bulk: "batch" };
+
+/**
+ * Reads whose request it is and how urgent. Headers that other routers know are read where ours are absent; what they
+ * say wrongly is passed over, as those routers do.
+ *
+ * @param bodyPriority the `priority` of the body
+ * @param apiKey name of the key that the request came with: its tenant, unless a header that is trusted names one
+ * @throws EspalierError `invalid_header`
+ */
+export function readServiceClass(
+  config: AdmissionConfig,
+  headers: IncomingHttpHeaders,
+  { bodyPriority, apiKey }: { readonly bodyPriority: number | undefined; readonly apiKey: string | undefined },
+): ServiceClass {
+  return {
+    className: readClass(config, headers) ?? classByNumber(config, bodyPriority),
+    tenant: (apiKey === undefined || config.trustsTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
+    deadlineMs: readDeadline(headers),
+  };
+}
+
+function readClass({ classes }: AdmissionConfig, headers: IncomingHttpHeaders): string | undefined {
+  const find = (name: string): string | undefined => classes.find((one) => one.name === name)?.name;
+  const own = textOf(headers["x-espalier-priority"]);
+  if (own !== undefined) {
+    const known = find(own.toLowerCase());
+    if (known !== undefined) return known;
+    const names = classes.map(({ name }) => name).join(", ");
+    throw invalid("x-espalier-priority", `must be one of ${names}`);
+  }
+  const alias = textOf(headers["x-smg-priority"])?.toLowerCase();
+  return alias === undefined ? undefined : (find(alias) ?? find(otherNames[alias] ?? ""));
+}
+
+/** Below 0 and above 0 in the direction that goes first: the highest class, and the one after the default. */
+function classByNumber(config: AdmissionConfig, priority: number | undefined): string | undefined {
+  const { classes, bodyPriority, defaultClass } = config;
+  if (bodyPriority === "off" || !priority) return undefined;
+  if (priority < 0 === (bodyPriority === "lower-first")) return classes[0]?.name;
+  return classes[classes.findIndex(({ name }) => name === defaultClass) + 1]?.name;
+}
+
+function readTenant(headers: IncomingHttpHeaders): string | undefined {
+  const own = textOf(headers["x-espalier-tenant"]);
+  if (own !== undefined && own.length > longestTenant) {
+    throw invalid("x-espalier-tenant", `must have at most ${longestTenant} characters`);
+  }
+  return own ?? textOf(headers["x-llm-d-inference-fairness-id"])?.slice(0, longestTenant);
+}
+
+function readDeadline(headers: IncomingHttpHeaders): number | undefined {
+  const own = textOf(headers["x-espalier-deadline-ms"]);
+  if (own === undefined) return toDeadline(textOf(headers["x-llm-d-slo-ttft-ms"]));
+  const deadlineMs = toDeadline(own);
+  if (deadlineMs !== undefined) return deadlineMs;
+  throw invalid("x-espalier-deadline-ms", `must be a number of milliseconds from 1 to ${longestDeadlineMs}`);
+}
+
+function toDeadline(written: string | undefined): number | undefined {
+  const deadlineMs = Number(written);
+  return deadlineMs >= 1 && deadlineMs <= longestDeadlineMs ? deadlineMs : undefined;
+}
+
+/** An empty header says nothing. */
+function textOf(header: string | readonly string[] | undefined): string | undefined {
+  const text = typeof header === "string" ? header.trim() : undefined;
+  return text === "" ? undefined : text;
+}
+
+function invalid(name: string, must: string): EspalierError {
+  return new EspalierError("invalid_header", `The header ${name} ${must}.`, { param: name });
+}
+
+interface PlannedService {
+  /** For the plan of the request; nothing where admission is off. */
+  readonly service?: ServiceClass;
+  /** What engines are told of it in the body, as JSON texts, as long as nobody knows which engine that will be. */
+  readonly bodyFields: BodyFields;
+  /**
+   * The same for an engine that is expected to compute so many milliseconds on its prompt; absent where that makes no
+   * difference.
+   */
+  readonly fieldsFor?: (workMs: number) => BodyFields;
+}
+
+const noFields: BodyFields = {};
+
+/** @throws EspalierError `invalid_header` */
+export function planService(
+  config: AdmissionConfig,
+  request: FastifyRequest,
+  view: RequestView,
+  clock: Pick<Clock, "wallMs">,
+): PlannedService {
+  if (!config.isOn) return { bodyFields: noFields };
+  const written = { bodyPriority: view.priority, apiKey: request.apiKeyName };
+  const service = readServiceClass(config, request.headers, written);
+  const { className } = service;
+  const told = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };
+  const priority = enginePriority(config, told);
+  if (!priority) return { service, bodyFields: noFields };
+  const fieldsFor = (workMs: number): BodyFields => ({ priority: String(priority(workMs)) });
+  const bodyFields = fieldsFor(0);
+  return config.engineOrder === "arrival" ? { service, bodyFields } : { service, bodyFields, fieldsFor };
+}
+
+/** What is known of one request. */
+export interface PrioritizedRequest {
+  readonly endpoint: Pick<Endpoint, "family" | "kind">;
+  /** The default one when undefined. */
+  readonly className: string | undefined;
+  /** `priority` in the client's body. */
+  readonly written: number | undefined;
+  /** By the wall clock. */
+  readonly arrivedWallMs: number;
+}
+
+/**
+ * What an engine's own scheduler is told of a request.
+ *
+ * @param workMs what the engine is expected to compute on its prompt, in milliseconds
+ */
+type EnginePriority = (workMs: number) => number;
+
+/**
+ * The number by which engines' own schedulers know a request's class: 0 for the default class, as for a request that says
+ * nothing; one more or less for each class beside it. With an order of their own inside classes, its place in that.
+ *
+ * @returns undefined when the body can go as it is
+ */
+export function enginePriority(config: AdmissionConfig, request: PrioritizedRequest): EnginePriority | undefined {
+  const { classes, defaultClass, enginePriority: direction, engineOrder } = config;
+  const { endpoint, className, written, arrivedWallMs } = request;
+  if (direction === "off" || endpoint.kind !== "generate" || endpoint.family === "anthropic") return undefined;
+  const rankOf = (name: string): number => classes.findIndex((one) => one.name === name);
+  const classesBelow = rankOf(className ?? defaultClass) - rankOf(defaultClass);
+  if (engineOrder === "shortest") return (workMs) => enginePlace({ classesBelow, arrivedWallMs, workMs });
+  const priority = direction === "lower-first" ? classesBelow : -classesBelow;
+  return priority === (written ?? 0) ? undefined : () => priority;
+}

@@ -1,0 +1,254 @@
+import { Agent, createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import {
+  asEngineId,
+  type Clock,
+  type EngineSpec,
+  type Random,
+  type Scheduler,
+  type Startable,
+  silentLogger,
+  startTogether,
+  systemAfterPoll,
+} from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { createMetrics } from "@espalier/telemetry";
+import { createContext } from "./create-context.ts";
+import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
+import type { LargeBodies } from "./large-bodies/large-bodies.ts";
+import { createListener } from "./lifecycle/connection-limit.ts";
+
+interface WarmUpOptions {
+  readonly config: CompiledConfig;
+  /** Longest time that it takes; 0 for none of it. */
+  readonly budgetMs: number;
+  /** Those of the router itself, whose thread is started by the first one and remembers nothing of them. */
+  readonly largeBodies: LargeBodies;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+}
+
+/** The exercise of a router's code before its clients come. `start` begins it, `stop` breaks it off. */
+export interface WarmUp extends Startable {
+  readonly isOver: boolean;
+}
+
+/** Engines, so that there is something to choose between. */
+const engineCount = 4;
+/** V8 compiles on for some 10,000 requests; most of it is done by then. */
+const maxRequests = 3_000;
+/** Requests under way. The event loop turns between any two pieces of one. */
+const concurrency = 4;
+/** How often engines are looked at until they can be used. */
+const lookEveryMs = 10;
+
+/**
+ * Sends requests of several kinds through a router of its own, made of the same code and the same settings, in front of
+ * engines that answer at once. V8 compiles code by what it has seen running, so what was compiled for that router serves
+ * clients of the other. They share nothing else: no metrics, index, learned times, budgets, log or peers, and nothing that
+ * the configuration names is dialled. What fails ends it, since clients are served as well without it.
+ */
+export function createWarmUp(options: WarmUpOptions): WarmUp {
+  const { budgetMs, scheduler } = options;
+  const aborter = new AbortController();
+  let running: Promise<void> | undefined;
+  let isOver = budgetMs === 0;
+  return {
+    get isOver() {
+      return isOver;
+    },
+    async start() {
+      if (isOver) return;
+      const cancel = scheduler.after(budgetMs, () => aborter.abort());
+      running = exercise(options, aborter.signal)
+        .catch(() => undefined)
+        .finally(() => {
+          cancel();
+          isOver = true;
+        });
+    },
+    async stop() {
+      aborter.abort();
+      await running;
+    },
+  };
+}
+
+async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<void> {
+  const { clock, scheduler, random } = options;
+  const engines = Array.from({ length: engineCount }, createWarmUpEngine);
+  const started = startTogether(engines);
+  await started.start();
+  try {
+    const config = privateConfig(
+      options.config,
+      engines.map(({ url }) => url),
+    );
+    const { meter } = createMetrics({ processMetrics: false, scheduler });
+    const context = createContext({ config, logger: silentLogger, clock, scheduler, random }, meter, () => []);
+    const served = { ...context, largeBodies: options.largeBodies };
+    const app = createDataPlaneApp(served, listenerSettings(config), () => ({ ready: true, reasons: [] }));
+    const listener = createListener(app, { ...config.listen, isShared: false });
+    const { proxy, mesh, prefix, fleet, sources } = context;
+    const router = startTogether([proxy, ...(mesh ? [mesh] : []), prefix, fleet, sources, listener]);
+    try {
+      await router.start();
+      while (!signal.aborted && fleet.usableCount() < engineCount) {
+        await new Promise<void>((resolve) => scheduler.after(lookEveryMs, resolve));
+      }
+      await sendAll(listener.url, signal);
+    } finally {
+      await router.stop();
+    }
+  } finally {
+    await started.stop();
+  }
+}
+
+/** The same settings, less everything that is shared with anybody, waited for, or asked of others. */
+function privateConfig(config: CompiledConfig, urls: readonly string[]): CompiledConfig {
+  const { discovery, tracing } = config;
+  return {
+    ...config,
+    processes: 1,
+    listen: { host: "127.0.0.1", port: 0, tls: undefined },
+    apiKeys: [],
+    engines: urls.map(engineAt),
+    enginesFile: undefined,
+    discovery: { ...discovery, dns: [], services: [], pods: [], inferencePools: [] },
+    pools: [],
+    models: { aliases: {}, splits: {}, adapters: {}, maxLoaded: config.models.maxLoaded },
+    tokenizers: [],
+    kvEvents: { mode: "off", listen: undefined, maxReplays: 1 },
+    kvPools: [],
+    mesh: privateMesh(config),
+    tracing: { ...tracing, endpoint: undefined },
+  };
+}
+
+/** A member that knows no other: what it would share goes through its journal and its own replica. */
+function privateMesh({ mesh }: CompiledConfig): CompiledConfig["mesh"] {
+  return {
+    ...mesh,
+    backend: mesh.backend === "off" ? "off" : "peers",
+    ...{ routerId: undefined, host: "127.0.0.1", port: 0, advertise: undefined, tls: undefined, redisUrl: undefined },
+    ...{ seeds: [], seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] } },
+  };
+}
+
+function engineAt(url: string): EngineSpec {
+  return { id: asEngineId(url), url, models: [warmUpModel], role: "both", weight: 1, labels: {} };
+}
+
+/** Every kind in turn; streams are the most, as they are of chats. */
+async function sendAll(url: string, signal: AbortSignal): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
+  let next = 0;
+  const sendMore = async (): Promise<void> => {
+    while (!signal.aborted && next < maxRequests) await send(agent, url, next++, signal);
+  };
+  try {
+    await Promise.all(Array.from({ length: concurrency }, sendMore));
+  } finally {
+    agent.destroy();
+  }
+}
+
+const shortBytes = 4_096;
+const longBytes = 49_152;
+/** Of one in so many, which a thread reads. */
+const largestBytes = 1_048_576;
+const largeEvery = 16;
+
+function promptBytes(at: number): number {
+  if (at % largeEvery === 1) return largestBytes;
+  return at % 3 === 0 ? shortBytes : longBytes;
+}
+
+/** @param at its number, which says of what kind it is */
+function send(agent: Agent, url: string, at: number, signal: AbortSignal): Promise<void> {
+  const isStreamed = at % 4 !== 0;
+  const isChat = at % 5 !== 0;
+  // Half of them go on with what an earlier one began with, and every one ends in another way.
+  const text = `${at % 2 === 0 ? at : "shared"} ${"warm up ".repeat(promptBytes(at) / 8)}${at}`;
+  const prompt = isChat ? { messages: [{ role: "user", content: text }] } : { prompt: text };
+  const body = JSON.stringify({ model: warmUpModel, stream: isStreamed, max_tokens: 64, ...prompt });
+  const path = isChat ? "/v1/chat/completions" : "/v1/completions";
+  const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest(`${url}${path}`, { agent, method: "POST", headers, signal }, (response) => {
+      response.once("end", resolve).once("error", reject).resume();
+    });
+    sent.once("error", reject).end(body);
+  });
+}
+
+/** An engine that costs next to nothing, for as long as a router warms up. */
+interface WarmUpEngine extends Startable {
+  /** Empty before the start. */
+  readonly url: string;
+}
+
+const warmUpModel = "warm-up";
+/** Pieces of a streamed answer, each sent in a turn of its own as an engine sends tokens. */
+const chunks = 16;
+
+const usage = { prompt_tokens: 64, completion_tokens: chunks, total_tokens: 64 + chunks };
+const whole = JSON.stringify({
+  id: "warm-up",
+  object: "chat.completion",
+  model: warmUpModel,
+  choices: [{ index: 0, message: { role: "assistant", content: "warm" }, finish_reason: "stop" }],
+  usage,
+});
+const piece = eventOf({ choices: [{ index: 0, delta: { content: "warm" }, finish_reason: null }] });
+const last = `${eventOf({ choices: [], usage })}data: [DONE]\n\n`;
+
+function eventOf(fields: object): string {
+  return `data: ${JSON.stringify({ id: "warm-up", object: "chat.completion.chunk", model: warmUpModel, ...fields })}\n\n`;
+}
+
+/** Listens on a free port of a loopback address. */
+function createWarmUpEngine(): WarmUpEngine {
+  const server = createServer(serve);
+  let url = "";
+  return {
+    get url() {
+      return url;
+    },
+    start: () =>
+      new Promise((resolve, reject) => {
+        server.once("error", reject);
+        server.listen({ host: "127.0.0.1", port: 0, exclusive: true }, () => {
+          url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+          resolve();
+        });
+      }),
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function serve(request: IncomingMessage, response: ServerResponse): void {
+  let isStreamed = false;
+  request.on("data", (data: Buffer) => {
+    isStreamed ||= data.includes('"stream":true');
+  });
+  request.once("end", () => {
+    if (isStreamed) void stream(response);
+    else response.writeHead(200, { "content-type": "application/json" }).end(whole);
+  });
+}
+
+async function stream(response: ServerResponse): Promise<void> {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  for (let sent = 0; sent < chunks && !response.destroyed; sent++) {
+    response.write(piece);
+    await systemAfterPoll();
+  }
+  response.end(last);
+}

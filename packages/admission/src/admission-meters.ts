@@ -1,13 +1,13 @@
 import type { CounterSeries, GaugeSeries, HistogramSeries, Meter } from "@espalier/common";
 
-/** Why a request did not go, or not as what it came. */
+/** Why a request left the queue without being dispatched, or was lowered by a class. */
 export type ShedReason = "queue_full" | "preempted" | "deadline_missed" | "demoted" | "client_gone";
 
 export interface ClassMeters {
   queued(change: 1 | -1): void;
-  /** For memory. */
-  held(change: 1 | -1): void;
-  waitedForMemory(milliseconds: number): void;
+  /** Parked for memory. */
+  parked(change: 1 | -1): void;
+  parkedFor(milliseconds: number): void;
   waited(milliseconds: number): void;
   shed(reason: ShedReason): void;
   tokens(kind: "prompt" | "output", count: number): void;
@@ -24,34 +24,34 @@ const waitBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 export function createAdmissionMeters(meter: Meter): AdmissionMeters {
   const queued = meter.gauge({
     name: "espalier_admission_queued_requests",
-    help: "Requests that wait in the router until an engine has room, by class.",
+    help: "Requests queued in the router because every engine is saturated, by class.",
     labels: ["class"],
   });
   const wait = meter.histogram({
     name: "espalier_admission_wait_seconds",
-    help: "Time that requests waited in the router until an engine had room, of those that had to.",
+    help: "Time that requests were queued in the router, of those that were.",
     labels: ["class"],
     buckets: waitBuckets,
   });
-  const held = meter.gauge({
+  const parked = meter.gauge({
     name: "espalier_admission_held_requests",
-    help: "Requests that wait in the router because engines would drop for them what others are expected to come back for, by class.",
+    help: "Requests parked in the router because engines would evict cache blocks that are expected to be reused, by class.",
     labels: ["class"],
   });
   const memoryWait = meter.histogram({
     name: "espalier_admission_memory_wait_seconds",
-    help: "Time that requests were held for memory, of those that were.",
+    help: "Time that requests were parked for memory, of those that were.",
     labels: ["class"],
     buckets: waitBuckets,
   });
   const shed = meter.counter({
     name: "espalier_admission_shed_total",
-    help: "Requests that left the queue otherwise than to an engine, or for a lower class (demoted).",
+    help: "Requests that left the queue without being dispatched, or were lowered by a class (demoted), by reason.",
     labels: ["class", "reason"],
   });
   const tokens = meter.counter({
     name: "espalier_admission_tokens_total",
-    help: "Tokens that engines had to compute for a class: of prompts as far as no cache had them, and of answers.",
+    help: "Tokens that engines computed for a class: uncached prompt tokens, and output tokens.",
     labels: ["class", "kind"],
   });
   const classes = new Map<string, ClassMeters>();
@@ -62,7 +62,7 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
       const created = createClassMeters({
         queued: queued.series(className),
         wait: wait.series(className),
-        held: held.series(className),
+        parked: parked.series(className),
         memoryWait: memoryWait.series(className),
         shed: (reason) => shed.series(className, reason),
         prompt: tokens.series(className, "prompt"),
@@ -77,25 +77,25 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
 interface ClassSeries {
   readonly queued: GaugeSeries;
   readonly wait: HistogramSeries;
-  readonly held: GaugeSeries;
+  readonly parked: GaugeSeries;
   readonly memoryWait: HistogramSeries;
   readonly shed: (reason: ShedReason) => CounterSeries;
   readonly prompt: CounterSeries;
   readonly output: CounterSeries;
 }
 
-function createClassMeters({ queued, held, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
+function createClassMeters({ queued, parked, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
   return {
     queued: counting(queued),
-    held: counting(held),
-    waitedForMemory: (milliseconds) => memoryWait.observe(milliseconds / 1_000),
+    parked: counting(parked),
+    parkedFor: (milliseconds) => memoryWait.observe(milliseconds / 1_000),
     waited: (milliseconds) => wait.observe(milliseconds / 1_000),
     shed: (reason) => shed(reason).add(),
     tokens: (kind, tokens) => (kind === "prompt" ? prompt : output).add(tokens),
   };
 }
 
-/** All pools change one gauge. */
+/** One gauge shared by all pools. */
 function counting(gauge: GaugeSeries): (change: 1 | -1) => void {
   let count = 0;
   gauge.set(0);

@@ -1,10 +1,10 @@
 import type { EspalierError } from "@espalier/common";
 
-/** What admission knows of a request. */
+/** A request as admission sees it. */
 export interface AdmissionRequest {
   /** Undefined, or a name that is no class, stands for the default class. */
   readonly className: string | undefined;
-  /** Whose requests share a turn. */
+  /** Requests of one tenant share its turns. */
   readonly tenant: string;
   readonly promptTokens: number;
   /** 0 when unknown. */
@@ -13,45 +13,45 @@ export interface AdmissionRequest {
   readonly sizeBytes: number;
   /** Milliseconds from now in which the first token is due; the class's own target when undefined. */
   readonly deadlineMs: number | undefined;
-  /** The only engine that will do. */
+  /** The only engine that can serve it. */
   readonly onlyEngine: string | undefined;
 }
 
-/** Who wants to be admitted. */
+/** The caller that waits for admission. */
 export interface AdmissionListener<Target extends AdmissionTarget> {
   /** The pool's targets now, whatever their state. The same array until they change. */
   targets(): readonly Target[];
   /**
-   * Whether the request does no harm to what engines have in memory. While it does, one of a class with patience waits; any
-   * other is not asked about, nor is one with a deadline. Never does harm when absent.
+   * Whether some engine can take the request without evicting cache blocks that are expected to be reused. Only asked for
+   * classes with a max cold wait, and not for a request with a deadline. Always true when absent.
    */
   mayGo?(): boolean;
   /**
-   * The request goes to one of these: those that have room for it. They have to be charged with it before this
-   * returns, for the next request's turn comes right after.
+   * The request may go to one of these targets. It must be charged to one before this returns: the next request's turn
+   * comes right after.
    */
   admitted(targets: readonly Target[], ticket: AdmissionTicket): void;
-  /** It does not go: `queue_full` or `deadline_missed`. */
+  /** It is refused with `queue_full` or `deadline_missed`. */
   refused(error: EspalierError): void;
 }
 
-/** A request's place in the queue, and later what it made an engine compute. */
+/** A request's place in the queue; later it reports what the request made an engine compute. */
 export interface AdmissionTicket {
-  /** Still waiting, for its turn or for memory. */
+  /** Queued, or parked for memory. */
   readonly isWaiting: boolean;
   /** How long it waited, in milliseconds; 0 while it does. */
   readonly waitedMs: number;
   /** The class it is in, which a missed deadline may have lowered. */
   readonly className: string;
-  /** The client is gone: leaves the queue at once. Nothing happens to a request that waits no more. */
+  /** The client is gone: leaves the queue at once. No effect once the request has left it. */
   leave(): void;
-  /** Sent to an engine that has to compute so many tokens of its prompt. */
+  /** Sent to an engine that has to compute this many tokens of its prompt. */
   dispatched(uncachedTokens: number): void;
-  /** Its answer ended with so many tokens in all. */
+  /** Its answer ended after this many tokens. */
   ended(outputTokens: number): void;
 }
 
-/** An engine's rank as admission sees it: the part of a routing target that tells of load. */
+/** One rank of an engine as admission sees it: the load part of a routing target. */
 export interface AdmissionTarget {
   /** Place in the arrays of `OthersLoad`. */
   readonly index: number;
@@ -62,10 +62,10 @@ export interface AdmissionTarget {
   readonly load: {
     readonly inFlight: number;
     readonly pendingPrefillTokens: number;
-    /** Milliseconds that it is expected to compute on prompts without a first token. */
+    /** Expected milliseconds of work on prompts that have no first token yet. */
     readonly pendingWorkMs: number;
   };
-  /** What its own metrics say; NaN for what they do not. */
+  /** The engine's own metrics; NaN where it does not report one. */
   readonly signals: {
     readonly waiting: number;
     readonly kvUse: number;
@@ -74,7 +74,7 @@ export interface AdmissionTarget {
   };
 }
 
-/** What other routers have sent, by index of the target; shorter arrays mean nothing. */
+/** Load sent by other routers, by target index; 0 beyond the end of an array. */
 export interface OthersLoad {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;

@@ -16,36 +16,36 @@ export interface AdmissionOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meters: AdmissionMeters;
-  /** The load that other routers have sent. */
+  /** Load sent by other routers. */
   readonly others: OthersLoad;
   readonly fleet: FleetUsage;
 }
 
-/** Who waits for the engines of one pool, and who goes next. */
+/** The admission queue of one pool. */
 export interface Admission<Target extends AdmissionTarget> {
   /**
-   * A request came. While an engine has room for it and nobody before it waits, it is admitted before this returns.
+   * A request arrived. If an engine is unsaturated and nothing is queued before it, it is admitted before this returns.
    *
    * @returns undefined when it was refused
    */
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined;
-  /** The load of an engine has fallen, or another engine can be used. Cheap while nobody waits. */
+  /** An engine's load has fallen, or another engine became usable. Cheap while the queue is empty. */
   eased(): void;
-  /** Requests that wait for their turn. */
+  /** Requests in the queue. */
   readonly queued: number;
-  /** Requests that wait for memory. */
-  readonly held: number;
-  /** What this router has served to whom. */
+  /** Requests parked for memory. */
+  readonly parked: number;
+  /** Tokens served by this router, by class and tenant. */
   usage(): readonly TenantUsage[];
 }
 
 /**
- * Makes the queue of one pool. Until every engine is past its knee it holds nothing back and costs one look at each
- * engine's load. Then requests wait here and not in engines' own queues, where nobody could order them any more: by class,
- * within a class by what tenants have been served, within a tenant by the class's order. Nothing is held up by a request
- * before it whose own engine is busy.
+ * Makes the queue of one pool. While any engine is below its saturation limit nothing waits, and a request costs one look
+ * at each engine's load. Past that, requests wait here instead of in the engines' own queues, where they can no longer be
+ * reordered. They are ordered by class, within a class by the tokens that tenants have been served, and within a tenant by
+ * the class's order. A request that needs one busy engine does not block those behind it.
  *
- * @throws RangeError for settings that make no sense
+ * @throws RangeError for inconsistent settings
  */
 export function createAdmission<Target extends AdmissionTarget>(options: AdmissionOptions): Admission<Target> {
   checkSettings(options.settings);

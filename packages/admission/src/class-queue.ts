@@ -4,20 +4,50 @@ import type { FleetUsage } from "./fair-share.ts";
 import { ServedTokens } from "./fair-share.ts";
 import type { ClassRule, ClassSettings } from "./settings.ts";
 
-/** How far one scan has come in a class: by tenant, the place of the entry to try next. */
+/** A queued request. */
+export interface Entry {
+  readonly request: AdmissionRequest;
+  /** Counts up in order of arrival. */
+  readonly sequence: number;
+  /** By the clock. */
+  readonly arrivedMs: number;
+  /** When its first token is due, by the clock; Infinity for none. */
+  readonly dueMs: number;
+  /** When it has to leave the queue to meet that. */
+  readonly leaveByMs: number;
+  /** Estimated prompt tokens that an engine will have to compute. */
+  readonly uncachedTokens: number;
+}
+
+/** `edf` treats a request without a deadline as due this long after arrival. */
+const usualDueMs = 30_000;
+/**
+ * Milliseconds by which each prompt token delays a request's nominal arrival. Short prompts pass long ones, but not for
+ * ever: 10,000 tokens wait at most 20 s longer than one token.
+ */
+const agePerTokenMs = 2;
+
+/** Sort key within a class and tenant: the least goes first. It never changes, so no request is overtaken for ever. */
+function orderKey({ order }: Pick<ClassSettings, "order">, entry: Entry): number {
+  const { arrivedMs, dueMs, uncachedTokens } = entry;
+  if (order === "edf") return Math.min(dueMs, arrivedMs + usualDueMs);
+  return order === "shortest_prefill" ? arrivedMs + agePerTokenMs * uncachedTokens : arrivedMs;
+}
+
+/** Progress of one scan over a class: by tenant, the index of the entry to try next. */
 export type ScanState = Map<string, number>;
 
-/** The requests of one class that wait, by tenant and in order. */
+/** The queued requests of one class, by tenant and in order. */
 export class ClassQueue<Waiting extends Entry> {
   readonly settings: ClassSettings;
-  /** Whom the class has served how much. */
+  /** Tokens that the class has served, by tenant. */
   readonly served: ServedTokens;
   readonly #fleet: FleetUsage;
   readonly #byTenant = new Map<string, Waiting[]>();
   count = 0;
   /** Of all entries, as estimated. */
   uncachedTokens = 0;
-  /** The earliest moment by which one of them has to leave, or earlier. */
+  /** A lower bound of the earliest time by which an entry has to leave. */
   leaveByMs = Number.POSITIVE_INFINITY;
 
   constructor(settings: ClassSettings, fleet: FleetUsage) {
@@ -61,22 +91,22 @@ export class ClassQueue<Waiting extends Entry> {
     }
   }
 
-  /** The next request to try: of the tenant that was served least, among those with one that `scan` has not seen. */
+  /** The next request to try: that of the least served tenant among those with entries that `scan` has not seen. */
   next(scan: ScanState, nowMs: number): Waiting | undefined {
     let chosen: Waiting | undefined;
     let least = Number.POSITIVE_INFINITY;
     for (const [tenant, entries] of this.#byTenant) {
       const entry = entries[scan.get(tenant) ?? 0];
       if (!entry) continue;
-      const standing = this.#byTenant.size === 1 ? 0 : this.served.standing(tenant, nowMs);
-      if (standing > least || (standing === least && chosen && chosen.sequence < entry.sequence)) continue;
+      const virtualTokens = this.#byTenant.size === 1 ? 0 : this.served.virtualTokens(tenant, nowMs);
+      if (virtualTokens > least || (virtualTokens === least && chosen && chosen.sequence < entry.sequence)) continue;
       chosen = entry;
-      least = standing;
+      least = virtualTokens;
     }
     return chosen;
   }
 
-  /** The entry that came last; of one tenant alone when it is given. */
+  /** The entry that arrived last; of one tenant when it is given. */
   youngest(tenant?: string): Waiting | undefined {
     let youngest: Waiting | undefined;
     for (const entry of this.#entries(tenant)) {
@@ -85,19 +115,19 @@ export class ClassQueue<Waiting extends Entry> {
     return youngest;
   }
 
-  /** The tenant with the most requests waiting, if it has at least two more than another one. */
-  crowdingTenant(beside: string): string | undefined {
-    let crowd = (this.#byTenant.get(beside)?.length ?? 0) + 1;
-    let crowding: string | undefined;
+  /** The tenant with the most queued requests, if it has at least two more than `other`. */
+  busiestTenant(other: string): string | undefined {
+    let most = (this.#byTenant.get(other)?.length ?? 0) + 1;
+    let busiest: string | undefined;
     for (const [tenant, { length }] of this.#byTenant) {
-      if (tenant === beside || length <= crowd) continue;
-      crowd = length;
-      crowding = tenant;
+      if (tenant === other || length <= most) continue;
+      most = length;
+      busiest = tenant;
     }
-    return crowding;
+    return busiest;
   }
 
-  /** Entries that had to leave by now. Looks at all of them only when one may be. */
+  /** Entries whose time to leave has passed. Looks at all of them only when there may be one. */
   overdue(nowMs: number): readonly Waiting[] {
     if (this.leaveByMs > nowMs) return [];
     const overdue: Waiting[] = [];
@@ -114,7 +144,7 @@ export class ClassQueue<Waiting extends Entry> {
   }
 }
 
-/** After all that are not later: equals keep the order in which they came. */
+/** Inserts in order; entries with equal keys keep their order of arrival. */
 function insert<Waiting extends Entry>(entries: Waiting[], entry: Waiting, settings: ClassSettings): void {
   const key = orderKey(settings, entry);
   let from = 0;
@@ -129,11 +159,11 @@ function insert<Waiting extends Entry>(entries: Waiting[], entry: Waiting, setti
   entries.splice(from, 0, entry);
 }
 
-/** A share of 0 under `deficit`: the class gets what no other one wants, nearly. */
+/** Stands for a share of 0 under `deficit`: the class gets almost only what no other class wants. */
 const leastWeight = 1e-3;
 
-/** Whose turn it is among classes. */
-export class ClassTurns<Waiting extends Entry> {
+/** Decides which class goes next. */
+export class DeficitScheduler<Waiting extends Entry> {
   readonly #rule: ClassRule;
   readonly #queues: readonly ClassQueue<Waiting>[];
   readonly #served = new ServedTokens(usageHalfLifeMs);
@@ -144,25 +174,25 @@ export class ClassTurns<Waiting extends Entry> {
     this.#queues = queues;
   }
 
-  /** A class was served. Under `deficit` classes have weights: what they are charged is by those. */
+  /** Charges a class for served tokens; under `deficit` divided by its weight. */
   charge({ settings }: ClassQueue<Waiting>, tokens: number, nowMs: number): void {
     const { name, share } = settings;
     this.#served.charge(name, this.#rule === "strict" ? tokens : tokens / Math.max(leastWeight, share), nowMs);
   }
 
-  /** A class begins to wait. */
+  /** The queue of a class is no longer empty. */
   arrived({ settings }: ClassQueue<Waiting>, nowMs: number): void {
     if (this.#rule === "strict") return;
     const waiting = this.#queues.filter(({ count }) => count > 0).map((queue) => queue.settings.name);
     this.#served.arrived(settings.name, waiting, nowMs);
   }
 
-  /** @param canGo whether a request of the class might go now */
+  /** @param canGo whether a request of the class may be dispatched now */
   next(canGo: (queue: ClassQueue<Waiting>) => boolean, nowMs: number): ClassQueue<Waiting> | undefined {
     return this.#rule === "strict" ? this.#nextStrict(canGo, nowMs) : this.#nextByDeficit(canGo, nowMs);
   }
 
-  /** The class that is furthest below what it is guaranteed; else the highest. */
+  /** The class furthest below its guaranteed share; else the highest. */
   #nextStrict(canGo: (queue: ClassQueue<Waiting>) => boolean, nowMs: number): ClassQueue<Waiting> | undefined {
     let highest: ClassQueue<Waiting> | undefined;
     let poorest: ClassQueue<Waiting> | undefined;
@@ -173,7 +203,7 @@ export class ClassTurns<Waiting extends Entry> {
       highest ??= queue;
       const { name, share } = queue.settings;
       if (share === 0 || total === 0) continue;
-      const ratio = this.#served.standing(name, nowMs) / (total * share);
+      const ratio = this.#served.virtualTokens(name, nowMs) / (total * share);
       if (ratio < leastRatio) {
         leastRatio = ratio;
         poorest = queue;
@@ -187,9 +217,9 @@ export class ClassTurns<Waiting extends Entry> {
     let least = Number.POSITIVE_INFINITY;
     for (const queue of this.#queues) {
       if (queue.count === 0 || !canGo(queue)) continue;
-      const standing = this.#served.standing(queue.settings.name, nowMs);
-      if (standing < least) {
-        least = standing;
+      const virtualTokens = this.#served.virtualTokens(queue.settings.name, nowMs);
+      if (virtualTokens < least) {
+        least = virtualTokens;
         chosen = queue;
       }
     }
@@ -198,37 +228,7 @@ export class ClassTurns<Waiting extends Entry> {
 
   #total(nowMs: number): number {
     let total = 0;
-    for (const { settings } of this.#queues) total += this.#served.standing(settings.name, nowMs);
+    for (const { settings } of this.#queues) total += this.#served.virtualTokens(settings.name, nowMs);
     return total;
   }
-}
-
-/** A request that waits. */
-export interface Entry {
-  readonly request: AdmissionRequest;
-  /** In order of arrival. */
-  readonly sequence: number;
-  /** By the clock. */
-  readonly arrivedMs: number;
-  /** When its first token is due, by the clock; Infinity for none. */
-  readonly dueMs: number;
-  /** When it has to leave the queue for that. */
-  readonly leaveByMs: number;
-  /** Prompt tokens that an engine will have to compute, as far as it can be told. */
-  readonly uncachedTokens: number;
-}
-
-/** `edf` counts a request without a deadline as due then. */
-const usualDueMs = 30_000;
-/**
- * How much later than it came a request counts as arrived for a token of its prompt, in milliseconds, so that short ones
- * pass long ones, but none for ever: 10,000 tokens wait 20 s longer than one token at most.
- */
-const agePerTokenMs = 2;
-
-/** Where a request stands among those of its class: the least goes first. It never changes, so that none is overtaken for ever. */
-function orderKey({ order }: Pick<ClassSettings, "order">, entry: Entry): number {
-  const { arrivedMs, dueMs, uncachedTokens } = entry;
-  if (order === "edf") return Math.min(dueMs, arrivedMs + usualDueMs);
-  return order === "shortest_prefill" ? arrivedMs + agePerTokenMs * uncachedTokens : arrivedMs;
 }

@@ -1,30 +1,30 @@
 /**
- * In which order an engine that goes by numbers takes the requests of one class that wait in it: as they came to routers,
- * or those first that it computes least on, with an age that lets none wait for ever.
+ * Order of the requests of one class within an engine's own priority queue: by arrival at a router, or shortest work first
+ * with aging, so that none waits for ever.
  */
 export const engineOrders = ["arrival", "shortest"] as const;
 export type EngineOrder = (typeof engineOrders)[number];
 
 export interface EnginePlace {
-  /** Classes between the request's own and the default one; below 0 for a higher class. */
+  /** Classes between the request's class and the default one; negative for a higher class. */
   readonly classesBelow: number;
-  /** When it came to its router, by the wall clock, which all routers share but for milliseconds. */
+  /** Arrival at its router by the wall clock, which routers share to within milliseconds. */
   readonly arrivedWallMs: number;
-  /** What an engine is expected to compute on its prompt, in milliseconds; 0 when nothing is known. */
+  /** Expected milliseconds of work on its prompt; 0 when unknown. */
   readonly workMs: number;
 }
 
 /**
- * How much later than it came a request counts as come for a millisecond of its own prompt's work: one of a second lets those
- * pass that come in the next 20 s and need next to nothing.
+ * Milliseconds by which each millisecond of work delays a request's nominal arrival: one with a second of work is passed by
+ * short ones that arrive within the next 20 s.
  */
 const agePerWorkMs = 20;
 /** Between two classes lies more time than the wall clock will show before the year 2109. */
 export const classSpanMs = 2 ** 42;
 
 /**
- * Where a request stands in the queue of an engine that takes the lowest number first. It never changes, and all routers
- * count alike, so that the engine's queue is one that all of them share, and none is overtaken for ever.
+ * Priority number of a request for an engine that takes the lowest number first. It never changes and all routers compute it
+ * alike, so the engine's queue is one fair queue for all of them, and no request is overtaken for ever.
  *
  * @returns a whole number that a double holds exactly
  */

@@ -1,7 +1,7 @@
 /**
- * Which request goes next when every engine of a pool is busy. Requests wait in the router, by class, tenant and
- * deadline, and within bounds; while an engine has room nothing waits. Decisions read loads as routing does and know
- * nothing of HTTP: the router and the simulator of fleets run this same code.
+ * Admission control: which request goes next when every engine of a pool is saturated. Requests are queued in the router by
+ * class, tenant and deadline, within bounds; while an engine is unsaturated nothing waits. Decisions read loads as routing
+ * does and know nothing of HTTP: the router and the fleet simulator run the same code.
  */
 export { type Admission, type AdmissionOptions, createAdmission } from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
@@ -10,8 +10,8 @@ export { type AdmissionTarget, noOthersLoad, type OthersLoad } from "./admission
 export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
 export {
   type FleetUsage,
+  maxBackoffMs,
   maxServedOwners,
-  mostYieldMs,
   noFleetUsage,
   type TenantElsewhere,
   type TenantUsage,

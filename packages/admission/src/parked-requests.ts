@@ -3,84 +3,84 @@ import type { AdmissionTarget } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 import type { WaitingRequest } from "./waiting-request.ts";
 
-/** How often those that are held are asked about again. */
-export const askAgainMs = 250;
-/** So many of them at most, those first that came first. */
-export const maxAsked = 64;
+/** How often parked requests are checked again. */
+export const recheckEveryMs = 250;
+/** Most requests that one check looks at, in order of arrival. */
+export const maxRechecked = 64;
 
-export interface HeldRequestsOptions<Target extends AdmissionTarget> {
-  /** Bounds of the queue, which are those of who is held as well, each by itself. */
+export interface ParkedRequestsOptions<Target extends AdmissionTarget> {
+  /** The queue's bounds, which apply to parked requests separately. */
   readonly settings: Pick<AdmissionSettings, "maxQueued" | "maxQueuedBytes">;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** Whether requests that are let go would only wait for their turn. */
+  /** Whether a released request would only be queued. */
   readonly isBusy: () => boolean;
-  /** A request is held no longer. */
+  /** A request is no longer parked. */
   readonly released: (request: WaitingRequest<Target>) => void;
 }
 
 /**
- * Requests of classes with patience, as long as they would drive out of engines' memory what others are expected to come
- * back for. They are not in line, so they hold nobody up; who has waited as long as its class has patience goes in any case.
+ * Parks requests of classes with a max cold wait while they would evict cache blocks that are expected to be reused. Parked
+ * requests are not in the queue, so they delay nobody. After the max cold wait a request is released in any case.
  */
-export class HeldRequests<Target extends AdmissionTarget> {
-  readonly #options: HeldRequestsOptions<Target>;
-  /** In the order of arrival. */
-  readonly #held = new Set<WaitingRequest<Target>>();
+export class ParkedRequests<Target extends AdmissionTarget> {
+  readonly #options: ParkedRequestsOptions<Target>;
+  /** In order of arrival. */
+  readonly #parked = new Set<WaitingRequest<Target>>();
   #cancel: Cancel | undefined;
   #sizeBytes = 0;
 
-  constructor(options: HeldRequestsOptions<Target>) {
+  constructor(options: ParkedRequestsOptions<Target>) {
     this.#options = options;
   }
 
   get count(): number {
-    return this.#held.size;
+    return this.#parked.size;
   }
 
   /**
-   * Holds a request that has to wait for memory. One with a deadline has not, nor one for which there is no place: nobody is
-   * refused for being held.
+   * Parks a request that has to wait for memory. Never one with a deadline, nor one beyond the bounds: nobody is
+   * refused for that.
    *
-   * @returns whether it is held
+   * @returns whether it was parked
    */
-  takes(request: WaitingRequest<Target>): boolean {
+  park(request: WaitingRequest<Target>): boolean {
     const { settings } = this.#options;
     const { line, dueMs } = request;
     if (line.settings.patienceMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
     const sizeBytes = this.#sizeBytes + request.request.sizeBytes;
-    if (this.#held.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || mayGo(request)) return false;
+    if (this.#parked.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || mayGo(request)) return false;
     request.isWaiting = true;
-    this.#held.add(request);
+    this.#parked.add(request);
     this.#sizeBytes = sizeBytes;
-    line.meters.held(1);
-    this.#cancel ??= this.#options.scheduler.every(askAgainMs, () => this.#ask());
+    line.meters.parked(1);
+    this.#cancel ??= this.#options.scheduler.every(recheckEveryMs, () => this.#recheck());
     return true;
   }
 
-  /** @returns false when it is not held */
+  /** @returns false when it is not parked */
   remove(request: WaitingRequest<Target>): boolean {
-    if (!this.#held.delete(request)) return false;
+    if (!this.#parked.delete(request)) return false;
     request.isWaiting = false;
     this.#sizeBytes -= request.request.sizeBytes;
-    request.line.meters.held(-1);
-    request.line.meters.waitedForMemory(this.#options.clock.nowMs() - request.arrivedMs);
-    if (this.#held.size === 0) {
+    request.line.meters.parked(-1);
+    request.line.meters.parkedFor(this.#options.clock.nowMs() - request.arrivedMs);
+    if (this.#parked.size === 0) {
       this.#cancel?.();
       this.#cancel = undefined;
     }
     return true;
   }
 
-  #ask(): void {
+  #recheck(): void {
     const { clock, isBusy, released } = this.#options;
-    let asked = 0;
-    for (const request of [...this.#held]) {
-      if (!this.#held.has(request)) continue;
+    let checked = 0;
+    for (const request of [...this.#parked]) {
+      if (!this.#parked.has(request)) continue;
       const isOver = clock.nowMs() - request.arrivedMs >= request.line.settings.patienceMs;
       if (!isOver) {
-        if (asked >= maxAsked || isBusy()) return;
-        asked += 1;
+        if (checked >= maxRechecked || isBusy()) return;
+        checked += 1;
         if (!mayGo(request)) continue;
       }
       this.remove(request);

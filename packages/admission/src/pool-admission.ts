@@ -2,17 +2,17 @@ import { type Cancel, type Clock, DecayedSum, EspalierError, type Scheduler } fr
 import type { Admission, AdmissionOptions } from "./admission.ts";
 import type { ShedReason } from "./admission-meters.ts";
 import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTicket } from "./admission-request.ts";
-import { type ClassQueue, ClassTurns, type ScanState } from "./class-queue.ts";
+import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue.ts";
 import type { FleetUsage, TenantUsage } from "./fair-share.ts";
-import { Yielding } from "./fair-share.ts";
-import { HeldRequests } from "./parked-requests.ts";
+import { FairShareBackoff } from "./fair-share.ts";
+import { ParkedRequests } from "./parked-requests.ts";
 import type { AdmissionSettings } from "./settings.ts";
-import { Lanes, OpenTargets } from "./unsaturated-targets.ts";
+import { ClassPartition, UnsaturatedTargets } from "./unsaturated-targets.ts";
 import { type ClassLine, createLines, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
 
-/** Requests that one scan tries at most. */
+/** Most requests that one scan tries. */
 export const maxScanned = 256;
-/** How often those that wait are looked at when nothing has told of an engine with room. */
+/** How often the queue is scanned when no event has announced an unsaturated engine. */
 export const rescanMs = 20;
 /** Retry-After is between these. */
 const retryBoundsS = { least: 1, most: 60 } as const;
@@ -21,16 +21,16 @@ const retryBoundsS = { least: 1, most: 60 } as const;
 export class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>, TicketOwner<Target> {
   readonly #settings: AdmissionSettings;
   readonly #clock: Clock;
-  readonly #scheduler: Scheduler;
+  readonly #timers: Scheduler;
   readonly #lines: readonly ClassLine<Target>[];
   readonly #lineOf: ReadonlyMap<string, ClassLine<Target>>;
-  readonly #turns: ClassTurns<WaitingRequest<Target>>;
-  readonly #open: OpenTargets<Target>;
-  readonly #lanes = new Lanes();
+  readonly #turns: DeficitScheduler<WaitingRequest<Target>>;
+  readonly #unsaturated: UnsaturatedTargets<Target>;
+  readonly #partition = new ClassPartition();
   readonly #drain = new DrainRate();
   readonly #fleet: FleetUsage;
-  readonly #yielding: Yielding<Target>;
-  readonly #held: HeldRequests<Target>;
+  readonly #backoff: FairShareBackoff<Target>;
+  readonly #parked: ParkedRequests<Target>;
   queued = 0;
   #sizeBytes = 0;
   #sequence = 0;
@@ -41,32 +41,36 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   constructor({ settings, clock, scheduler, meters, others, fleet }: AdmissionOptions) {
     this.#settings = settings;
     this.#clock = clock;
-    this.#scheduler = scheduler;
+    this.#timers = scheduler;
     this.#fleet = fleet;
-    this.#yielding = new Yielding(fleet, others);
+    this.#backoff = new FairShareBackoff(fleet, others);
     this.#lines = createLines(settings, { meters, fleet });
     this.#lineOf = new Map(this.#lines.map((line) => [line.name, line]));
-    this.#turns = new ClassTurns(
+    this.#turns = new DeficitScheduler(
       settings.between,
       this.#lines.map(({ queue }) => queue),
     );
-    this.#open = new OpenTargets(settings, others, this.#lanes);
-    this.#held = new HeldRequests({
+    this.#unsaturated = new UnsaturatedTargets(settings, others, this.#partition);
+    this.#parked = new ParkedRequests({
       ...{ settings, clock, scheduler },
       isBusy: () => this.queued > 0,
       released: (waiting) => this.#admit(waiting, clock.nowMs()),
     });
   }
 
-  get held(): number {
-    return this.#held.count;
+  get parked(): number {
+    return this.#parked.count;
   }
 
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
     const nowMs = this.#clock.nowMs();
     const line = this.#lineOf.get(request.className ?? "") ?? this.#lineOf.get(this.#settings.defaultClass)!;
     const uncachedTokens = line.expectUncached(request.promptTokens);
-    this.#lanes.offered(line.settings.yields, { uncachedTokens, outputTokens: request.expectedOutputTokens }, nowMs);
+    this.#partition.offered(
+      line.settings.yields,
+      { uncachedTokens, outputTokens: request.expectedOutputTokens },
+      nowMs,
+    );
     const waiting = new WaitingRequest<Target>({
       request,
       listener,
@@ -76,16 +80,16 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       owner: this,
       sequence: this.#sequence++,
     });
-    if (this.#held.takes(waiting)) return waiting;
+    if (this.#parked.park(waiting)) return waiting;
     return this.#admit(waiting, nowMs) ? waiting : undefined;
   }
 
-  /** @returns whether it went, or waits for its turn */
+  /** @returns whether it was dispatched or queued; false when it was refused */
   #admit(waiting: WaitingRequest<Target>, nowMs: number): boolean {
     const { line, listener, arrivedMs } = waiting;
     if (!this.#hasWaitingBefore(line)) {
-      const targets = this.#open.find(listener.targets(), waiting, nowMs);
-      if (targets && !this.#mustWait(waiting, targets, nowMs)) {
+      const targets = this.#unsaturated.find(listener.targets(), waiting, nowMs);
+      if (targets && !this.#shouldBackOff(waiting, targets, nowMs)) {
         waiting.waitedMs = nowMs - arrivedMs;
         listener.admitted(targets, waiting);
         return true;
@@ -106,7 +110,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   left(request: WaitingRequest<Target>): void {
-    if (!this.#held.remove(request)) this.#take(request);
+    if (!this.#parked.remove(request)) this.#take(request);
     request.line.meters.shed("client_gone");
   }
 
@@ -117,7 +121,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#turns.charge(line.queue, tokens, nowMs);
   }
 
-  /** A request of a class that is as high, or higher. Lower ones that wait have no claim to what it takes. */
+  /** Whether a request of the same class or a higher one is queued. Lower classes have no claim to its place. */
   #hasWaitingBefore(line: ClassLine<Target>): boolean {
     if (this.queued === 0) return false;
     if (this.#settings.between === "deficit") return true;
@@ -125,13 +129,13 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     return false;
   }
 
-  /** @returns whether it was taken in, so that it waits or went */
+  /** @returns whether it was accepted: it is queued, or was dispatched at once */
   #queue(waiting: WaitingRequest<Target>): boolean {
     const { arrivedMs, leaveByMs } = waiting;
     if (leaveByMs < Number.POSITIVE_INFINITY && arrivedMs + this.#predictMs(waiting) > leaveByMs) {
       if (!this.#demote(waiting)) return false;
     }
-    if (!this.#makeRoom(waiting)) {
+    if (!this.#makePlace(waiting)) {
       this.#refuse(waiting, "queue_full");
       return false;
     }
@@ -140,14 +144,14 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     return true;
   }
 
-  /** Milliseconds until its turn comes, by how fast requests have gone lately; 0 while that is not known. */
+  /** Expected milliseconds until its turn, from the recent drain rate; 0 while that is unknown. */
   #predictMs({ line, uncachedTokens }: WaitingRequest<Target>): number {
     let tokens = uncachedTokens;
     for (let rank = 0; rank <= line.rank; rank++) tokens += this.#lines[rank]!.queue.uncachedTokens;
     return this.#drain.predictMs(tokens, this.#clock.nowMs()) ?? 0;
   }
 
-  /** Takes its missed deadline off a request, and a class with it. @returns false when that refuses it instead */
+  /** Removes a missed deadline and lowers the request by one class. @returns false when its class rejects it instead */
   #demote(waiting: WaitingRequest<Target>): boolean {
     const { line } = waiting;
     if (line.settings.onMiss === "reject") {
@@ -170,7 +174,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     waiting.isWaiting = true;
     this.queued += 1;
     this.#sizeBytes += waiting.request.sizeBytes;
-    this.#cancelRescan ??= this.#scheduler.every(rescanMs, () => this.#scan());
+    this.#cancelRescan ??= this.#timers.every(rescanMs, () => this.#scan());
   }
 
   #take(waiting: WaitingRequest<Target>): void {
@@ -186,8 +190,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#cancelRescan = undefined;
   }
 
-  /** Refuses requests of lower classes, or of a tenant that crowds its class, until there is a place. */
-  #makeRoom({ line, request }: WaitingRequest<Target>): boolean {
+  /** Preempts queued requests of lower classes, then of the busiest tenant of the class, until one more fits. */
+  #makePlace({ line, request }: WaitingRequest<Target>): boolean {
     const { maxQueued, maxQueuedBytes } = this.#settings;
     const isFull = (): boolean => this.queued >= maxQueued || this.#sizeBytes + request.sizeBytes > maxQueuedBytes;
     if (!isFull()) return true;
@@ -197,7 +201,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       for (let last = queue.youngest(); last && isFull(); last = queue.youngest()) this.#preempt(last);
     }
     while (isFull()) {
-      const crowding = line.queue.crowdingTenant(request.tenant);
+      const crowding = line.queue.busiestTenant(request.tenant);
       const last = crowding === undefined ? undefined : line.queue.youngest(crowding);
       if (!last) return false;
       this.#preempt(last);
@@ -247,26 +251,26 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   #dispatchOpen(): void {
     const nowMs = this.#clock.nowMs();
     const scans = new Map(this.#lines.map(({ queue }) => [queue, new Map() as ScanState]));
-    // Who would go after one that waits for its deadline's sake leaves engines as empty as that one needs them.
+    // A request behind one that waits for its deadline must leave engines as idle as that deadline needs them.
     let maxPendingMs = Number.POSITIVE_INFINITY;
     const canGo = (queue: ClassQueue<WaitingRequest<Target>>): boolean => {
       const first = queue.next(scans.get(queue)!, nowMs);
       if (!first) return false;
-      // Requests of a pool share its targets: what wants one of them has no room where there is none at any.
+      // Requests of a pool share its targets: if all are saturated, so is the one that a request asks for.
       const wanted = { ...queue.settings, maxPendingMs, onlyEngine: undefined };
-      return this.#open.find(first.listener.targets(), wanted, nowMs) !== undefined;
+      return this.#unsaturated.find(first.listener.targets(), wanted, nowMs) !== undefined;
     };
     for (let tried = 0; tried < maxScanned && this.queued > 0; tried++) {
       const queue = this.#turns.next(canGo, nowMs);
       const scan = queue && scans.get(queue);
       const waiting = scan && queue.next(scan, nowMs);
       if (!waiting) {
-        this.#yielding.noRoom();
+        this.#backoff.reset();
         return;
       }
       const { tenant, onlyEngine } = waiting.request;
-      const targets = this.#open.find(waiting.listener.targets(), waiting.within(maxPendingMs), nowMs);
-      if (targets && this.#mustWait(waiting, targets, nowMs)) return;
+      const targets = this.#unsaturated.find(waiting.listener.targets(), waiting.within(maxPendingMs), nowMs);
+      if (targets && this.#shouldBackOff(waiting, targets, nowMs)) return;
       if (targets) this.#dispatch(waiting, targets, nowMs);
       else {
         if (onlyEngine === undefined) maxPendingMs = Math.min(maxPendingMs, waiting.maxPendingMs);
@@ -275,9 +279,9 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     }
   }
 
-  #mustWait({ line, request, uncachedTokens }: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {
-    const standing = line.queue.served.standing(request.tenant, nowMs);
-    return this.#yielding.mustWait({ className: line.name, standing, uncachedTokens, targets }, nowMs);
+  #shouldBackOff({ line, request, uncachedTokens }: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {
+    const virtualTokens = line.queue.served.virtualTokens(request.tenant, nowMs);
+    return this.#backoff.shouldBackOff({ className: line.name, virtualTokens, uncachedTokens, targets }, nowMs);
   }
 
   #dispatch(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number): void {
@@ -290,19 +294,19 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 }
 
 const halfLifeMs = 10_000;
-/** A queue that was empty for so long begins anew to learn how fast it drains. */
+/** A queue that was empty for this long starts to learn its drain rate anew. */
 const forgetMs = 60_000;
-/** Of less than this time nothing is concluded. */
+/** Less observed time than this gives no estimate. */
 const leastMs = 500;
 
-/** How fast a queue drains, learned while it does. */
+/** How fast a queue drains, learned while requests wait in it. */
 class DrainRate {
   #tokens = new DecayedSum(halfLifeMs);
-  /** Time in which requests waited, decayed as the tokens are. */
+  /** Time during which requests waited, decayed like the tokens. */
   #busyMs = new DecayedSum(halfLifeMs);
   #lastMs = Number.NEGATIVE_INFINITY;
 
-  /** Requests wait now, as they did at the last call unless `begins`. */
+  /** Requests are waiting now. @param begins whether the queue was empty since the last call */
   waiting(begins: boolean, nowMs: number): void {
     if (nowMs - this.#lastMs > forgetMs) {
       this.#tokens = new DecayedSum(halfLifeMs);
@@ -311,12 +315,12 @@ class DrainRate {
     this.#lastMs = nowMs;
   }
 
-  /** So many tokens of prompts left while requests waited. */
+  /** Prompt tokens that left the queue while requests waited. */
   left(tokens: number, nowMs: number): void {
     this.#tokens.add(tokens, nowMs);
   }
 
-  /** Milliseconds until so many tokens have left; undefined while that is not known. */
+  /** Expected milliseconds until this many tokens have left; undefined while unknown. */
   predictMs(tokens: number, nowMs: number): number | undefined {
     const busyMs = this.#busyMs.at(nowMs);
     const left = this.#tokens.at(nowMs);

@@ -1,12 +1,12 @@
-/** In which order the requests of one class go; ties by arrival. */
+/** Order of requests within a class; ties by arrival. */
 export const queueOrders = ["fcfs", "edf", "shortest_prefill"] as const;
 export type QueueOrder = (typeof queueOrders)[number];
 
-/** What becomes of a request whose deadline has passed, or will have when its turn comes. */
+/** What happens to a request whose deadline has passed, or is expected to before its turn. */
 export const missActions = ["reject", "demote"] as const;
 export type MissAction = (typeof missActions)[number];
 
-/** Which class goes next: the highest, but for guaranteed shares; or each by its share. */
+/** Which class goes next: the highest, apart from guaranteed shares; or each in proportion to its share. */
 export const classRules = ["strict", "deficit"] as const;
 export type ClassRule = (typeof classRules)[number];
 
@@ -15,52 +15,52 @@ export interface ClassSettings {
   readonly name: string;
   readonly order: QueueOrder;
   /**
-   * Part of the tokens that a pool computes: what the class gets at least, where it wants it, under `strict`; and its
-   * weight under `deficit`.
+   * Share of the tokens that a pool computes: under `strict` what the class is guaranteed while it has requests, under
+   * `deficit` its weight.
    */
   readonly share: number;
-  /** The first token is due so long after arrival, where the request does not say; undefined for no deadline. */
+  /** Default deadline of the first token, in milliseconds after arrival; undefined for none. */
   readonly targetMs: number | undefined;
   readonly onMiss: MissAction;
-  /** Prompt tokens that wait at an engine of weight 1 from which on it gets no more of this class. */
+  /** Pending prompt tokens from which on an engine of weight 1 counts as saturated for this class. */
   readonly maxPendingTokens: number;
-  /** Its work keeps to some of the engines while a class that does not yield is there. */
+  /** Its work is confined to a partition of the engines while classes that do not yield have work. */
   readonly yields: boolean;
   /**
-   * How long a request without a deadline may wait for an engine whose memory it fits in without driving out what others
-   * are expected to come back for; 0 for not at all.
+   * Max cold wait: how long a request without a deadline may be parked until an engine can take it without evicting cache
+   * blocks that are expected to be reused; 0 for not at all.
    */
   readonly patienceMs: number;
 }
 
 export interface AdmissionSettings {
-  /** The highest first. At least one. */
+  /** Highest first. At least one. */
   readonly classes: readonly ClassSettings[];
-  /** The class of a request that names none, or one that is not known. */
+  /** The class of a request that names none, or an unknown one. */
   readonly defaultClass: string;
   readonly between: ClassRule;
-  /** Requests that wait for one pool at most. */
+  /** Most queued requests of one pool. */
   readonly maxQueued: number;
-  /** And bytes of their bodies. */
+  /** Most bytes of their bodies. */
   readonly maxQueuedBytes: number;
-  /** Requests in an engine's own queue, by its metrics, from which on it gets no more. */
+  /** Requests waiting in an engine's own queue, by its metrics, from which on it counts as saturated. */
   readonly maxWaiting: number;
-  /** Share of its KV blocks in use from which on an engine with a queue of its own gets no more. */
+  /** Share of KV blocks in use from which on an engine with requests in its own queue counts as saturated. */
   readonly maxKvUse: number;
 }
 
-/** Longer patience is refused: what has waited that long goes, whatever it drives out. */
+/** Longest max cold wait that is accepted. */
 const maxPatienceMs = 300_000;
 
-/** More classes are refused. */
+/** Most classes that are accepted. */
 export const maxClasses = 16;
 
 /**
- * Four steps of an engine whose batch has 8,192 tokens, vLLM's default on large GPUs: a fleet that keeps up has less
- * waiting at every engine at once hardly ever.
+ * Four steps of an engine with batches of 8,192 tokens, vLLM's default on large GPUs. In a fleet that keeps up, hardly ever
+ * do all engines have this much pending at once.
  */
 const usualPendingTokens = 32_768;
-/** Work that nobody waits for needs no more than keeps an engine busy. */
+/** Background work needs no more pending than keeps an engine busy. */
 const yieldingPendingTokens = 16_384;
 
 const latencyClass = {
@@ -88,7 +88,7 @@ export const defaultAdmissionSettings: AdmissionSettings = {
   maxKvUse: 0.95,
 };
 
-/** @throws RangeError for settings that make no sense together */
+/** @throws RangeError for inconsistent settings */
 export function checkSettings({ classes, defaultClass, maxQueued, maxQueuedBytes }: AdmissionSettings): void {
   if (classes.length === 0 || classes.length > maxClasses) throw new RangeError(`${classes.length} classes`);
   const names = new Set(classes.map(({ name }) => name));

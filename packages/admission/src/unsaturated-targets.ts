@@ -3,68 +3,68 @@ import type { AdmissionTarget, OthersLoad } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 
 /**
- * Prompt tokens that wait at the engines outside the lanes, at weight 1, from which on those who do not yield may use
- * lanes as well.
+ * Pending prompt tokens at engines outside the partition, at weight 1, from which on requests that do not yield may use the
+ * partition as well.
  */
-const crowdedTokens = 8_192;
+const spillTokens = 8_192;
 
-/** What a request wants of a target. */
-export interface WantedRoom extends PendingBounds {
-  /** It keeps to the lanes. */
+/** What a request requires of a target. */
+export interface TargetDemand extends PendingBounds {
+  /** It is confined to the partition. */
   readonly yields: boolean;
-  /** The only engine that will do. */
+  /** The only engine that can serve it. */
   readonly onlyEngine: string | undefined;
 }
 
-/** Finds the targets that a request of a class may go to now. */
-export class OpenTargets<Target extends AdmissionTarget> {
-  readonly #knee: Knee;
-  readonly #lanes: Lanes;
+/** Finds the targets that a request may go to now. */
+export class UnsaturatedTargets<Target extends AdmissionTarget> {
+  readonly #limits: SaturationLimits;
+  readonly #partition: ClassPartition;
 
-  constructor(settings: AdmissionSettings, others: OthersLoad, lanes: Lanes) {
-    this.#knee = { maxWaiting: settings.maxWaiting, maxKvUse: settings.maxKvUse, others };
-    this.#lanes = lanes;
+  constructor(settings: AdmissionSettings, others: OthersLoad, partition: ClassPartition) {
+    this.#limits = { maxWaiting: settings.maxWaiting, maxKvUse: settings.maxKvUse, others };
+    this.#partition = partition;
   }
 
   /**
-   * A request waits while no engine has room for it. While one has, the choice is among all of them: who keeps a prompt from
-   * the engine that has most of it cached makes another one compute it, and a fleet that was near its knee is past it.
+   * A request waits while every engine is saturated for it. While one is not, the policy chooses among all of them: to keep a
+   * prompt from the engine that has most of it cached makes another engine compute it, which saturates a busy fleet.
    *
-   * @returns the same array when all that are usable will do, or none is usable: then waiting would help nobody; with lanes
-   *   those on its side of them that have room; undefined when the request has to wait
+   * @returns the same array when any engine is unsaturated, or none is usable (waiting would not help); while the engines are
+   *   partitioned, the unsaturated ones on the request's side; undefined when the request has to wait
    */
-  find(targets: readonly Target[], wanted: WantedRoom, nowMs: number): readonly Target[] | undefined {
+  find(targets: readonly Target[], wanted: TargetDemand, nowMs: number): readonly Target[] | undefined {
     const { onlyEngine, yields } = wanted;
-    const lanes = this.#lanes.among(targets, nowMs);
+    const partition = this.#partition.among(targets, nowMs);
     let usable = 0;
-    let open = 0;
+    let accepting = 0;
     for (let place = 0; place < targets.length; place++) {
       const target = targets[place]!;
       if (!isCandidate(target, onlyEngine)) continue;
       usable += 1;
-      if (this.#isOpen(target, wanted, lanes?.[place])) open += 1;
+      if (this.#accepts(target, wanted, partition?.[place])) accepting += 1;
     }
-    if (open === usable || (open > 0 && !lanes)) return targets;
-    if (open > 0) {
+    if (accepting === usable || (accepting > 0 && !partition)) return targets;
+    if (accepting > 0) {
       return targets.filter(
-        (target, place) => isCandidate(target, onlyEngine) && this.#isOpen(target, wanted, lanes?.[place]),
+        (target, place) => isCandidate(target, onlyEngine) && this.#accepts(target, wanted, partition?.[place]),
       );
     }
-    if (!lanes || yields) return undefined;
-    // Nothing outside the lanes will do: better a lane than to wait.
+    if (!partition || yields) return undefined;
+    // All engines outside the partition are saturated: one inside is better than waiting.
     const anywhere = targets.filter((target) => {
-      return isCandidate(target, onlyEngine) && hasRoom(target, wanted, this.#knee);
+      return isCandidate(target, onlyEngine) && isUnsaturated(target, wanted, this.#limits);
     });
     return anywhere.length > 0 ? anywhere : undefined;
   }
 
-  /** @param lane 1 for a lane, 0 for another engine, undefined while there are no lanes */
-  #isOpen(target: Target, wanted: WantedRoom, lane: number | undefined): boolean {
-    if (!hasRoom(target, wanted, this.#knee)) return false;
-    if (lane === undefined) return true;
-    const { others } = this.#knee;
-    if (wanted.yields) return lane === 1 || requestsAt(target, others) === 0;
-    return lane === 0 && pendingTokens(target, others) < crowdedTokens;
+  /** @param isMember 1 inside the partition, 0 outside, undefined while there is none */
+  #accepts(target: Target, wanted: TargetDemand, isMember: number | undefined): boolean {
+    if (!isUnsaturated(target, wanted, this.#limits)) return false;
+    if (isMember === undefined) return true;
+    const { others } = this.#limits;
+    if (wanted.yields) return isMember === 1 || requestsAt(target, others) === 0;
+    return isMember === 0 && pendingTokens(target, others) < spillTokens;
   }
 }
 
@@ -72,25 +72,25 @@ function isCandidate({ usable, engine }: AdmissionTarget, onlyEngine: string | u
   return usable && engine.role !== "prefill" && (onlyEngine === undefined || engine.id === onlyEngine);
 }
 
-/** Metrics older than this say nothing about now. */
+/** Older metrics are ignored. */
 const freshSignalMs = 2_000;
 
-/** From where on an engine gets no more. */
-interface Knee {
+/** Where an engine counts as saturated. */
+interface SaturationLimits {
   readonly maxWaiting: number;
   readonly maxKvUse: number;
   readonly others: OthersLoad;
 }
 
-/** Prompt tokens that wait at a target for all routers, per unit of weight. */
+/** Pending prompt tokens at a target from all routers, per unit of weight. */
 function pendingTokens(target: AdmissionTarget, others: OthersLoad): number {
   const { weight } = target.engine;
   const tokens = target.load.pendingPrefillTokens + at(others.pendingPrefillTokens, target.index);
-  // An engine without a weight is asked only when no other one is there: then it counts as any other.
+  // An engine of weight 0 is used only when there is no other: then it counts like any other.
   return weight > 0 ? tokens / weight : tokens;
 }
 
-/** Milliseconds that a target is expected to compute on what all routers have sent, until the last first token. */
+/** Expected milliseconds of pending prefill work at a target from all routers. */
 function pendingWorkMs(target: AdmissionTarget, others: OthersLoad): number {
   return target.load.pendingWorkMs + at(others.pendingWorkMs, target.index);
 }
@@ -105,66 +105,66 @@ function at(column: Float64Array, index: number): number {
   return index < column.length ? column[index]! : 0;
 }
 
-/** How much may wait at an engine for one request more to go there. */
+/** Most pending work at an engine for one more request to go there. */
 interface PendingBounds {
   /** Prompt tokens, for an engine of weight 1. */
   readonly maxPendingTokens: number;
-  /** Of computing; Infinity where the request has no deadline. */
+  /** Milliseconds of work; Infinity where the request has no deadline. */
   readonly maxPendingMs: number;
 }
 
 /**
- * Whether a target is before its knee. Its own metrics count while they are fresh: requests that have ended since they
- * were read are taken off its queue, so that an old report does not keep an engine empty.
+ * Whether a target is below its saturation limits. Its own metrics count while they are fresh; requests that have ended since
+ * the scrape are subtracted from its queue, so that an old report does not keep an engine idle.
  */
-function hasRoom(target: AdmissionTarget, bounds: PendingBounds, knee: Knee): boolean {
-  if (pendingTokens(target, knee.others) >= bounds.maxPendingTokens) return false;
-  const workMs = pendingWorkMs(target, knee.others);
+function isUnsaturated(target: AdmissionTarget, bounds: PendingBounds, limits: SaturationLimits): boolean {
+  if (pendingTokens(target, limits.others) >= bounds.maxPendingTokens) return false;
+  const workMs = pendingWorkMs(target, limits.others);
   if (workMs > 0 && workMs >= bounds.maxPendingMs) return false;
   const { waiting, kvUse, inFlightAtScrape } = target.signals;
   if (!(waiting >= 1) || target.signals.ageMs() > freshSignalMs) return true;
-  const change = requestsAt(target, knee.others) - inFlightAtScrape;
+  const change = requestsAt(target, limits.others) - inFlightAtScrape;
   const stillWaiting = change < 0 ? waiting + change : waiting;
-  return stillWaiting < knee.maxWaiting && !(stillWaiting >= 1 && kvUse >= knee.maxKvUse);
+  return stillWaiting < limits.maxWaiting && !(stillWaiting >= 1 && kvUse >= limits.maxKvUse);
 }
 
-/** Half of what was offered is forgotten in this time. */
+/** Half-life of the measured work. */
 const offeredHalfLifeMs = 30_000;
 /**
- * What a token of an answer keeps an engine busy, in tokens of prefill: 0.4 ms, as its part of a step of 22 ms in which
- * 55 sequences get one each, on an engine that computes 12 tokens of a prompt in a millisecond.
+ * Work of an output token, in prefill tokens: 0.4 ms, its share of a 22 ms step that yields one token for each of 55
+ * sequences, on an engine that prefills 12 tokens in a millisecond.
  */
 const outputTokenWork = 5;
-/** Clients that set a bound on their answer hardly ever mean it. */
+/** Most output tokens that are assumed: clients' own bounds are rarely reached. */
 const mostOutputTokens = 512;
-/** A kind of work of which less is left than this part of all is not there any more. */
+/** A kind of work below this share of all work counts as absent. */
 const leastPart = 1e-4;
-/** The number of lanes changes when the work asks for one that is so much further away than its rounding would be. */
+/** The partition is resized when its wanted size differs from its size by more than this. */
 const hysteresis = 0.75;
 
-/** What one request asks of engines. */
+/** Work of one request. */
 interface OfferedWork {
   readonly uncachedTokens: number;
   readonly outputTokens: number;
 }
 
 /**
- * Keeps work that yields to some of a pool's engines while both kinds are there. A prompt of ten thousand tokens holds up
- * everybody at its engine for longer than a person wants to wait, in whatever order requests are sent: what helps is
- * that the person's requests go to engines without such prompts, where their own caches then stay as well.
+ * Confines work of yielding classes to a partition of a pool's engines while other classes have work too. A prompt of ten
+ * thousand tokens delays everything at its engine for longer than a person wants to wait, whatever the order of requests.
+ * Interactive requests therefore go to engines without such prompts, where their caches stay as well.
  *
- * The lanes are as many as the yielding work's part of all work asks for, and are the first ones of an order that
- * all routers have in common, so that routers which see a little different work differ in one engine at most.
+ * The size of the partition follows the share of yielding work. Its members are the first engines of an order that all
+ * routers compute alike, so routers that see slightly different work differ in one engine at most.
  */
-export class Lanes {
+export class ClassPartition {
   readonly #yielding = new DecayedSum(offeredHalfLifeMs);
   readonly #prompt = new DecayedSum(offeredHalfLifeMs);
   #count = 0;
   #targets: readonly AdmissionTarget[] = [];
   #order: Int32Array = new Int32Array();
-  #isLane: Uint8Array = new Uint8Array();
+  #isMember: Uint8Array = new Uint8Array();
 
-  /** Work that came in. */
+  /** Records the work of a request that arrived. */
   offered(yields: boolean, work: OfferedWork, nowMs: number): void {
     const { uncachedTokens, outputTokens } = work;
     const tokens = uncachedTokens + outputTokenWork * Math.min(outputTokens, mostOutputTokens);
@@ -172,9 +172,8 @@ export class Lanes {
   }
 
   /**
-   * Marks the lanes among targets by their place.
-   *
-   * @returns undefined while there are none: only one kind of work is there, or only one engine
+   * @returns by place in `targets`, 1 for members of the partition; undefined while there is none: there is only one kind of
+   *   work, or only one usable engine
    */
   among(targets: readonly AdmissionTarget[], nowMs: number): Uint8Array | undefined {
     const yielding = this.#yielding.at(nowMs);
@@ -187,7 +186,7 @@ export class Lanes {
     for (const target of targets) if (target.usable) usable += 1;
     if (usable < 2) return undefined;
     this.#fill(Math.min(usable - 1, Math.max(1, this.#countFor(usable * part))));
-    return this.#isLane;
+    return this.#isMember;
   }
 
   #countFor(wanted: number): number {
@@ -196,12 +195,12 @@ export class Lanes {
   }
 
   #fill(count: number): void {
-    this.#isLane.fill(0);
+    this.#isMember.fill(0);
     let left = count;
     for (let at = 0; at < this.#order.length && left > 0; at++) {
       const place = this.#order[at]!;
       if (!this.#targets[place]!.usable) continue;
-      this.#isLane[place] = 1;
+      this.#isMember[place] = 1;
       left -= 1;
     }
   }
@@ -212,11 +211,11 @@ export class Lanes {
       ranks[a]! - ranks[b]! || (targets[a]!.key < targets[b]!.key ? -1 : 1);
     this.#targets = targets;
     this.#order = Int32Array.from(targets.map((_, place) => place).sort(byRank));
-    this.#isLane = new Uint8Array(targets.length);
+    this.#isMember = new Uint8Array(targets.length);
   }
 }
 
-/** FNV-1a over UTF-16 code units, with a last mixing step: neighbours in name are none in order. */
+/** FNV-1a over UTF-16 code units with a final mixing step, so that similar keys get unrelated ranks. */
 function rankOf(key: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < key.length; at++) hash = Math.imul(hash ^ key.charCodeAt(at), 0x01000193);

@@ -3,24 +3,24 @@ import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTic
 import { ClassQueue, type Entry } from "./class-queue.ts";
 import type { FleetUsage } from "./fair-share.ts";
 import type { AdmissionSettings, ClassSettings } from "./settings.ts";
-import type { WantedRoom } from "./unsaturated-targets.ts";
+import type { TargetDemand } from "./unsaturated-targets.ts";
 
-/** What a request's ticket tells its queue. */
+/** The queue that a request's ticket reports to. */
 export interface TicketOwner<Target extends AdmissionTarget> {
   left(request: WaitingRequest<Target>): void;
-  /** It made an engine compute so many tokens. */
+  /** The request made an engine compute this many tokens. */
   served(request: WaitingRequest<Target>, tokens: number): void;
 }
 
 /**
- * What a token of an answer counts beside one of a prompt, as in the paper that `ServedTokens` follows: it takes the
- * engine longer.
+ * Weight of an output token relative to a prompt token, as in the paper that `ServedTokens` follows: an output token takes
+ * the engine longer.
  */
 const outputTokenWeight = 2;
 
 /**
- * Of the time until its first token is due a request waits two fifths in the router at most, and goes to no engine whose prompts
- * need a fifth: the rest is for its own prompt, for answers that run beside it, and for what was not foreseen.
+ * Shares of the time until the first token is due. A request waits at most two fifths in the router, and goes to no engine
+ * with more than a fifth of pending work. The rest is for its own prompt, for concurrent decoding, and slack.
  */
 const queueShare = 0.4;
 const engineShare = 0.2;
@@ -32,8 +32,8 @@ interface WaitingRequestOptions<Target extends AdmissionTarget>
   readonly line: ClassLine<Target>;
 }
 
-/** One request, from its arrival until its answer has ended. */
-export class WaitingRequest<Target extends AdmissionTarget> implements Entry, AdmissionTicket, WantedRoom {
+/** One request from its arrival to the end of its answer. */
+export class WaitingRequest<Target extends AdmissionTarget> implements Entry, AdmissionTicket, TargetDemand {
   readonly request: AdmissionRequest;
   readonly listener: AdmissionListener<Target>;
   readonly sequence: number;
@@ -42,7 +42,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   dueMs: number;
   leaveByMs: number;
   maxPendingMs: number;
-  /** Of its class. */
+  /** The queue of its class. */
   line: ClassLine<Target>;
   isWaiting = false;
   waitedMs = 0;
@@ -76,14 +76,14 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
     return this.request.onlyEngine;
   }
 
-  /** What it wants when others are to find engines with no more to do than this. @param maxPendingMs of computing */
-  within(maxPendingMs: number): WantedRoom {
+  /** Its demand, with pending work limited further for the sake of a request before it. */
+  within(maxPendingMs: number): TargetDemand {
     if (this.maxPendingMs <= maxPendingMs) return this;
     const { maxPendingTokens, yields, onlyEngine } = this;
     return { maxPendingMs, maxPendingTokens, yields, onlyEngine };
   }
 
-  /** Its deadline counts no more. */
+  /** Drops its deadline. */
   forgetDeadline(): void {
     this.dueMs = Number.POSITIVE_INFINITY;
     this.leaveByMs = Number.POSITIVE_INFINITY;
@@ -113,10 +113,10 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   }
 }
 
-/** What one more request weighs in a class's average of what caches lack. */
+/** Weight of one request in a class's moving average of the uncached share. */
 const shareMemory = 0.02;
 
-/** One class of a pool: who waits in it, and what its requests have been like. */
+/** One class of a pool: its queue and what its requests have been like. */
 export class ClassLine<Target extends AdmissionTarget> {
   readonly name: string;
   readonly settings: ClassSettings;
@@ -124,7 +124,7 @@ export class ClassLine<Target extends AdmissionTarget> {
   readonly rank: number;
   readonly queue: ClassQueue<WaitingRequest<Target>>;
   readonly meters: ClassMeters;
-  /** Part of a prompt that no cache has, on average. */
+  /** Moving average of the uncached part of a prompt. */
   #uncachedShare = 1;
 
   constructor(settings: ClassSettings, rank: number, parts: { meters: AdmissionMeters; fleet: FleetUsage }) {
@@ -135,12 +135,12 @@ export class ClassLine<Target extends AdmissionTarget> {
     this.meters = parts.meters.of(settings.name);
   }
 
-  /** Tokens of such a prompt that an engine will have to compute, as was usual lately. */
+  /** Estimates the tokens of a prompt that an engine will have to compute, from recent requests. */
   expectUncached(promptTokens: number): number {
     return Math.max(1, promptTokens * this.#uncachedShare);
   }
 
-  /** An engine has to compute so many tokens of a prompt. */
+  /** Records that an engine has to compute this many tokens of a prompt. */
   computes(promptTokens: number, uncachedTokens: number): void {
     this.meters.tokens("prompt", uncachedTokens);
     const share = promptTokens > 0 ? Math.min(1, uncachedTokens / promptTokens) : 1;
@@ -148,7 +148,7 @@ export class ClassLine<Target extends AdmissionTarget> {
   }
 }
 
-/** The lines of all classes, the highest first. */
+/** One line per class, the highest first. */
 export function createLines<Target extends AdmissionTarget>(
   { classes }: AdmissionSettings,
   parts: { readonly meters: AdmissionMeters; readonly fleet: FleetUsage },

@@ -1,4 +1,4 @@
-import { type FleetUsage, mostYieldMs, noFleetUsage, rescanMs, type TenantElsewhere } from "@espalier/admission";
+import { type FleetUsage, maxBackoffMs, noFleetUsage, rescanMs, type TenantElsewhere } from "@espalier/admission";
 import { describe, expect, test } from "vitest";
 import { createRig, full, testClass } from "./rig.ts";
 
@@ -93,11 +93,11 @@ describe("room is left to a needier tenant of another router", () => {
     const { time, send, went } = busyRig(10_000);
     send("first", { tenant: "a" });
     send("second", { tenant: "a" });
-    time.advance(mostYieldMs);
+    time.advance(maxBackoffMs);
     expect(went).toEqual([]);
     time.advance(rescanMs);
     expect(went).toEqual(["first"]);
-    time.advance(mostYieldMs);
+    time.advance(maxBackoffMs);
     expect(went).toEqual(["first"]);
     time.advance(2 * rescanMs);
     expect(went).toEqual(["first", "second"]);
@@ -131,11 +131,11 @@ describe("room is left to a needier tenant of another router", () => {
     const { time, send, went, targets } = busyRig(10_000);
     const { load } = targets[0]!;
     send("a", { tenant: "a" });
-    time.advance(mostYieldMs / 2);
+    time.advance(maxBackoffMs / 2);
     load.pendingPrefillTokens = full;
-    time.advance(10 * mostYieldMs);
+    time.advance(10 * maxBackoffMs);
     load.pendingPrefillTokens = 5_000;
-    time.advance(mostYieldMs);
+    time.advance(maxBackoffMs);
     expect(went).toEqual([]);
     time.advance(2 * rescanMs);
     expect(went).toEqual(["a"]);

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { askAgainMs, maxAsked } from "../src/parked-requests.ts";
+import { maxRechecked, recheckEveryMs } from "../src/parked-requests.ts";
 import { createRig, testClass } from "./rig.ts";
 
 const patienceMs = 10_000;
@@ -21,16 +21,16 @@ test("a request of a patient class waits until it does no harm, and holds nobody
   const { state, mayGo } = memory();
   rig.time.advance(5_000);
   const { ticket } = rig.send("cold", {}, mayGo);
-  expect([ticket?.isWaiting, rig.admission.held, rig.admission.queued]).toEqual([true, 1, 0]);
+  expect([ticket?.isWaiting, rig.admission.parked, rig.admission.queued]).toEqual([true, 1, 0]);
   rig.send("warm", {}, () => true);
   expect(rig.went).toEqual(["warm"]);
-  rig.time.advance(3 * askAgainMs);
+  rig.time.advance(3 * recheckEveryMs);
   expect([rig.went, state.asked]).toEqual([["warm"], 4]);
   state.hasRoom = true;
-  rig.time.advance(askAgainMs);
+  rig.time.advance(recheckEveryMs);
   expect(rig.went).toEqual(["warm", "cold"]);
-  expect(ticket).toMatchObject({ isWaiting: false, waitedMs: 4 * askAgainMs });
-  expect([rig.admission.held, rig.time.pendingCount]).toEqual([0, 0]);
+  expect(ticket).toMatchObject({ isWaiting: false, waitedMs: 4 * recheckEveryMs });
+  expect([rig.admission.parked, rig.time.pendingCount]).toEqual([0, 0]);
 });
 
 test("whoever has waited as long as its class has patience goes, whatever it drives out", () => {
@@ -38,7 +38,7 @@ test("whoever has waited as long as its class has patience goes, whatever it dri
   rig.send("cold", {}, () => false);
   rig.time.advance(patienceMs - 1);
   expect(rig.went).toEqual([]);
-  rig.time.advance(1 + askAgainMs);
+  rig.time.advance(1 + recheckEveryMs);
   expect(rig.went).toEqual(["cold"]);
 });
 
@@ -62,7 +62,7 @@ test("a client that goes leaves at once, and nothing goes on for it", () => {
   const rig = createRig({ settings: { classes: patient } });
   const { ticket } = rig.send("cold", {}, () => false);
   ticket?.leave();
-  expect([ticket?.isWaiting, rig.admission.held, rig.time.pendingCount]).toEqual([false, 0, 0]);
+  expect([ticket?.isWaiting, rig.admission.parked, rig.time.pendingCount]).toEqual([false, 0, 0]);
   rig.time.advance(2 * patienceMs);
   expect(rig.went).toEqual([]);
   expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(0);
@@ -77,9 +77,9 @@ test("those that are held go in the order in which they came, each when it does 
     rig.time.advance(1);
   }
   harmless.add("b");
-  rig.time.advance(askAgainMs);
+  rig.time.advance(recheckEveryMs);
   harmless.add("a").add("c");
-  rig.time.advance(askAgainMs);
+  rig.time.advance(recheckEveryMs);
   expect(rig.went).toEqual(["b", "a", "c"]);
 });
 
@@ -90,10 +90,10 @@ test("with engines past their knee nobody is let go to wait for a turn instead, 
   rig.fill();
   rig.send("waits", {}, () => true);
   state.hasRoom = true;
-  rig.time.advance(askAgainMs);
-  expect([rig.admission.held, rig.admission.queued]).toEqual([1, 1]);
+  rig.time.advance(recheckEveryMs);
+  expect([rig.admission.parked, rig.admission.queued]).toEqual([1, 1]);
   rig.time.advance(patienceMs);
-  expect([rig.admission.held, rig.admission.queued]).toEqual([0, 2]);
+  expect([rig.admission.parked, rig.admission.queued]).toEqual([0, 2]);
   rig.ease();
   // In line it has the place of its arrival.
   expect(rig.went).toEqual(["cold", "waits"]);
@@ -102,25 +102,25 @@ test("with engines past their knee nobody is let go to wait for a turn instead, 
 test("as many are held as may wait; beyond that a request goes, and is not refused", () => {
   const rig = createRig({ settings: { classes: patient, maxQueued: 3 } });
   for (let count = 0; count < 4; count++) rig.send(`cold-${count}`, {}, () => false);
-  expect([rig.admission.held, rig.went]).toEqual([3, ["cold-3"]]);
+  expect([rig.admission.parked, rig.went]).toEqual([3, ["cold-3"]]);
 });
 
 test("bodies of those that are held are bounded likewise", () => {
   const rig = createRig({ settings: { classes: patient, maxQueuedBytes: 250 } });
   const sent = ["a", "b", "c"].map((name) => rig.send(name, { sizeBytes: 100 }, () => false));
-  expect([rig.admission.held, rig.went]).toEqual([2, ["c"]]);
+  expect([rig.admission.parked, rig.went]).toEqual([2, ["c"]]);
   sent[0]!.ticket?.leave();
   rig.send("d", { sizeBytes: 100 }, () => false);
-  expect([rig.admission.held, rig.went]).toEqual([2, ["c"]]);
+  expect([rig.admission.parked, rig.went]).toEqual([2, ["c"]]);
 });
 
 test("a bounded number is asked about at a time", () => {
   const rig = createRig({ settings: { classes: patient } });
   const { state, mayGo } = memory();
-  for (let count = 0; count <= maxAsked; count++) rig.send("cold", {}, mayGo);
+  for (let count = 0; count <= maxRechecked; count++) rig.send("cold", {}, mayGo);
   state.asked = 0;
-  rig.time.advance(askAgainMs);
-  expect(state.asked).toBe(maxAsked);
+  rig.time.advance(recheckEveryMs);
+  expect(state.asked).toBe(maxRechecked);
 });
 
 test("how many wait for memory is told by class, apart from those that wait for their turn", () => {
@@ -131,7 +131,7 @@ test("how many wait for memory is told by class, apart from those that wait for 
   expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(2);
   expect(rig.meter.value("espalier_admission_queued_requests", "default")).toBe(0);
   state.hasRoom = true;
-  rig.time.advance(askAgainMs);
+  rig.time.advance(recheckEveryMs);
   expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(0);
 });
 
@@ -153,7 +153,7 @@ test.each([1, 2, 3])("whatever comes, everybody goes or leaves, none twice (seed
   expect(new Set(rig.went).size).toBe(rig.went.length);
   expect(rig.went.length + gone.size).toBe(200);
   expect(rig.went.some((name) => gone.has(name))).toBe(false);
-  expect([rig.admission.held, rig.admission.queued, rig.time.pendingCount]).toEqual([0, 0, 0]);
+  expect([rig.admission.parked, rig.admission.queued, rig.time.pendingCount]).toEqual([0, 0, 0]);
 });
 
 test("a patience that is none is refused", () => {

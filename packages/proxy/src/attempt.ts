@@ -5,23 +5,23 @@ import type { Deadlined, Deadlines } from "./deadlines.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
 import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
 
-/** An unwanted answer is read to its end up to this size and time, to keep the connection; past either it is closed. */
+/** A discarded answer is read up to this size and time to keep the connection; past either it is closed. */
 const maxDiscardedBytes = 64 * 1024;
 const maxDiscardMs = 2_000;
-/** A kept connection that had gone stale ends about a round trip after the request was sent; later, the engine was at work on it. */
+/** A stale kept connection fails about a round trip after the request was sent; later the engine was working on it. */
 const maxStaleMs = 1_000;
 
-/** What an attempt reports, and to whom. After `ended`, `failed` or `overdue` nothing more is reported. */
+/** Receives the events of an attempt. Nothing follows `ended`, `failed`, `refused` or `stalled`. */
 export interface AttemptOwner {
-  /** The final status and headers came. @returns false to have the answer discarded, and hear no more of it */
+  /** The final status and headers arrived. @returns false to discard the answer without further events */
   answered(status: number, rawHeaders: readonly Buffer[]): boolean;
-  /** @returns false when no more is wanted until `resume` */
+  /** @returns false to pause until `resume` */
   received(chunk: Buffer): boolean;
   ended(): void;
   failed(kind: FailureKind, error: EspalierError): void;
-  /** It ended through no fault of the engine: the request cannot be sent, or its deadline passed, or `abort`. */
+  /** It ended without fault of the engine: the request cannot be sent, its deadline passed, or `abort` was called. */
   refused(error: EspalierError): void;
-  /** The reader has taken nothing for too long. */
+  /** The client has read nothing for too long. */
   stalled(): void;
 }
 
@@ -32,19 +32,19 @@ export interface AttemptLimits {
   readonly clientWriteTimeoutMs: number;
 }
 
-/** What may be sent again of one client's request; everything that is sent for it shares one. */
+/** Limits resends of one client's request; shared by everything that is sent for it. */
 export interface ResendGuard {
-  /** Whether it may have been read by an engine, so that a further copy should not be lost to a stale connection. */
+  /** Whether an engine may have read the request already, so that a copy should go out on a new connection. */
   readonly isResent: boolean;
   /** A connection ended with the request on it. */
   broke(): void;
-  /** Takes the one resend at no charge: on a new connection, in place of a kept one that had gone stale. @returns whether it was left */
+  /** Takes the one free resend, on a new connection after a stale kept one. @returns whether it was available */
   redial(): boolean;
 }
 
-/** What one request sets for each of its attempts. */
+/** Terms of a request that apply to each of its attempts. */
 export interface AttemptTerms {
-  /** On the clock's scale, when the whole answer must be there; infinite where nobody says. */
+  /** When the answer must be complete, on the clock's scale; Infinity for no deadline. */
   readonly deadlineMs: number;
   readonly resends: ResendGuard;
 }
@@ -55,7 +55,7 @@ export interface AttemptTerms {
  */
 type Phase = "queued" | "dialling" | "sent" | "begun" | "discarding" | "done";
 
-/** One request on its way to one engine: a handler of undici that knows how far it is and when it is overdue. */
+/** One request to one engine: an undici handler that tracks its phase and time limits. */
 export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Deadlined {
   slot = -1;
   readonly #owner: AttemptOwner;
@@ -67,7 +67,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
   readonly #terms: AttemptTerms;
   #phase: Phase = "queued";
   #connection: Connection | undefined;
-  /** Since when the present phase, or the present silence in a body, lasts. */
+  /** Start of the present phase, or of the present silence in a body. */
   #sinceMs: number;
   /** Whether there was a chunk, a pause or a resumption since the last sweep. */
   #active = false;
@@ -92,7 +92,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     this.#sinceMs = this.#startedAtMs;
   }
 
-  /** @returns false when the engine has no connection and no place in the queue; then nothing is reported */
+  /** @returns false when all connections are in use and the queue is full; then nothing is reported */
   start(): boolean {
     this.#deadlines.watch(this);
     if (this.#acquire()) return true;
@@ -108,7 +108,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     this.#connection?.flow();
   }
 
-  /** Ends it at once and reports nothing. */
+  /** Ends it at once without a report. */
   cancel(): void {
     if (this.#phase === "done") return;
     this.#finish();
@@ -116,7 +116,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     else this.#pool.forget(this);
   }
 
-  /** Ends it at once and tells the owner why. */
+  /** Ends it at once and reports the error to the owner. */
   abort(error: EspalierError): void {
     this.#end(() => this.#owner.refused(error));
   }
@@ -155,7 +155,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     const wanted = this.#phase !== "discarding";
     const connection = this.#connection;
     if (!connection) return;
-    // A body without a length ends with its connection, and undici takes a reset for such an end.
+    // A body without a length ends with its connection, and undici reports a reset as such an end.
     if (connection.broken) {
       this.onResponseError(undefined, new Error("The connection was reset at the end of the body."));
       return;
@@ -220,7 +220,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     return this.#phase === "begun" ? "begun" : "sent";
   }
 
-  /** Whether the engine closed the kept connection while it was idle, or is a new process. */
+  /** Whether a kept connection had gone stale: closed by the engine while idle, or by its restart. */
   #isStale(): boolean {
     if (this.#phase !== "dialling" && this.#phase !== "sent") return false;
     return (this.#connection?.answered ?? 0) > 0 && this.#deadlines.nowMs() - this.#sinceMs < maxStaleMs;

@@ -16,18 +16,17 @@ export interface WireRequest {
 /**
  * One connection to an engine, used by one request at a time and redialled by undici when it was closed in between.
  *
- * Backpressure is made here and not with undici's `pause`: version 7.30 asserts that its parser is not paused when an
- * engine that answered `connection: close` ends or resets the connection, and the assertion takes the process down.
- * So the parser always runs, and while the reader is behind it is told that the socket has nothing to read. Node then
- * fills the socket's buffer and stops reading from the kernel.
+ * Backpressure does not use undici's `pause`: version 7.30 asserts that its parser is not paused when an engine that answered
+ * `connection: close` ends or resets the connection, and the failed assertion ends the process. So the parser always runs,
+ * and while paused the socket appears to have nothing to read. Node then fills the socket's buffer and stops reading.
  */
 export class Connection {
   readonly #client: Client;
   #socket: Socket | undefined;
   #held = false;
-  /** Answers completed on the present socket. More than 0 means that a reset may only mean that it had gone stale. */
+  /** Answers completed on the present socket. Above 0, a reset may just mean that it had gone stale. */
   answered = 0;
-  /** Whether the present socket was reset or timed out. A body that ends with its connection is then not complete. */
+  /** Whether the present socket was reset or timed out. A body that ends with its connection is incomplete then. */
   broken = false;
 
   constructor(origin: string, dialer: Dialer, keepAliveTimeoutMs: number) {
@@ -46,7 +45,7 @@ export class Connection {
       },
       pipelining: 1,
       keepAliveTimeout: keepAliveTimeoutMs,
-      // Limits in time are the sweep's business.
+      // Time limits are enforced by `Deadlines`.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -59,7 +58,7 @@ export class Connection {
 
   dispatch(request: WireRequest, handler: Dispatcher.DispatchHandler): void {
     const { headers, body } = request;
-    // Of a body in pieces undici does not know the length.
+    // undici does not know the length of a body in pieces.
     const wire =
       body instanceof PiecedBody
         ? { ...request, headers: [...headers, "content-length", String(body.sizeBytes)] }
@@ -67,16 +66,16 @@ export class Connection {
     this.#client.dispatch(wire as unknown as Dispatcher.DispatchOptions, handler);
   }
 
-  /** Stops reading. What is parsed already still arrives: at most one read of the socket, 64 KiB. */
+  /** Pauses reading. At most one read of the socket, 64 KiB, still arrives. */
   hold(): void {
     this.#held = true;
   }
 
-  /** Reads on. Never to be called from inside a handler of undici. */
+  /** Resumes reading. Must not be called from inside a handler of undici. */
   flow(): void {
     if (!this.#held) return;
     this.#held = false;
-    // Node tells readers about new bytes only after they have read the old ones.
+    // Node emits `readable` for new bytes only after the old ones were read.
     this.#socket?.emit("readable");
   }
 
@@ -94,7 +93,7 @@ export class Connection {
 
   #adopt(socket: Socket): void {
     socket.on("error", (error) => {
-      // Without a system call behind it, it is undici's own verdict on the answer.
+      // Errors without a system call are undici's own verdict on the answer.
       this.broken ||= "syscall" in error;
     });
     const read = socket.read.bind(socket);
@@ -114,19 +113,19 @@ interface Address {
 export interface Dialer {
   /**
    * @param opened called at most once, with an error or with the open socket; not after the socket was destroyed
-   * @returns the socket being opened, so that the dial can be given up
+   * @returns the socket being opened, so that the dial can be cancelled
    */
   dial(opened: (error: Error | null, socket: Socket) => void): Socket;
 }
 
 /** After this long without traffic the kernel begins to probe the peer. */
 const keepAliveProbeMs = 60_000;
-/** Node passes stream options of sockets on, though its types do not list them. */
+/** Node accepts stream options for sockets, although its types do not list them. */
 const readBuffer = { highWaterMark: 64 * 1024 };
 
 /** A dialer that resumes TLS sessions. */
 export function createDialer(address: Address, options: CurrentTls): Dialer {
-  // A session that is resumed shows no certificate: it stands for those that it began with.
+  // A resumed session shows no certificate: it is bound to the TLS options that it began with.
   let session: { readonly of: TlsOptions; readonly ticket: Buffer } | undefined;
   const { host, port, secure } = address;
 
@@ -164,10 +163,10 @@ export function createDialer(address: Address, options: CurrentTls): Dialer {
   };
 }
 
-/** A body of more bytes goes out in its pieces: undici holds what it is given as a whole until the answer has ended. */
+/** Longer bodies are sent in pieces: undici keeps a body in one buffer until the answer has ended. */
 const joinedBytes = 128 * 1_024;
 
-/** A large body as undici takes it: anew for each attempt, until it is let go of. */
+/** A large body for undici: iterated anew for each attempt, until it is released. */
 export class PiecedBody implements Iterable<Buffer> {
   readonly sizeBytes: number;
   #pieces: readonly Buffer[];
@@ -187,15 +186,15 @@ export class PiecedBody implements Iterable<Buffer> {
     };
   }
 
-  /** It will be sent no more. */
-  letGo(): void {
+  /** Releases the pieces: the body is not sent again. */
+  release(): void {
     this.#pieces = [];
   }
 }
 
 export type WireBody = Buffer | PiecedBody | null;
 
-/** A body as it goes to an engine: in one piece unless it is large; null when there is none. */
+/** A body for an engine: one buffer unless it is large; null when empty. */
 export function wireBody(pieces: readonly Buffer[]): WireBody {
   const sizeBytes = pieces.reduce((sum, { length }) => sum + length, 0);
   if (sizeBytes > joinedBytes) return new PiecedBody(pieces, sizeBytes);

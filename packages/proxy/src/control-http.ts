@@ -18,7 +18,7 @@ import { type ConnectionUser, createUpstreamPools, type EnginePool, type Upstrea
 /**
  * The client for control traffic.
  *
- * @param pools should be separate from those of the users' requests, so that a health check never queues behind them
+ * @param pools separate from those of clients' requests, so that health checks never queue behind them
  */
 export function createHttpClient(pools: UpstreamPools, scheduler: Scheduler): HttpClient {
   return (request) =>
@@ -35,7 +35,7 @@ export function createHttpClient(pools: UpstreamPools, scheduler: Scheduler): Ht
     });
 }
 
-/** One control request: its answer is collected whole. A connection that went stale while idle is redialled once. */
+/** One control request: its answer is collected as a whole. A stale connection is redialled once. */
 class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   readonly #pool: EnginePool;
   readonly #request: WireRequest;
@@ -126,7 +126,7 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   }
 }
 
-/** By names in lower case; of several with one name the values are joined. */
+/** Headers by lower-case name; values of repeated names are joined. */
 function readHeaders(controller: Dispatcher.DispatchController): Record<string, string> {
   const raw = controller.rawHeaders as Buffer[];
   const headers: Record<string, string> = {};
@@ -139,7 +139,7 @@ function readHeaders(controller: Dispatcher.DispatchController): Record<string, 
   return headers;
 }
 
-/** Reduces a failure to what the port promises. */
+/** Maps a failure to the errors of the `HttpClient` port. */
 function controlError(thrown: Error, ended: boolean): EspalierError {
   const classified = classifyError(thrown, "sent", ended);
   if (classified instanceof EspalierError) return classified;
@@ -182,7 +182,7 @@ class StreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
     this.#pool = pool;
     this.#request = request;
     this.#cancelTimeout = scheduler.after(headTimeoutMs, () => this.end(new EspalierError("upstream_timeout")));
-    // An answer that is waited for this long must not begin on a connection that went stale while idle.
+    // A long-lived stream must not start on a stale connection.
     pool.discardIdle();
     if (pool.acquire(this)) return;
     this.#cancelTimeout();
@@ -190,7 +190,7 @@ class StreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
     scheduler.after(0, () => this.end(full));
   }
 
-  /** Ends it, complete or not, and tells. */
+  /** Ends it, complete or not, and notifies the observer. */
   end(error: EspalierError | undefined): void {
     if (this.#done) return;
     this.#release(error === undefined);
@@ -237,7 +237,7 @@ class StreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
   }
 }
 
-/** Per address: answers that are read as they come keep theirs. */
+/** Per address. Streamed answers occupy a connection each. */
 const maxConnections = 128;
 const maxQueued = 128;
 const keepAliveTimeoutMs = 4_000;
@@ -247,11 +247,11 @@ export interface ControlHttpDeps {
   readonly tls?: TlsOptions;
 }
 
-/** Control traffic to servers that are no engines, with TLS options and connections of its own. */
+/** Control traffic to servers other than engines, with its own TLS options and connections. */
 export interface ControlHttp {
   readonly request: HttpClient;
   readonly stream: HttpStreamClient;
-  /** Closes every connection as it falls idle. */
+  /** Closes every connection when it becomes idle. */
   close(): void;
 }
 

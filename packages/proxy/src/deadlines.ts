@@ -3,9 +3,9 @@ import type { Cancel, Clock, EspalierError, Scheduler } from "@espalier/common";
 /** How often limits are checked. A limit is never early, and late by at most two periods. */
 const sweepPeriodMs = 100;
 
-/** Something that looks at its own limits when asked. */
+/** Something that checks its own time limits when swept. */
 export interface Deadlined {
-  /** Where the list keeps it; nobody else's to touch. */
+  /** Its index in the list; owned by the list. */
   slot: number;
   /** @param nowMs on the clock's `nowMs` scale */
   sweep(nowMs: number): void;
@@ -13,7 +13,7 @@ export interface Deadlined {
   abort(error: EspalierError): void;
 }
 
-/** Everything that has limits in time, checked by one timer: a chunk of a stream costs no timer and no clock reading. */
+/** Checks all time limits with one timer, so that a chunk of a stream costs no timer and no clock reading. */
 export interface Deadlines {
   nowMs(): number;
   watch(item: Deadlined): void;
@@ -25,8 +25,8 @@ export interface Deadlines {
 }
 
 /**
- * The items stand in an array in no order, and each knows its index. A `Set` would do, but V8 rebuilds its table every
- * few dozen insertions, and the old tables keep the finished requests alive from one full collection to the next.
+ * Items are in an unordered array, and each knows its index. V8 would rebuild the table of a `Set` every few dozen
+ * insertions, and old tables keep finished requests alive until the next full collection.
  */
 export function createDeadlines(clock: Clock, scheduler: Scheduler): Deadlines {
   const items: Deadlined[] = [];

@@ -11,7 +11,7 @@ import { asEspalierError, type ErrorCode, EspalierError } from "@espalier/common
  */
 export type FailureKind = "connect" | "overloaded" | "reset" | "timeout" | "protocol";
 
-/** Descriptors, buffers, memory and ports of this process or machine. Another engine's connection would need them too. */
+/** Shortages of descriptors, buffers, memory or ports of this machine. Another engine would not help. */
 const ownShortages: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"]);
 
 export interface ClassifiedError {
@@ -19,7 +19,7 @@ export interface ClassifiedError {
   readonly error: EspalierError;
 }
 
-/** How far an attempt had come when it failed. */
+/** Progress of an attempt when it failed. */
 export type AttemptStage = "unsent" | "sent" | "begun";
 
 /**
@@ -39,9 +39,9 @@ export function classifyError(thrown: Error, stage: AttemptStage, ended: boolean
 }
 
 /**
- * undici reports any parser error in an answer with a length as a wrong length, and an early end as either; what
- * tells them apart is whether the connection had ended. It reports an answer that nobody asked for (100 Continue, an
- * upgrade) as a socket error that begins with "bad".
+ * undici reports any parser error in an answer with a length as a length mismatch, and an early end as either; whether the
+ * connection had ended tells them apart. It reports unexpected answers (100 Continue, an upgrade) as socket errors that begin
+ * with "bad".
  */
 function isGarbage(thrown: Error, code: string, ended: boolean): boolean {
   if (thrown.name === "HTTPParserError" || code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH") return !ended;

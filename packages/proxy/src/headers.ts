@@ -3,26 +3,26 @@ import type { Upstream } from "./side-request.ts";
 /** Headers that belong to one connection (RFC 9110 section 7.6.1), besides those that start with `proxy-`. */
 const hopByHop = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"] as const;
 
-/** Names of the request that undici writes, that we replace, or that an engine must not see. */
+/** Request headers that undici writes, that the router replaces, or that engines must not see. */
 const droppedFromRequest = new Set<string>([
   ...hopByHop,
   "host",
   "content-length",
   "expect",
   "x-request-id",
-  // Without it engines answer uncompressed, so that a stream can be read and ended on the way.
+  // Without it engines answer uncompressed, so that the router can read streams and append to them.
   "accept-encoding",
 ]);
 const droppedFromResponse = new Set<string>(hopByHop);
 const credentials = new Set(["authorization", "x-api-key"]);
 
-/** What the headers that engines get are made of. */
+/** Sources of the headers for engines. */
 export interface HeaderSource {
   /** The client's, flat, as `rawHeaders` of node:http gives them. */
   readonly headers: readonly string[];
   /**
-   * The caller's own, flat, names in lower case. They replace the client's of the same name, and the client cannot have
-   * them taken out by naming them in `connection`.
+   * Flat pairs that the caller adds, names in lower case. They replace the client's headers of the same names, and the client
+   * cannot remove them by naming them in `connection`.
    */
   readonly ownHeaders: readonly string[];
   /** Lets the client's `authorization` and `x-api-key` through to the engine. */
@@ -31,8 +31,7 @@ export interface HeaderSource {
 }
 
 /**
- * The headers that every engine gets: the client's without what belongs to its connection or is the router's own
- * affair, with those of the caller and the request id.
+ * The headers for engines: the client's without hop-by-hop and reserved ones, plus the caller's own and the request id.
  *
  * @returns flat name and value pairs
  */
@@ -76,7 +75,7 @@ export function withUpstreamHeaders(
   return merged.concat(added);
 }
 
-/** The headers of an engine's answer, as far as the client may see them. */
+/** Headers of an engine's answer that are passed on to the client. */
 interface AnswerHeaders {
   /** Flat name and value pairs. */
   readonly pairs: string[];
@@ -107,7 +106,7 @@ export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
   return { pairs, contentType, encoded };
 }
 
-/** Takes every pair of the name out, in place. @param lowerName in lower case */
+/** Removes all pairs of a name in place. @param lowerName in lower case */
 export function dropHeader(pairs: string[], lowerName: string): void {
   for (let i = pairs.length - 2; i >= 0; i -= 2) {
     if (pairs[i]!.length === lowerName.length && pairs[i]!.toLowerCase() === lowerName) pairs.splice(i, 2);
@@ -134,7 +133,7 @@ function dropListed(pairs: string[], connection: string): void {
   for (const token of tokensOf(connection)) dropHeader(pairs, token);
 }
 
-/** The header names in a `connection` value. Nearly always it names none, only how the connection goes on. */
+/** The header names in a `connection` value; usually there are none. */
 function tokensOf(connection: string): readonly string[] {
   const lower = connection.toLowerCase();
   if (lower === "keep-alive" || lower === "close") return [];
@@ -142,10 +141,10 @@ function tokensOf(connection: string): readonly string[] {
 }
 
 /**
- * How long an engine asks to be left alone. Dates, which engines do not write, say nothing.
+ * Reads Retry-After in seconds. Dates, which engines do not send, are ignored.
  *
  * @param headers name and value in turn
- * @returns milliseconds; undefined where it does not say
+ * @returns milliseconds; undefined without a usable value
  */
 export function retryAfterMs(headers: readonly (string | Buffer)[]): number | undefined {
   for (let i = 0; i < headers.length; i += 2) {

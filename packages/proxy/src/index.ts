@@ -1,6 +1,6 @@
 /**
- * Connections to engines over undici, and one attempt at one of them: streaming with backpressure from end to end, within
- * limits in time. What follows a failed attempt, and what the client gets, is its owner's affair.
+ * Connections to engines over undici, and single attempts at requests: streaming with end-to-end backpressure and time limits.
+ * Retries and the client's answer are up to the owner of an attempt.
  */
 export type { Attempt, AttemptOwner, ResendGuard } from "./attempt.ts";
 export { PiecedBody, type WireBody, wireBody } from "./connection.ts";

@@ -1,15 +1,15 @@
 export interface TlsOptions {
   /** Certificates to trust, PEM, instead of the system's. */
   readonly ca?: string;
-  /** Our own certificate and key, PEM, for engines that ask for them. */
+  /** The client certificate and key, PEM, for engines that ask for them. */
   readonly cert?: string;
   readonly key?: string;
-  /** Name to expect in the engine's certificate, where the address does not say it. */
+  /** Expected name in the engine's certificate, when it differs from the host. */
   readonly servername?: string;
   readonly rejectUnauthorized?: boolean;
 }
 
-/** What connections are opened with from now on. */
+/** TLS options for new connections. */
 export interface CurrentTls {
   readonly current: TlsOptions;
 }
@@ -24,14 +24,14 @@ export interface ProxyOptions {
   /** How long a client may leave a full buffer unread before it counts as gone. */
   readonly clientWriteTimeoutMs: number;
   readonly maxConnectionsPerEngine: number;
-  /** Requests that may wait for a connection of one engine. Beyond, the next engine is tried. */
+  /** Most requests that wait for a connection to one engine. Beyond it the next engine is tried. */
   readonly maxQueuedPerEngine: number;
-  /** How long an unused connection stays open, unless the engine names a time. uvicorn closes its own after 5 s. */
+  /** How long an idle connection stays open, unless the engine names a time. uvicorn closes its own after 5 s. */
   readonly keepAliveTimeoutMs: number;
   readonly tls: TlsOptions;
 }
 
-/** What is written of the options; the rest is `defaultProxyOptions`. */
+/** Options as given; the rest is `defaultProxyOptions`. */
 export type ProxyOptionsInput = Partial<ProxyOptions>;
 
 export const defaultProxyOptions: ProxyOptions = {

@@ -8,7 +8,7 @@ import { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./
 import { type SideCall, type SideRequest, sendSideRequest, type Upstream } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
 
-/** Per address, for control traffic, and for what clients have engines asked. */
+/** Per address, for control traffic and for lookups on behalf of clients. */
 const controlConnections = 4;
 const controlQueue = 64;
 
@@ -24,33 +24,32 @@ export interface AttemptRequest extends AttemptTerms {
   readonly method: string;
   /** With the query; begins with a slash. */
   readonly path: string;
-  /** What every engine gets, from `requestHeaders`. */
+  /** From `requestHeaders`. */
   readonly headers: readonly string[];
   readonly body: WireBody;
 }
 
-/** Passes requests to engines. Time limits work between `start` and `stop`. */
+/** Sends requests to engines. Time limits are enforced between `start` and `stop`. */
 export interface Proxy extends Startable {
   /**
-   * Makes an attempt; its `start` sends it.
+   * Creates an attempt; its `start` sends it.
    *
    * @throws EspalierError `upstream_connect_failed` when the upstream's URL is not an http or https one
    */
   attempt(owner: AttemptOwner, request: AttemptRequest): Attempt;
   /**
-   * Sends one request beside a client's own to one engine. There are no retries; it ends with the proxy at the
-   * latest.
+   * Sends a side request to one engine, without retries. It ends with the proxy at the latest.
    */
-  sendBeside(request: SideRequest): SideCall;
-  /** For control traffic: its connections are apart from those of attempts. */
+  sendSide(request: SideRequest): SideCall;
+  /** For control traffic, over connections separate from those of attempts. */
   readonly httpClient: HttpClient;
-  /** As `httpClient`, for what clients have engines asked: none of it stands before a health check. */
+  /** As `httpClient`, for lookups on behalf of clients, so that health checks do not queue behind them. */
   readonly lookupClient: HttpClient;
-  /** Forgets an engine that left: what runs may finish, its idle connections close now. */
+  /** Forgets an engine that left: running requests may finish, idle connections close now. */
   drop(url: string): void;
-  /** Connections from then on use these; those that are open stay. */
+  /** New connections use these from then on; open ones stay. */
   setTls(tls: TlsOptions): void;
-  /** Ends every attempt under way with `draining`, and closes every connection. Waits for nothing. */
+  /** Ends every running attempt with `draining` and closes every connection, without waiting. */
   stop(): Promise<void>;
 }
 
@@ -78,7 +77,7 @@ export function createProxy(deps: ProxyDeps): Proxy {
       const wire = { method, path: pool.pathPrefix + path, headers, body };
       return new Attempt(owner, pool, wire, deadlines, options, request);
     },
-    sendBeside: (request) => sendSideRequest({ pools, deadlines, options }, request),
+    sendSide: (request) => sendSideRequest({ pools, deadlines, options }, request),
     httpClient: createHttpClient(controlPools, deps.scheduler),
     lookupClient: createHttpClient(lookupPools, deps.scheduler),
     drop(url) {

@@ -14,30 +14,30 @@ export interface Upstream {
   readonly headers: readonly string[];
 }
 
-/** A request beside a client's own, to one engine, whose answer the client does not see. */
+/** An additional request for a client's request, whose answer the client does not see. */
 export interface SideRequest extends HeaderSource {
   readonly method: string;
   /** With the query; begins with a slash. */
   readonly path: string;
   readonly body: readonly Buffer[];
   readonly upstream: Upstream;
-  /** Bytes of the answer that are kept; what comes beyond is read and dropped. */
+  /** Most bytes of the answer that are kept; a longer one is read and dropped. */
   readonly keptBytes: number;
-  /** Of the client's request. */
+  /** That of the client's request. */
   readonly resends: ResendGuard;
 }
 
 export type SideOutcome =
-  /** The answer is complete. `body` is undefined when it was longer than what is kept. */
+  /** The answer is complete. `body` is undefined when it exceeded `keptBytes`. */
   | { readonly kind: "answered"; readonly status: number; readonly body: Buffer | undefined }
   | { readonly kind: "failed"; readonly failure: FailureKind; readonly error: EspalierError }
-  /** By its caller, or with the proxy. */
+  /** Cancelled by its caller, or with the proxy. */
   | { readonly kind: "cancelled" };
 
 export interface SideCall {
   /** Never rejected. */
   readonly outcome: Promise<SideOutcome>;
-  /** Ends it at once, and its connection with it, which the engine takes for a client that went away. */
+  /** Ends it and its connection at once, which engines treat as a client that went away. */
   cancel(): void;
 }
 
@@ -47,7 +47,7 @@ interface SideContext {
   readonly options: AttemptLimits;
 }
 
-/** Sends one side request, over the same connections and under the same limits in time as those of clients. */
+/** Sends a side request over the same connections and with the same time limits as clients' requests. */
 export function sendSideRequest({ pools, deadlines, options }: SideContext, request: SideRequest): SideCall {
   let settle: (outcome: SideOutcome) => void = () => {};
   const outcome = new Promise<SideOutcome>((resolve) => {

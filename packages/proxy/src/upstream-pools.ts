@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/common";
 import { Connection, createDialer, type Dialer } from "./connection.ts";
 import type { CurrentTls } from "./options.ts";
 
-/** Someone who waits for a connection. */
+/** A user of a connection. */
 export interface ConnectionUser {
   /** Called once when `acquire` returned true, before or after it returns. */
   assigned(connection: Connection): void;
@@ -15,9 +15,9 @@ interface EnginePoolOptions {
   readonly tls: CurrentTls;
 }
 
-/** The connections to one engine. The one used last is used next, so that the others can go idle and close. */
+/** The connections to one engine. The most recently used is taken first, so that the others can go idle and close. */
 export class EnginePool {
-  /** What to put before a request's path. */
+  /** Prefix of every request's path. */
   readonly pathPrefix: string;
   readonly #origin: string;
   readonly #dialer: Dialer;
@@ -41,7 +41,7 @@ export class EnginePool {
   }
 
   /**
-   * @param prefersNew whether a new connection is taken before one that was used
+   * @param prefersNew prefers a new connection over a used one
    * @returns false when every connection is in use and the queue is full, or the pool is closed
    */
   acquire(user: ConnectionUser, prefersNew = false): boolean {
@@ -58,7 +58,7 @@ export class EnginePool {
     this.#waiting.delete(user);
   }
 
-  /** Takes back a connection whose answer was complete. */
+  /** Returns a connection after a complete answer. */
   release(connection: Connection): void {
     connection.recycle();
     if (this.#closed) {
@@ -70,7 +70,7 @@ export class EnginePool {
     else this.#idle.push(connection);
   }
 
-  /** Takes back a connection that cannot be used again, and ends what it is doing. */
+  /** Destroys a connection that cannot be reused. */
   discard(connection: Connection): void {
     this.#open -= 1;
     connection.destroy();
@@ -83,7 +83,7 @@ export class EnginePool {
     for (const connection of this.#idle.splice(0)) this.discard(connection);
   }
 
-  /** Closes every connection as it falls idle. Those who wait are still served. */
+  /** Closes every connection when it becomes idle. Queued users are still served. */
   close(): void {
     this.#closed = true;
     this.discardIdle();
@@ -104,14 +104,14 @@ export class EnginePool {
   }
 }
 
-/** Engines with a pool at a time. Beyond, the pool opened first is closed gracefully; it comes back when asked for. */
+/** Most pools. Beyond it the oldest is closed gracefully; it is reopened on demand. */
 const maxPools = 16_384;
 
 /** One pool per engine URL, opened at first use. */
 export interface UpstreamPools {
   /** @throws EspalierError `upstream_connect_failed` when the URL is not an http or https one */
   of(url: string): EnginePool;
-  /** Forgets an engine: what runs may finish, idle connections close now. */
+  /** Forgets an engine: running requests may finish, idle connections close now. */
   drop(url: string): void;
   /** Forgets every engine. */
   close(): void;

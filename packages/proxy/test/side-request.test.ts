@@ -21,7 +21,7 @@ test("it goes out like a client's own, and its answer is collected", async () =>
     response.end("two");
   });
   const { proxy } = await attemptRig();
-  const outcome = await proxy.sendBeside(requestTo(engine.url)).outcome;
+  const outcome = await proxy.sendSide(requestTo(engine.url)).outcome;
   expect(outcome).toEqual({ kind: "answered", status: 201, body: Buffer.from("one two") });
   expect(seen).toEqual(["POST", "/prefix/v1/x?y=1", "ab", "c", "Bearer engine", "t", "r-1"]);
 });
@@ -33,7 +33,7 @@ test.each([
 ])("of an answer no more than %d bytes are kept: one of %d", async (keptBytes, size) => {
   const engine = await httpEngine(({ response }) => response.end(Buffer.alloc(size, "x")));
   const { proxy } = await attemptRig();
-  const outcome = await proxy.sendBeside(requestTo(engine.url, { keptBytes })).outcome;
+  const outcome = await proxy.sendSide(requestTo(engine.url, { keptBytes })).outcome;
   expect(outcome).toMatchObject({ kind: "answered", status: 200 });
   expect(outcome.kind === "answered" && outcome.body?.length).toBe(size <= keptBytes ? size : undefined);
 });
@@ -41,11 +41,11 @@ test.each([
 test("an engine that closes, one that is not there, and one that is no engine", async () => {
   const engine = await httpEngine(({ response }) => response.destroy());
   const { proxy } = await attemptRig();
-  expect(await proxy.sendBeside(requestTo(engine.url)).outcome).toMatchObject({ kind: "failed", failure: "reset" });
-  expect(await proxy.sendBeside(requestTo("http://127.0.0.1:1")).outcome).toMatchObject({
+  expect(await proxy.sendSide(requestTo(engine.url)).outcome).toMatchObject({ kind: "failed", failure: "reset" });
+  expect(await proxy.sendSide(requestTo("http://127.0.0.1:1")).outcome).toMatchObject({
     ...{ kind: "failed", failure: "connect" },
   });
-  expect(await proxy.sendBeside(requestTo("ftp://a")).outcome).toMatchObject({ kind: "failed", failure: "connect" });
+  expect(await proxy.sendSide(requestTo("ftp://a")).outcome).toMatchObject({ kind: "failed", failure: "connect" });
 });
 
 test("cancelled, it ends at the engine at once; after its end nothing changes", async () => {
@@ -57,7 +57,7 @@ test("cancelled, it ends at the engine at once; after its end nothing changes", 
     });
   });
   const { proxy } = await attemptRig();
-  const call = proxy.sendBeside(requestTo(engine.url));
+  const call = proxy.sendSide(requestTo(engine.url));
   await waitFor(() => engine.requests.length > 0, { what: "a request" });
   call.cancel();
   expect(await call.outcome).toEqual({ kind: "cancelled" });
@@ -69,7 +69,7 @@ test("cancelled, it ends at the engine at once; after its end nothing changes", 
 test("it ends with the proxy, and there is room for as many as for a client's", async () => {
   const engine = await httpEngine(() => {});
   const { proxy } = await attemptRig({ options: { maxConnectionsPerEngine: 1, maxQueuedPerEngine: 1 } });
-  const calls = [1, 2, 3].map(() => proxy.sendBeside(requestTo(engine.url)));
+  const calls = [1, 2, 3].map(() => proxy.sendSide(requestTo(engine.url)));
   expect(await calls[2]!.outcome).toMatchObject({ kind: "failed", failure: "overloaded" });
   await proxy.stop();
   expect(await Promise.all(calls.slice(0, 2).map(({ outcome }) => outcome))).toEqual([
@@ -82,7 +82,7 @@ test("an engine that is silent for too long", async () => {
   const time = createVirtualTime();
   const engine = await httpEngine(() => {});
   const { proxy } = await attemptRig({ time, options: { headersTimeoutMs: 5_000 } });
-  const call = proxy.sendBeside(requestTo(engine.url));
+  const call = proxy.sendSide(requestTo(engine.url));
   await waitFor(() => engine.requests.length > 0, { what: "a request" });
   await time.advance(5_300);
   expect(await call.outcome).toMatchObject({ kind: "failed", failure: "timeout" });

@@ -15,6 +15,6 @@ test("a larger one goes out in its own pieces, as often as it is sent, until it 
   expect(body.sizeBytes).toBe(131_073);
   for (let attempt = 0; attempt < 2; attempt++)
     expect([...body].map((piece, at) => piece === pieces[at])).toEqual([true, true]);
-  body.letGo();
+  body.release();
   expect([...body]).toEqual([]);
 });

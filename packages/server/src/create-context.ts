@@ -43,11 +43,11 @@ import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-m
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createLargeBodies } from "./large-bodies/large-bodies.ts";
 import { readEngineTls } from "./lifecycle/certificates.ts";
-import { createConnectionLimit, shareDescriptors } from "./lifecycle/connection-limit.ts";
 import { createDrain } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
+import { createConnectionLimit, shareDescriptors } from "./lifecycle/listener.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
-import { createLocalBoard, createSharedBoard } from "./lifecycle/operator-engines.ts";
+import { createLocalTable, createSharedTable } from "./lifecycle/operator-engines.ts";
 import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
 import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
@@ -58,9 +58,9 @@ import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
 
-/** Connections of clients beyond the bound that are told so. */
-const toldConnections = 256;
-/** Responses whose engine is remembered. */
+/** Connections of clients beyond the bound that are answered with 503. */
+const rejectedConnections = 256;
+/** Stored responses whose engine is remembered. */
 const storedResponseCapacity = 100_000;
 
 export interface RouterParts extends RouterContext {
@@ -70,7 +70,7 @@ export interface RouterParts extends RouterContext {
   readonly tracing: Tracing | undefined;
 }
 
-/** The ports of the running process, and how what it counts is told. */
+/** The ports of the running process, and the meter. */
 interface Ports extends Required<Pick<RouterDependencies, "clock" | "scheduler" | "random" | "logger">> {
   readonly meter: Meter;
 }
@@ -95,8 +95,8 @@ export function createContext(
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
-  const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
-  const sources = createEngineSources({ ...ports, config, board, fleet });
+  const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
+  const sources = createEngineSources({ ...ports, config, table, fleet });
   const onChange = (now: CompiledConfig): void => {
     mesh?.setSecrets(now.mesh);
     void sources.follow(now);
@@ -118,7 +118,7 @@ export function createContext(
       isBlank: () => live.current.isFileBlank,
       watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
     }),
-    split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, board: mesh?.replica.notes }),
+    split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, notes: mesh?.replica.notes }),
     relay: createRelayParts(config, proxy, ports),
     adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
@@ -132,7 +132,7 @@ export function createContext(
     }),
     largeBodies: createLargeBodies({ scheduler, logger }),
     connections: createConnectionLimit({
-      ...{ listener: "clients", meter, logger, told: Math.min(toldConnections, descriptors.told) },
+      ...{ listener: "clients", meter, logger, maxRejected: Math.min(rejectedConnections, descriptors.rejected) },
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
     memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
@@ -147,7 +147,7 @@ export function createContext(
   };
 }
 
-/** What knows engines, and what of them is shared with other routers. */
+/** The engines, what is known of them, and what is shared with other routers. */
 function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs }: Pick<Pools, "metricsEveryMs">) {
   const { clock, scheduler } = ports;
   const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
@@ -176,7 +176,7 @@ function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs
   return { proxy, http, lookups, index, mesh, fleet, prefix };
 }
 
-/** What requests share on their way to engines. */
+/** Shared by all attempts at engines. */
 function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock, logger, meter }: Ports) {
   return {
     ...{ proxy, logger, retryStatuses: new Set([429, ...retry.statuses]) },
@@ -186,7 +186,7 @@ function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock
   };
 }
 
-/** What decides of requests, and what decides alike of requests that are not sent. */
+/** The target selector, and one that decides alike for requests that are not sent. */
 function createSelectors(
   { mesh, prefix }: ReturnType<typeof createEngineSide>,
   rents: CopyRents,
@@ -204,7 +204,7 @@ function createSelectors(
 
 /**
  * The client for control traffic to engines, with the engines' key where there is one. Which pool an engine belongs to
- * is known only once it has told its models, and an engine with a key tells them to nobody else; so the key is sent when
+ * is known only once it has listed its models, and an engine with a key lists them only with that key. So the key is sent when
  * all pools that have one have the same.
  */
 export function createControlClient(http: HttpClient, { pools }: Pick<CompiledConfig, "pools">): HttpClient {
@@ -238,7 +238,7 @@ function createTracingParts({ config, meter, instanceId, ...parts }: TracingPart
   });
 }
 
-/** The part of a configuration that the proxy reads. */
+/** The proxy's part of a configuration. */
 export function proxyOptions({ timeouts, limits, engineTls }: CompiledConfig): NonNullable<ProxyDeps["options"]> {
   return {
     connectTimeoutMs: timeouts.connectMs,
@@ -252,7 +252,7 @@ export function proxyOptions({ timeouts, limits, engineTls }: CompiledConfig): N
   };
 }
 
-/** The part of a configuration that the fleet reads. */
+/** The fleet's part of a configuration. */
 export function fleetOptions({ health, scrape, breaker }: CompiledConfig): FleetOptionsInput {
   const { intervalMs, ...others } = scrape;
   return { health, scrape: intervalMs === undefined ? others : { ...others, intervalMs }, breaker };

@@ -19,8 +19,8 @@ import { explainRequest } from "./admin/explain-request.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import { createRouterCertificates, readTls } from "./lifecycle/certificates.ts";
-import { createConnectionLimit, createListener } from "./lifecycle/connection-limit.ts";
 import type { Drain } from "./lifecycle/drain.ts";
+import { createConnectionLimit, createListener } from "./lifecycle/listener.ts";
 import type { Readiness } from "./lifecycle/readiness.ts";
 import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readiness.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
@@ -33,36 +33,36 @@ const maxAdminConnections = 1_024;
 /** What a router is built of. The ports are those of the running process unless given. */
 export interface RouterDependencies {
   readonly config: CompiledConfig;
-  /** Where the configuration is read again while the router runs; without one it stays what it is. */
+  /** Where reloads read the configuration; without one it never changes. */
   readonly configSource?: ConfigSource;
-  /** Told what it runs with after each reload that went well. */
+  /** Called with the configuration in force after each successful reload. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
-  /** The others, where this router is one of several processes that share the clients' port. */
+  /** The other processes of a group that shares the clients' port. */
   readonly group?: RouterGroup;
   /** Files and sockets that the process may have open at once. No bound unless given. */
   readonly openFiles?: number;
   /**
-   * Whether clients have other routers to go to, so that they are only let in here once this router can serve them, 10 s
-   * later at most. Without any engine that it knows of it waits for nothing.
+   * Whether clients have other routers. If so, this one accepts clients only once it is ready, or after 10 s. It does not
+   * wait while it knows no engine.
    */
   readonly hasOthers?: boolean;
-  /** Longest time that this router exercises its own code before it says that it is ready. 0 unless given, which is none. */
+  /** Most milliseconds of warm-up before the router reports ready; 0, the default, for none. */
   readonly warmUpMs?: number;
-  /** What is served at `/dashboard/`, for instance that of `@espalier/dashboard`; nothing when absent. */
+  /** Page served at `/dashboard/`, for instance that of `@espalier/dashboard`; none when absent. */
   readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
   readonly random?: Random;
 }
 
-/** The processes beside a router which share the clients' port with it (`node:cluster`). */
+/** The other processes that share the clients' port with a router (`node:cluster`). */
 export interface RouterGroup {
-  /** What this router's readiness waits for among the others, in sentences. */
+  /** What this router's readiness waits for in the group, as sentences. */
   waitingFor(): readonly string[];
-  /** Told when an operator has this router read its configuration again, which means all of them. */
+  /** Called when an operator asks this router for a reload: all processes reload then. */
   reloadAsked(): void;
-  /** Whether the others serve already, so that clients are only let in here once this router can serve them too. */
+  /** Whether the others serve already, so that this router accepts clients only once it is ready. */
   readonly isServing: boolean;
 }
 
@@ -72,13 +72,13 @@ export interface Router extends Startable {
   readonly url: string;
   /** Where operators are served; empty before the start. */
   readonly adminUrl: string;
-  /** Where other routers reach it; null when it shares nothing, or not this way. Known after the start. */
+  /** Its address in the mesh; null without one. Known after the start. */
   readonly meshAddress: string | null;
   readonly readiness: () => Readiness;
-  /** What it runs with, as the last reload left it. */
+  /** The configuration in force. */
   readonly config: CompiledConfig;
   readonly reload: Reloader["reload"];
-  /** Ends the answering gracefully; `stop` then releases the rest. */
+  /** Ends serving gracefully; `stop` then releases the rest. */
   readonly drain: Drain;
 }
 
@@ -123,7 +123,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     renderMetrics: createMetricsPage(metrics, readiness),
     status: () => statusOf(context, readiness()),
     mesh: () => mesh?.describe(),
-    dutyOf: context.split.dutyOf,
+    assignedRoleOf: context.split.assignedRoleOf,
     describeConfig: () => describeConfig(live.current),
     reload: () => tellGroup(group, () => reload("admin")),
     feeds: () => prefix.feeds?.describe() ?? [],
@@ -170,7 +170,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   };
 }
 
-/** What has to pass before clients are let in. */
+/** What delays the listener until the router is ready, when clients can go elsewhere meanwhile. */
 function untilServing(
   { group, hasOthers, logger }: RouterDependencies,
   context: RouterContext,
@@ -181,13 +181,13 @@ function untilServing(
   const readiness = (): Readiness => readinessOf(context, warmUp, undefined);
   const part = untilReady(() => context.fleet.engines.length === 0 || readiness().ready, scheduler);
   const start = (): Promise<void> => {
-    logger.info("clients are let in once this router is ready", { withinMs: readyWithinMs, ...readiness() });
+    logger.info("clients are accepted once this router is ready", { withinMs: readyWithinMs, ...readiness() });
     return part.start();
   };
   return [{ start, stop: part.stop }];
 }
 
-/** Readiness is looked at when it is asked for. */
+/** The ready gauge is updated at each scrape. */
 function createMetricsPage(metrics: Metrics, readiness: () => Readiness): Metrics["render"] {
   const ready = createReadyGauge(metrics.meter);
   return () => {
@@ -199,12 +199,12 @@ function createMetricsPage(metrics: Metrics, readiness: () => Readiness): Metric
 function boundOperators(context: RouterContext, { config }: RouterDependencies, meter: Meter, server: Server): void {
   const max = Math.min(maxAdminConnections, context.descriptors.operators);
   const limit = createConnectionLimit({
-    ...{ listener: "operators", max: () => max, told: 0, meter, logger: context.logger },
+    ...{ listener: "operators", max: () => max, maxRejected: 0, meter, logger: context.logger },
   });
   limit.watch(server, config.admin.tls !== undefined);
 }
 
-/** What an operator asks of one process of a group, all do. */
+/** A reload asked of one process of a group is done by all. */
 function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome): ReloadOutcome {
   group?.reloadAsked();
   return reload();

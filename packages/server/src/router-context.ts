@@ -18,8 +18,8 @@ import type { ApiKey } from "./data-plane/data-plane-app.ts";
 import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
-import type { ConnectionLimit, DescriptorShares } from "./lifecycle/connection-limit.ts";
 import type { Drain } from "./lifecycle/drain.ts";
+import type { ConnectionLimit, DescriptorShares } from "./lifecycle/listener.ts";
 import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
@@ -29,7 +29,7 @@ import type { SplitParts } from "./request/split-parts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
 
-/** What the data plane reads of the configuration. */
+/** The data plane's part of the configuration. */
 export interface DataPlaneSettings {
   readonly apiKeys: readonly ApiKey[];
   /** Of pages in browsers that may call the API; `*` stands for all. */
@@ -54,33 +54,33 @@ export interface RouterContext {
   readonly scheduler: Scheduler;
   readonly logger: Logger;
   readonly tracer: Tracer;
-  /** What a reload changes; read anew for each request. */
+  /** The configuration in force; read anew for each request. */
   readonly live: LiveConfig;
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
-  /** What requests share on their way to engines. */
+  /** Shared by all attempts at engines. */
   readonly relay: RelayParts & { readonly retryBudget: RetryBudget; readonly retryMeters: RetryMeters };
   readonly pools: Pools;
-  /** Of the times that engines take. */
+  /** Learned service times of engines. */
   readonly learning: FleetLearning;
   readonly rents: SharedRents;
   readonly adapterLoader: AdapterLoader;
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
-  /** Keeps new requests off while the router itself is short of time or memory. */
+  /** Sheds new requests while the router itself is short of time or memory. */
   readonly overload: Overload;
-  /** What engines have in memory; undefined where no request waits for that. */
+  /** Watches engines' cache memory; undefined where no class has a max cold wait. */
   readonly memory: MemoryWatch | undefined;
-  /** Decides as `selector` does, of requests that are not sent. */
+  /** Decides like `selector` but leaves no trace in its state; for requests that are not sent. */
   readonly quietSelector: TargetSelector;
   readonly prefix: PrefixParts;
   readonly largeBodies: LargeBodies;
   /** What engines hold; made for `maxKnownTargets`. */
   readonly index: PrefixIndex;
-  /** For people who watch. */
+  /** The live feed of decisions for the dashboard. */
   readonly decisions: DecisionFeed;
-  /** For requests that two engines serve together. */
+  /** Disaggregated prefill and decode. */
   readonly split: SplitParts;
   /** Undefined when nothing is shared with other routers. */
   readonly mesh: MeshParts | undefined;

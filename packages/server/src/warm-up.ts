@@ -16,38 +16,38 @@ import { createMetrics } from "@espalier/telemetry";
 import { createContext } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
-import { createListener } from "./lifecycle/connection-limit.ts";
+import { createListener } from "./lifecycle/listener.ts";
 
 interface WarmUpOptions {
   readonly config: CompiledConfig;
-  /** Longest time that it takes; 0 for none of it. */
+  /** Most milliseconds; 0 for no warm-up. */
   readonly budgetMs: number;
-  /** Those of the router itself, whose thread is started by the first one and remembers nothing of them. */
+  /** Those of the router itself; the first body starts their thread, which keeps nothing of it. */
   readonly largeBodies: LargeBodies;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
 }
 
-/** The exercise of a router's code before its clients come. `start` begins it, `stop` breaks it off. */
+/** The warm-up of a router's code before it serves clients. `start` begins it, `stop` aborts it. */
 export interface WarmUp extends Startable {
   readonly isOver: boolean;
 }
 
-/** Engines, so that there is something to choose between. */
+/** Several, so that there is a choice. */
 const engineCount = 4;
 /** V8 compiles on for some 10,000 requests; most of it is done by then. */
 const maxRequests = 3_000;
 /** Requests under way. The event loop turns between any two pieces of one. */
 const concurrency = 4;
-/** How often engines are looked at until they can be used. */
+/** How often is checked whether the engines are usable. */
 const lookEveryMs = 10;
 
 /**
- * Sends requests of several kinds through a router of its own, made of the same code and the same settings, in front of
- * engines that answer at once. V8 compiles code by what it has seen running, so what was compiled for that router serves
- * clients of the other. They share nothing else: no metrics, index, learned times, budgets, log or peers, and nothing that
- * the configuration names is dialled. What fails ends it, since clients are served as well without it.
+ * Sends requests of several kinds through a second router with the same code and settings, in front of engines that answer
+ * at once. V8 compiles code that has run often, and the compiled code then serves clients of the real router. The two share
+ * nothing else: no metrics, index, learned times, budgets, log or peers, and nothing that the configuration names is
+ * dialled. Any failure ends the warm-up; the router serves without it.
  */
 export function createWarmUp(options: WarmUpOptions): WarmUp {
   const { budgetMs, scheduler } = options;
@@ -106,7 +106,7 @@ async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<vo
   }
 }
 
-/** The same settings, less everything that is shared with anybody, waited for, or asked of others. */
+/** The same settings, without everything that is shared, waited for, or dialled. */
 function privateConfig(config: CompiledConfig, urls: readonly string[]): CompiledConfig {
   const { discovery, tracing } = config;
   return {
@@ -127,7 +127,7 @@ function privateConfig(config: CompiledConfig, urls: readonly string[]): Compile
   };
 }
 
-/** A member that knows no other: what it would share goes through its journal and its own replica. */
+/** A mesh without other members: the journal and the replica are exercised all the same. */
 function privateMesh({ mesh }: CompiledConfig): CompiledConfig["mesh"] {
   return {
     ...mesh,
@@ -141,7 +141,7 @@ function engineAt(url: string): EngineSpec {
   return { id: asEngineId(url), url, models: [warmUpModel], role: "both", weight: 1, labels: {} };
 }
 
-/** Every kind in turn; streams are the most, as they are of chats. */
+/** Cycles through the kinds of requests; most are streams, as most chats are. */
 async function sendAll(url: string, signal: AbortSignal): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
   let next = 0;
@@ -157,7 +157,7 @@ async function sendAll(url: string, signal: AbortSignal): Promise<void> {
 
 const shortBytes = 4_096;
 const longBytes = 49_152;
-/** Of one in so many, which a thread reads. */
+/** Size of one in `largeEvery` bodies, which the thread reads. */
 const largestBytes = 1_048_576;
 const largeEvery = 16;
 
@@ -184,14 +184,14 @@ function send(agent: Agent, url: string, at: number, signal: AbortSignal): Promi
   });
 }
 
-/** An engine that costs next to nothing, for as long as a router warms up. */
+/** A minimal engine for the warm-up. */
 interface WarmUpEngine extends Startable {
   /** Empty before the start. */
   readonly url: string;
 }
 
 const warmUpModel = "warm-up";
-/** Pieces of a streamed answer, each sent in a turn of its own as an engine sends tokens. */
+/** Chunks of a streamed answer, each sent in its own turn of the event loop, as an engine sends tokens. */
 const chunks = 16;
 
 const usage = { prompt_tokens: 64, completion_tokens: chunks, total_tokens: 64 + chunks };

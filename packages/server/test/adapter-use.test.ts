@@ -4,7 +4,7 @@ import { createLocalBindings } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import type { EngineRecord } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { createAdapterUse, heldMs, tellEveryMs } from "../src/adapters/adapter-use.ts";
+import { announceEveryMs, createAdapterUse, inUseTtlMs } from "../src/adapters/adapter-use.ts";
 
 interface Reading {
   readonly running: readonly string[];
@@ -85,9 +85,9 @@ describe("other routers", () => {
     }
     end();
     const said = other!.lastUsedMs(engine, "a");
-    advance(heldMs - tellEveryMs - 1);
+    advance(inUseTtlMs - announceEveryMs - 1);
     expect(other!.isInUse(engine, "a")).toBe(true);
-    advance(tellEveryMs + 1);
+    advance(announceEveryMs + 1);
     expect(other!.isInUse(engine, "a")).toBe(false);
     expect(other!.lastUsedMs(engine, "a")).toBe(said);
   });
@@ -98,7 +98,7 @@ describe("other routers", () => {
       uses[0]!.begin(engine, "a")();
       advance(10);
     }
-    expect(writes()).toBeLessThanOrEqual(10_000 / tellEveryMs + 1);
+    expect(writes()).toBeLessThanOrEqual(10_000 / announceEveryMs + 1);
     const told = writes();
     advance(60_000);
     expect(writes()).toBe(told);
@@ -111,17 +111,17 @@ describe("other routers", () => {
     advance(500);
     one!.begin(engine, "a")();
     expect(one!.isInUse(engine, "a")).toBe(true);
-    advance(2 * tellEveryMs);
+    advance(2 * announceEveryMs);
     expect(one!.isInUse(engine, "a")).toBe(true);
     end();
-    advance(heldMs);
+    advance(inUseTtlMs);
     expect(one!.isInUse(engine, "a")).toBe(false);
   });
 
   test("that use nothing leave it free soon after this router's own use", () => {
     const { uses, engine, advance } = rig(2);
     uses[0]!.begin(engine, "a")();
-    advance(1.5 * tellEveryMs);
+    advance(1.5 * announceEveryMs);
     expect(uses[0]!.isInUse(engine, "a")).toBe(false);
     expect(uses[1]!.isInUse(engine, "a")).toBe(true);
   });
@@ -129,14 +129,14 @@ describe("other routers", () => {
   test("hear of what is there, until it is unloaded; a later use is news", () => {
     const { uses, engine } = rig(2);
     const [one, other] = uses;
-    expect(other!.isHeardOf(engine, "a")).toBe(false);
+    expect(other!.isKnownInUse(engine, "a")).toBe(false);
     one!.begin(engine, "a")();
-    expect(other!.isHeardOf(engine, "a")).toBe(true);
+    expect(other!.isKnownInUse(engine, "a")).toBe(true);
     other!.unloaded(engine, "a");
-    expect(one!.isHeardOf(engine, "a")).toBe(false);
+    expect(one!.isKnownInUse(engine, "a")).toBe(false);
     other!.begin(engine, "a")();
-    expect(one!.isHeardOf(engine, "a")).toBe(true);
-    expect(rig(1, false).uses[0]!.isHeardOf(engine, "a")).toBe(false);
+    expect(one!.isKnownInUse(engine, "a")).toBe(true);
+    expect(rig(1, false).uses[0]!.isKnownInUse(engine, "a")).toBe(false);
   });
 
   test("a seeded storm: what any router has a request for is in use in the eyes of all", () => {

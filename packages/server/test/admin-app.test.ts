@@ -29,7 +29,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     status: () => ({ ready: true }),
     feeds: () => rig.feeds.describe(),
     mesh: () => undefined,
-    dutyOf: () => undefined,
+    assignedRoleOf: () => undefined,
     operators: { add: () => asEngineId("a"), remove: () => {} },
     dashboard: { who: { isMeant: () => true, isPeer: () => false, allowsUpgrade: () => true }, ...noRoutes },
     describeConfig: () => ({ policy: "least_work" }),

@@ -7,7 +7,7 @@ import { createMetrics } from "@espalier/telemetry";
 import { createKubernetesApi, startDnsServer, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createEngineSources } from "../src/lifecycle/engine-sources.ts";
-import { createLocalBoard } from "../src/lifecycle/operator-engines.ts";
+import { createLocalTable } from "../src/lifecycle/operator-engines.ts";
 
 const read = (sections: object) => loadConfig({ file: { path: "espalier.yaml", text: JSON.stringify(sections) } });
 
@@ -16,7 +16,7 @@ async function start(sections: object) {
   const applied: (readonly EngineSpec[])[] = [];
   const { meter, render } = createMetrics({ processMetrics: false });
   const sources = createEngineSources({
-    ...{ config: read(sections), board: createLocalBoard(), logger: silentLogger, meter },
+    ...{ config: read(sections), table: createLocalTable(), logger: silentLogger, meter },
     ...{ scheduler: systemScheduler, random: createSeededRandom(1) },
     fleet: {
       apply(specs) {

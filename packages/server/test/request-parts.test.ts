@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
 import { authenticate } from "../src/data-plane/data-plane-app.ts";
-import { readRequestId, readTraceparent } from "../src/data-plane/error-reply.ts";
+import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
 import { createStoredResponses } from "../src/data-plane/stored-responses.ts";
 
 const sha256 = (key: string): Buffer => createHash("sha256").update(key).digest();

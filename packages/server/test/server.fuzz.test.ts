@@ -1,6 +1,6 @@
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { readRequestId, readTraceparent } from "../src/data-plane/error-reply.ts";
+import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 

@@ -9,35 +9,35 @@ import {
 import { type EngineRecord, engineKindOf, type Fleet } from "@espalier/workers";
 import type { AdapterUse } from "./adapter-use.ts";
 
-/** From the question to the answer: an engine reads an adapter from a disk, or from far away. */
+/** An engine may read an adapter from a disk or over the network. */
 const callTimeoutMs = 30_000;
 const maxAnswerBytes = 64 * 1024;
-/** How long an engine that could not load or unload an adapter is not asked for it again. */
+/** After a failed load or unload the engine is not asked for that adapter again for this long. */
 const refusalMs = 5_000;
-/** Loads under way in all engines together; with more, an engine counts as one that cannot. */
+/** Most concurrent loads over all engines; beyond it a load counts as failed. */
 export const maxLoadsUnderWay = 256;
-/** Adapters that are unloaded for one that is loaded, at most: an engine may have been given more than it should have. */
+/** Most adapters that are unloaded for one load: an engine may have more than it should. */
 export const maxUnloadsPerLoad = 4;
 
-/** Has engines load the LoRA adapters of the configuration, and unload others for them. */
+/** Loads the configured LoRA adapters in engines, and unloads others to make space. */
 export interface AdapterLoader {
   /**
-   * Sees to it that an engine serves an adapter. Its use must have begun before.
+   * Ensures that an engine serves an adapter. Its use must have begun before.
    *
    * @param headers flat name and value pairs to send: the engine's credentials
-   * @returns undefined when it does already, or when the adapter is none of the router's; else whether it does now
+   * @returns undefined when it does already, or when the adapter is not configured; else whether it does now
    */
   load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined;
-  /** Whether the adapter is one of the configuration. */
+  /** Whether the adapter is configured. */
   isManaged(adapter: string): boolean;
-  /** An engine said that it does not have an adapter: somebody else unloaded it. */
+  /** An engine answered that it does not have an adapter: somebody else unloaded it. */
   missing(engine: EngineRecord, adapter: string): void;
 }
 
 interface AdapterLoaderOptions {
   /** By name. */
   readonly adapters: Readonly<Record<string, { readonly path: string }>>;
-  /** How many of them an engine has loaded at once, whoever had it load them. */
+  /** Most of them that an engine has loaded at once. */
   readonly maxLoaded: number;
   readonly use: AdapterUse;
   readonly fleet: Pick<Fleet, "onChange">;
@@ -47,12 +47,12 @@ interface AdapterLoaderOptions {
   readonly meter: Meter;
 }
 
-/** What is known of one engine. The first three are forgotten whenever its list of models changes. */
+/** The state of one engine. The first three are cleared when its list of models changes. */
 interface EngineAdapters {
   readonly loaded: Set<string>;
-  /** On its list of models, and unloaded since. */
+  /** Still on its list of models, but unloaded since. */
   readonly gone: Set<string>;
-  /** When it last would not load or unload an adapter. */
+  /** When it last failed to load or unload an adapter. */
   readonly refusedMs: Map<string, number>;
   readonly loading: Map<string, Promise<boolean>>;
   readonly unloading: Map<string, Promise<boolean>>;
@@ -60,7 +60,7 @@ interface EngineAdapters {
 
 type Outcome = "loaded" | "refused" | "unreachable" | "full";
 
-interface Errand {
+interface LoadJob {
   readonly engine: EngineRecord;
   readonly state: EngineAdapters;
   readonly calls: AdapterCalls;
@@ -68,11 +68,10 @@ interface Errand {
 }
 
 /**
- * Loads once, however many requests wait for it. What an engine has loaded is remembered until its own list of models
- * says so, or it may be another process. Before an engine gets one adapter too many, the one used longest ago is unloaded
- * there: one of the configuration, which anybody can have loaded again, and which nobody uses. Routers need no word with
- * each other for that: to load what is there and to unload what is gone are no failures, and a request that comes too
- * late has its adapter loaded again.
+ * Concurrent requests share one load. A loaded adapter is remembered until the engine's list of models changes, or the engine
+ * may be a new process. When an engine is full, the least recently used idle adapter is unloaded; only configured adapters
+ * are, since those can be loaded again. Routers need no coordination for this: loading a loaded adapter and unloading a
+ * missing one are no failures, and a request that comes too late has its adapter loaded again.
  */
 export function createAdapterLoader(options: AdapterLoaderOptions): AdapterLoader {
   return new RuntimeLoader(options);
@@ -90,12 +89,12 @@ class RuntimeLoader implements AdapterLoader {
     this.#options = options;
     const loads = meter.counter({
       name: "espalier_adapter_loads_total",
-      help: "LoRA adapters that engines were told to load, by outcome.",
+      help: "Loads of LoRA adapters in engines, by outcome.",
       labels: ["outcome"],
     });
     const unloads = meter.counter({
       name: "espalier_adapter_unloads_total",
-      help: "LoRA adapters that engines were told to unload, by outcome.",
+      help: "Unloads of LoRA adapters in engines, by outcome.",
       labels: ["outcome"],
     });
     this.#loads = (outcome) => loads.series(outcome).add();
@@ -129,10 +128,10 @@ class RuntimeLoader implements AdapterLoader {
     this.#forget(engine, this.#stateOf(engine), adapter);
   }
 
-  async #load(errand: Errand, adapter: string): Promise<boolean> {
-    const { state } = errand;
+  async #load(job: LoadJob, adapter: string): Promise<boolean> {
+    const { state } = job;
     this.#underWay += 1;
-    const outcome = await this.#loadWithRoom(errand, adapter);
+    const outcome = await this.#loadAfterUnloading(job, adapter);
     this.#underWay -= 1;
     this.#loads(outcome);
     state.loading.delete(adapter);
@@ -143,14 +142,14 @@ class RuntimeLoader implements AdapterLoader {
     return outcome === "loaded";
   }
 
-  async #loadWithRoom(errand: Errand, adapter: string): Promise<Outcome> {
-    const { engine, calls } = errand;
-    if (this.#isFull(errand, adapter) && !(await this.#makeRoom(errand, adapter))) return "full";
-    let answer = await this.#askToLoad(errand, adapter);
-    // It may have less room than the configuration says.
+  async #loadAfterUnloading(job: LoadJob, adapter: string): Promise<Outcome> {
+    const { engine, calls } = job;
+    if (this.#isFull(job, adapter) && !(await this.#unloadForOne(job, adapter))) return "full";
+    let answer = await this.#askToLoad(job, adapter);
+    // It may hold fewer adapters than configured.
     if (answer && calls.isFull(answer)) {
-      if (!(await this.#unloadOldest(errand))) return "full";
-      answer = await this.#askToLoad(errand, adapter);
+      if (!(await this.#unloadOldest(job))) return "full";
+      answer = await this.#askToLoad(job, adapter);
     }
     if (!answer) return "unreachable";
     if (calls.isThere(answer)) return "loaded";
@@ -159,50 +158,50 @@ class RuntimeLoader implements AdapterLoader {
     return "refused";
   }
 
-  #askToLoad({ engine, calls, headers }: Errand, adapter: string): Promise<HttpResponse | undefined> {
+  #askToLoad({ engine, calls, headers }: LoadJob, adapter: string): Promise<HttpResponse | undefined> {
     const body = { lora_name: adapter, lora_path: this.#options.adapters[adapter]?.path };
     return this.#ask(engine, { path: calls.loadPath, body, headers });
   }
 
-  #isFull(errand: Errand, adapter: string): boolean {
-    return this.#present(errand).filter((name) => name !== adapter).length >= this.#options.maxLoaded;
+  #isFull(job: LoadJob, adapter: string): boolean {
+    return this.#present(job).filter((name) => name !== adapter).length >= this.#options.maxLoaded;
   }
 
-  /** @returns false when nothing could be unloaded */
-  async #makeRoom(errand: Errand, adapter: string): Promise<boolean> {
+  /** @returns false when no adapter could be unloaded */
+  async #unloadForOne(job: LoadJob, adapter: string): Promise<boolean> {
     for (let unloaded = 0; unloaded < maxUnloadsPerLoad; unloaded++) {
-      if (!(await this.#unloadOldest(errand))) return unloaded > 0;
-      if (!this.#isFull(errand, adapter)) break;
+      if (!(await this.#unloadOldest(job))) return unloaded > 0;
+      if (!this.#isFull(job, adapter)) break;
     }
     return true;
   }
 
-  /** Adapters of the configuration that an engine has or will have, and that stay. */
-  #present({ engine, state }: Pick<Errand, "engine" | "state">): string[] {
+  /** Configured adapters that an engine has or is loading, and is not unloading. */
+  #present({ engine, state }: Pick<LoadJob, "engine" | "state">): string[] {
     const { adapters, use } = this.#options;
     return Object.keys(adapters).filter(
       (name) =>
         !state.unloading.has(name) &&
-        (state.loading.has(name) || has(engine, state, name) || use.isHeardOf(engine, name)),
+        (state.loading.has(name) || has(engine, state, name) || use.isKnownInUse(engine, name)),
     );
   }
 
-  /** @returns whether there is one adapter less; at once when none can go */
-  #unloadOldest(errand: Errand): Promise<boolean> {
-    const { engine, state } = errand;
+  /** @returns whether one was unloaded; false at once when all are in use */
+  #unloadOldest(job: LoadJob): Promise<boolean> {
+    const { engine, state } = job;
     const { use } = this.#options;
     let oldest: string | undefined;
-    for (const name of this.#present(errand)) {
+    for (const name of this.#present(job)) {
       if (state.loading.has(name) || this.#hasRefused(state, name) || use.isInUse(engine, name)) continue;
       if (oldest === undefined || use.lastUsedMs(engine, name) < use.lastUsedMs(engine, oldest)) oldest = name;
     }
     if (oldest === undefined) return Promise.resolve(false);
-    const begun = this.#unload(errand, oldest);
+    const begun = this.#unload(job, oldest);
     state.unloading.set(oldest, begun);
     return begun;
   }
 
-  async #unload({ engine, state, calls, headers }: Errand, adapter: string): Promise<boolean> {
+  async #unload({ engine, state, calls, headers }: LoadJob, adapter: string): Promise<boolean> {
     const { logger, clock } = this.#options;
     const answer = await this.#ask(engine, { path: calls.unloadPath, body: { lora_name: adapter }, headers });
     state.unloading.delete(adapter);
@@ -237,7 +236,11 @@ class RuntimeLoader implements AdapterLoader {
       });
     } catch (thrown) {
       const { code } = asEspalierError(thrown);
-      logger.warn("an engine could not be told to load or unload a LoRA adapter", { engine: engine.id, path, code });
+      logger.warn("loading or unloading a LoRA adapter failed: no answer from the engine", {
+        engine: engine.id,
+        path,
+        code,
+      });
       return undefined;
     }
   }
@@ -275,7 +278,7 @@ function recordOf(pairs: readonly string[]): Record<string, string> {
 
 type Answer = Pick<HttpResponse, "status" | "body">;
 
-/** How a kind of engine is told to load and unload LoRA adapters, and to use one. */
+/** How a kind of engine loads, unloads and uses LoRA adapters. */
 interface AdapterCalls {
   readonly loadPath: string;
   readonly unloadPath: string;
@@ -283,7 +286,7 @@ interface AdapterCalls {
   fields(adapter: string): Readonly<Record<string, string>>;
   /** Whether an answer to a load says that the adapter is there: another router may have been first. */
   isThere(answer: Answer): boolean;
-  /** Whether it says that another adapter has to be unloaded first. */
+  /** Whether it says that the engine is full. */
   isFull(answer: Answer): boolean;
   /** Whether an answer to an unload says that the adapter is gone. */
   isGone(answer: Answer): boolean;

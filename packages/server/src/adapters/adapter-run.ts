@@ -4,14 +4,14 @@ import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";
 import { adapterCallsOf } from "./adapter-loader.ts";
 
-/** How often one request has its adapter loaded again because an engine unloaded it meanwhile. */
+/** Most reloads for one request because an engine had unloaded the adapter meanwhile. */
 const maxReloads = 2;
-/** The beginning of an answer that is looked at: errors are short. */
+/** Bytes of an answer that are inspected: errors are short. */
 const maxReadBytes = 4_096;
 
-/** One request for a LoRA adapter: has engines load it, and again where one has it no more. */
+/** One request for a LoRA adapter: loads it in the engine, and again when the engine has lost it. */
 export class AdapterRun {
-  /** Whether answers are to be judged. */
+  /** Whether the adapter is configured, so that answers are judged. */
   readonly isManaged: boolean;
   readonly #context: Pick<RouterContext, "adapterLoader" | "adapterUse">;
   readonly #plan: PlannedRequest;
@@ -31,7 +31,7 @@ export class AdapterRun {
    * Makes an engine ready for the request.
    *
    * @param workMs what it is expected to compute on the prompt, in milliseconds
-   * @returns what is to be sent, or undefined when the engine cannot serve it; at once where the adapter is loaded
+   * @returns the request to send, or undefined when the engine cannot serve it; at once when the adapter is loaded
    */
   prepare(target: Target, engine: Engine, workMs: number): Engine | Promise<Engine | undefined> {
     const { adapterLoader, adapterUse } = this.#context;
@@ -43,7 +43,7 @@ export class AdapterRun {
     return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, workMs) : undefined));
   }
 
-  /** Declines an answer that says that the engine has no such adapter: it is loaded there, and asked again. */
+  /** Declines an answer that says that the adapter is not loaded: the engine is asked again after loading it. */
   judge(status: number, head: Buffer, ended: boolean): Verdict {
     if (!this.isManaged || !this.#target || this.#reloads >= maxReloads) return "pass";
     const body = head.toString("latin1", 0, maxReadBytes);
@@ -54,7 +54,7 @@ export class AdapterRun {
     return "decline";
   }
 
-  /** Nothing is at the engine any more. */
+  /** The request is no longer at the engine. */
   ended(): void {
     this.#endUse?.();
     this.#endUse = undefined;

@@ -2,28 +2,28 @@ import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
 import type { Bindings } from "@espalier/replication";
 import type { EngineRecord } from "@espalier/workers";
 
-/** How often other routers are told, at most, that an adapter is in use at an engine. */
-export const tellEveryMs = 2_000;
-/** An adapter that another router said to be in use is believed to be for so long: three times what is between two words. */
-export const heldMs = 3 * tellEveryMs;
-/** How long others remember when it was last used. */
+/** Least interval between announcements that an adapter is in use at an engine. */
+export const announceEveryMs = 2_000;
+/** An announced adapter counts as in use for this long: three announcement intervals. */
+export const inUseTtlMs = 3 * announceEveryMs;
+/** How long routers remember its last use. */
 const rememberedMs = 600_000;
 const never = Number.NEGATIVE_INFINITY;
 
-/** Which LoRA adapters are in use at which engine, and since when those that are not. */
+/** Which LoRA adapters are in use at which engine, and when idle ones were last used. */
 export interface AdapterUse {
   /**
-   * A request for an adapter is on its way to an engine.
+   * A request for an adapter starts at an engine.
    *
-   * @returns to be called when it has ended
+   * @returns to be called when it ends
    */
   begin(engine: EngineRecord, adapter: string): () => void;
-  /** Whether this router, another one or the engine itself says that there is a request for it. */
+  /** Whether this router, another one, or the engine's metrics report a request for it. */
   isInUse(engine: EngineRecord, adapter: string): boolean;
-  /** When anybody last began to use it, or was seen to, on the monotonic clock; -Infinity when that is not known. */
+  /** When any router last used it, on the monotonic clock; -Infinity when unknown. */
   lastUsedMs(engine: EngineRecord, adapter: string): number;
-  /** Whether any router was heard to use it there, and none to have it unloaded since. */
-  isHeardOf(engine: EngineRecord, adapter: string): boolean;
+  /** Whether any router announced its use there and it was not unloaded since. */
+  isKnownInUse(engine: EngineRecord, adapter: string): boolean;
   /** The engine has it no more. */
   unloaded(engine: EngineRecord, adapter: string): void;
 }
@@ -32,7 +32,7 @@ export interface AdapterUseOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** What all routers know; undefined when nothing is shared. */
+  /** Bindings of all routers; undefined when nothing is shared. */
   readonly shared: Pick<Bindings, "get" | "set" | "leftMs" | "forget"> | undefined;
 }
 
@@ -42,41 +42,41 @@ interface Use {
   requests: number;
   /** When the last request began or ended. */
   lastMs: number;
-  toldMs: number;
+  announcedMs: number;
 }
 
 /**
- * Other routers hear of uses by a binding of engine and adapter to whoever wrote last, written again while requests run. A
- * router that has written it itself takes it for the use of others until any of them would have written over it.
+ * Uses are announced by a shared binding of engine and adapter to the router that wrote it last, renewed while requests run. A
+ * router's own announcement counts as another's use until other users would have overwritten it.
  */
 export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUseOptions): AdapterUse {
   const self = random.integer(2 ** 32).toString(36);
   const uses = new WeakMap<EngineRecord, Map<string, Use>>();
-  /** Those with requests, which are told again and again. */
+  /** Adapters with requests, which are announced periodically. */
   const busy = new Set<Use>();
   let timer: Cancel | undefined;
 
   const useOf = (engine: EngineRecord, adapter: string): Use => {
     const known = uses.get(engine) ?? new Map<string, Use>();
     uses.set(engine, known);
-    const use = known.get(adapter) ?? { key: keyOf(engine, adapter), requests: 0, lastMs: never, toldMs: never };
+    const use = known.get(adapter) ?? { key: keyOf(engine, adapter), requests: 0, lastMs: never, announcedMs: never };
     known.set(adapter, use);
     return use;
   };
-  const tell = (use: Use): void => {
-    if (!shared || clock.nowMs() - use.toldMs < tellEveryMs) return;
-    use.toldMs = clock.nowMs();
+  const announce = (use: Use): void => {
+    if (!shared || clock.nowMs() - use.announcedMs < announceEveryMs) return;
+    use.announcedMs = clock.nowMs();
     shared.set(use.key, self, rememberedMs);
   };
-  const tellLater = (): void => {
+  const announceLater = (): void => {
     if (!shared || timer) return;
-    timer = scheduler.after(tellEveryMs, () => {
+    timer = scheduler.after(announceEveryMs, () => {
       timer = undefined;
-      for (const use of busy) tell(use);
-      if (busy.size > 0) tellLater();
+      for (const use of busy) announce(use);
+      if (busy.size > 0) announceLater();
     });
   };
-  /** Since when others were not heard to use it; Infinity for never. */
+  /** Milliseconds since the last announcement of its use; Infinity for none. */
   const quietMs = ({ key }: Use): number => {
     const left = shared?.leftMs(key) ?? 0;
     return left > 0 ? rememberedMs - left : Number.POSITIVE_INFINITY;
@@ -87,8 +87,8 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
       use.requests += 1;
       use.lastMs = clock.nowMs();
       busy.add(use);
-      tell(use);
-      tellLater();
+      announce(use);
+      announceLater();
       let isOver = false;
       return () => {
         if (isOver) return;
@@ -101,25 +101,25 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
     isInUse(engine, adapter) {
       const use = useOf(engine, adapter);
       if (use.requests > 0) return true;
-      const isOwnWord = shared?.get(use.key) === self;
-      if (quietMs(use) < (isOwnWord ? 1.5 * tellEveryMs : heldMs)) return true;
-      // What was read before the last request ended here may have been that request.
+      const isOwnAnnouncement = shared?.get(use.key) === self;
+      if (quietMs(use) < (isOwnAnnouncement ? 1.5 * announceEveryMs : inUseTtlMs)) return true;
+      // Metrics from before the last request ended here may have counted that request.
       return isNamedBy(engine, adapter, clock.nowMs() - use.lastMs);
     },
     lastUsedMs(engine, adapter) {
       const use = useOf(engine, adapter);
       return Math.max(use.lastMs, clock.nowMs() - quietMs(use));
     },
-    isHeardOf: (engine, adapter) => (shared?.leftMs(keyOf(engine, adapter)) ?? 0) > 0,
+    isKnownInUse: (engine, adapter) => (shared?.leftMs(keyOf(engine, adapter)) ?? 0) > 0,
     unloaded(engine, adapter) {
       const use = useOf(engine, adapter);
-      use.toldMs = never;
+      use.announcedMs = never;
       shared?.forget(use.key);
     },
   };
 }
 
-/** Whether metrics that are younger than so many milliseconds name requests for an adapter. */
+/** Whether metrics younger than `maxAgeMs` name requests for an adapter. */
 function isNamedBy({ targets }: EngineRecord, adapter: string, maxAgeMs: number): boolean {
   return targets.some(({ adapters: { reading }, signals }) => {
     if (signals.ageMs() >= maxAgeMs) return false;
@@ -127,7 +127,7 @@ function isNamedBy({ targets }: EngineRecord, adapter: string, maxAgeMs: number)
   });
 }
 
-/** Nothing else that is bound begins like this. */
+/** The prefix is unique among bindings. */
 function keyOf({ id }: EngineRecord, adapter: string): string {
   return `adapter\n${id}\n${adapter}`;
 }

@@ -11,11 +11,11 @@ interface WhoMayReadOptions {
 
 /** Decides which pages of a browser may talk to the admin listener. */
 export interface WhoMayRead {
-  /** Whether the request was meant for this listener, by the name under which it was found. */
+  /** Whether the Host header names this listener, which rules out DNS rebinding. */
   isMeant(host: string | undefined): boolean;
-  /** Whether the page is another router's. */
+  /** Whether the origin is another router's page. */
   isPeer(origin: string): boolean;
-  /** Whether a websocket may be opened: browsers let every page try. Programs that are no browser send no origin. */
+  /** Whether a WebSocket may be opened: browsers let any page try. Other programs send no origin. */
   allowsUpgrade(request: Pick<IncomingMessage, "headers">): boolean;
 }
 
@@ -33,14 +33,14 @@ export function createWhoMayRead({ origins, isOpen }: WhoMayReadOptions): WhoMay
   };
 }
 
-/** What pages of other routers may ask for. */
+/** Paths that pages of other routers may read. */
 const readablePaths: ReadonlySet<string> = new Set(["/admin/dashboard", "/admin/decisions", "/admin/prefixes"]);
-/** Seconds for which browsers remember that they may. */
+/** How long browsers cache a preflight, in seconds. */
 const preflightSeconds = 600;
 
 /**
- * Lets pages of other routers read the few endpoints that the dashboard asks, and at a listener without a key nobody under
- * a name that somebody else could have led here.
+ * Lets pages of other routers read the few endpoints that the dashboard uses. A listener without a key refuses Host headers
+ * that could come from DNS rebinding.
  */
 export function guardOrigins(app: FastifyInstance, who: WhoMayRead): void {
   app.addHook("onRequest", async ({ headers, method, url }, reply) => {
@@ -70,7 +70,7 @@ function notMeant(): EspalierError {
   );
 }
 
-/** Browsers ask, without a key, before they send one to another origin. */
+/** Browsers send preflights without a key. */
 export function registerPreflights(app: FastifyInstance): void {
   for (const path of readablePaths) {
     app.options(path, () => {
@@ -79,7 +79,7 @@ export function registerPreflights(app: FastifyInstance): void {
   }
 }
 
-/** People write `localhost` for an address of this machine, or the other way round. */
+/** Treats `localhost` and loopback addresses as one name. */
 function oneName(origin: string): string {
   if (!isLocalOrigin(origin)) return origin;
   const { protocol, port } = new URL(origin);
@@ -94,7 +94,7 @@ function isSame(origin: string, host: string | undefined): boolean {
 /** Characters of an origin at most. */
 export const maxOriginLength = 256;
 
-/** What may stand in an origin that is written into a header: nothing with a meaning of its own there. */
+/** Origins that are safe to write into a header. */
 const plainOrigin = /^https?:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::\d{1,5})?$/;
 
 /**
@@ -115,7 +115,7 @@ export function hostOf(text: string): string | undefined {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, "") : undefined;
 }
 
-/** Whether only the machine itself is meant, whoever says it. */
+/** Whether the origin is on the loopback interface. */
 export function isLocalOrigin(origin: string): boolean {
   return isLoopback(hostOf(origin) ?? "");
 }

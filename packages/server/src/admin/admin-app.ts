@@ -30,7 +30,7 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly reload: () => ReloadOutcome;
   /** For `POST /admin/explain`. */
   readonly explain: Explain;
-  /** The longest body that may be explained. */
+  /** Most bytes of a body to explain. */
   readonly maxExplainedBytes: number;
   readonly tls: TlsMaterial | undefined;
   /** SHA-256 of the key that admin requests must carry; undefined leaves the listener open. */
@@ -41,7 +41,7 @@ const maxAdminBodyBytes = 65_536;
 /** An engine's id is its URL, without the scheme, unless it has another; URLs have up to this many characters. */
 const maxParamLength = 2_048;
 
-/** The application that operators talk to: metrics, engines, configuration. It has its own listener. */
+/** The operators' application: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
   const { logger, readiness, renderMetrics, dashboard } = dependencies;
   const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
@@ -97,8 +97,8 @@ function checkKey(expected: Buffer | undefined, authorization: string | undefine
 }
 
 /**
- * Without a key the listener is on a loopback address, which pages of any site reach from the browser of this machine under
- * a name of theirs that resolves to it. What changes anything is done only under a name of this machine.
+ * Without a key the listener is on a loopback address. By DNS rebinding, pages of any site could reach it from a browser on
+ * this machine, so changes are accepted only under a loopback name.
  */
 function checkHost({ method, hostname }: FastifyRequest): void {
   if (method === "GET" || method === "HEAD") return;
@@ -113,7 +113,7 @@ function checkHost({ method, hostname }: FastifyRequest): void {
   }
 }
 
-/** Says what would be done with a request; `endpoint` is its endpoint's id or path, where the caller names one. */
+/** Explains a request; `endpoint` is its endpoint's id or path, when the caller names one. */
 type Explain = (request: FastifyRequest, endpoint: string | undefined) => Promise<unknown>;
 
 /**
@@ -138,18 +138,18 @@ interface WorkerRoutesDependencies {
   readonly fleet: Fleet;
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
   readonly logger: Logger;
-  /** Which side of pairs an engine keeps to, by the balance of roles; undefined where it does not. */
-  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
+  /** The assigned role of an engine of role `both`; undefined while it has none. */
+  readonly assignedRoleOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
 }
 
 interface ById {
   Params: { id: string };
 }
 
-/** `/admin/workers`: engines as they are, added, taken out for a while, and removed. With a mesh it holds at all routers. */
+/** `/admin/workers`: lists, adds, drains and removes engines. With a mesh, changes hold at all routers. */
 function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutesDependencies): void {
-  const { fleet, operators, logger, dutyOf } = dependencies;
-  const describe = (engine: EngineRecord) => ({ ...describeEngine(engine), duty: dutyOf(engine) ?? null });
+  const { fleet, operators, logger, assignedRoleOf } = dependencies;
+  const describe = (engine: EngineRecord) => ({ ...describeEngine(engine), duty: assignedRoleOf(engine) ?? null });
   const engineOf = (id: string): EngineRecord => {
     const engine = fleet.engine(asEngineId(id));
     if (!engine) throw new EspalierError("worker_not_found");

@@ -2,43 +2,43 @@ import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from 
 import type { Note, NoteChannel } from "@espalier/replication";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 
-/** Where the admin listeners of the other routers are, as they say themselves. */
+/** Origins of the other routers' admin listeners, as announced by them. */
 export interface AdminPeers {
-  /** Tells the others where this router's admin listener is. */
-  tell(origin: string): void;
-  /** Undefined while that is not known. */
+  /** Announces this router's admin listener. */
+  announce(origin: string): void;
+  /** Undefined while unknown. */
   originOf(router: string): string | undefined;
-  /** Of routers that live, each once, in the order of members: those that are worth talking to. */
+  /** Distinct origins of live routers, in the order of members. */
   origins(): readonly string[];
-  /** The same, and those of routers that lived within the hour: pages that come from them go on elsewhere. */
+  /** The same, and those of routers that were alive within the hour: their pages continue at other routers. */
   readers(): readonly string[];
   stop(): void;
 }
 
 export interface AdminPeersOptions {
-  /** Where routers tell each other; undefined where they do not. */
+  /** The channel for announcements; undefined when nothing is shared. */
   readonly notes: NoteChannel | undefined;
   readonly members: () => readonly { readonly router: string; readonly state: string }[];
-  /** Only origins of this machine count: whoever can name others could let their pages read. */
+  /** Accepts loopback origins only: other announced origins could let foreign pages read. */
   readonly localOnly: boolean;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
 
-/** What the note is about. */
+/** Key of the note. */
 const noteKey = "admin";
 const noteVersion = 1;
-/** Routers whose word is kept; that of further ones is not. */
+/** Most announcements that are kept. */
 export const maxAdminPeers = 256;
-/** Origins that may read: they stand in a header of every page. */
+/** Most origins that may read: they are listed in a header of every page. */
 export const maxAdminOrigins = 64;
-/** How long pages of a router may read elsewhere when it is gone. */
+/** How long pages of a router may read elsewhere after it is gone. */
 export const pageLifeMs = 3_600_000;
 const lookEveryMs = 30_000;
 
 interface KnownPeer {
   readonly origin: string;
-  /** When it was last known to live. */
+  /** When it was last known to be alive. */
   aliveMs: number;
 }
 
@@ -48,10 +48,10 @@ export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
   const hear = ({ key, origin, bytes }: Note): void => {
     if (key !== noteKey) return;
     const { router } = origin;
-    const told = readAdminNote(bytes);
-    if (told === undefined || (localOnly && !isLocalOrigin(told))) known.delete(router);
+    const announced = readAdminNote(bytes);
+    if (announced === undefined || (localOnly && !isLocalOrigin(announced))) known.delete(router);
     else if (known.has(router) || known.size < maxAdminPeers) {
-      known.set(router, { origin: told, aliveMs: known.get(router)?.aliveMs ?? Number.NEGATIVE_INFINITY });
+      known.set(router, { origin: announced, aliveMs: known.get(router)?.aliveMs ?? Number.NEGATIVE_INFINITY });
     }
   };
   const living = (): readonly KnownPeer[] => {
@@ -62,7 +62,7 @@ export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
   };
   const cancels: readonly Cancel[] = [notes?.onNote(hear) ?? (() => {}), scheduler.every(lookEveryMs, living)];
   return {
-    tell(origin) {
+    announce(origin) {
       const plain = readOrigin(origin);
       if (plain !== undefined) notes?.post(noteKey, writeAdminNote(plain));
     },
@@ -83,7 +83,7 @@ function distinct(peers: readonly KnownPeer[]): readonly string[] {
   return [...new Set(peers.map(({ origin }) => origin))].slice(0, maxAdminOrigins);
 }
 
-/** A version, and the origin as text. */
+/** The note: a version, and the origin as text. */
 export function writeAdminNote(origin: string): Uint8Array {
   const writer = new ByteWriter(64);
   writer.u8(noteVersion);
@@ -91,7 +91,7 @@ export function writeAdminNote(origin: string): Uint8Array {
   return writer.copy();
 }
 
-/** @returns undefined for a note of a later version, or one that says nothing that can be used */
+/** @returns undefined for a note of a later version, or without a usable origin */
 export function readAdminNote(bytes: Uint8Array): string | undefined {
   try {
     const reader = new ByteReader(bytes);

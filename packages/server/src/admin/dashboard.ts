@@ -20,10 +20,10 @@ import { createAdminPeers } from "./admin-peers.ts";
 import { registerDecisions } from "./decision-feed.ts";
 import { createPrefixReporter } from "./prefix-report.ts";
 
-/** The page that a router serves, for which it needs a program that brings one. */
+/** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
   readonly files: readonly PageFile[];
-  /** For demonstrations: the command by which whoever looks can kill this router. */
+  /** For demonstrations: the command with which viewers can kill this router. */
   readonly killCommand?: string;
 }
 
@@ -40,8 +40,8 @@ interface DashboardPartsOptions {
 }
 
 /**
- * What people see of a router in a browser: what it serves of it, and whom it lets look. To be started after the admin
- * listener, and so stopped before it.
+ * The dashboard: its page, its endpoints and documents, and who may read them. Must be started after the admin listener, and
+ * is stopped before it.
  */
 export interface DashboardParts extends Startable {
   readonly who: WhoMayRead;
@@ -64,7 +64,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ clock, scheduler },
   });
   const { advertise } = config.admin;
-  // A proxy may ask under another name than browsers know.
+  // Behind a proxy the Host header may differ from the origin that browsers know.
   const own = advertise === undefined ? [] : [advertise];
   const who = createWhoMayRead({ origins: () => [...peers.readers(), ...own], isOpen: keySha256 === undefined });
   const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
@@ -107,8 +107,8 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     },
     async start() {
       ownAdmin = adminOrigin(config, options.adminUrl());
-      if (mesh && page && config.admin.hasDashboard && isWorthTelling(config, ownAdmin, mesh.address)) {
-        peers.tell(ownAdmin);
+      if (mesh && page && config.admin.hasDashboard && isWorthAnnouncing(config, ownAdmin, mesh.address)) {
+        peers.announce(ownAdmin);
       }
     },
     async stop() {
@@ -117,7 +117,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   };
 }
 
-/** As browsers elsewhere reach it: as configured, or else, for all addresses, by the name that other routers dial. */
+/** The origin for browsers elsewhere: as configured, or else, when listening on all addresses, the mesh's advertised host. */
 function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string {
   if (admin.advertise !== undefined) return admin.advertise;
   const { protocol, port } = new URL(adminUrl);
@@ -127,10 +127,9 @@ function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string 
 }
 
 /**
- * A loopback address means this machine here and another one elsewhere: it is told only where all routers are on one, or
- * where it was said to be what browsers are to use.
+ * A loopback address is announced only when all routers are on one machine, or when it is configured.
  */
-function isWorthTelling({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
+function isWorthAnnouncing({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
   if (admin.advertise !== undefined || !isLocalOrigin(origin)) return true;
   return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
 }
@@ -143,7 +142,7 @@ export interface PageFile {
   readonly text: string;
 }
 
-/** In the page, where the origins go that it may talk to. */
+/** Placeholder in the page for the origins that it may talk to. */
 const originsPlace = 'data-origins=""';
 
 const commonHeaders = {
@@ -154,10 +153,10 @@ const commonHeaders = {
 } as const;
 
 /**
- * `/dashboard/`, and `/` for browsers. The files hold nothing that is worth a key: what the page shows it asks for, with
- * the key that people give it.
+ * `/dashboard/`, and `/` for browsers. The files are public: the data that the page shows is requested with the key that
+ * people enter.
  *
- * @param origins of the other routers, asked for each time the page is loaded
+ * @param origins those of the other routers, read at each load of the page
  */
 export function registerPage(app: FastifyInstance, files: readonly PageFile[], origins: () => readonly string[]): void {
   const byName = new Map(files.map((file) => [file.name, file]));
@@ -188,8 +187,8 @@ export function registerPage(app: FastifyInstance, files: readonly PageFile[], o
 }
 
 /**
- * What a page of the dashboard may load and talk to: its own listener, and those of the other routers, to which it goes
- * on when its own is gone.
+ * The content security policy of the page: it may talk to its own listener and to those of the other routers, for when its own
+ * is gone.
  *
  * @param origins as `readOrigin` returns them
  */

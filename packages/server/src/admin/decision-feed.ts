@@ -7,7 +7,7 @@ import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 
-/** One choice of a target, for people who watch. Nothing of the prompt is in it. */
+/** One routing decision, for people who watch. Contains nothing of the prompt. */
 interface Decision {
   /** Counts up from 1 while somebody watches. */
   readonly number: number;
@@ -19,46 +19,46 @@ interface Decision {
   readonly reason: string;
   readonly target: string;
   readonly promptTokens: number;
-  /** Of them those that the target is thought to hold, those of pools included. */
+  /** Of them those that the target is expected to have cached, KV pools included. */
   readonly matchedTokens: number;
-  /** Tells the session from others, the same in every router; null without one. The key itself is not told. */
+  /** An opaque name of the session, the same in every router; null without one. */
   readonly session: string | null;
-  /** Null for what never waits. */
+  /** Null for requests that are never queued. */
   readonly class: string | null;
   readonly queuedMs: number;
-  /** From 1; a later one was made because the ones before it failed. */
+  /** From 1; later attempts follow failed ones. */
   readonly attempt: number;
-  /** The engine that computes the prompt, where that is another one. */
+  /** The prefill engine, when disaggregated. */
   readonly prefillWorker: string | null;
 }
 
-/** A decision as it is noted: with the session's key, which stays here. */
+/** A decision as recorded, with the session key, which is not published. */
 export interface NotedDecision extends Omit<Decision, "number" | "atMs" | "session"> {
   readonly sessionKey: string | undefined;
 }
 
 export interface DecisionBatch {
   readonly decisions: readonly Decision[];
-  /** Made since the batch before and not told, because there were too many. */
+  /** Decisions since the previous batch that were dropped because there were too many. */
   readonly skipped: number;
 }
 
-/** Tells those who watch what was decided. While nobody does, nothing is kept and asking costs one comparison. */
+/** Publishes decisions to watchers. Without watchers nothing is kept, and the check costs one comparison. */
 export interface DecisionFeed {
   readonly isWatched: boolean;
   /** To be called only while `isWatched`. */
   note(decision: NotedDecision): void;
   /**
-   * Tells the latest decisions at once, then new ones in batches.
+   * Delivers the latest decisions at once, then new ones in batches.
    *
-   * @returns undefined when too many watch already
+   * @returns undefined when there are too many watchers
    */
   watch(listener: (batch: DecisionBatch) => void): Cancel | undefined;
 }
 
-/** Who may watch at a time. */
+/** Most watchers at a time. */
 export const maxDecisionWatchers = 64;
-/** Latest decisions that somebody who begins to watch is told. */
+/** Latest decisions that a new watcher gets. */
 export const keptDecisions = 256;
 /** Decisions of a batch; further ones are counted. */
 export const maxBatchDecisions = 64;
@@ -67,7 +67,7 @@ export const batchMs = 100;
 interface DecisionFeedOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** The same in all routers and known to nobody else, so that names of sessions do not tell whose they are. */
+  /** A secret shared by all routers, so that session names do not reveal the keys. */
   readonly seed: string;
 }
 
@@ -82,11 +82,11 @@ export function createDecisionFeed({ clock, scheduler, seed }: DecisionFeedOptio
 
   const flush = (): void => {
     if (batch.length === 0 && skipped === 0) return;
-    const told: DecisionBatch = { decisions: batch, skipped };
+    const flushed: DecisionBatch = { decisions: batch, skipped };
     kept = [...kept, ...batch].slice(-keptDecisions);
     batch = [];
     skipped = 0;
-    for (const listener of [...listeners]) listener(told);
+    for (const listener of [...listeners]) listener(flushed);
   };
   const end = (): void => {
     cancelFlush();
@@ -122,14 +122,14 @@ export function createDecisionFeed({ clock, scheduler, seed }: DecisionFeedOptio
   };
 }
 
-/** Eight hexadecimal digits: enough to follow a session on a screen. */
+/** Eight hexadecimal digits, enough to follow a session on a screen. */
 function nameOf(seed: string, model: string, key: string): string {
   return hashOf(`watched session\n${seed}\n${model}\n${key}`).low.toString(16).padStart(8, "0");
 }
 
 type DecidedRequest = Pick<RequestLifecycle<Target>, "selection" | "prefill" | "attempts" | "queuedMs">;
 
-/** What is noted, for those who watch, of the decision that a request has just come to. */
+/** Describes the decision that was just made for a request. */
 export function describeDecision(
   { admission }: Pick<RouterContext, "admission">,
   { endpointId, pool, features, service }: Pick<PlannedRequest, "endpointId" | "pool" | "features" | "service">,
@@ -151,12 +151,12 @@ export function describeDecision(
   };
 }
 
-/** Who reads is told that often that the router is there, so that silence can be told from quiet. */
+/** Interval of keep-alive comments, so that readers can tell a dead router from a quiet one. */
 const signOfLifeMs = 2_000;
-/** Bytes that wait for a reader; with more, batches are skipped and counted. */
+/** Most bytes that wait for a reader; beyond it batches are skipped and counted. */
 const maxWaitingBytes = 262_144;
 
-/** `GET /admin/decisions`: what is decided from now on, as server-sent events. */
+/** `GET /admin/decisions`: decisions from now on, as server-sent events. */
 export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, scheduler: Scheduler): void {
   app.get("/admin/decisions", (_, reply) => {
     const reader = createReader(reply.raw);
@@ -178,7 +178,7 @@ export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, sche
   });
 }
 
-/** Writes to one reader, who may be slow. What is told before `begin` waits for it. */
+/** Writes to one reader, which may be slow. Batches before `begin` wait for it. */
 function createReader(response: ServerResponse) {
   let first: DecisionBatch | undefined;
   let skipped = 0;
@@ -193,9 +193,9 @@ function createReader(response: ServerResponse) {
       skipped += batch.decisions.length + batch.skipped;
       return;
     }
-    const told: DecisionBatch = { decisions: batch.decisions, skipped: batch.skipped + skipped };
+    const sent: DecisionBatch = { decisions: batch.decisions, skipped: batch.skipped + skipped };
     skipped = 0;
-    response.write(`event: decisions\ndata: ${JSON.stringify(told)}\n\n`);
+    response.write(`event: decisions\ndata: ${JSON.stringify(sent)}\n\n`);
   };
   return {
     tell,

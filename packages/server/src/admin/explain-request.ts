@@ -16,7 +16,7 @@ import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { type CandidateReport, describeCandidates, type LeftOut, whyLeftOut } from "./explained-candidates.ts";
 
-/** What the router would do with a request now and why, as plain JSON: `POST /admin/explain`. Times in milliseconds. */
+/** What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times in milliseconds. */
 interface RequestReport {
   /** This router's id among the others; null for one that shares nothing. */
   readonly router: string | null;
@@ -24,35 +24,35 @@ interface RequestReport {
   /** As engines serve it, after aliases and splits. */
   readonly model: string;
   readonly policy: PolicyName;
-  /** Null, with the choice, where no target is usable. */
+  /** Null, as is the choice, when no target is usable. */
   readonly reason: ChoiceReason | null;
-  /** Of those that serve a request alone the likeliest; where `probability` is below 1 chance decides. */
+  /** The most likely target for serving it alone; where `probability` is below 1 the choice is random. */
   readonly choice: { readonly key: string; readonly probability: number } | null;
-  /** Whether two engines would serve it in place of that one; null where engines do not work together. */
+  /** Whether prefill and decode would be disaggregated; null in a pool without KV transfer. */
   readonly split: SplitReport | null;
-  /** What it may wait for; null where every request is sent at once. */
+  /** Its admission class; null when admission is off. */
   readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
-  /** Whether it would wait for memory; null where no class has patience, or two engines may serve it. */
+  /** Whether it would be parked for memory; null when no class has a max cold wait, or in a pool with KV transfer. */
   readonly memory: MemoryReport | null;
   readonly sessionKey: string | null;
   readonly prompt: PromptReport;
   readonly expectedOutputTokens: number;
-  /** Prefill tokens that other routers are expected to have sent without this one knowing yet. */
+  /** Estimated prefill tokens sent by other routers that are not reported yet. */
   readonly unseenTokens: number;
-  /** What each scorer's number is multiplied with. */
+  /** Weight of each scorer. */
   readonly weights: Readonly<Record<string, number>>;
   readonly candidates: readonly CandidateReport[];
-  /** Targets that serve the model and are no candidates. */
+  /** Targets of the model that are not candidates. */
   readonly leftOut: readonly LeftOut[];
 }
 
 interface PromptReport {
   readonly tokens: number;
-  /** Full blocks that were looked up; null where the policy does not look at prompts. */
+  /** Full blocks that were looked up; null when the policy ignores prompts. */
   readonly blocks: number | null;
   /** Tokens of a block. */
   readonly blockSize: number | null;
-  /** How the tokens are known: all of them, those of the beginning, or by the number of bytes. */
+  /** How the tokens are known: all of them, those of the beginning, or from the number of bytes. */
   readonly from: PromptBlocks["from"] | "size";
 }
 
@@ -60,9 +60,8 @@ const noBody = Buffer.alloc(0);
 const noneTried: ReadonlySet<string> = new Set();
 
 /**
- * Plans a request as if it had come from a client, and says where it would go. Nothing is sent to an engine, but for
- * the question who holds a previous response that this router has not heard of; no load is charged, no placement
- * noted, no turn of a rotation taken.
+ * Plans a request as if it had come from a client, and reports where it would go. Nothing is sent to an engine, except the
+ * lookup of an unknown previous response; no load is charged, no placement recorded, no turn of a rotation taken.
  *
  * @param request its body is a Buffer, its headers are those of the request in question
  * @param named the endpoint's id or path; guessed of the body when undefined
@@ -101,7 +100,10 @@ export async function explainRequest(
     unseenTokens: explained?.unseenTokens ?? 0,
     weights: explained?.explanation.weights ?? {},
     candidates,
-    leftOut: whyLeftOut(targets, (target) => among.has(target), { onlyEngine, dutyOf: context.split.dutyOf }),
+    leftOut: whyLeftOut(targets, (target) => among.has(target), {
+      onlyEngine,
+      assignedRoleOf: context.split.assignedRoleOf,
+    }),
   };
 }
 
@@ -121,18 +123,18 @@ function promptOf({ features, prompt }: PlannedRequest): PromptReport {
   };
 }
 
-/** What a request that is cold everywhere would drive out of engines' memory, and whether this one would wait for that. */
+/** What a request that is cached nowhere would evict, and whether it would be parked for that. */
 interface MemoryReport {
   readonly patienceMs: number;
   readonly isHeld: boolean;
   /**
-   * By engine: which share of what it takes in with such a prompt would drive out what somebody is expected to come back
-   * for. 0 where it has room, or where not enough is known.
+   * By engine: the share of such a prompt's blocks that would evict blocks which are expected to be reused. 0 where there is
+   * free memory, or where not enough is known.
    */
   readonly losses: readonly { readonly key: string; readonly share: number }[];
 }
 
-/** @returns null where no class has patience, or nothing can be said */
+/** @returns null when no class has a max cold wait, or nothing is known */
 function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryReport | null {
   const cold = coldPromptOf(context, plan);
   if (!cold || !plan.service) return null;
@@ -149,18 +151,18 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryRepo
   };
 }
 
-/** Whether two engines would serve a request, in a pool whose engines hand over KV blocks. */
+/** Whether a request would be disaggregated, in a pool with KV transfer. */
 interface SplitReport {
   readonly reason: SplitReason;
   /** The protocol and the targets of both sides; null where one engine serves it. */
   readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
-  /** Uncached tokens from which on it would be split; null where none were reckoned. */
+  /** Uncached tokens from which on it would be disaggregated; null when not computed. */
   readonly thresholdTokens: number | null;
 }
 
 const noPairTried = { any: new Set<string>(), prefill: new Set<string>() };
 
-/** @returns undefined in a pool where no engine hands over anything */
+/** @returns undefined in a pool without KV transfer */
 function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): SplitReport | undefined {
   if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return undefined;
   const planner = context.split.planner.quiet(createSplitMetrics(silentMeter));
@@ -176,7 +178,7 @@ function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedReques
   };
 }
 
-/** What tells a request's endpoint where its path does not. */
+/** What identifies a request's endpoint when its path does not. */
 interface Signs {
   /** An endpoint's id or path, as the caller names it. */
   readonly named: string | undefined;
@@ -184,7 +186,7 @@ interface Signs {
   readonly body: Buffer;
 }
 
-/** The first whose field is in the body; `messages` is told apart before. */
+/** Endpoints by a field of their bodies; `messages` is handled before. */
 const signs: readonly (readonly [field: string, id: Endpoint["id"]])[] = [
   ["prompt", "completions"],
   ["prompt_embeds", "completions"],

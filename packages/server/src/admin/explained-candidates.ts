@@ -7,14 +7,14 @@ import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import { poolKey } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
 
-/** A candidate as its policy sees it, with where that comes from. Ages and delays in milliseconds. */
+/** A candidate as its policy sees it, and the evidence for that. Ages and delays in milliseconds. */
 export interface CandidateReport extends Omit<ExplainedCandidate, "target"> {
   readonly load: { readonly own: LoadReport; readonly others: (LoadReport & { readonly ageMs: number }) | null };
-  /** What the engine has announced of the prompt; null where the policy does not look at prompts. */
+  /** Blocks of the prompt that the engine announced; null where the policy ignores prompts. */
   readonly facts: FactsReport | null;
-  /** What pools hold of it that the engine can fetch from; null where the policy does not look at prompts. */
+  /** Blocks of it in KV pools that the engine can fetch from; null where the policy ignores prompts. */
   readonly pools: readonly PoolReport[] | null;
-  /** What was sent there of the prompt; null where nothing was. */
+  /** Blocks of it that routers sent there; null for none. */
   readonly placement: PlacementReport | null;
 }
 
@@ -23,9 +23,9 @@ type LoadReport = Pick<TargetLoad, "inFlight" | "pendingPrefillTokens" | "decode
 interface FactsReport {
   /** Leading blocks of the prompt, by tier. */
   readonly blocks: Readonly<Record<TierName, number>>;
-  /** What they are worth: only those that are `complete` or `partial` are believed. */
+  /** Quality of the feed: facts count only when it is `complete` or `partial`. */
   readonly standing: FeedStanding;
-  /** The feed they come by; null for an engine that publishes none. */
+  /** The feed; null for an engine that publishes none. */
   readonly feed: FeedReport | null;
 }
 
@@ -40,14 +40,14 @@ interface PoolReport {
 interface FeedReport {
   readonly state: string;
   readonly reason: string;
-  /** The router that reads it; null where that is nobody, or this router knows of no other. */
+  /** The router that reads it; null when none does, or when nothing is shared. */
   readonly readBy: string | null;
-  /** Which run of the engine's process, by its first message known; null where that is not known. */
+  /** The engine's process, by its first known message; null when unknown. */
   readonly life: string | null;
-  /** The latest message that is known here, and since when by the engine's clock. */
+  /** The latest message known here, and its age by the engine's clock. */
   readonly sequence: number | null;
   readonly ageMs: number | null;
-  /** How late messages are: of the feed where it is read here, else of the journal of the router that reads it. */
+  /** Delay of messages: of the feed when it is read here, else of the reading router's journal. */
   readonly lagMs: number | null;
 }
 
@@ -55,14 +55,14 @@ interface PlacementReport {
   readonly blocks: number;
   readonly confirmedBlocks: number;
   readonly ageMs: number;
-  /** The router that sent it there last; null where that is not known. */
+  /** The router that sent it there last; null when unknown. */
   readonly by: string | null;
 }
 
 type Sources = Pick<RouterContext, "prefix" | "mesh" | "clock">;
 
 /**
- * To be called before another prompt is looked up.
+ * Must be called before another prompt is looked up.
  *
  * @param targets of the candidates, in their order
  * @param looksAtPrompt whether the prompt was looked up at all
@@ -108,7 +108,7 @@ function placementOf({ mesh }: Sources, { placement }: PrefixEvidence): Placemen
   return { ...seen, by: mesh?.replica.placements.routerOf(by) ?? null };
 }
 
-/** By target, with what the mesh knows of those that another router reads. */
+/** Feeds by target, including those that other routers read. */
 function feedsOf({ prefix, mesh, clock }: Sources): (key: string) => FeedReport | null {
   const feeds = new Map(prefix.feeds?.describe().map((feed) => [feed.target, feed]));
   const lagOf = new Map(mesh?.describe().members.map(({ router, lagMs }) => [router, lagMs]));
@@ -132,18 +132,18 @@ function readerOf(feed: TargetFeedDescription, lagOf: ReadonlyMap<string, number
   return { state, reason, readBy, lagMs };
 }
 
-/** A target of the pool that is no candidate, and why. */
+/** A target of the pool that is not a candidate, and why. */
 export interface LeftOut {
   readonly key: string;
-  /** For people; every reason there is. */
+  /** All reasons, for people. */
   readonly reasons: readonly string[];
 }
 
 interface LeftOutReasons {
-  /** The one that holds what the request builds on, where there is one. */
+  /** The engine that holds the previous response, if any. */
   readonly onlyEngine: string | undefined;
-  /** Which side of pairs an engine keeps to; undefined where it does not. */
-  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
+  /** The assigned role of an engine of role `both`; undefined while it has none. */
+  readonly assignedRoleOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
 }
 
 /** @param isCandidate of the targets that the decision was made among */
@@ -157,17 +157,17 @@ export function whyLeftOut(
     .map((target) => ({ key: target.key, reasons: reasonsOf(target, known) }));
 }
 
-function reasonsOf({ engine }: Target, { onlyEngine, dutyOf }: LeftOutReasons): readonly string[] {
+function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutReasons): readonly string[] {
   const { state, stateReason, draining, breaker, isOverruled, isTried, isResting, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
   if (draining) reasons.push("an operator has drained it");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
-  if (isResting) reasons.push("it asked to be left alone for a while (Retry-After)");
+  if (isResting) reasons.push("it is in cooldown: it answered with Retry-After");
   if (onlyEngine !== undefined && id !== onlyEngine)
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);
-  if (dutyOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
-  // What filters beyond these are, this list must not keep to itself.
+  if (assignedRoleOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
+  // There may be further filters that this list does not know.
   return reasons.length > 0 ? reasons : ["it is not among the candidates of this request"];
 }

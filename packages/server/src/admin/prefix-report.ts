@@ -18,9 +18,9 @@ export interface PrefixReport {
 
 export interface HolderReport {
   readonly target: string;
-  /** Its engine has announced it. */
+  /** Its engine announced it. */
   readonly isFact: boolean;
-  /** A router has sent it there lately. */
+  /** A router sent it there recently. */
   readonly isPlaced: boolean;
 }
 
@@ -40,13 +40,13 @@ export interface PrefixReporterOptions {
   readonly clock: Clock;
 }
 
-/** Prefixes that are told. */
+/** Most prefixes of a report. */
 export const maxListedPrefixes = 48;
 export const maxListedHolders = 64;
-/** A report is asked for again no sooner than this: it takes some milliseconds, however many look. */
+/** A report is cached for this long: it takes some milliseconds to make. */
 export const prefixReportAgeMs = 1_000;
 
-/** What is shared most, for `GET /admin/prefixes`. */
+/** The largest shared prefixes, for `GET /admin/prefixes`. */
 export function createPrefixReporter(options: PrefixReporterOptions): () => PrefixesReport {
   const { index, blockSize, clock } = options;
   const matches = createPrefixMatches(maxKnownTargets);

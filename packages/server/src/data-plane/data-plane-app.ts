@@ -20,9 +20,10 @@ import {
   linger,
   type OpenAnswers,
 } from "./client-connections.ts";
-import { fromFastifyError, readRequestId, replyWithError } from "./error-reply.ts";
+import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes, registerInferenceRoutes, registerModelRoutes } from "./inference-routes.ts";
-import { holdDeclared, holdPieces, readBody } from "./read-body.ts";
+import { readBody, reserveDeclared, reservePieces } from "./read-body.ts";
+import { readRequestId } from "./request-ids.ts";
 import { registerStoredResponseRoutes } from "./stored-responses.ts";
 
 declare module "fastify" {
@@ -52,6 +53,17 @@ export interface ListenerSettings {
   readonly tls?: TlsMaterial;
 }
 
+/** The listener's part of a configuration. */
+export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
+  return {
+    maxBodyBytes: limits.maxBodyBytes,
+    maxHeaderBytes: limits.maxHeaderBytes,
+    requestReceiveMs: timeouts.requestReceiveMs,
+    keepAliveMs: timeouts.keepAliveMs,
+    ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
+  };
+}
+
 /** The application that clients talk to. */
 export function createDataPlaneApp(
   context: RouterContext,
@@ -65,12 +77,12 @@ export function createDataPlaneApp(
   if (!listener.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
-  app.decorateRequest("heldBytes", 0);
+  app.decorateRequest("reservedBytes", 0);
   app.removeAllContentTypeParsers();
-  // By name too: fastify looks for the parser of every other type anew each time.
+  // JSON by name too: for any other type fastify searches its parsers for each request.
   for (const type of ["application/json", "*"]) {
     app.addContentTypeParser(type, (request, payload, done) =>
-      readBody(payload, { maxBytes: listener.maxBodyBytes, onPiece: holdPieces(context, request) }, done),
+      readBody(payload, { maxBytes: listener.maxBodyBytes, onPiece: reservePieces(context, request) }, done),
     );
   }
   app.setErrorHandler((error, request, reply) => {
@@ -82,11 +94,12 @@ export function createDataPlaneApp(
       fromFastifyError(error as Parameters<typeof fromFastifyError>[0], context.logger, request.id),
     );
   });
-  // Answers that fastify does not write say these themselves.
+  // Answers that fastify does not write set these headers themselves.
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    if (context.drain.started || context.connections.isSurplus(request.raw.socket)) reply.header("connection", "close");
-    if (request.headers.origin !== undefined && greetPage(context, app, request, reply)) return;
+    if (context.drain.started || context.connections.isRejected(request.raw.socket))
+      reply.header("connection", "close");
+    if (request.headers.origin !== undefined && applyCors(context, app, request, reply)) return;
     try {
       checkHosts(request.raw);
     } catch (thrown) {
@@ -100,13 +113,13 @@ export function createDataPlaneApp(
     served.addHook("onRequest", (request, reply, done) => {
       try {
         admit(context, request);
-        holdDeclared(context, request, reply.raw);
+        reserveDeclared(context, request, reply.raw);
       } catch (thrown) {
         done(asEspalierError(thrown));
         return;
       }
       countInFlight(context, reply.raw);
-      // After the checks, so that who may not ask cannot fill the queue of spans.
+      // After the checks, so that unauthorised requests cannot fill the span queue.
       if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
       done();
     });
@@ -125,12 +138,12 @@ export function createDataPlaneApp(
 }
 
 /**
- * Has the answer to a page in a browser say whether the page may read it. The proxy writes headers of engines over these, so
- * engines are not told of pages.
+ * Sets the CORS headers of an answer to a page in a browser. Engines get no `origin`, since their own CORS headers would
+ * replace these.
  *
- * @returns whether that was the whole question
+ * @returns whether the request was a preflight, which is answered then
  */
-function greetPage(
+function applyCors(
   context: RouterContext,
   app: FastifyInstance,
   request: FastifyRequest,
@@ -147,8 +160,8 @@ function greetPage(
 }
 
 /**
- * Node has clients go on with `100 Continue` before anybody has looked at the request. Here it is looked at first, so that
- * what is refused is not sent.
+ * By default Node answers `100 Continue` before the request is checked. Here it is checked first, so that a refused body is
+ * not sent.
  */
 function answerExpectations(app: FastifyInstance, context: RouterContext): void {
   app.server.on("checkContinue", (request, response) => app.server.emit("request", request, response));
@@ -193,14 +206,14 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }
 
-/** What is checked before a body is read, so that a refusal costs nothing. */
+/** Checks made before the body is read, so that a refusal is cheap. */
 function admit(context: RouterContext, request: FastifyRequest): void {
   const {
     inFlight,
     overload,
     live: { settings },
   } = context;
-  if (context.connections.isSurplus(request.raw.socket)) throw new EspalierError("too_many_connections");
+  if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
@@ -213,7 +226,7 @@ function admit(context: RouterContext, request: FastifyRequest): void {
   }
 }
 
-/** From before the body is read, so that bodies under way are bounded with the rest and a drain waits for them. */
+/** Counts a request from before its body is read, so that bodies in transit are bounded and a drain waits for them. */
 function countInFlight({ inFlight, metrics }: RouterContext, response: ServerResponse): void {
   metrics.inFlight(++inFlight.count);
   response.once("close", () => metrics.inFlight(--inFlight.count));
@@ -221,7 +234,7 @@ function countInFlight({ inFlight, metrics }: RouterContext, response: ServerRes
 
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {
   countRefusal(context, request, error);
-  // What is left of a refused body is for nobody: the connection ends with the answer.
+  // The rest of a refused body is not read: the connection ends with the answer.
   const isOver = !request.raw.complete || error.code === "too_many_connections";
   const unread = isOver ? ["connection", "close"] : closing(context);
   const isSending = !request.raw.complete && request.headers.expect === undefined;
@@ -229,7 +242,7 @@ function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyR
   replyWithError(reply.raw, familyOf(request), error, request.id, unread, endWhen);
 }
 
-/** A wrong method at a path that is served is refused in the shape of that path's API. */
+/** The error shape of a path's API, also for a wrong method. */
 function familyOf(request: FastifyRequest): ApiFamily {
   const known = request.routeOptions.config?.family;
   return known ?? endpoints.find(({ path }) => path === pathOf(request))?.family ?? "openai";
@@ -253,7 +266,7 @@ function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
 }
 
 /**
- * Checks of a head that Node leaves out, or refuses without an error object.
+ * Checks the Host headers, which Node does not check or refuses without an error object.
  *
  * @throws EspalierError `bad_request`
  */
@@ -280,10 +293,10 @@ function isJson(contentType: string): boolean {
   return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
 }
 
-/** How long browsers remember what a preflight was told, in seconds: the most that any of them takes. */
+/** How long browsers cache the answer to a preflight, in seconds: the most that any of them accepts. */
 const maxAgeSeconds = 7_200;
 
-/** What answers say to a page that may read them; nothing where its origin is not listed, or the request is of no page. */
+/** CORS headers for a page's origin; undefined when it is not allowed, or when the request has no origin. */
 function corsHeaders(
   origins: readonly string[],
   origin: string | undefined,
@@ -298,7 +311,7 @@ function corsHeaders(
   };
 }
 
-/** Whether a browser asks if it may send a request. */
+/** Whether the request is a CORS preflight. */
 const isPreflight = ({ method, headers }: FastifyRequest): boolean =>
   method === "OPTIONS" && headers.origin !== undefined && headers["access-control-request-method"] !== undefined;
 
@@ -307,7 +320,7 @@ function answerPreflight(response: ServerResponse, request: FastifyRequest, meth
   const asked = request.headers["access-control-request-headers"];
   const headers: OutgoingHttpHeaders = {
     "access-control-allow-methods": methods.join(", "),
-    // By name: a `*` would leave out `authorization`.
+    // By name: `*` does not cover `authorization`.
     ...(asked !== undefined && { "access-control-allow-headers": asked }),
     "access-control-max-age": String(maxAgeSeconds),
     vary: "origin, access-control-request-method, access-control-request-headers",
@@ -325,8 +338,8 @@ export interface ApiKey {
 /**
  * Checks the key of a request: `authorization: Bearer`, or `x-api-key` as Anthropic's clients send it.
  *
- * Digests of equal length are compared in constant time and every known key is looked at, so that the time taken
- * tells nothing of which key, or which part of one, was nearly right.
+ * Digests of equal length are compared in constant time, and every key is compared, so that timing does not reveal how
+ * close a guess was.
  *
  * @returns the name of the key; undefined when no keys are configured, which leaves the router open
  * @throws EspalierError `missing_api_key` or `invalid_api_key`
@@ -350,15 +363,4 @@ function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   }
   const alternative = headers["x-api-key"];
   return typeof alternative === "string" ? alternative : undefined;
-}
-
-/** The part of a configuration that the data plane's listener reads. */
-export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
-  return {
-    maxBodyBytes: limits.maxBodyBytes,
-    maxHeaderBytes: limits.maxHeaderBytes,
-    requestReceiveMs: timeouts.requestReceiveMs,
-    keepAliveMs: timeouts.keepAliveMs,
-    ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
-  };
 }

@@ -6,13 +6,13 @@ import type { Target } from "@espalier/workers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { refuseReserved } from "../large-bodies/read-large-body.ts";
-import { answer, bytesPerToken, clientHeaders, ownHeaders, passOn } from "../request/answer-request.ts";
+import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import { planService } from "../routing/service-class.ts";
-import { letGoOfBody } from "./read-body.ts";
+import { releaseBody } from "./read-body.ts";
 import { locateResponse } from "./stored-responses.ts";
 
 const noBody = Buffer.alloc(0);
@@ -31,9 +31,9 @@ export function registerInferenceRoutes(app: FastifyInstance, context: RouterCon
 }
 
 /**
- * What is to be done with a request, before an engine is chosen for it.
+ * Plans a request: everything up to the choice of an engine.
  *
- * @throws EspalierError for everything that keeps the request from being sent to an engine
+ * @throws EspalierError for a request that cannot be sent to an engine
  */
 export function planInference(
   context: RouterContext,
@@ -56,13 +56,13 @@ export function planInference(
 
 interface ReadRequest {
   readonly view: RequestView;
-  /** For a body that was read in a thread. */
+  /** For a body that was read in the worker thread. */
   readonly readPrompt?: ReadPrompt;
   readonly received: Buffer;
   readonly acceptedMs: number;
 }
 
-/** Plans for the one engine that has the response which is gone on with, where there is one. */
+/** A request that continues a stored response goes to the engine that has it. */
 function planFound(
   context: RouterContext,
   request: FastifyRequest,
@@ -109,7 +109,7 @@ function planView(
     headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
-    letGo: letGoOf(context, request),
+    release: releaseOf(context, request),
     requestId: request.id,
     pool,
     targets,
@@ -144,28 +144,28 @@ function planView(
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
 }
 
-/** Not in a closure of the plan's, which would hold the body as well. */
-const letGoOf = (context: RouterContext, request: FastifyRequest) => () => letGoOfBody(context, request);
+/** Outside of the plan's closures, which would keep the body alive. */
+const releaseOf = (context: RouterContext, request: FastifyRequest) => () => releaseBody(context, request);
 
-/** Nearly always there is one of the two at most. */
+/** Usually at most one of the two is set. */
 function withSet(fields: BodyFields, set: BodyFields | undefined): BodyFields {
   return set === undefined ? fields : { ...fields, ...set };
 }
 
-/** Half of the chain hash at the block where so many tokens end, or at the last one of a shorter prompt. */
+/** One word of the chain hash at the block where `keyTokens` end, or at the last block of a shorter prompt. */
 function prefixKeyOf({ chain, blockCount, blockSize }: PromptBlocks, keyTokens: number): number | undefined {
   const blocks = Math.min(blockCount, Math.max(1, Math.floor(keyTokens / blockSize)));
   return keyTokens > 0 && blocks > 0 ? chain[2 * (blocks - 1)] : undefined;
 }
 
-/** The engine gets the endpoint's own path: the client's may be spelled with escapes or a slash at its end. */
+/** Engines get the endpoint's canonical path: the client's may have escapes or a trailing slash. */
 function queryOf(url: string): string {
   const mark = url.indexOf("?");
   return mark < 0 ? "" : url.slice(mark);
 }
 
 /**
- * Paths that the router does not know but was told to pass on. The engine is one of the model that the header
+ * Forwards the configured further paths. The engine is one of the model that the header
  * `x-espalier-model` or a JSON body names, else of the only model there is.
  *
  * @throws EspalierError `config_invalid` for a path that the router serves itself, or that stands twice
@@ -186,12 +186,12 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
   }
 }
 
-/** Segments that a server may resolve: the path would then lead out of what is listed. */
+/** Dot segments, also escaped: an engine could resolve them to a path that is not listed. */
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
 function plan(context: RouterContext, request: FastifyRequest): PlannedRequest | Promise<PlannedRequest> {
   if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
-  const passed = passOn(context, request);
+  const passed = planForward(context, request);
   const planFor = (model: string | undefined): PlannedRequest => {
     const { pool, targets } = resolvePool(context, model, undefined);
     return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
@@ -241,7 +241,7 @@ function resolvePool(context: RouterContext, model: string | undefined, sessionK
 function onlyModel({ fleet }: RouterContext): string {
   const models = fleet.models();
   const [first] = models;
-  if (!first) throw new EspalierError("no_engine_available", "No engine has told its models yet.");
+  if (!first) throw new EspalierError("no_engine_available", "No engine has listed its models yet.");
   if (models.length > 1) {
     throw new EspalierError("missing_field", "The engines serve several models; name one in `model`.", {
       param: "model",
@@ -250,7 +250,7 @@ function onlyModel({ fleet }: RouterContext): string {
   return first.id;
 }
 
-/** An engine that has not told its models may serve it: then it is too early to say that nobody does. */
+/** While an engine has not listed its models it may serve this one: then the error is temporary. */
 function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
   const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
   if (undecided || modelRouter.names.includes(model)) {

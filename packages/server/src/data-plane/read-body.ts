@@ -91,61 +91,62 @@ const sharedBuffer = (sizeBytes: number): Buffer => Buffer.from(new SharedArrayB
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Bytes that count for it among the bodies in flight; negative once its answer has begun or ended. */
-    heldBytes: number;
+    /** Bytes reserved for its body in the body memory budget; negative once its answer has begun or ended. */
+    reservedBytes: number;
   }
 }
 
-type Room = Pick<RouterContext, "inFlight" | "live">;
+type BodyBudget = Pick<RouterContext, "inFlight" | "live">;
 
 /**
- * Counts what a body declares before any of it is read, until the answer has begun: it may be sent again until then.
+ * Reserves the declared length of a body before any of it is read. It stays reserved until the answer begins: until then
+ * the body may be sent again.
  *
- * @throws EspalierError `overloaded` where there is no room for it
+ * @throws EspalierError `overloaded` when it exceeds the budget
  */
-export function holdDeclared(room: Room, request: FastifyRequest, response: ServerResponse): void {
+export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, response: ServerResponse): void {
   const { headers } = request.raw;
   const declared = Number(headers["content-length"] ?? 0);
   if (declared === 0 && headers["transfer-encoding"] === undefined) return;
-  // One that is too long is refused for that later on, whatever else there is.
-  if (declared > room.live.current.limits.maxBodyBytes) return;
-  if (!hasRoom(room, 0, declared)) throw noRoom();
-  const { inFlight } = room;
+  // A body that is too long is refused as such later on.
+  if (declared > budget.live.current.limits.maxBodyBytes) return;
+  if (!fits(budget, 0, declared)) throw budgetExceeded();
+  const { inFlight } = budget;
   inFlight.bodyBytes += declared;
-  request.heldBytes = declared;
-  response.once("close", () => letGoOfBody(room, request));
+  request.reservedBytes = declared;
+  response.once("close", () => releaseBody(budget, request));
 }
 
-/** Gives back what a body counts for, and the body itself; once the answer has begun it is not sent again. */
-export function letGoOfBody({ inFlight }: Pick<Room, "inFlight">, request: FastifyRequest): void {
+/** Releases a body and its reservation. Once the answer has begun it is not sent again. */
+export function releaseBody({ inFlight }: Pick<BodyBudget, "inFlight">, request: FastifyRequest): void {
   request.body = undefined;
-  if (request.heldBytes > 0) inFlight.bodyBytes -= request.heldBytes;
-  request.heldBytes = -1;
+  if (request.reservedBytes > 0) inFlight.bodyBytes -= request.reservedBytes;
+  request.reservedBytes = -1;
 }
 
-/** @returns counts a piece of a body that declares no length, and says what is wrong when there is no room for it */
-export function holdPieces(
-  room: Room,
+/** @returns reserves each piece of a body without a declared length, and returns an error when it exceeds the budget */
+export function reservePieces(
+  budget: BodyBudget,
   request: FastifyRequest,
 ): ((bytes: number) => EspalierError | undefined) | undefined {
   if (request.raw.headers["content-length"] !== undefined) return undefined;
   return (bytes) => {
-    if (request.heldBytes < 0) return undefined;
-    if (!hasRoom(room, request.heldBytes, bytes)) return noRoom();
-    room.inFlight.bodyBytes += bytes;
-    request.heldBytes += bytes;
+    if (request.reservedBytes < 0) return undefined;
+    if (!fits(budget, request.reservedBytes, bytes)) return budgetExceeded();
+    budget.inFlight.bodyBytes += bytes;
+    request.reservedBytes += bytes;
     return undefined;
   };
 }
 
 /**
- * A body that is alone always has room, so that none is refused for good.
+ * A single body always fits, so that none is refused for ever.
  *
- * @param held bytes of it that count already
+ * @param reserved bytes of it that are reserved already
  */
-function hasRoom({ inFlight, live }: Room, held: number, bytes: number): boolean {
-  return inFlight.bodyBytes === held || inFlight.bodyBytes + bytes <= live.settings.maxBodyBytesInFlight;
+function fits({ inFlight, live }: BodyBudget, reserved: number, bytes: number): boolean {
+  return inFlight.bodyBytes === reserved || inFlight.bodyBytes + bytes <= live.settings.maxBodyBytesInFlight;
 }
 
-const noRoom = (): EspalierError =>
+const budgetExceeded = (): EspalierError =>
   new EspalierError("overloaded", "The bodies of the requests in flight are as large as they may be together.");

@@ -1,7 +1,7 @@
 import { type CounterSeries, counterOf, type GaugeSeries, type HistogramSeries, type Meter } from "@espalier/common";
 import type { FailureKind } from "@espalier/routing";
 
-/** What one finished request adds to the metrics. Durations in seconds. */
+/** One finished request. Durations in seconds. */
 interface FinishedRequest {
   readonly endpoint: string;
   /** The served model, or "" when the request never got that far. */
@@ -15,7 +15,7 @@ interface FinishedRequest {
   readonly cachedTokens: number | undefined;
 }
 
-/** What all finished requests come to. */
+/** Totals over all finished requests. */
 export interface RequestTotals {
   requests: number;
   /** Of them those answered with a status from 500 on. */
@@ -150,7 +150,7 @@ function addTo(totals: RequestTotals, request: FinishedRequest): void {
   totals.completionTokens += request.completionTokens ?? 0;
 }
 
-/** Label sets kept beside the meter's own; beyond it the meter is asked each time. */
+/** Most cached series; beyond it the meter is asked each time. */
 const maxCachedSeries = 4_096;
 
 function createCache<Series>(create: (a: string, b: string, c: string) => Series) {
@@ -165,7 +165,7 @@ function createCache<Series>(create: (a: string, b: string, c: string) => Series
   };
 }
 
-/** What becomes of attempts at engines and of their clients. Looked up once. */
+/** Outcomes of attempts at engines. Series are looked up once. */
 export interface RelayMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;

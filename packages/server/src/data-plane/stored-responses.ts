@@ -3,84 +3,14 @@ import { parseStoredResponsePath } from "@espalier/openai";
 import type { Bindings } from "@espalier/replication";
 import type { EngineRecord, Fleet } from "@espalier/workers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { answer, passOn } from "../request/answer-request.ts";
+import { answer, planForward } from "../request/answer-request.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { Pools } from "../routing/pools.ts";
 
-const askTimeoutMs = 2_000;
-const maxAnswerBytes = 16_777_216;
-/** More engines than this are not asked at once. */
-const maxAsked = 64;
-/** Responses that are looked for at once. */
-const maxLookups = 32;
-/** So long, and of so many responses, it is remembered that no engine has them. */
-const absentMs = 2_000;
-const maxAbsent = 4_096;
-
-/** Finds the engine that holds a stored response which this router did not see made. */
-export interface ResponseFinder {
-  /**
-   * @returns the engine's id; undefined where none of those that are up has it
-   * @throws EspalierError `overloaded` while as many are looked for as may be
-   */
-  find(responseId: string): Promise<string | undefined>;
-}
-
-interface ResponseFinderDependencies {
-  readonly fleet: Pick<Fleet, "engines">;
-  readonly pools: Pick<Pools, "settingsFor">;
-  /** Apart from that of health checks: what clients ask for must not stand before them. */
-  readonly http: HttpClient;
-  readonly clock: Clock;
-}
-
-/** One question of a client is one to every engine, so each is asked once however many clients ask for it. */
-export function createResponseFinder({ fleet, pools, http, clock }: ResponseFinderDependencies): ResponseFinder {
-  const lookups = new Map<string, Promise<string | undefined>>();
-  const absentUntilMs = new RecencyMap<string, number>();
-
-  const ask = async (engine: EngineRecord, responseId: string): Promise<string> => {
-    const response = await http({
-      url: `${engine.url}/v1/responses/${encodeURIComponent(responseId)}`,
-      headers: asRecord(pools.settingsFor(engine.models?.[0]?.id ?? "*").upstreamHeaders),
-      timeoutMs: askTimeoutMs,
-      maxBytes: maxAnswerBytes,
-    });
-    if (response.status !== 200) throw new EspalierError("response_not_found");
-    return engine.id;
-  };
-  const lookUp = async (responseId: string): Promise<string | undefined> => {
-    const candidates = fleet.engines.filter((engine) => engine.state === "up").slice(0, maxAsked);
-    const found = await Promise.any(candidates.map((engine) => ask(engine, responseId))).catch(() => undefined);
-    lookups.delete(responseId);
-    if (found === undefined) absentUntilMs.set(responseId, clock.nowMs() + absentMs);
-    if (absentUntilMs.size > maxAbsent) absentUntilMs.deleteOldest();
-    return found;
-  };
-  return {
-    async find(responseId) {
-      if (clock.nowMs() < (absentUntilMs.get(responseId) ?? 0)) return undefined;
-      const running = lookups.get(responseId);
-      if (running) return running;
-      if (lookups.size >= maxLookups)
-        throw new EspalierError("overloaded", "Too many responses are looked for at once.");
-      const lookup = lookUp(responseId);
-      lookups.set(responseId, lookup);
-      return lookup;
-    },
-  };
-}
-
-function asRecord(pairs: readonly string[]): Record<string, string> {
-  const record: Record<string, string> = {};
-  for (let i = 0; i + 1 < pairs.length; i += 2) record[pairs[i] as string] = pairs[i + 1] as string;
-  return record;
-}
-
 /**
- * Remembers which engine holds which stored response of the Responses API, because a follow-up or a retrieval must
- * go to the engine that has it.
+ * Remembers which engine holds which stored response of the Responses API: follow-ups and retrievals must go to that
+ * engine.
  */
 export interface StoredResponses {
   remember(responseId: string, engineId: string): void;
@@ -89,12 +19,12 @@ export interface StoredResponses {
   readonly size: number;
 }
 
-/** How long other routers remember it; after that they ask the engines. */
+/** How long other routers remember it; later they ask the engines. */
 const sharedTtlMs = 3_600_000;
 
 /**
  * @param capacity entries kept; beyond it the one used longest ago is forgotten
- * @param shared what other routers saw made; undefined when nothing is shared
+ * @param shared bindings of all routers; undefined when nothing is shared
  */
 export function createStoredResponses(
   capacity: number,
@@ -157,7 +87,7 @@ export function registerStoredResponseRoutes(app: FastifyInstance, context: Rout
 }
 
 async function plan(context: RouterContext, request: FastifyRequest): Promise<PlannedRequest> {
-  const passed = passOn(context, request);
+  const passed = planForward(context, request);
   const path = parseStoredResponsePath(request.url);
   if (!path) throw new EspalierError("response_not_found", "The path does not name a response.");
   const onlyEngine = await locateResponse(context, path.id);
@@ -167,4 +97,74 @@ async function plan(context: RouterContext, request: FastifyRequest): Promise<Pl
   if (request.method === "DELETE") context.storedResponses.forget(path.id);
   const pool = context.pools.settingsFor(model);
   return { ...passed, endpointId: "stored_response", pool, targets: context.fleet.pool(model), onlyEngine };
+}
+
+const askTimeoutMs = 2_000;
+const maxAnswerBytes = 16_777_216;
+/** Most engines that one lookup asks. */
+const maxAsked = 64;
+/** Most lookups at once. */
+const maxLookups = 32;
+/** For this long, and for at most so many responses, it is remembered that no engine has them. */
+const absentMs = 2_000;
+const maxAbsent = 4_096;
+
+/** Finds the engine that holds a stored response which this router did not see made. */
+export interface ResponseFinder {
+  /**
+   * @returns the engine's id; undefined where none of those that are up has it
+   * @throws EspalierError `overloaded` while there are too many lookups
+   */
+  find(responseId: string): Promise<string | undefined>;
+}
+
+interface ResponseFinderDependencies {
+  readonly fleet: Pick<Fleet, "engines">;
+  readonly pools: Pick<Pools, "settingsFor">;
+  /** Separate from that of health checks, which must not queue behind clients' lookups. */
+  readonly http: HttpClient;
+  readonly clock: Clock;
+}
+
+/** A lookup asks every engine, so concurrent lookups of one response share it. */
+export function createResponseFinder({ fleet, pools, http, clock }: ResponseFinderDependencies): ResponseFinder {
+  const lookups = new Map<string, Promise<string | undefined>>();
+  const absentUntilMs = new RecencyMap<string, number>();
+
+  const ask = async (engine: EngineRecord, responseId: string): Promise<string> => {
+    const response = await http({
+      url: `${engine.url}/v1/responses/${encodeURIComponent(responseId)}`,
+      headers: asRecord(pools.settingsFor(engine.models?.[0]?.id ?? "*").upstreamHeaders),
+      timeoutMs: askTimeoutMs,
+      maxBytes: maxAnswerBytes,
+    });
+    if (response.status !== 200) throw new EspalierError("response_not_found");
+    return engine.id;
+  };
+  const lookUp = async (responseId: string): Promise<string | undefined> => {
+    const candidates = fleet.engines.filter((engine) => engine.state === "up").slice(0, maxAsked);
+    const found = await Promise.any(candidates.map((engine) => ask(engine, responseId))).catch(() => undefined);
+    lookups.delete(responseId);
+    if (found === undefined) absentUntilMs.set(responseId, clock.nowMs() + absentMs);
+    if (absentUntilMs.size > maxAbsent) absentUntilMs.deleteOldest();
+    return found;
+  };
+  return {
+    async find(responseId) {
+      if (clock.nowMs() < (absentUntilMs.get(responseId) ?? 0)) return undefined;
+      const running = lookups.get(responseId);
+      if (running) return running;
+      if (lookups.size >= maxLookups)
+        throw new EspalierError("overloaded", "Too many responses are looked for at once.");
+      const lookup = lookUp(responseId);
+      lookups.set(responseId, lookup);
+      return lookup;
+    },
+  };
+}
+
+function asRecord(pairs: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let i = 0; i + 1 < pairs.length; i += 2) record[pairs[i] as string] = pairs[i + 1] as string;
+  return record;
 }

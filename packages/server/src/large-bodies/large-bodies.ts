@@ -7,21 +7,21 @@ import { type Endpoint, type RequestView, type Span, scanRequest } from "@espali
 import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
 
 /**
- * A longer body may be read in a thread, and is where nothing is known of it but its bytes. What is read at once takes a
- * few milliseconds of the event loop at most: up to 60 ns for each byte of a body of many small values.
+ * Longer bodies may be read in a worker thread; they always are when only their bytes are known. Reading a body on the event
+ * loop takes up to 60 ns per byte, for a body of many small values.
  */
 export const largeBodyBytes = 128 * 1_024;
-/** Bounds of a longer body that is read on the event loop all the same: some 7 ns to find each value, and few to look at. */
+/** Bounds of a longer body that is read on the event loop all the same: about 7 ns to find each value, and few values. */
 export const maxInlineBytes = 1_048_576;
 const maxInlineValues = 16_384;
-/** The thread is ended when it takes longer over one body, in milliseconds. */
+/** The thread is killed when one body takes longer, in milliseconds. */
 const maxTaskMs = 30_000;
 
 /**
- * Scans a request on the event loop, if it is quickly read there. A prompt of an agent is a few thousand texts in several
- * 100 KB: to hand it to a thread and back takes longer.
+ * Scans a request on the event loop if that is quick. An agent's prompt is a few thousand texts in several 100 KB: handing it
+ * to a thread and back would take longer.
  *
- * @returns undefined where a thread is to read it
+ * @returns undefined when the thread has to read it
  * @throws EspalierError as `scanRequest` does, for a body that is not large
  */
 export function scanInline(bytes: Buffer, maxDepth: number): JsonBody | undefined {
@@ -31,9 +31,9 @@ export function scanInline(bytes: Buffer, maxDepth: number): JsonBody | undefine
   return typeof body === "string" || body.valueCount > maxInlineValues ? undefined : body;
 }
 
-/** What was found in a large body. */
+/** A large body as read by the thread. */
 interface LargeRequest {
-  /** Its `body` has the members of the body's own object, without what is large in them. */
+  /** Its `body` is an outline: all members, without large values. */
   readonly view: RequestView;
   /** @throws Error when the thread ends */
   readonly readPrompt: ReadPrompt;
@@ -41,20 +41,20 @@ interface LargeRequest {
 
 export type ReadPrompt = (terms: PromptTerms) => Promise<PromptView>;
 
-/** Reads bodies in a thread that is started when the first one comes, one after the other. */
+/** Reads bodies one after the other, in a thread that is started by the first. */
 export interface LargeBodies extends Startable {
   /** @throws EspalierError as `readRequestView` does, and `reserved_field` */
   read(endpoint: Endpoint, bytes: Buffer, rules: ReadingRules): Promise<LargeRequest>;
-  /** The `model` of a body of which nothing else is known. @throws EspalierError `invalid_json` */
+  /** Reads just the `model` of a body. @throws EspalierError `invalid_json` */
   readModel(bytes: Buffer): Promise<string | undefined>;
-  /** Which of these fields, by names in ASCII, such a body has; none where it is no object. @throws EspalierError `invalid_json` */
+  /** Which of these fields (ASCII names) a body has; none when it is not an object. @throws EspalierError `invalid_json` */
   readFields(bytes: Buffer, names: readonly string[]): Promise<readonly string[]>;
 }
 
 interface LargeBodiesOptions {
   readonly scheduler: Scheduler;
   readonly logger: Logger;
-  /** The program of the thread, when it is not the one beside this module. */
+  /** The thread's program; the built one by default. */
   readonly program?: URL;
 }
 
@@ -84,7 +84,7 @@ export function createLargeBodies({ scheduler, logger, program = builtProgram() 
       cancel();
     }
   };
-  /** When those before have been read. */
+  /** Runs a task after all earlier ones. */
   const inTurn = <Kind extends BodyResult["kind"]>(task: BodyTask & { readonly job: { readonly kind: Kind } }) => {
     const result = turn.then(() => run(task)) as Promise<Extract<BodyResult, { readonly kind: Kind }>>;
     turn = result.catch(() => undefined);
@@ -126,7 +126,7 @@ function viewOf(endpoint: Endpoint, { frame, spans, ...view }: PlainView): Reque
   return { ...view, endpoint, body, spans: new Map(spans) };
 }
 
-/** Bodies of clients are read into shared memory if they are large. */
+/** Large bodies of clients are in shared memory already. */
 function inSharedMemory(bytes: Buffer): Uint8Array {
   if ((bytes.buffer as unknown) instanceof SharedArrayBuffer) return bytes;
   const shared = new Uint8Array(new SharedArrayBuffer(bytes.length));
@@ -134,7 +134,7 @@ function inSharedMemory(bytes: Buffer): Uint8Array {
   return shared;
 }
 
-/** Node runs no TypeScript: sources that are run as such (in tests) use what the last build made of it. */
+/** Node runs no TypeScript: in tests the thread's program is that of the last build. */
 function builtProgram(): URL {
   const beside = new URL("./large-body-worker.js", import.meta.url);
   return existsSync(fileURLToPath(beside))
@@ -142,7 +142,7 @@ function builtProgram(): URL {
     : new URL("../../dist/large-bodies/large-body-worker.js", import.meta.url);
 }
 
-/** By what rules a body is read. */
+/** Rules for reading a body. */
 export interface ReadingRules {
   /** Levels of nesting. */
   readonly maxDepth: number;
@@ -151,18 +151,18 @@ export interface ReadingRules {
 
 /** How a prompt is cut into blocks. */
 export interface PromptTerms {
-  /** Of the model's files; undefined has it cut over its bytes. */
+  /** Folder of the model's files; undefined to hash bytes instead of tokens. */
   readonly folder: string | undefined;
   readonly dialect: ChatDialect;
   /** Tokens in a block. */
   readonly blockSize: number;
-  /** Bound of what is remembered of earlier prompts of the model. */
+  /** Bound of the tokenizer's caches. */
   readonly cacheBytes: number;
 }
 
-/** What the thread is asked. */
+/** A task for the thread. */
 export interface BodyTask {
-  /** Names the body: the one that was read last is known again by it. */
+  /** Identifies the body, so that the one read last is recognised. */
   readonly bodyId: number;
   /** In shared memory, so that nothing is copied. */
   readonly bytes: Uint8Array;
@@ -180,7 +180,7 @@ export interface PlainView extends Omit<RequestView, "endpoint" | "body" | "span
   readonly spans: readonly (readonly [name: string, span: Span])[];
 }
 
-/** What the thread answers. */
+/** The thread's result. */
 export type BodyResult =
   | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string; readonly param: string | undefined }
   | { readonly kind: "read"; readonly view: PlainView }

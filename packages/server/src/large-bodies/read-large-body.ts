@@ -14,12 +14,12 @@ import {
 } from "@espalier/tokenizer";
 import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-bodies.ts";
 
-/** Models of one router. A further one takes the place of the oldest. */
+/** Most tokenizers; a further one replaces the oldest. */
 const maxTokenizers = 16;
-/** Levels that no body has which was read before. */
+/** Bound of nesting for bodies that were checked before. */
 const anyDepth = 1_000;
 
-/** Does one task after the other. The body of the last one is kept, with what was found in it: its prompt is asked for next. */
+/** Runs tasks one after the other. The last parsed body is kept, since its prompt is usually the next task. */
 export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
   const hasher = createPromptHasher();
   const tokenizers = new Map<string, Promise<ModelTokenizer>>();
@@ -91,7 +91,7 @@ function plainView({ endpoint: _, body: __, spans, ...plain }: RequestView, fram
 function fieldsOf(bytes: Uint8Array, names: readonly string[]): readonly string[] {
   const body = scanBody(bufferOf(bytes), anyDepth);
   if (body === "invalid") throw new EspalierError("invalid_json");
-  // Whoever reads the body for its endpoint says what is wrong with it.
+  // Other defects are reported when the body is read for its endpoint.
   return typeof body === "string" ? [] : names.filter((name) => body.member(name) !== undefined);
 }
 
@@ -100,18 +100,17 @@ function modelOf(body: JsonBody): string | undefined {
   return node !== undefined && body.kindOf(node) === "string" ? body.textOf(node) : undefined;
 }
 
-/** Values up to this length, in bytes, stand in a frame as they are, as long as all of them have room. */
+/** Values up to this length, in bytes, are copied into the outline, as long as they fit. */
 const maxVerbatimBytes = 8 * 1_024;
 const maxFrameBytes = 256 * 1_024;
-/** Of a longer string this many characters, which is more than any name or key that is taken. */
+/** Kept characters of a longer string: more than any name or key that is read. */
 const keptLength = 2_048;
-/** Keys that are longer are nobody's here. */
+/** Longer keys are dropped. */
 const maxKeyBytes = 256;
 
 /**
- * A body's own object with all of its members, and what is large in them left out: of a string its beginning and its hash
- * stand there, of a list of numbers one, and nothing of other lists and of objects. For what is asked of a body besides its
- * prompt; members of objects that have to be looked at in any case must be, before.
+ * The outline of a body: its top-level members without large values. A long string becomes its beginning and its hash, a list
+ * of numbers becomes `[0]`, other lists and objects become empty. It serves what is read of a body apart from its prompt.
  */
 export function frameOf(body: JsonBody, hasher: PromptHasher): Buffer {
   const members: string[] = [];
@@ -147,7 +146,7 @@ function shortened(text: string, { text: running }: PromptHasher): string {
   return `${text.slice(0, keptLength)}:${text.length}:${running.high.toString(16)}:${running.low.toString(16)}`;
 }
 
-/** A request whose fields are parsed when somebody asks for them. */
+/** A request whose fields are parsed on demand. */
 export class BodyRequest implements PromptRequest {
   readonly endpoint: string;
   readonly body: JsonBody;
@@ -164,7 +163,7 @@ export class BodyRequest implements PromptRequest {
   }
 }
 
-/** @throws EspalierError `reserved_field` for a body that says where engines fetch KV blocks, unless clients may */
+/** @throws EspalierError `reserved_field` for a body with KV transfer fields, unless clients are trusted to set them */
 export function refuseReserved(view: RequestView, trustsTransferFields: boolean): void {
   const reserved = trustsTransferFields ? undefined : findTransferField(view);
   if (reserved === undefined) return;

@@ -16,109 +16,75 @@ import type { TlsOptions } from "@espalier/proxy";
 import type { FastifyInstance } from "fastify";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 
-/** What speaks TLS: a listener, or the connections to engines. */
-interface TlsUser {
-  readonly name: "data" | "admin" | "mesh" | "engines";
-  readonly files: readonly string[];
-  /** @throws EspalierError `config_unreadable` */
-  readonly read: () => ReadCertificates;
+/** Certificate and key of a listener, as PEM texts. */
+export interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  /** Authorities for client certificates, which are required then. */
+  readonly ca?: string;
 }
 
-/** Certificates that can be used. */
-interface ReadCertificates {
-  readonly tls: Partial<TlsMaterial>;
-  /** Connections from then on use these; those that are open stay. */
-  readonly use: () => void;
+/** The options of node:https for it. */
+export function httpsOptions(tls: TlsMaterial): Readonly<Record<string, unknown>> {
+  return tls.ca === undefined ? { ...tls } : { ...tls, requestCert: true };
 }
 
-/** Follows the files of certificates, from `start` on. */
-interface Certificates extends Startable {
-  /** Reads the files again. Never throws: what cannot be used is logged and counted, and the old ones stay. */
-  reload(): void;
-}
-
-interface CertificatesOptions {
-  readonly users: readonly TlsUser[];
-  /** Calls back when a file may have changed; the result ends that. */
-  readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
-  readonly logger: Logger;
-  readonly meters: TlsMeters;
-}
-
-function createCertificates({ users, watch, ...deps }: CertificatesOptions): Certificates {
-  const looks = users.map((user) => ({ files: user.files, look: createLook(user, deps) }));
-  let unwatch: readonly (() => Promise<void>)[] = [];
-  return {
-    reload() {
-      for (const { look } of looks) look();
-    },
-    async start() {
-      unwatch = looks.flatMap(({ files, look }) => {
-        look();
-        return [...new Set(files)].map((path) => watch(path, async () => look()));
-      });
-    },
-    async stop() {
-      await Promise.all(unwatch.map((end) => end()));
-    },
-  };
-}
-
-/** @returns looks at the files once */
-function createLook(
-  { name, files, read }: TlsUser,
-  { logger, meters }: Pick<CertificatesOptions, "logger" | "meters">,
-): () => void {
-  let usedDigest: string | undefined;
-  let failure: string | undefined;
-  return () => {
-    try {
-      const { tls, use } = read();
-      const digest = createHash("sha256").update(JSON.stringify(tls)).digest("base64");
-      failure = undefined;
-      if (digest === usedDigest) return;
-      use();
-      if (tls.cert !== undefined) meters.validUntil(name, expiryOf({ cert: tls.cert }));
-      if (usedDigest !== undefined) {
-        meters.renewed(name);
-        logger.info("certificates renewed", { listener: name, files });
-      }
-      usedDigest = digest;
-    } catch (thrown) {
-      const { code, message } = asEspalierError(thrown);
-      // Files are looked at every few seconds: what is as it was is not told again.
-      if (message === failure) return;
-      failure = message;
-      meters.failed(name);
-      logger.error("certificates not renewed; the old ones stay", { listener: name, error: { code, message } });
-    }
-  };
-}
-
-/** What became of certificates, by the name of their user. */
-interface TlsMeters {
-  renewed(listener: string): void;
-  failed(listener: string): void;
-  /** @param atMs since the Unix epoch */
-  validUntil(listener: string, atMs: number): void;
-}
-
-export function createTlsMeters(meter: Meter): TlsMeters {
-  const reloads = meter.counter({
-    name: "espalier_tls_reloads_total",
-    help: "Changes of certificates, of a listener or towards engines (`engines`): applied, or failed (the old ones stay).",
-    labels: ["listener", "outcome"],
+/**
+ * The certificates of a listener.
+ *
+ * @throws EspalierError `config_unreadable`, also for unusable content
+ */
+export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
+  const tls = { cert: readPem(certFile), key: readPem(keyFile), ...readAuthority(caFile) };
+  return check(certFile, () => {
+    expiryOf(tls);
+    createSecureContext(tls);
+    return tls;
   });
-  const expiry = meter.gauge({
-    name: "espalier_tls_certificate_expiry_timestamp_seconds",
-    help: "Until when the certificate that a listener uses, or that engines are shown (`engines`), is valid, in Unix time.",
-    labels: ["listener"],
-  });
-  return {
-    renewed: (listener) => reloads.series(listener, "applied").add(),
-    failed: (listener) => reloads.series(listener, "failed").add(),
-    validUntil: (listener, atMs) => expiry.series(listener).set(atMs / 1_000),
-  };
+}
+
+/**
+ * TLS options of connections to engines.
+ *
+ * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
+ */
+export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledConfig["engineTls"]): TlsOptions {
+  // The configuration has both or neither.
+  const own =
+    certFile === undefined || keyFile === undefined ? readAuthority(caFile) : readTls({ certFile, keyFile, caFile });
+  return { rejectUnauthorized: verify, ...own };
+}
+
+function readAuthority(caFile: string | undefined): Pick<TlsMaterial, "ca"> {
+  if (caFile === undefined) return {};
+  const ca = readPem(caFile);
+  // With a file without an authority, Node would accept anything signed by a public one.
+  check(caFile, () => new X509Certificate(ca));
+  return { ca };
+}
+
+/** The same for mesh links, where both ends show a certificate. */
+export function readMutualTls(files: NonNullable<MeshConfig["tls"]>): Required<TlsMaterial> {
+  return { ca: "", ...readTls(files) };
+}
+
+/** End of the certificate's validity, in milliseconds since the Unix epoch. */
+function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
+  return Date.parse(new X509Certificate(cert).validTo);
+}
+
+/** @throws EspalierError `config_unreadable` */
+function readPem(path: string): string {
+  return check(path, () => readFileSync(path, "utf8"));
+}
+
+function check<Result>(path: string, use: () => Result): Result {
+  try {
+    return use();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
+  }
 }
 
 interface RouterCertificatesOptions {
@@ -134,7 +100,7 @@ interface RouterCertificatesOptions {
 
 type SetEngineTls = (tls: TlsOptions) => void;
 
-/** Follows the certificates of every listener of a router that has some, and those towards engines. */
+/** Follows the certificates of all TLS listeners of a router, and those for connections to engines. */
 export function createRouterCertificates(options: RouterCertificatesOptions): Certificates {
   const { config, data, admin, mesh, setEngineTls, logger, scheduler, meter } = options;
   const setMeshTls = mesh?.setTls;
@@ -185,73 +151,107 @@ function pathsOf({ certFile, keyFile, caFile }: Omit<CompiledConfig["engineTls"]
   return [certFile, keyFile, caFile].filter((path) => path !== undefined);
 }
 
-/** What a listener serves HTTPS with, as PEM texts. */
-export interface TlsMaterial {
-  readonly cert: string;
-  readonly key: string;
-  /** Makes clients show a certificate that one of these signed. */
-  readonly ca?: string;
+/** A user of certificates: a listener, or the connections to engines. */
+interface TlsUser {
+  readonly name: "data" | "admin" | "mesh" | "engines";
+  readonly files: readonly string[];
+  /** @throws EspalierError `config_unreadable` */
+  readonly read: () => ReadCertificates;
 }
 
-/** The options of node:https for it. */
-export function httpsOptions(tls: TlsMaterial): Readonly<Record<string, unknown>> {
-  return tls.ca === undefined ? { ...tls } : { ...tls, requestCert: true };
+/** Valid certificates, read but not yet in use. */
+interface ReadCertificates {
+  readonly tls: Partial<TlsMaterial>;
+  /** New connections use these from then on; open ones stay. */
+  readonly use: () => void;
 }
 
-/**
- * The certificates of a listener.
- *
- * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
- */
-export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
-  const tls = { cert: readPem(certFile), key: readPem(keyFile), ...readAuthority(caFile) };
-  return check(certFile, () => {
-    expiryOf(tls);
-    createSecureContext(tls);
-    return tls;
+/** Follows the files of certificates, from `start` on. */
+interface Certificates extends Startable {
+  /** Reads the files again. Never throws: failures are logged and counted, and the old certificates stay. */
+  reload(): void;
+}
+
+interface CertificatesOptions {
+  readonly users: readonly TlsUser[];
+  /** Calls back when a file may have changed; the result stops watching. */
+  readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
+  readonly logger: Logger;
+  readonly meters: TlsMeters;
+}
+
+function createCertificates({ users, watch, ...deps }: CertificatesOptions): Certificates {
+  const looks = users.map((user) => ({ files: user.files, look: createLook(user, deps) }));
+  let unwatch: readonly (() => Promise<void>)[] = [];
+  return {
+    reload() {
+      for (const { look } of looks) look();
+    },
+    async start() {
+      unwatch = looks.flatMap(({ files, look }) => {
+        look();
+        return [...new Set(files)].map((path) => watch(path, async () => look()));
+      });
+    },
+    async stop() {
+      await Promise.all(unwatch.map((end) => end()));
+    },
+  };
+}
+
+/** @returns looks at the files once */
+function createLook(
+  { name, files, read }: TlsUser,
+  { logger, meters }: Pick<CertificatesOptions, "logger" | "meters">,
+): () => void {
+  let usedDigest: string | undefined;
+  let failure: string | undefined;
+  return () => {
+    try {
+      const { tls, use } = read();
+      const digest = createHash("sha256").update(JSON.stringify(tls)).digest("base64");
+      failure = undefined;
+      if (digest === usedDigest) return;
+      use();
+      if (tls.cert !== undefined) meters.validUntil(name, expiryOf({ cert: tls.cert }));
+      if (usedDigest !== undefined) {
+        meters.renewed(name);
+        logger.info("certificates renewed", { listener: name, files });
+      }
+      usedDigest = digest;
+    } catch (thrown) {
+      const { code, message } = asEspalierError(thrown);
+      // Files are checked every few seconds: the same failure is not reported again.
+      if (message === failure) return;
+      failure = message;
+      meters.failed(name);
+      logger.error("certificates not renewed; the old ones stay", { listener: name, error: { code, message } });
+    }
+  };
+}
+
+/** Metrics of certificates, by user. */
+interface TlsMeters {
+  renewed(listener: string): void;
+  failed(listener: string): void;
+  /** @param atMs since the Unix epoch */
+  validUntil(listener: string, atMs: number): void;
+}
+
+export function createTlsMeters(meter: Meter): TlsMeters {
+  const reloads = meter.counter({
+    name: "espalier_tls_reloads_total",
+    help: "Certificate reloads of a listener, or for connections to engines (`engines`): applied, or failed (the old ones stay).",
+    labels: ["listener", "outcome"],
   });
-}
-
-/**
- * What engines are dialled with.
- *
- * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
- */
-export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledConfig["engineTls"]): TlsOptions {
-  // The configuration has both or neither.
-  const own =
-    certFile === undefined || keyFile === undefined ? readAuthority(caFile) : readTls({ certFile, keyFile, caFile });
-  return { rejectUnauthorized: verify, ...own };
-}
-
-function readAuthority(caFile: string | undefined): Pick<TlsMaterial, "ca"> {
-  if (caFile === undefined) return {};
-  const ca = readPem(caFile);
-  // Without an authority in its file, Node would take whoever any public one has signed.
-  check(caFile, () => new X509Certificate(ca));
-  return { ca };
-}
-
-/** The same for links of the mesh, where both ends show a certificate. */
-export function readMutualTls(files: NonNullable<MeshConfig["tls"]>): Required<TlsMaterial> {
-  return { ca: "", ...readTls(files) };
-}
-
-/** Until when the certificate itself is valid, in milliseconds since the Unix epoch. */
-function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
-  return Date.parse(new X509Certificate(cert).validTo);
-}
-
-/** @throws EspalierError `config_unreadable` */
-function readPem(path: string): string {
-  return check(path, () => readFileSync(path, "utf8"));
-}
-
-function check<Result>(path: string, use: () => Result): Result {
-  try {
-    return use();
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
-  }
+  const expiry = meter.gauge({
+    name: "espalier_tls_certificate_expiry_timestamp_seconds",
+    help: "End of validity of the certificate of a listener, or of the one shown to engines (`engines`), in Unix time.",
+    labels: ["listener"],
+  });
+  return {
+    renewed: (listener) => reloads.series(listener, "applied").add(),
+    failed: (listener) => reloads.series(listener, "failed").add(),
+    validUntil: (listener, atMs) => expiry.series(listener).set(atMs / 1_000),
+  };
 }

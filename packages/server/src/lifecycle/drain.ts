@@ -3,13 +3,13 @@ import { Server as NetServer } from "node:net";
 import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/common";
 
 export interface DrainOptions {
-  /** How long new work is still accepted after readiness went false, so that load balancers and DNS can notice. */
+  /** How long new requests are still accepted after readiness went false, so that load balancers and DNS can notice. */
   readonly delayMs: number;
-  /** How long open answers may go on after that. */
+  /** How long open answers may take after that. */
   readonly graceMs: number;
 }
 
-/** Ends a listener's life without cutting an answer. */
+/** Closes a listener without cutting answers. */
 export interface Drain {
   /** True from the first call of `run` on: answers carry `connection: close` and readiness is false. */
   readonly started: boolean;
@@ -24,11 +24,11 @@ export interface Drain {
 }
 
 const lookPeriodMs = 50;
-/** After the last answer, and after the listener closed, connections are left open so long for a request that is on its way. */
+/** Connections stay open for this long after the last answer, for requests that are on their way. */
 const lateRequestMs = 500;
-/** A turn of the event loop is quiet when it took no connection in, and less time: hardly anybody can have come meanwhile. */
+/** A turn of the event loop is quiet when it accepted no connection and took less than this. */
 const quietTurnMs = 1;
-/** On a loop that has no quiet turn. */
+/** Most turns that are waited for a quiet one. */
 const maxTurns = 200;
 
 export interface DrainDependencies {
@@ -44,9 +44,9 @@ export interface DrainDependencies {
 }
 
 /**
- * Closing a connection that a client takes from its pool at this moment is a reset, and no client knows whether its request was
- * heard. So connections without an answer stay open while others have one: what comes on them is served, and closes them. They do not
- * hold the drain back for as long as clients like: once no answer is open, they have half a second.
+ * A connection that is closed while its client sends a request on it is reset, and the client cannot know whether the request
+ * was processed. So idle connections stay open while other answers are open; a request on them is served and closes them.
+ * They delay the drain by at most half a second after the last answer.
  */
 export function createDrain({ clock, scheduler, logger, servers, activeCount, onStart }: DrainDependencies): Drain {
   let running: Promise<number> | undefined;
@@ -64,7 +64,7 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
     });
   const waitUntil = async (deadlineMs: number, done: () => boolean | Promise<boolean>): Promise<void> => {
     for (;;) {
-      // What has come is taken in first: a connection that is closed with a request in it is reset.
+      // Requests that have arrived are read first: closing a connection with an unread request resets it.
       await systemAfterPoll();
       if (forced || (await done()) || clock.nowMs() >= deadlineMs) return;
       await wait(lookPeriodMs);
@@ -103,8 +103,8 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
 }
 
 /**
- * What waits to be accepted when a listener closes is reset by the system, so it closes when nothing does. Node accepts one
- * connection in a turn of its loop (seen with libuv 1.46).
+ * Connections that wait to be accepted are reset when a listener closes, so it closes once there are none. Node accepts one
+ * connection per turn of its loop (seen with libuv 1.46).
  */
 async function closeListeners(servers: readonly Server[], clock: Clock): Promise<void> {
   let accepted = 0;
@@ -117,7 +117,7 @@ async function closeListeners(servers: readonly Server[], clock: Clock): Promise
     if (accepted === before && clock.nowMs() - fromMs < quietTurnMs) break;
   }
   for (const server of servers) server.off("connection", count);
-  // Not that of an HTTP server, which closes idle connections with it.
+  // Not `close` of an HTTP server, which would close idle connections too.
   for (const server of servers) NetServer.prototype.close.call(server);
 }
 

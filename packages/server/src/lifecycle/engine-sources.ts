@@ -15,10 +15,125 @@ import {
 } from "@espalier/discovery";
 import { createControlHttp } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
-import type { EngineBoard } from "./operator-engines.ts";
+import type { OperatorTable } from "./operator-engines.ts";
 import { createOperatorEngines, type OperatorEngines } from "./operator-engines.ts";
 
-/** The part of a configuration that names sources which a reload may change. */
+const metricNames = { up: "espalier_discovery_source_up", failures: "espalier_discovery_failures_total" };
+
+interface EngineSourcesDeps extends SourceSetDeps {
+  readonly config: SourceConfig & Pick<CompiledConfig, "enginesFile">;
+  /** Engines that operators added or removed. */
+  readonly table: OperatorTable;
+  readonly fleet: Pick<Fleet, "apply">;
+  readonly meter: Meter;
+}
+
+export interface EngineSources extends Startable {
+  /** For operators who add engines and remove them. */
+  readonly operators: Pick<OperatorEngines, "add" | "remove">;
+  /**
+   * Follows the engines and sources of another configuration; the engines file stays that of the start.
+   *
+   * @returns resolves when they are in effect; never rejected
+   */
+  follow(config: SourceConfig): Promise<void>;
+}
+
+/**
+ * Feeds the fleet from the configuration's list of engines, its engines file, its discovery sources, and operators, without
+ * the engines that operators removed.
+ */
+export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
+  const { config, fleet, logger } = deps;
+  const { enginesFile: path } = config;
+  let listed: readonly EngineSpec[] = [];
+  const operators = createOperatorEngines({ table: deps.table, listed: () => listed, logger });
+  const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
+  const setOf = createSourceSets(deps);
+  const sourcesOf = (said: SourceConfig): readonly EngineSource[] => {
+    const set = setOf(said);
+    return [set.listed, ...file, ...set.discovered, operators.source];
+  };
+  const meters = createSourceMeters(deps.meter, metricNames, "engines");
+  const named = deps.meter
+    .gauge({ name: "espalier_discovery_engines", help: "Distinct engines named by all sources." })
+    .series();
+  const merged = mergeSources(sourcesOf(config), {
+    onList(specs: readonly EngineSpec[]) {
+      listed = specs;
+      const present = operators.present(listed);
+      named.set(present.length);
+      fleet.apply(present);
+    },
+    onError(error, source) {
+      meters.failed(source);
+      meters.isUp(source, false);
+      // A source that does not answer recovers by itself; a wrong configuration does not.
+      const level = error.code === "discovery_failed" ? "warn" : "error";
+      logger[level]("engine source failed; the last good list stays", { source, error });
+    },
+    onConflict: (error, source) => logger.error("conflicting engine ignored", { source, error }),
+    onRecovered(source) {
+      meters.isUp(source, true);
+      logger.info("engine source is followed again", { source });
+    },
+    onFollowed: (source) => meters.isUp(source, true),
+    onLeft: meters.left,
+  });
+  return {
+    operators,
+    start: () => merged.start(),
+    follow: (said) => merged.follow(sourcesOf(said)),
+    stop: () => merged.stop(),
+  };
+}
+
+/** A client of the configured Kubernetes API server. It connects with its first request. */
+export function connectKubernetes(
+  { kubernetes: access }: Pick<DiscoveryConfig, "kubernetes">,
+  scheduler: Scheduler,
+): KubernetesClient {
+  return createKubernetesClient({
+    access,
+    connect: (ca) => createControlHttp({ scheduler, ...(ca === undefined ? {} : { tls: { ca } }) }),
+  });
+}
+
+/** Metrics of discovery sources. Their number is bounded by the configuration. */
+export interface SourceMeters {
+  isUp(source: string, up: boolean): void;
+  failed(source: string): void;
+  /** The source is no longer followed. */
+  left(source: string): void;
+}
+
+/** @param what what a source finds, for the help texts */
+export function createSourceMeters(
+  meter: Meter,
+  names: { readonly up: string; readonly failures: string },
+  what: string,
+): SourceMeters {
+  const up = meter.gauge({
+    name: names.up,
+    help: `Whether a source of ${what} is up: 1, or 0 while its last good list stays in use.`,
+    labels: ["source"],
+  });
+  const failures = meter.counter({
+    name: names.failures,
+    help: `Outages of a source of ${what}, each counted once.`,
+    labels: ["source"],
+  });
+  return {
+    isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),
+    failed: (source) => failures.series(source).add(),
+    left(source) {
+      up.remove(source);
+      failures.remove(source);
+    },
+  };
+}
+
+/** The part of a configuration with sources that a reload may change. */
 type SourceConfig = Pick<CompiledConfig, "engines" | "discovery">;
 
 interface SourceSet {
@@ -33,8 +148,7 @@ interface SourceSetDeps {
 }
 
 /**
- * The sources that configurations name, one after the other: what a configuration says of a source in the same words as
- * the one before is the same source.
+ * Sources of successive configurations: a source with the same settings as in the configuration before is kept.
  */
 function createSourceSets(deps: SourceSetDeps): (config: SourceConfig) => SourceSet {
   let known = new Map<string, EngineSource>();
@@ -82,7 +196,7 @@ function kubernetesSources(
   ];
 }
 
-/** A source with connections to the API server that end with it. */
+/** A source with its own client of the API server, which is closed with it. */
 function withClient(
   discovery: DiscoveryConfig,
   { scheduler, random }: SourceSetDeps,
@@ -96,121 +210,6 @@ function withClient(
     async stop() {
       await source.stop();
       client.close();
-    },
-  };
-}
-
-const metricNames = { up: "espalier_discovery_source_up", failures: "espalier_discovery_failures_total" };
-
-interface EngineSourcesDeps extends SourceSetDeps {
-  readonly config: SourceConfig & Pick<CompiledConfig, "enginesFile">;
-  /** What operators say of engines. */
-  readonly board: EngineBoard;
-  readonly fleet: Pick<Fleet, "apply">;
-  readonly meter: Meter;
-}
-
-export interface EngineSources extends Startable {
-  /** For operators who add engines and remove them. */
-  readonly operators: Pick<OperatorEngines, "add" | "remove">;
-  /**
-   * The engines that a configuration lists and the sources that it names, from now on; the file stays that of the start.
-   *
-   * @returns resolves when they count; never rejected
-   */
-  follow(config: SourceConfig): Promise<void>;
-}
-
-/**
- * Feeds the fleet from the engines that the configuration lists, the file that it names, what it says to follow, and what
- * operators add; less those that they remove.
- */
-export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
-  const { config, fleet, logger } = deps;
-  const { enginesFile: path } = config;
-  let listed: readonly EngineSpec[] = [];
-  const operators = createOperatorEngines({ board: deps.board, listed: () => listed, logger });
-  const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
-  const setOf = createSourceSets(deps);
-  const sourcesOf = (said: SourceConfig): readonly EngineSource[] => {
-    const set = setOf(said);
-    return [set.listed, ...file, ...set.discovered, operators.source];
-  };
-  const meters = createSourceMeters(deps.meter, metricNames, "engines");
-  const named = deps.meter
-    .gauge({ name: "espalier_discovery_engines", help: "Engines that all sources name together." })
-    .series();
-  const merged = mergeSources(sourcesOf(config), {
-    onList(specs: readonly EngineSpec[]) {
-      listed = specs;
-      const present = operators.present(listed);
-      named.set(present.length);
-      fleet.apply(present);
-    },
-    onError(error, source) {
-      meters.failed(source);
-      meters.isUp(source, false);
-      // What others do not answer mends itself; what was written wrong does not.
-      const level = error.code === "discovery_failed" ? "warn" : "error";
-      logger[level]("engine source failed; the last good list stays", { source, error });
-    },
-    onConflict: (error, source) => logger.error("an engine is left out", { source, error }),
-    onRecovered(source) {
-      meters.isUp(source, true);
-      logger.info("engine source is followed again", { source });
-    },
-    onFollowed: (source) => meters.isUp(source, true),
-    onLeft: meters.left,
-  });
-  return {
-    operators,
-    start: () => merged.start(),
-    follow: (said) => merged.follow(sourcesOf(said)),
-    stop: () => merged.stop(),
-  };
-}
-
-/** A client of the API server that the configuration names. It connects with its first request. */
-export function connectKubernetes(
-  { kubernetes: access }: Pick<DiscoveryConfig, "kubernetes">,
-  scheduler: Scheduler,
-): KubernetesClient {
-  return createKubernetesClient({
-    access,
-    connect: (ca) => createControlHttp({ scheduler, ...(ca === undefined ? {} : { tls: { ca } }) }),
-  });
-}
-
-/** How well something is found. Sources are named in the configuration, so that their number is bounded. */
-export interface SourceMeters {
-  isUp(source: string, up: boolean): void;
-  failed(source: string): void;
-  /** It is not followed any more. */
-  left(source: string): void;
-}
-
-/** @param what in descriptions, what a source finds */
-export function createSourceMeters(
-  meter: Meter,
-  names: { readonly up: string; readonly failures: string },
-  what: string,
-): SourceMeters {
-  const up = meter.gauge({
-    name: names.up,
-    help: `Whether a source of ${what} can be followed: 1, or 0 while the last list that it gave stays.`,
-    labels: ["source"],
-  });
-  const failures = meter.counter({
-    name: names.failures,
-    help: `Failures of a source of ${what}, each counted once for as long as it lasts.`,
-    labels: ["source"],
-  });
-  return {
-    isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),
-    failed: (source) => failures.series(source).add(),
-    left(source) {
-      up.remove(source);
-      failures.remove(source);
     },
   };
 }

@@ -4,20 +4,20 @@ import { hashString } from "@espalier/policies";
 import type { DataPlaneSettings } from "../router-context.ts";
 import { type Pools, poolRules } from "../routing/pools.ts";
 
-/** What became of a configuration that was given to a running router, by path in its file. */
+/** The effect of a new configuration on a running router, by path in its file. */
 export interface Reconfiguration {
   /** In force from now on. */
   readonly applied: readonly string[];
-  /** Others than the router runs with; they count from its next start on. */
+  /** Changed, but in force only after a restart. */
   readonly needsRestart: readonly string[];
 }
 
-/** What a router runs with: requests read it anew, so that they see one configuration each and never a mixture. */
+/** The configuration in force. Each request reads it once, so that it never sees a mixture. */
 export interface LiveConfig {
   readonly current: CompiledConfig;
   readonly settings: DataPlaneSettings;
   readonly modelRouter: ModelRouter;
-  /** @throws EspalierError `config_invalid`; nothing has changed then */
+  /** @throws EspalierError `config_invalid`; then nothing has changed */
   apply(config: CompiledConfig): Reconfiguration;
 }
 
@@ -25,7 +25,7 @@ interface LiveConfigOptions {
   readonly config: CompiledConfig;
   readonly random: Random;
   readonly pools: Pick<Pools, "replaceRules">;
-  /** Told what is in force after each change. */
+  /** Called with the configuration in force after each change. */
   readonly onChange?: (config: CompiledConfig) => void;
 }
 
@@ -75,10 +75,10 @@ interface ModelRouterOptions {
   readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
 }
 
-/** Turns the model that a client names into the model that engines serve. */
+/** Maps the model that a client names to the model that engines serve. */
 interface ModelRouter {
   /**
-   * @param sessionKey keeps a session on one side of a split; without one the side is drawn by weight
+   * @param sessionKey keeps a session on one side of a split; without it the side is drawn by weight
    * @returns the served model's name; the given one when it is neither an alias nor a split
    */
   resolve(model: string, sessionKey: string | undefined): string;

@@ -4,13 +4,13 @@ import type { EngineSource, SourceObserver } from "@espalier/discovery";
 import type { Registry } from "@espalier/replication";
 
 /**
- * Engines that operators add and remove while routers run. One that they removed stays away wherever else it is listed,
- * until it is added again.
+ * Engines that operators add and remove at run time. A removed engine stays removed, whatever source lists it, until it is
+ * added again.
  */
 export interface OperatorEngines {
-  /** What operators added. It tells its list whenever `present` may give another answer, too. */
+  /** Engines that operators added. It also emits its list whenever the result of `present` may change. */
   readonly source: EngineSource;
-  /** Those of a list that operators did not remove. */
+  /** The engines of a list without removed ones. */
   present(specs: readonly EngineSpec[]): readonly EngineSpec[];
   /**
    * Adds an engine, or brings back a removed one.
@@ -24,8 +24,8 @@ export interface OperatorEngines {
 }
 
 interface OperatorEnginesOptions {
-  readonly board: EngineBoard;
-  /** Every engine that a source lists, removed ones too. */
+  readonly table: OperatorTable;
+  /** All engines of all sources, including removed ones. */
   readonly listed: () => readonly EngineSpec[];
   readonly logger: Logger;
 }
@@ -33,14 +33,14 @@ interface OperatorEnginesOptions {
 const removed: OperatorEntry = { removed: true };
 const isRemoval = (value: OperatorEntry): boolean => value.removed === true;
 
-export function createOperatorEngines({ board, listed, logger }: OperatorEnginesOptions): OperatorEngines {
+export function createOperatorEngines({ table, listed, logger }: OperatorEnginesOptions): OperatorEngines {
   let observer: SourceObserver | undefined;
   let added: readonly EngineSpec[] = [];
   let removals: ReadonlySet<string> = new Set();
   let unlisten = (): void => {};
 
   const read = (): void => {
-    const entries = board.entries();
+    const entries = table.entries();
     removals = new Set(entries.filter(({ value }) => isRemoval(value)).map(({ engine }) => engine));
     added = entries.flatMap(({ engine, value }) => (isRemoval(value) ? [] : readShared(engine, value, logger)));
     observer?.onList(added);
@@ -53,7 +53,7 @@ export function createOperatorEngines({ board, listed, logger }: OperatorEngines
       name: "operators",
       async start(started) {
         observer = started;
-        unlisten = board.onChange(read);
+        unlisten = table.onChange(read);
         read();
       },
       async stop() {
@@ -67,20 +67,20 @@ export function createOperatorEngines({ board, listed, logger }: OperatorEngines
       const isBack = removals.has(id) && isListed(id);
       const other = listed().find((spec) => spec.id === id || spec.url === url);
       if (other && !isBack) throw new EspalierError("worker_exists", `Engine ${other.id} has this id or URL already.`);
-      // One that a source lists is as that source says; forgetting the removal brings it back.
-      if (isBack) board.forget(id);
-      else board.put(id, { ...(written as OperatorEntry), id });
+      // An engine of another source keeps that source's settings: dropping the removal brings it back.
+      if (isBack) table.forget(id);
+      else table.put(id, { ...(written as OperatorEntry), id });
       return id;
     },
     remove(id) {
       if (!isListed(id) || removals.has(id)) throw new EspalierError("worker_not_found");
-      if (isAdded(id)) board.forget(id);
-      else board.put(id, removed);
+      if (isAdded(id)) table.forget(id);
+      else table.put(id, removed);
     },
   };
 }
 
-/** @throws EspalierError `invalid_value` naming what is wrong */
+/** @throws EspalierError `invalid_value` */
 function readWritten(written: unknown): EngineSpec {
   try {
     const [spec] = parseEnginesFile(JSON.stringify([written]), "body");
@@ -92,7 +92,7 @@ function readWritten(written: unknown): EngineSpec {
   throw new EspalierError("invalid_value", "The body must describe one engine.");
 }
 
-/** What another router was told; one of another version may have been told what this one does not know. */
+/** An entry written at another router, possibly of another version with settings unknown here. */
 function readShared(engine: string, value: OperatorEntry, logger: Logger): readonly EngineSpec[] {
   try {
     return [readWritten(value)];
@@ -102,26 +102,26 @@ function readShared(engine: string, value: OperatorEntry, logger: Logger): reado
   }
 }
 
-/** What operators said of an engine: as in the configuration, or that it is gone. */
+/** An operator's entry for an engine: its settings as in the configuration, or that it is removed. */
 type OperatorEntry = Readonly<Record<string, unknown>>;
 
-/** Where what operators said of engines stands, for this router alone or for all. */
-export interface EngineBoard {
+/** The table of operators' entries, of this router alone or shared by all. */
+export interface OperatorTable {
   entries(): readonly { readonly engine: string; readonly value: OperatorEntry }[];
-  /** @throws EspalierError `invalid_value` for more than there is room for */
+  /** @throws EspalierError `invalid_value` when the table is full */
   put(engine: string, value: OperatorEntry): void;
-  /** Nothing is said of it any more. */
+  /** Removes the entry of an engine. */
   forget(engine: string): void;
   onChange(listener: () => void): Cancel;
 }
 
-/** Names operators among those who say something of engines. */
+/** Marks entries of operators in the shared registry. */
 const source = "operator";
-/** Engines of which operators of a router that shares nothing may have said something. */
+/** Most entries at a router that shares nothing. */
 export const maxOperatorEngines = 10_000;
 
 /** For a router that shares nothing. */
-export function createLocalBoard(): EngineBoard {
+export function createLocalTable(): OperatorTable {
   const entries = new Map<string, OperatorEntry>();
   const listeners = new Set<() => void>();
   const tell = (): void => {
@@ -146,8 +146,8 @@ export function createLocalBoard(): EngineBoard {
   };
 }
 
-/** What is said at one router holds at all. */
-export function createSharedBoard(registry: Registry): EngineBoard {
+/** Entries made at one router hold at all of them. */
+export function createSharedTable(registry: Registry): OperatorTable {
   return {
     entries: () => registry.engines().filter((said) => said.source === source),
     put(engine, value) {

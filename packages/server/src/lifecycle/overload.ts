@@ -9,21 +9,21 @@ import {
   type Startable,
 } from "@espalier/common";
 
-/** How often pressure is looked at. */
+/** How often pressure is measured. */
 const periodMs = 100;
-/** A pause that is over within so many looks, such as one of the garbage collector, is no pressure. */
+/** A pause shorter than this many measurements, such as a garbage collection, is no pressure. */
 const patienceLooks = 5;
-/** By how much of all new requests the refused ones grow with each look under pressure, and shrink with each one without. */
+/** Change of the shed share per measurement, under pressure and without. */
 const growth = 0.1;
 const decline = 0.05;
 const retryAfterSeconds = 2;
 
 export interface OverloadLimits {
-  /** How late the event loop may come to its timers, all of half a second through. */
+  /** Most event-loop delay, sustained for half a second. */
   readonly maxEventLoopDelayMs: number;
-  /** Share, 0 to 1, of the heap that V8 may use at most. */
+  /** Most heap in use, as a share from 0 to 1 of V8's limit. */
   readonly maxHeapShare: number;
-  /** Bytes that may wait to be sent to other routers, all together. */
+  /** Most bytes that wait to be sent to other routers. */
   readonly maxMeshBufferBytes: number;
 }
 
@@ -33,15 +33,15 @@ export interface OverloadDependencies {
   readonly logger: Logger;
   readonly meter: Meter;
   readonly limits: () => OverloadLimits;
-  /** Share of the heap in use; that of this process unless given. */
+  /** Share of the heap in use; this process's by default. */
   readonly heapShare?: () => number;
-  /** Of the request bodies in flight; only told, for they are bounded exactly where they come in. */
+  /** Bytes of request bodies in flight; only exported as a metric, since they have a bound of their own. */
   readonly bodyBytes: () => number;
-  /** What waits to be sent to other routers. */
+  /** Bytes that wait to be sent to other routers. */
   readonly meshBytes: () => number;
 }
 
-/** Refuses a share of the new requests while the router itself has too little time, memory or room towards others. */
+/** Sheds a share of new requests while the router itself is short of time, memory or bandwidth to its peers. */
 export interface Overload extends Startable {
   /** @throws EspalierError `overloaded` for a request that is refused */
   admit(): void;
@@ -56,8 +56,8 @@ const shortOf: Readonly<Record<Pressure, string>> = {
 };
 
 /**
- * Requests that are under way go on: refusing new ones early is what keeps these in time. The share that is refused grows
- * from look to look until the pressure is gone, and falls slowly, so that load settles where the router can bear it.
+ * Requests in progress continue; shedding new ones early keeps those in time. The shed share grows until the pressure is gone
+ * and then falls slowly, so that load settles at what the router can bear.
  */
 export function createOverload({ clock, scheduler, logger, meter, limits, ...others }: OverloadDependencies): Overload {
   const { heapShare = usedHeapShare, bodyBytes, meshBytes } = others;
@@ -93,8 +93,8 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
     const was = share;
     share = found ? Math.min(1, share + growth) : Math.max(0, share - decline);
     if (found) pressure = found;
-    if (was === 0 && share > 0) logger.warn("new requests are refused: the router is short of resources", { pressure });
-    if (was > 0 && share === 0) logger.info("new requests are taken again");
+    if (was === 0 && share > 0) logger.warn("new requests are shed: the router is short of resources", { pressure });
+    if (was > 0 && share === 0) logger.info("new requests are accepted again");
     meters.share.set(share);
   };
   return {
@@ -119,17 +119,17 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
 function createMeters(meter: Meter) {
   const shed = meter.counter({
     name: "espalier_shed_requests_total",
-    help: "Requests refused because the router itself was short of time, of memory, or of room towards other routers.",
+    help: "Requests shed because the router itself was short of time, memory, or bandwidth to other routers, by pressure.",
     labels: ["pressure"],
   });
   const gauge = (name: string, help: string) => meter.gauge({ name, help }).series();
   return {
     shed: (pressure: Pressure) => shed.series(pressure).add(),
-    delay: gauge("espalier_event_loop_delay_seconds", "How late timers came at least, over half a second."),
-    heap: gauge("espalier_heap_used_ratio", "Heap in use, of what V8 may use at most."),
-    bodies: gauge("espalier_request_body_bytes", "Bytes of the bodies of requests in flight, as declared or read."),
-    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes that wait to be sent to other routers, on all links together."),
-    share: gauge("espalier_shed_ratio", "Share of new requests that is refused for such a want."),
+    delay: gauge("espalier_event_loop_delay_seconds", "Lowest event-loop delay within the last half second."),
+    heap: gauge("espalier_heap_used_ratio", "Share of V8's heap limit in use."),
+    bodies: gauge("espalier_request_body_bytes", "Bytes of request bodies in flight, as declared or read."),
+    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes that wait to be sent to other routers, over all links."),
+    share: gauge("espalier_shed_ratio", "Share of new requests that is shed."),
   };
 }
 

@@ -1,29 +1,10 @@
 import type { GaugeSeries, Meter, Scheduler, Startable } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
 
-const askEveryMs = 20;
-/** A router that is not ready by then serves what it can, and says why it is not ready. */
-export const readyWithinMs = 10_000;
-
-/** A part whose start takes until the router is ready, 10 s at most, so that what is started after it finds it so. */
-export function untilReady(isReady: () => boolean, scheduler: Scheduler): Startable {
-  let isStopped = false;
-  return {
-    async start() {
-      for (let waitedMs = 0; !isStopped && waitedMs < readyWithinMs && !isReady(); waitedMs += askEveryMs) {
-        await new Promise<void>((resolve) => scheduler.after(askEveryMs, resolve));
-      }
-    },
-    async stop() {
-      isStopped = true;
-    },
-  };
-}
-
-/** What the probes tell. */
+/** The readiness of a router, as its probes report it. */
 export interface Readiness {
   readonly ready: boolean;
-  /** Why not, in one line each; empty when ready. */
+  /** Why it is not ready, as sentences; empty when it is. */
   readonly reasons: readonly string[];
 }
 
@@ -44,9 +25,26 @@ export function registerProbes(app: FastifyInstance, readiness: () => Readiness)
   }
 }
 
-/** What `/readyz` says, as a number; set when the metrics are read. */
+/** The readiness as a gauge; set at each scrape. */
 export function createReadyGauge(meter: Meter): GaugeSeries {
-  return meter
-    .gauge({ name: "espalier_ready", help: "1 while the router says that it can serve, as /readyz does, else 0." })
-    .series();
+  return meter.gauge({ name: "espalier_ready", help: "1 while /readyz reports ready, else 0." }).series();
+}
+
+const askEveryMs = 20;
+/** After this time an unready router serves all the same, and reports why it is not ready. */
+export const readyWithinMs = 10_000;
+
+/** A part whose start resolves when the router is ready, or after 10 s, so that parts after it start then. */
+export function untilReady(isReady: () => boolean, scheduler: Scheduler): Startable {
+  let isStopped = false;
+  return {
+    async start() {
+      for (let waitedMs = 0; !isStopped && waitedMs < readyWithinMs && !isReady(); waitedMs += askEveryMs) {
+        await new Promise<void>((resolve) => scheduler.after(askEveryMs, resolve));
+      }
+    },
+    async stop() {
+      isStopped = true;
+    },
+  };
 }

@@ -2,40 +2,40 @@ import { asEspalierError, type Clock, EspalierError, type Logger, type Meter, ty
 import type { CompiledConfig } from "@espalier/config";
 import type { Reconfiguration } from "./live-config.ts";
 
-/** Where a router's configuration comes from, to be read again. */
+/** Where reloads read the configuration. */
 export interface ConfigSource {
-  /** The file that is watched; undefined where there is none. */
+  /** The file to watch; undefined for none. */
   readonly file: string | undefined;
   /** @throws EspalierError `config_invalid` or `config_unreadable` */
   read(): CompiledConfig;
 }
 
-/** What made a router read its configuration again. */
+/** What caused a reload. */
 export type ReloadTrigger = "file" | "signal" | "admin";
 
-/** The end of a reload. After one that failed the router runs with what it had. */
+/** The outcome of a reload. After a failed one the old configuration stays in force. */
 export interface ReloadOutcome extends Reconfiguration {
   readonly trigger: ReloadTrigger;
   /** Wall clock, in milliseconds. */
   readonly atMs: number;
-  /** Undefined when it went well. */
+  /** Undefined on success. */
   readonly error: { readonly code: string; readonly message: string } | undefined;
 }
 
 export interface Reloader extends Startable {
-  /** Never throws: the outcome says what went wrong. */
+  /** Never throws: errors are in the outcome. */
   reload(trigger: ReloadTrigger): ReloadOutcome;
-  /** Of the last reload that changed something or failed; undefined before the first. */
+  /** The last reload that changed something or failed; undefined before the first. */
   readonly last: ReloadOutcome | undefined;
 }
 
 export interface ReloaderOptions {
-  /** Undefined where the program around the router made the configuration. */
+  /** Undefined when an embedding program made the configuration. */
   readonly source: ConfigSource | undefined;
   readonly apply: (config: CompiledConfig) => Reconfiguration;
-  /** Whether the file of the configuration that the router runs with said nothing. */
+  /** Whether the configuration in force came from a blank file. */
   readonly isBlank: () => boolean;
-  /** Calls back when the file may have changed; the result ends that. */
+  /** Calls back when the file may have changed; the result stops watching. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -56,7 +56,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
     try {
       if (!source) throw new EspalierError("config_unreadable", "This router has no configuration to read again.");
       const loaded = source.read();
-      // A file is blank while it is being copied, or when its volume is full: that is no wish to have no engines.
+      // A file is blank while it is copied or when its volume is full, which does not mean that no engines are wanted.
       if (loaded.isFileBlank && !options.isBlank()) throw new EspalierError("config_invalid", blankMessage);
       return { trigger, atMs, ...options.apply(loaded), error: undefined };
     } catch (thrown) {
@@ -64,7 +64,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
       return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };
     }
   };
-  /** A file is looked at every few seconds: what is as it was is not told again. */
+  /** The file is checked every few seconds: an unchanged outcome is not reported again. */
   const isAsBefore = ({ trigger, applied, needsRestart, error }: ReloadOutcome): boolean =>
     trigger === "file" &&
     applied.length === 0 &&
@@ -108,13 +108,13 @@ function createReloadMeters(meter: Meter) {
   const isGood = meter
     .gauge({
       name: "espalier_config_last_reload_successful",
-      help: "Whether the last reload of the configuration went well: 1 or 0.",
+      help: "Whether the last reload of the configuration succeeded: 1 or 0.",
     })
     .series();
   const atSeconds = meter
     .gauge({
       name: "espalier_config_applied_timestamp_seconds",
-      help: "When the configuration in force was taken up, in Unix time.",
+      help: "When the configuration in force was applied, in Unix time.",
     })
     .series();
   return {

@@ -42,7 +42,7 @@ interface MeshPartsOptions {
   readonly meter: Meter;
 }
 
-/** Everything that has to do with other routers. */
+/** Everything shared with other routers. */
 export interface MeshParts extends Startable {
   readonly replica: Replica;
   readonly slots: TargetSlots;
@@ -51,21 +51,21 @@ export interface MeshParts extends Startable {
   isOwn(target: TargetIndex): boolean;
   /** For the fleet. */
   readonly fleetSharing: FleetSharing;
-  /** For what is known of prefixes. */
+  /** For prefix knowledge. */
   readonly prefixSharing: PrefixSharing;
-  /** Where other routers reach this one; null where they do not. */
+  /** Address at which other routers reach this one; null without one. */
   readonly address: string | null;
-  /** What it waits for before it should be used. */
+  /** What readiness waits for, as sentences. */
   readonly waitingFor: readonly string[];
-  /** What waits to be sent to other routers, in bytes. */
+  /** Bytes that wait to be sent to other routers. */
   readonly bufferedBytes: number;
-  /** Ties what operators said elsewhere to this router's fleet. */
+  /** Applies drains set by operators at other routers to this router's fleet, and the other way round. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
-  /** What other routers must know from here on. */
+  /** Secrets that routers prove to each other from now on. */
   setSecrets(mesh: MeshSecrets): void;
   /** See `MeshBackend`. */
   readonly setTls: MeshBackend["setTls"];
-  /** Takes no new work from here on, so others take over its feeds. */
+  /** Announces that this router drains, so that others take over its feeds. */
   setDraining(): void;
   /** The other routers. */
   members(): readonly { readonly router: string; readonly state: Member["state"] }[];
@@ -145,14 +145,14 @@ function prefixSharing({ replica, placements, host, standingOf }: SharedTier, is
     placements,
     host: isDirect ? undefined : host,
     standingOf: (target) => (isDirect ? undefined : standingOf(target)),
-    // What somebody reads is kept: it may come back, or be gone here first. The tier forgets it when nobody does any more.
+    // Kept while any router reads its feed: the target may come back. The tier forgets it when no router does.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
     },
   };
 }
 
-/** Engines that an operator drains at one router are drained at all. */
+/** An engine drained at one router is drained at all. */
 function attachDrain(fleet: Fleet, replica: Replica): void {
   const apply = (): void => {
     for (const { id, draining } of fleet.engines) {
@@ -169,7 +169,7 @@ function attachDrain(fleet: Fleet, replica: Replica): void {
 
 interface BackendOptions {
   readonly config: Pick<CompiledConfig, "mesh" | "prefix">;
-  /** Seeds beside those of the configuration. */
+  /** Seeds in addition to those of the configuration. */
   readonly found?: FoundSeeds;
   readonly replica: Replica;
   readonly clock: Clock;
@@ -179,16 +179,16 @@ interface BackendOptions {
   readonly meter: Meter;
 }
 
-/** A backend, and how what it is authenticated by changes while it runs. */
+/** A backend whose credentials can change while it runs. */
 interface MeshBackend {
   readonly backend: Backend;
-  /** Undefined where routers prove no secret. */
+  /** Undefined without a secret. */
   readonly setSecrets: ((mesh: MeshSecrets) => void) | undefined;
-  /** Undefined where links use no certificates. It throws for those that cannot be used; then the old ones stay. */
+  /** Undefined without TLS. Throws for unusable certificates; then the old ones stay. */
   readonly setTls: ((tls: MutualTls) => void) | undefined;
 }
 
-/** The part of a configuration that says what routers prove to each other. */
+/** The secrets of a configuration. */
 type MeshSecrets = Pick<MeshConfig, "secret" | "acceptedSecrets">;
 
 /** @throws EspalierError `config_unreadable` */
@@ -241,8 +241,8 @@ function secretsOf({ secret, acceptedSecrets }: MeshSecrets): readonly string[] 
 }
 
 /**
- * The id of this router: as configured, or made of the host's name and, where several routers may run on one host, the
- * port of the mesh, or something random where that is a free one.
+ * The id of this router: as configured, or the host's name with the mesh port, or with a random suffix when the port is
+ * chosen by the system.
  */
 export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "port">, random: Random): RouterId {
   if (routerId !== undefined) return asRouterId(routerId);
@@ -253,7 +253,7 @@ export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "po
   return asRouterId(`${name}-${port === 0 ? random.integer(2 ** 32).toString(36) : port}`);
 }
 
-/** The host that other routers dial: the one that is listened on, or, for all addresses, the first of this machine. */
+/** The host that other routers dial: the listening one or, when listening on all addresses, the first external one. */
 export function advertisedHost(host: string): string {
   if (host !== "0.0.0.0" && host !== "::") return host.includes(":") ? `[${host}]` : host;
   const family = host === "::" ? "IPv6" : "IPv4";

@@ -22,7 +22,7 @@ interface OverviewOptions {
   readonly queues: () => readonly ClassCounts[];
   readonly totals: () => Readonly<RequestTotals>;
   readonly inFlight: () => number;
-  /** Where a router's admin listener is, this one's included; undefined while that is not known. */
+  /** Origin of a router's admin listener, including this one's; undefined while unknown. */
   readonly adminOf: (router: string) => string | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -37,16 +37,16 @@ interface OverviewOfShared {
 const refreshMs = 1_000;
 const listedEngines = 128;
 const listedPrefixes = 32;
-/** Lag is told in steps of this, so that nothing is written while nothing changes. */
+/** Lag is rounded to this, so that small changes cause no writes. */
 const lagStepMs = 5;
 
-/** A small document that sums this router up, for a browser that follows it. */
+/** A small document with a summary of this router, for browsers that follow it. */
 interface Overview {
   readonly document: OverviewDocument;
   stop(): void;
 }
 
-/** Kept up to date once a second, and only where something changed. */
+/** Refreshed once a second; only changes are written. */
 export function createOverview(options: OverviewOptions): Overview {
   const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
@@ -139,7 +139,7 @@ function linksOf({ origin, shared, adminOf }: OverviewOptions, lost: LostRouters
   return { ...own, address, feeds, links: [...links, ...gone.map(lostLink)] };
 }
 
-/** What is told of a router that is no member any more. */
+/** The entry of a router that is no longer a member. */
 const lostLink = (router: string) => ({
   ...{ router, state: "down" as const, isLinked: false, isDraining: false },
   ...{ address: null, admin: null, lagMs: null, roundTripMs: null },
@@ -181,16 +181,16 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
   };
 }
 
-/** How long a router that was lost is told of: who looks comes later than the loss. */
-const toldMs = 3_600_000;
-/** Those lost longest ago go first. */
+/** How long a lost router is listed: people look after the loss. */
+const listedMs = 3_600_000;
+/** Beyond it, the one lost longest ago is dropped. */
 const maxLost = 64;
 
-/** Routers that were alive and went without a goodbye. The membership itself forgets them within seconds. */
+/** Routers that were alive and failed without leaving. The membership itself forgets them within seconds. */
 interface LostRouters {
-  /** @param members as they are now; to be told more often than every `forgetMs` of the membership */
+  /** @param members the current ones; must be called more often than the membership's `forgetMs` */
   update(members: readonly Pick<MemberDescription, "router" | "state">[]): void;
-  /** Those that are not members now, those lost last at the end. */
+  /** Lost routers, the latest last. */
   list(): readonly string[];
 }
 
@@ -200,7 +200,7 @@ export function createLostRouters(clock: Clock): LostRouters {
 
   const forgetOld = (): void => {
     for (const [router, atMs] of lostMs) {
-      if (lostMs.size > maxLost || clock.nowMs() - atMs >= toldMs) lostMs.delete(router);
+      if (lostMs.size > maxLost || clock.nowMs() - atMs >= listedMs) lostMs.delete(router);
     }
   };
   return {
@@ -228,7 +228,7 @@ interface MeshDescriptionParts {
   readonly replica: Replica;
   readonly backend: Backend;
   readonly ownership: Ownership;
-  /** Targets with events that the routers read. */
+  /** Targets whose events routers read. */
   readonly readTargets: readonly string[];
 }
 
@@ -255,7 +255,7 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
     address: described.address,
     waitingFor: described.waitingFor,
     members: described.members,
-    // What one said whose lease has ended counts nowhere any more.
+    // Load of a router whose lease has expired counts nowhere.
     load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {
       owned: feeds.filter(({ role }) => role === "owner").length,

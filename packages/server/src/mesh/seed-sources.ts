@@ -12,7 +12,7 @@ import {
 import type { FoundSeeds } from "@espalier/mesh";
 import { connectKubernetes, createSourceMeters, type SourceMeters } from "../lifecycle/engine-sources.ts";
 
-/** Between two questions for the SRV records of a name, give or take a fifth; a record that an answer lacks is let go of. */
+/** Interval of SRV lookups, with a fifth of jitter; a record missing from one answer is dropped. */
 const dnsRounds = { intervalMs: 5_000, misses: 1 };
 
 const metricNames = {
@@ -28,12 +28,12 @@ export interface SeedSourcesOptions {
   readonly meter: Meter;
 }
 
-/** Finds other routers. `start` fails with what `createFileSource` throws; it does not wait for what is asked over the network. */
+/** Finds other routers. `start` throws what `createFileSource` throws; it does not wait for the network. */
 export interface SeedSources extends Startable {
   readonly found: FoundSeeds;
 }
 
-/** Follows what the configuration says of where other routers are, beside the seeds that it lists. */
+/** Follows the configured sources of seeds, in addition to the listed seeds. */
 export function createSeedSources(options: SeedSourcesOptions): SeedSources {
   const { config, scheduler, meter, logger } = options;
   const { file, services, pods } = config.mesh.seedSources;
@@ -89,7 +89,7 @@ function observerOf(
     onError(error) {
       meters.failed(source);
       meters.isUp(source, false);
-      // What others do not answer mends itself; what was written wrong does not.
+      // A source that does not answer recovers by itself; a wrong configuration does not.
       const level = error.code === "discovery_failed" ? "warn" : "error";
       logger[level]("source of other routers failed; the last good list stays", { source, error });
     },

@@ -2,8 +2,9 @@ import { asEspalierError, type EspalierError } from "@espalier/common";
 import { withoutTransferHeaders } from "@espalier/disaggregation";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { callerTraceparent, readTraceparent, replyWithError } from "../data-plane/error-reply.ts";
-import { letGoOfBody } from "../data-plane/read-body.ts";
+import { replyWithError } from "../data-plane/error-reply.ts";
+import { releaseBody } from "../data-plane/read-body.ts";
+import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { RequestRun } from "./request-run.ts";
@@ -49,12 +50,12 @@ export function answer(
   }
 }
 
-/** During a drain clients are asked to take their next request to another router. */
+/** During a drain clients are asked to close the connection and reconnect elsewhere. */
 export function closing({ drain }: RouterContext): readonly string[] {
   return drain.started ? ["connection", "close"] : [];
 }
 
-/** Counts a request that no engine was asked for. */
+/** Counts a request that was refused before any attempt. */
 export function countRefusal(context: RouterContext, request: FastifyRequest, error: EspalierError): void {
   endRefused(context, request, error);
   const { config, url = "" } = request.routeOptions;
@@ -70,8 +71,8 @@ export function countRefusal(context: RouterContext, request: FastifyRequest, er
   });
 }
 
-/** What every plan for a request has that goes to its engine as it came, with nothing to read or to take out. */
-export function passOn(
+/** The common part of plans for requests that are forwarded unchanged. */
+export function planForward(
   context: RouterContext,
   request: FastifyRequest,
 ): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine"> {
@@ -84,7 +85,7 @@ export function passOn(
     headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
-    letGo: () => letGoOfBody(context, request),
+    release: () => releaseBody(context, request),
     requestId: request.id,
     features: {
       promptTokens: Math.ceil((body[0]?.length ?? 0) / bytesPerToken),
@@ -100,13 +101,13 @@ export function passOn(
   };
 }
 
-/** Those of the client that go on, as far as it is for this router to say. */
+/** The client's headers without those that this router must not forward. */
 export function clientHeaders({ live }: RouterContext, { raw, headers }: FastifyRequest): readonly string[] {
   const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
-  // It goes with a trace that the router does not continue.
+  // `tracestate` belongs to a trace that the router does not continue.
   const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
   const traced = isLost ? withoutHeader(trusted, "tracestate") : trusted;
-  // Engines would have an opinion of their own of which pages may read the answer.
+  // With an origin, engines would add CORS headers of their own.
   const isOfPage = headers.origin !== undefined && live.settings.corsOrigins.length > 0;
   return isOfPage ? withoutHeader(traced, "origin") : traced;
 }
@@ -115,7 +116,7 @@ function withoutHeader(pairs: readonly string[], lowerName: string): readonly st
   return pairs.filter((_, at) => pairs[at - (at % 2)]!.toLowerCase() !== lowerName);
 }
 
-/** What the router itself says of a request to the engine: the trace context, and the client's address; flat pairs. */
+/** Headers that the router adds for the engine: the trace context and the client's address, as flat pairs. */
 export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: FastifyRequest): readonly string[] {
   const forwarded = headers["x-forwarded-for"];
   const client = raw.socket.remoteAddress ?? "unknown";

@@ -7,14 +7,14 @@ import { adapterCallsOf } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
-/** What a prefill engine answers besides one token: where the blocks of the longest prompts are. */
+/** Bound of a prefill engine's answer, which says where the blocks of even the longest prompts are. */
 const maxAnswerBytes = 1_048_576;
 
 const noEdits: LegEdits = { set: {}, headers: [] };
 
 type PairContext = Pick<RouterContext, "clock" | "random" | "proxy" | "split">;
 
-/** Two engines for one request, over HTTP: what each is told, and the leg whose answer the client does not see. */
+/** Disaggregated serving of one request over HTTP: the edits of both legs, and the prefill leg itself. */
 export class HttpPair {
   readonly #context: PairContext;
   readonly #plan: PlannedRequest;
@@ -23,7 +23,7 @@ export class HttpPair {
   #legs: PairLegs | undefined;
   #decode: LegEdits = noEdits;
 
-  /** @param onDefect told of what is thrown while nobody waits for a call to return */
+  /** @param onDefect called with what is thrown asynchronously */
   constructor(context: PairContext, plan: PlannedRequest, resends: ResendGuard, onDefect: (thrown: unknown) => void) {
     this.#context = context;
     this.#plan = plan;
@@ -31,7 +31,7 @@ export class HttpPair {
     this.#onDefect = onDefect;
   }
 
-  /** @param ready told false when the prefill engine does not say what the protocol has to know of it */
+  /** @param ready called with false when the protocol needs a peer id and the prefill engine does not tell it */
   prepare(pair: ChosenPair<Target>, ready: (isReady: boolean) => void): void {
     const { protocol, prefill } = pair;
     if (!protocol.peerQueryUrl) {
@@ -77,13 +77,13 @@ export class HttpPair {
     return edits !== undefined;
   }
 
-  /** What the engine of an attempt gets besides what every engine does. */
+  /** The body and extra headers of a leg's attempt. */
   of(
     leg: Exclude<Leg, "whole">,
     target: Target,
   ): { readonly body: readonly Buffer[]; readonly headers: readonly string[] } {
     const { set, headers } = leg === "probe" ? (this.#legs?.probe ?? noEdits) : this.#decode;
-    // What another engine computes is not computed here.
+    // Another engine computes the prompt, so no work is expected here.
     const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: true, workMs: 0 }) ?? [];
     return { body, headers };
   }
@@ -103,7 +103,7 @@ export class HttpPair {
     });
   }
 
-  /** What an engine has to be told of the LoRA adapter besides what the protocol sets. */
+  /** Adds the engine's own fields for a LoRA adapter to those of the protocol. */
   #withAdapter({ engine }: Target, set: LegEdits["set"]): LegEdits["set"] {
     const { adapter } = this.#plan.features;
     return adapter === undefined ? set : { ...set, ...adapterCallsOf(engine).fields(adapter) };
@@ -129,7 +129,7 @@ export interface PrefillRequest {
   readonly onDefect: (thrown: unknown) => void;
 }
 
-/** One engine that computes a prompt for another one. */
+/** The prefill leg: one engine that computes a prompt for another. */
 export class PrefillLeg {
   readonly #clock: PairContext["clock"];
   readonly #settled: PrefillRequest["settled"];
@@ -145,9 +145,9 @@ export class PrefillLeg {
     this.#clock = clock;
     this.#settled = settled;
     this.#permit = target.engine.breaker.begin();
-    this.#span = trace?.beside("prefill", { method, target, matchedTokens: selection.matchedTokens });
+    this.#span = trace?.clientSpan("prefill", { method, target, matchedTokens: selection.matchedTokens });
     const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
-    this.#call = proxy.sendBeside({
+    this.#call = proxy.sendSide({
       ...{ method, path, headers: plan.headers, ownHeaders, requestId, body, keptBytes, resends },
       forwardAuthorization: pool.forwardAuthorization,
       upstream: { url: target.engine.url, headers: [...engineHeaders(pool, target), ...headers, ...traced] },
@@ -180,13 +180,13 @@ export class PrefillLeg {
   }
 
   #fail(kind: string, code: string): void {
-    // The router's own queue for the engine was full: that says nothing of the engine's health.
+    // The router's own queue for the engine was full, which says nothing about the engine's health.
     if (kind === "overloaded") this.#permit?.release();
     else this.#permit?.failure(code);
   }
 }
 
-/** What a pool's engines are told. A rank of an engine with several is asked for by the header that vLLM and SGLang know. */
+/** Headers for an engine of a pool. A rank of an engine with several is chosen by the header that vLLM and SGLang know. */
 export function engineHeaders(
   { upstreamHeaders }: PlannedRequest["pool"],
   { engine, rank }: Target,

@@ -7,13 +7,13 @@ import type { ServiceClass } from "../routing/service-class.ts";
 import type { RelayedRequest } from "./relay.ts";
 import type { RequestTrace } from "./request-trace.ts";
 
-/** Everything that is known of one request before an engine is chosen. */
+/** A request as planned, before an engine is chosen. */
 export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly family: ApiFamily;
-  /** Empty once the answer has begun, as what is made of it is gone then: `bodyWith` and `split`. */
+  /** Empty once the answer has begun; `bodyWith` and `split` are undefined then. */
   body: readonly Buffer[];
-  /** Gives back the client's body and the room that it takes. */
-  readonly letGo: () => void;
+  /** Releases the client's body and its reserved memory. */
+  readonly release: () => void;
   /** Undefined for a request that is not recorded. */
   readonly trace?: RequestTrace | undefined;
   /** Names the route in metrics. */
@@ -21,18 +21,18 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;
-  /** Whether the router asked for the usage event of a stream and must take it out again. */
+  /** Whether the router asked for the usage event of a stream and must remove it again. */
   readonly stripUsage: boolean;
   /** Whether the answer's id names a response that the engine keeps. */
   readonly storesResponse: boolean;
   /**
-   * The body with further keys set, as JSON text, for an engine that is expected to compute so many milliseconds on the
-   * prompt; for requests for a LoRA adapter, and where engines are told what they compute.
+   * The body with further keys set, as JSON text, for an engine with `workMs` of expected work on the prompt. Defined for
+   * requests for a LoRA adapter, and where engines order requests by work.
    */
   bodyWith?: ((set: BodyFields, workMs: number) => readonly Buffer[]) | undefined;
-  /** What the legs of two engines are made of; absent for what one engine serves in any case. */
+  /** Source of the bodies of both legs; absent for a request that is never split. */
   split?: SplitSource | undefined;
-  /** Undefined for what never waits: it costs engines next to nothing. */
+  /** Undefined for requests that are never queued: they cost engines next to nothing. */
   readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
   readonly acceptedMs: number;
@@ -42,16 +42,16 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
 export type BodyFields = Readonly<Record<string, string>>;
 
 export interface LegBody {
-  /** Whether the client gets the answer to it, so that it has to report what the router reads of answers. */
+  /** Whether the client gets the answer of this leg. */
   readonly isAnswer: boolean;
-  /** What the engine is expected to compute on the prompt, in milliseconds; 0 when nothing is known. */
+  /** Expected milliseconds of work on the prompt; 0 when unknown. */
   readonly workMs: number;
 }
 
-/** A request as far as its legs are made of it. */
+/** The part of a request that the bodies of its legs are made from. */
 export class SplitSource {
   readonly view: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens" | "stream">;
-  /** The client's body with some keys set, besides what every engine gets. */
+  /** The client's body with some keys set. */
   readonly edit: (set: BodyFields | undefined, leg: LegBody) => readonly Buffer[];
 
   constructor(view: SplitSource["view"], edit: SplitSource["edit"]) {
@@ -64,10 +64,10 @@ export class SplitSource {
   }
 }
 
-/** Lets the body go once it is sent no more: the answer that has begun may be a long stream. */
+/** Releases the body once it is not sent again: the answer may be a long stream. */
 export function dropBody(plan: PlannedRequest): void {
   plan.body = [];
   plan.bodyWith = undefined;
   plan.split = undefined;
-  plan.letGo();
+  plan.release();
 }

@@ -22,7 +22,7 @@ import { type BodyFilter, ResponseSink } from "./response-sink.ts";
 
 /** One engine as the relay sees it. */
 export interface Engine extends Upstream {
-  /** What this engine gets in place of the request's body. */
+  /** Replaces the request's body for this engine. */
   readonly body?: readonly Buffer[] | undefined;
 }
 
@@ -40,7 +40,7 @@ export interface RelayedRequest extends Omit<HeaderSource, "forwardAuthorization
   readonly answerDueMs?: number;
 }
 
-/** What all relays share. */
+/** Shared by all relays. */
 export interface RelayParts {
   readonly proxy: Pick<EngineProxy, "attempt">;
   /** Statuses of an engine that are worth another engine; 429 is one. */
@@ -54,7 +54,7 @@ export interface AttemptFailure {
   readonly kind: FailureKind;
   /** The engine's status, for kind `status`. */
   readonly status?: number;
-  /** How long the engine asked to be left alone, for kind `status`; absent where it did not. */
+  /** The engine's Retry-After, for kind `status`; absent when it sent none. */
   readonly retryAfterMs?: number | undefined;
   /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
   readonly beforeFirstByte: boolean;
@@ -74,17 +74,17 @@ export type RelayOutcome =
 /** Nginx's 499 stands for a client that went away, in metrics only. */
 const clientClosedStatus = 499;
 
-/** The status that metrics have for a request. @param error what the client got, where there was one */
+/** The status of a request in metrics. @param error what the client got, if any */
 export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | undefined): number {
   if (outcome.kind === "completed") return outcome.status;
   if (outcome.kind === "client_closed") return clientClosedStatus;
   return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }
 
-/** What is thought of the beginning of an answer. `more` asks again with more of it. */
+/** The judgement of the beginning of an answer. `more` asks again with more of it. */
 export type Verdict = "pass" | "decline" | "more";
 
-/** The engine of the next attempt: undefined when nobody is left, `later` when `proceed` will be called. */
+/** The engine of the next attempt: undefined when none is left, `later` when `proceed` will be called. */
 export type NextEngine = Engine | "later" | undefined;
 
 /** An answer that is longer than this passes without being judged to the end. */
@@ -94,9 +94,9 @@ const noBytes = Buffer.alloc(0);
 
 /**
  * Gives one client the answer of one of several engines: attempts one after the other until the first byte of an answer,
- * and from then on that engine's bytes. The engine's headers are kept back until the first byte of its body: engines send
+ * and from then on that engine's bytes. The engine's headers are withheld until the first byte of its body: engines send
  * headers when they accept a request, long before the prompt is processed, and until a byte has gone out another engine
- * can take over. Who is asked, and what is made of it, is for whoever extends this.
+ * can take over. Subclasses choose the engines and account for the attempts.
  */
 export abstract class Relay implements AttemptOwner {
   protected readonly retries: Retries;
@@ -108,9 +108,9 @@ export abstract class Relay implements AttemptOwner {
   /** The client's, and what goes to the engine of the present attempt. */
   #body: WireBody = null;
   #sent: WireBody = null;
-  /** The beginning of a body that is still judged. */
-  #held: Buffer | undefined;
-  /** Under way, or to be cancelled if the client goes. */
+  /** The beginning of a body that is not judged yet. */
+  #judgedHead: Buffer | undefined;
+  /** The attempt under way. */
   #attempt: Attempt | undefined;
   #lastError: EspalierError | undefined;
   /** Of the present attempt's answer; 0 before its headers. */
@@ -133,7 +133,7 @@ export abstract class Relay implements AttemptOwner {
 
   /** Chooses the engine of the next attempt. One that failed is not to be chosen again. */
   protected abstract choose(): NextEngine;
-  /** The attempt at the engine that was chosen last goes out. */
+  /** The attempt at the chosen engine is being sent. */
   protected abstract attemptStarted(): void;
   /**
    * The attempt failed through the engine's fault; told before another one is chosen. A failure of kind `status` may still
@@ -191,7 +191,7 @@ export abstract class Relay implements AttemptOwner {
     }
   }
 
-  /** What `choose` had to wait for is there: it is asked again. */
+  /** What `choose` waited for is ready: it is called again. */
   protected proceed(): void {
     if (this.#done) return;
     try {
@@ -201,7 +201,7 @@ export abstract class Relay implements AttemptOwner {
     }
   }
 
-  /** Nothing is asked of an engine, or no more. */
+  /** Ends the request with an error; no further attempts are made. */
   protected refuse(error: EspalierError): void {
     this.#close(error);
   }
@@ -277,7 +277,7 @@ export abstract class Relay implements AttemptOwner {
     this.#close(error);
   }
 
-  /** A response that waits behind another one on its connection does not tell that it is closed. */
+  /** A response that waits behind another one on its connection does not emit `close`. */
   stalled(): void {
     this.#sink.destroy();
     this.#clientClosed();
@@ -300,7 +300,7 @@ export abstract class Relay implements AttemptOwner {
   #try(engine: Engine): FailureKind | undefined {
     const { method, path, answerDueMs } = this.#request;
     this.#status = 0;
-    this.#held = undefined;
+    this.#judgedHead = undefined;
     this.attemptStarted();
     try {
       this.#sent = engine.body ? wireBody(engine.body) : this.#body;
@@ -320,7 +320,7 @@ export abstract class Relay implements AttemptOwner {
     return this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
   }
 
-  /** Counts a failed attempt and tells of it. */
+  /** Counts and reports a failed attempt. */
   #lose(kind: FailureKind, error: EspalierError): FailureKind {
     this.#parts.relayMetrics.failed[kind].add();
     this.#attempt = undefined;
@@ -340,7 +340,7 @@ export abstract class Relay implements AttemptOwner {
     }
   }
 
-  /** Leaves an answer for another engine's. @returns false when there is no other, or no budget: then it stands */
+  /** Discards an answer to try another engine. @returns false when there is no other, or no budget: the answer stands */
   #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
     if (!this.retries.mayCharge()) return false;
     const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
@@ -360,8 +360,8 @@ export abstract class Relay implements AttemptOwner {
    * @returns what of the body is due, or undefined when there is nothing; `#committed` says whether it has begun
    */
   #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
-    const head = this.#held ? Buffer.concat([this.#held, chunk ?? noBytes]) : chunk;
-    this.#held = undefined;
+    const head = this.#judgedHead ? Buffer.concat([this.#judgedHead, chunk ?? noBytes]) : chunk;
+    this.#judgedHead = undefined;
     if (head !== undefined) {
       const verdict = this.judge(this.#status, head, ended);
       if (verdict === "decline") {
@@ -369,7 +369,7 @@ export abstract class Relay implements AttemptOwner {
         return undefined;
       }
       if (verdict === "more" && !ended && head.length < maxJudgedBytes) {
-        this.#held = Buffer.from(head);
+        this.#judgedHead = Buffer.from(head);
         return undefined;
       }
     }
@@ -379,7 +379,7 @@ export abstract class Relay implements AttemptOwner {
       return undefined;
     }
     this.#committed = true;
-    this.#letGoOfBody();
+    this.#releaseBody();
     this.answerStarted(this.#status, headers);
     if (head !== undefined) this.firstByte();
     return head;
@@ -405,14 +405,14 @@ export abstract class Relay implements AttemptOwner {
     return pairs;
   }
 
-  /** Nothing is sent again once the answer has begun. */
-  #letGoOfBody(): void {
-    for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.letGo();
+  /** Releases the bodies: nothing is sent again once the answer has begun. */
+  #releaseBody(): void {
+    for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
     this.#body = null;
     this.#sent = null;
   }
 
-  /** Ends an attempt that could go on; others may follow. */
+  /** Cancels the attempt under way; others may follow. */
   #giveUp(kind: FailureKind, error: EspalierError): void {
     this.#attempt?.cancel();
     this.#lost(kind, error);

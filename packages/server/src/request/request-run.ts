@@ -34,7 +34,7 @@ import {
 import { endTrace, type TracedEnd } from "./request-trace.ts";
 import { type AnswerWatch, watchAnswer } from "./response-sink.ts";
 
-/** What a run needs of the router. */
+/** The part of the router's context that a run uses. */
 type RunContext = Pick<
   RouterContext,
   | "adapterLoader"
@@ -60,25 +60,25 @@ type RunContext = Pick<
 >;
 
 /**
- * One request from its plan to its end: its lifecycle in `routing`, carried to engines over HTTP. It feeds the engines'
- * circuit breakers, reads the answer's usage as it passes, and tells the client and those who watch.
+ * One request from its plan to its end: carries the lifecycle of `routing` to engines over HTTP. It feeds the engines'
+ * circuit breakers, reads the usage from the answer as it passes, and reports to the client, metrics, log and trace.
  */
 export class RequestRun extends Relay implements RequestCarrier<Target> {
   readonly #context: RunContext;
   readonly #plan: PlannedRequest;
   readonly #lifecycle: RequestLifecycle<Target>;
   readonly #answerError: (error: EspalierError) => void;
-  /** Undefined in a pool whose engines hand over no KV blocks. */
+  /** Undefined in a pool without KV transfer. */
   readonly #pair: HttpPair | undefined;
-  /** Undefined for a request that is for no LoRA adapter. */
+  /** Undefined for a request without a LoRA adapter. */
   readonly #adapter: AdapterRun | undefined;
-  /** While an adapter is loaded, and then what came of it. */
+  /** `waiting` while an adapter is being loaded, then the outcome. */
   #loading: { readonly engine: Engine | undefined } | "waiting" | undefined;
   #permit: Permit | undefined;
   #watch: AnswerWatch | undefined;
-  /** As seen in a stream, about. */
+  /** Estimated from a stream's chunks. */
   #outputTokens = 0;
-  /** Since when it waits for its turn, on the clock; NaN while it does not. */
+  /** Since when it is queued, on the clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
   #dispatchedMs = Number.NaN;
@@ -114,7 +114,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** Goes to an engine, at once or when its turn comes. */
+  /** Starts the first attempt, at once or when the request is admitted. */
   start(): void {
     if (!this.open()) return;
     try {
@@ -136,15 +136,15 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.refuse(error);
   }
 
-  /** A pool whose last engine went fails as planned. */
+  /** When the pool has become empty, the planned targets: the attempt then fails as usual. */
   targets(): readonly Target[] {
     const now = this.#context.fleet.pool(this.#plan.pool.model);
     return now.length > 0 ? now : this.#plan.targets;
   }
 
   /**
-   * Chooses a target. What has failed at one engine already goes to those that health checks find up while there are any,
-   * and not to others that are only tried: the first attempt may find out how they are, a client's second one should not.
+   * Chooses a target. A second attempt prefers engines that health checks find up, over engines in panic mode: a first
+   * attempt may probe those, a client's second one should not.
    */
   select(
     targets: readonly Target[],
@@ -156,12 +156,12 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     trace?.picking();
     const { tried, accepts } = restriction;
     const isTrying = tried.size > 0 && targets.some(({ engine }) => engine.isTried);
-    const sure = isTrying && {
+    const healthy = isTrying && {
       ...choosing,
       accepts: (target: Target): boolean => target.engine.state === "up" && accepts(target),
     };
     const selection =
-      (sure && selector.select(pool, targets, this.#plan, sure)) ||
+      (healthy && selector.select(pool, targets, this.#plan, healthy)) ||
       selector.select(pool, targets, this.#plan, choosing);
     trace?.picked(pool.policy.name, selection);
     return selection;
@@ -207,7 +207,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   protected attemptStarted(): void {
     this.#plan.trace?.sent();
     this.#lifecycle.started();
-    // Time that a failed engine took is not the router's, nor is that in which all engines were busy.
+    // Neither the time of a failed attempt nor the time in the queue is router overhead.
     if (this.#lifecycle.attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs() - this.#lifecycle.queuedMs;
   }
 
@@ -216,11 +216,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#lifecycle.failed(kind, !beforeFirstByte);
     this.#plan.trace?.attemptFailed(failure);
     this.#adapter?.ended();
-    this.#rest(failure.retryAfterMs);
+    this.#coolDown(failure.retryAfterMs);
     const isOwnDoing = kind === "declined" || kind === "withdrawn";
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
     else if (beforeFirstByte) this.#permit?.failure(error.code);
-    // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
+    // The permit was settled when the answer began; an engine that dies half-way must still count as failed.
     else this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(error.code);
   }
 
@@ -232,7 +232,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   protected answerStarted(status: number, headers: readonly string[]): void {
     this.#plan.trace?.answered(status);
     dropBody(this.#plan);
-    if (status === 429 || status === 503) this.#rest(retryAfterMs(headers));
+    if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
     this.#lifecycle.answering(status);
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
@@ -280,11 +280,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   protected firstByte(): void {
     this.#firstByteMs = this.#context.clock.nowMs();
     this.#plan.trace?.firstByte();
-    // An answer that is not streamed comes when all of it is there.
+    // An answer that is not streamed arrives when it is complete.
     this.#lifecycle.firstToken(this.#isStream);
   }
 
-  /** Gives everything back, tells those who watch, and answers the error where there is one. */
+  /** Releases everything, reports the end, and answers the error if there is one. */
   protected settled(outcome: RelayOutcome): void {
     this.#leaveQueue(outcome.kind);
     this.#lifecycle.leave();
@@ -316,7 +316,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (error) this.#answerError(error);
   }
 
-  /** What is sent to the engine of an attempt. */
+  /** The request to the engine of an attempt. */
   #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
     const { pool, trace, method, bodyWith } = this.#plan;
     const { target, selection, workMs } = dispatch;
@@ -339,14 +339,14 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return this.#withAdapter(dispatch, engine);
   }
 
-  /** At once where the engine serves the adapter that is asked for; else when it does, or the next one that can. */
+  /** At once when the engine has the adapter loaded; else `later`, after loading it. */
   #withAdapter(dispatch: Dispatch<Target>, engine: Engine): NextEngine {
     const ready = this.#adapter?.prepare(dispatch.target, engine, dispatch.workMs) ?? engine;
     if (!(ready instanceof Promise)) return ready;
     this.#loading = "waiting";
     ready
       .then((loaded) => {
-        // What the loading took is not to be learned as prefill.
+        // Loading time must not be learned as prefill time.
         dispatch.delayed();
         this.#loading = { engine: loaded };
         this.proceed();
@@ -356,12 +356,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   /**
-   * Has an engine rest that has said when to come again (`Retry-After`), as long as there is another one for the model. A
-   * last one is asked anyway: it knows best when it has room.
+   * Starts the Retry-After cooldown of an engine, as long as the model has another usable one. The last one is asked anyway.
    *
-   * @param pauseMs what it asked for; undefined where it did not say
+   * @param pauseMs the engine's Retry-After; undefined when it sent none
    */
-  #rest(pauseMs: number | undefined): void {
+  #coolDown(pauseMs: number | undefined): void {
     const engine = this.#lifecycle.selection?.target.engine;
     if (!engine || !pauseMs) return;
     if (this.#plan.targets.some((other) => other.usable && other.engine !== engine)) engine.rest(pauseMs);
@@ -382,14 +381,14 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** A stored response cannot be had from another engine than its own: then that is what the client must know. */
+  /** A stored response exists at one engine only: the client must know when that one is gone. */
   #refusal(error: EspalierError): EspalierError {
     if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
   }
 }
 
-/** What a request waits in, while no engine has room for it; undefined for what never waits. */
+/** The admission queue of a request; undefined for requests that are never queued. */
 function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target> | undefined {
   const { service, pool, prompt, features, body, onlyEngine } = plan;
   const admission = service && context.admission.of(pool);
@@ -407,9 +406,9 @@ function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target
   return { admission, request, cold: coldPromptOf(context, plan) };
 }
 
-/** How a request ended, for whoever watches the router. */
+/** How a request ended, for metrics, log and trace. */
 interface ReportedEnd extends TracedEnd {
-  /** Until it went out to an engine, without its wait for a turn; NaN when it never did. */
+  /** When it was first sent to an engine, less its time in the queue; NaN when it never was. */
   readonly dispatchedMs: number;
   /** NaN when no byte came. */
   readonly firstByteMs: number;
@@ -417,7 +416,7 @@ interface ReportedEnd extends TracedEnd {
 
 type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "tracer">;
 
-/** Tells metrics, log and trace of the end of a request that was planned. */
+/** Reports the end of a planned request to metrics, log and trace. */
 function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
   const { clock, metrics } = context;
   const { endpointId, pool, acceptedMs } = plan;

@@ -3,16 +3,16 @@ import type { RequestView, Usage } from "@espalier/openai";
 import type { Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { FastifyRequest } from "fastify";
-import { callerTraceparent } from "../data-plane/error-reply.ts";
+import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { type AttemptFailure, outcomeStatus, type RelayOutcome } from "./relay.ts";
 
-/** What is told of an engine that is asked. */
+/** One call of an engine. */
 interface TracedCall {
   readonly method: string;
   readonly target: Target;
-  /** Tokens of the prompt that the engine is thought to hold. */
+  /** Prompt tokens that the engine is expected to have cached. */
   readonly matchedTokens: number;
 }
 
@@ -55,7 +55,7 @@ export class RequestTrace {
     this.#span.child(attributes ? { ...start, attributes } : start).end(this.nowMs());
   }
 
-  /** What the request turned out to ask for. */
+  /** Sets what is known once the body is read. */
   describe(name: string, attributes: SpanAttributes): void {
     this.#span.rename(name);
     this.#span.set(attributes);
@@ -67,7 +67,7 @@ export class RequestTrace {
     this.#matchedMs = undefined;
   }
 
-  /** It is known who holds what of the prompt. */
+  /** The prefix lookup is done. */
   readonly onMatched = (): void => {
     this.#matchedMs = this.nowMs();
   };
@@ -85,15 +85,15 @@ export class RequestTrace {
     });
   }
 
-  /** An engine is asked for the answer. @returns `traceparent` for it */
+  /** Begins the span of an attempt. @returns its `traceparent` */
   asking(call: TracedCall): string {
     this.#endUpstream();
-    this.#upstream = this.beside("upstream", call);
+    this.#upstream = this.clientSpan("upstream", call);
     return this.#upstream.traceparent;
   }
 
-  /** A call of an engine that ends on its own. */
-  beside(name: string, { method, target, matchedTokens }: TracedCall): Span {
+  /** A client span for a call of an engine; the caller ends it. */
+  clientSpan(name: string, { method, target, matchedTokens }: TracedCall): Span {
     const { hostname, port, protocol } = new URL(target.engine.url);
     return this.#span.child({
       name,
@@ -111,7 +111,7 @@ export class RequestTrace {
     });
   }
 
-  /** The request goes out to the engine that is asked. */
+  /** The attempt is being sent. */
   sent(): void {
     this.#upstream?.event("sent", this.nowMs());
   }
@@ -156,7 +156,7 @@ export function beginTrace({ tracer, clock }: RouterContext, request: FastifyReq
   return new RequestTrace(span, clock, startMs);
 }
 
-/** What the head of a request tells, without what may name a person or hold a key. */
+/** Attributes from the head of a request, without anything that may name a person or hold a key. */
 function requestAttributes({ method, url, routeOptions, raw, protocol, id }: FastifyRequest): SpanAttributes {
   return {
     "gen_ai.operation.name": operationOf(routeOptions.config.endpointId),
@@ -188,7 +188,7 @@ export interface TracedEnd {
   readonly usage: Usage | undefined;
 }
 
-/** Ends the trace of a request. One that was not recorded and has failed is kept, as far as its end tells. */
+/** Ends the trace of a request. A failed request that was not recorded is kept with what is known at its end. */
 export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd): void {
   const errorType = errorTypeOf(end);
   const trace = plan.trace ?? (errorType === undefined ? undefined : keepPlanned(context, plan));
@@ -203,7 +203,7 @@ export function endRefused(context: Tracing, request: FastifyRequest, { kind, co
   trace?.end({ "http.response.status_code": kind.status, "espalier.outcome": code }, errorType);
 }
 
-/** A client's own mistakes are no errors of the server, nor is its going away. */
+/** Client errors and disconnects are no errors of the server. */
 function errorTypeOf({ outcome, error }: TracedEnd): string | undefined {
   if (outcome.kind === "cut") return outcome.error.code;
   const status = outcomeStatus(outcome, error);
@@ -229,11 +229,11 @@ function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanA
 }
 
 function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestTrace | undefined {
-  const told = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
+  const sentParent = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
   // The caller has decided that it is not recorded.
-  if (plan.headers.includes(told)) return undefined;
+  if (plan.headers.includes(sentParent)) return undefined;
   const operation = operationOf(plan.endpointId);
-  const span = tracer.keep(told, {
+  const span = tracer.keep(sentParent, {
     name: `${operation} ${plan.pool.model}`,
     kind: "server",
     startMs: plan.acceptedMs,

@@ -56,8 +56,8 @@ export class ResponseSink {
   }
 
   /**
-   * Ends a broken event stream so that its reader sees why. Its connection is kept: the stream came to an end that HTTP knows,
-   * and to close it would meet the next request of a client that uses it again.
+   * Ends a broken event stream with an error event. The connection is kept: the body is complete for HTTP, and closing could
+   * reset the next request of a client that reuses it.
    *
    * @param frame one whole event
    */
@@ -90,7 +90,7 @@ export class ResponseSink {
   }
 }
 
-/** What is read from an answer on its way to the client. */
+/** Reads usage and id from an answer on its way to the client. */
 export interface AnswerWatch extends BodyFilter {
   usage(): Usage | undefined;
   /** The id of a stored response, when the answer is one and has been seen far enough. */
@@ -103,13 +103,13 @@ interface AnswerWatchOptions {
   readonly stripUsage: boolean;
   /** Reads the id of a response object from the first bytes. */
   readonly readId: boolean;
-  /** Called with the number of tokens that a chunk brought, about. */
+  /** Called with the estimated number of tokens in a chunk. */
   readonly onTokens: (count: number) => void;
 }
 
 const idHeadBytes = 4_096;
 
-/** @returns undefined for a body in which there is nothing to read */
+/** @returns undefined for a content type without usage */
 export function watchAnswer(options: AnswerWatchOptions): AnswerWatch | undefined {
   if (options.contentType.startsWith("text/event-stream")) return watchStream(options);
   if (options.contentType.startsWith("application/json")) return watchJson(options);
@@ -152,7 +152,7 @@ function watchJson({ readId }: AnswerWatchOptions): AnswerWatch {
   };
 }
 
-/** Keeps the first bytes of an answer when its id is wanted. */
+/** Keeps the first bytes of an answer, for its id. */
 function createHead(wanted: boolean): { push(chunk: Buffer): void; responseId(): string | undefined } {
   const pieces: Buffer[] = [];
   let size = 0;

@@ -4,12 +4,12 @@ import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 
-/** What requests that two engines serve share. */
+/** Shared parts of disaggregated serving. */
 export interface SplitParts {
   readonly planner: PairPlanner<Target>;
   readonly peers: PeerIds;
-  /** Which side an engine of role `both` keeps to; undefined where it does not. */
-  dutyOf(engine: EngineRecord): "prefill" | "decode" | undefined;
+  /** The assigned role of an engine of role `both`; undefined while it has none. */
+  assignedRoleOf(engine: EngineRecord): "prefill" | "decode" | undefined;
 }
 
 interface SplitPartsOptions {
@@ -19,31 +19,31 @@ interface SplitPartsOptions {
   readonly fleet: Fleet;
   readonly meter: Meter;
   readonly selector: TargetSelector;
-  /** Decides as `selector` does, of requests that are not sent. */
+  /** As `selector`, for requests that are not sent. */
   readonly quietSelector: TargetSelector;
-  /** Where routers tell each other what they see of the work of roles; undefined where they do not. */
-  readonly board?: NoteChannel | undefined;
+  /** Shared estimates of the work of each role; undefined when nothing is shared. */
+  readonly notes?: NoteChannel | undefined;
 }
 
 export function createSplitParts(options: SplitPartsOptions): SplitParts {
-  const { config, clock, http, fleet, meter, selector, quietSelector, board } = options;
+  const { config, clock, http, fleet, meter, selector, quietSelector, notes } = options;
   const planner = new PairPlanner<Target>({
     ...{ selector, quietSelector, limits: config.disaggregation, metrics: createSplitMetrics(meter) },
-    roles: createFleetRoles(clock, board),
+    roles: createFleetRoles(clock, notes),
     roleModel: (model) => fleet.model(model)?.parent ?? model,
   });
   return {
     planner,
     peers: createPeerIds({ http, fleet }),
-    dutyOf: (engine) => planner.dutyOf(engine, engine.models?.find(({ parent }) => parent === undefined)?.id),
+    assignedRoleOf: (engine) => planner.dutyOf(engine, engine.models?.find(({ parent }) => parent === undefined)?.id),
   };
 }
 
-/** What prefill engines call themselves to each other, as their bootstrap servers tell (Mooncake). */
+/** Peer ids of prefill engines, from their bootstrap servers (Mooncake). */
 interface PeerIds {
   /** @returns undefined when it cannot be learned; a promise when it has to be asked for, which is never rejected */
   idOf(target: Target, queryUrl: string): string | undefined | Promise<string | undefined>;
-  /** The engine may call itself something else by now. */
+  /** The engine may have another id by now. */
   forget(engine: EngineId): void;
 }
 

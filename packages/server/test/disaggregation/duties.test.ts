@@ -25,7 +25,7 @@ async function busyRig(
 }
 
 const dutiesOf = ({ context, fleet }: SplitRig) =>
-  Object.fromEntries(fleet.fleet.engines.map((engine) => [engine.id, context.split.dutyOf(engine)]));
+  Object.fromEntries(fleet.fleet.engines.map((engine) => [engine.id, context.split.assignedRoleOf(engine)]));
 
 /** Who is chosen for many requests: the sides of pairs, and engines that serve alone. */
 function chosen(rig: SplitRig, promptTokens: number, tried = untried) {

@@ -92,7 +92,7 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
       ...{ config: { disaggregation: limits }, clock, http: fleet.http, fleet: fleet.fleet, meter: meter as Meter },
       ...{ selector, quietSelector: selector },
     }),
-    proxy: { sendBeside: (request: SideRequest) => sendBeside(legs, request) },
+    proxy: { sendSide: (request: SideRequest) => sendSide(legs, request) },
   } as unknown as RouterContext;
   return {
     ...{ context, fleet, meter, matched, legs, placements },
@@ -107,7 +107,7 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
   };
 }
 
-function sendBeside(legs: SeenLeg[], request: SideRequest) {
+function sendSide(legs: SeenLeg[], request: SideRequest) {
   let settle: (outcome: SideOutcome) => void = () => {};
   const outcome = new Promise<SideOutcome>((resolve) => {
     settle = resolve;
@@ -133,7 +133,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
   };
   return {
     ...{ family: "openai", method: "POST", path: endpoint.path, headers: [], ownHeaders: [], body: [bytes] },
-    ...{ letGo: () => {}, requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
+    ...{ release: () => {}, requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
     ...{ targets: fleet.fleet.pool("m"), onlyEngine: undefined },
     features: { promptTokens: 8_000, expectedOutputTokens: 50, sessionKey: undefined, prefixKey: undefined },
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },

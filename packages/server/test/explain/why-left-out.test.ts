@@ -23,13 +23,13 @@ const targetOf = (key: string, changes: EngineChanges = {}): Target => {
 };
 
 const reasons = (changes: EngineChanges, onlyEngine?: string, duty?: "prefill" | "decode") =>
-  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, dutyOf: () => duty })[0]?.reasons;
+  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, assignedRoleOf: () => duty })[0]?.reasons;
 
 test("candidates are not listed, the others in their order", () => {
   const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));
   const listed = whyLeftOut([a!, b!, c!], (target) => target === b, {
     onlyEngine: undefined,
-    dutyOf: () => undefined,
+    assignedRoleOf: () => undefined,
   });
   expect(listed.map(({ key }) => key)).toEqual(["a", "c"]);
 });

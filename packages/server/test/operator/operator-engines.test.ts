@@ -4,11 +4,11 @@ import { type EngineSource, mergeSources, type SourceObserver } from "@espalier/
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {
-  createLocalBoard,
+  createLocalTable,
   createOperatorEngines,
-  createSharedBoard,
-  type EngineBoard,
+  createSharedTable,
   maxOperatorEngines,
+  type OperatorTable,
 } from "../../src/lifecycle/operator-engines.ts";
 import { createLoneReplica } from "../mesh/mesh-rig.ts";
 
@@ -40,11 +40,11 @@ function createManualList(first: readonly EngineSpec[]) {
 }
 
 /** Operators beside a configured list, as a router has them. */
-async function start(board: EngineBoard, ...configured: readonly string[]) {
+async function start(table: OperatorTable, ...configured: readonly string[]) {
   const logger = createRecordingLogger();
   const list = createManualList(specs(...configured));
   let listed: readonly EngineSpec[] = [];
-  const operators = createOperatorEngines({ board, listed: () => listed, logger });
+  const operators = createOperatorEngines({ table, listed: () => listed, logger });
   const lists: string[] = [];
   const merged = mergeSources([list.source, operators.source], {
     onList(found) {
@@ -62,12 +62,12 @@ async function start(board: EngineBoard, ...configured: readonly string[]) {
   return { operators, list, logger, stop: () => merged.stop(), now: () => lists.at(-1) };
 }
 
-const boards: readonly (readonly [string, () => EngineBoard])[] = [
-  ["of a router by itself", createLocalBoard],
-  ["in the registry", () => createSharedBoard(createLoneReplica(createVirtualTime()).replica.registry)],
+const tables: readonly (readonly [string, () => OperatorTable])[] = [
+  ["of a router by itself", createLocalTable],
+  ["in the registry", () => createSharedTable(createLoneReplica(createVirtualTime()).replica.registry)],
 ];
 
-describe.each(boards)("engines that operators add and remove, %s", (_, createBoard) => {
+describe.each(tables)("engines that operators add and remove, %s", (_, createBoard) => {
   test("join the configured ones, and leave", async () => {
     const { operators, now } = await start(createBoard(), "a", "b");
     expect(operators.add({ url: "http://C:8000/", models: ["m"], weight: 2 })).toBe("c:8000");
@@ -110,16 +110,16 @@ describe.each(boards)("engines that operators add and remove, %s", (_, createBoa
   });
 
   test("are told of what happened before they started", async () => {
-    const board = createBoard();
-    board.put("x", { url: "http://x:1", id: "x" });
-    board.put("a", { removed: true });
-    expect((await start(board, "a", "b")).now()).toBe("b x");
+    const table = createBoard();
+    table.put("x", { url: "http://x:1", id: "x" });
+    table.put("a", { removed: true });
+    expect((await start(table, "a", "b")).now()).toBe("b x");
   });
 
   test("one that cannot be read is left out, and the log says so", async () => {
-    const board = createBoard();
-    const { logger, now } = await start(board, "a");
-    board.put("x", { url: "http://x:1", id: "x", "key-of-a-later-version": 1 });
+    const table = createBoard();
+    const { logger, now } = await start(table, "a");
+    table.put("x", { url: "http://x:1", id: "x", "key-of-a-later-version": 1 });
     expect(now()).toBe("a");
     expect(logger.lines.map(({ level }) => level)).toContain("warn");
   });
@@ -151,24 +151,24 @@ describe.each(boards)("engines that operators add and remove, %s", (_, createBoa
   });
 
   test("are heard of no more after the stop", async () => {
-    const board = createBoard();
-    const { stop, now } = await start(board, "a");
+    const table = createBoard();
+    const { stop, now } = await start(table, "a");
     await stop();
-    board.put("x", { url: "http://x:1", id: "x" });
+    table.put("x", { url: "http://x:1", id: "x" });
     expect(now()).toBe("a");
   });
 });
 
 test("a router by itself has room for so many, and one more is refused", () => {
-  const board = createLocalBoard();
-  for (let at = 0; at < maxOperatorEngines; at++) board.put(`e${at}`, { url: "http://a:1" });
-  expect(codeOf(() => board.put("one-more", { url: "http://a:1" }))).toBe("invalid_value");
-  expect(codeOf(() => board.put("e0", { url: "http://b:1" }))).toBe("done");
+  const table = createLocalTable();
+  for (let at = 0; at < maxOperatorEngines; at++) table.put(`e${at}`, { url: "http://a:1" });
+  expect(codeOf(() => table.put("one-more", { url: "http://a:1" }))).toBe("invalid_value");
+  expect(codeOf(() => table.put("e0", { url: "http://b:1" }))).toBe("done");
 });
 
 test("what is too long for the registry is refused", () => {
-  const board = createSharedBoard(createLoneReplica(createVirtualTime()).replica.registry);
-  expect(codeOf(() => board.put("a", { url: "http://a:1", labels: { text: "x".repeat(2_100) } }))).toBe(
+  const table = createSharedTable(createLoneReplica(createVirtualTime()).replica.registry);
+  expect(codeOf(() => table.put("a", { url: "http://a:1", labels: { text: "x".repeat(2_100) } }))).toBe(
     "invalid_value",
   );
 });

@@ -162,7 +162,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   const plan: PlannedRequest = {
     ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], ownHeaders: [], body: [] },
     ...{
-      letGo: () => {},
+      release: () => {},
       requestId: "r-1",
       endpointId: "completions",
       pool,

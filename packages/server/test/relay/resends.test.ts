@@ -124,7 +124,7 @@ test("what was sent beside a request counts with it", async () => {
   const rig = await createRig({ engines: urls.slice(1), exchange: () => ({ retries }) });
   const beside = { method: "POST", path: "/", headers: [], ownHeaders: [], forwardAuthorization: false, body: [] };
   const upstream = { url: urls[0]!, headers: [] };
-  await rig.proxy.sendBeside({ ...beside, requestId: "r", keptBytes: 0, resends: retries, upstream }).outcome;
+  await rig.proxy.sendSide({ ...beside, requestId: "r", keptBytes: 0, resends: retries, upstream }).outcome;
   expect(codeOf((await send(rig.port)).body)).toBe("request_breaks_engines");
   expect(executed).toEqual([1, 1, 0]);
 });

@@ -1,0 +1,39 @@
+import type { Random } from "@espalier/common";
+import { namesEngines } from "@espalier/disaggregation";
+
+const usableId = /^[\x21-\x7e]{1,128}$/;
+const usableTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;
+
+/**
+ * The id that ties one request's log lines, headers and engine logs together: the client's when usable, else a new one.
+ *
+ * @param isTrusted whether the client may name engines in it
+ */
+export function readRequestId(header: string | string[] | undefined, random: Random, isTrusted = false): string {
+  const isUsable = typeof header === "string" && usableId.test(header) && (isTrusted || !namesEngines(header));
+  return isUsable ? header : `req-${randomHex(random, 3)}`;
+}
+
+/** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */
+export function readTraceparent(header: string | string[] | undefined, random: Random): string {
+  return callerTraceparent(header) ?? `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
+}
+
+/** The client's `traceparent`; undefined when there is none that is valid. */
+export function callerTraceparent(header: string | string[] | undefined): string | undefined {
+  return typeof header === "string" && usableTraceparent.test(header) ? header : undefined;
+}
+
+/** Numbers above 2^31 take a slow path in `toString`, which a table of bytes spares. */
+const hexOfByte = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+/** `words` times 8 hexadecimal digits, never all zero. */
+function randomHex(random: Random, words: number): string {
+  let text = "";
+  for (let word = 0; word < words; word++) {
+    const drawn = 1 + random.integer(0xffff_ffff);
+    text += hexOfByte[drawn >>> 24]! + hexOfByte[(drawn >>> 16) & 0xff]!;
+    text += hexOfByte[(drawn >>> 8) & 0xff]! + hexOfByte[drawn & 0xff]!;
+  }
+  return text;
+}

@@ -1,0 +1,188 @@
+import { lookup } from "node:dns/promises";
+import type { Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import type { FastifyInstance } from "fastify";
+
+interface ListenAddress {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** Whether the application serves HTTPS. */
+  readonly tls: unknown;
+  /** Whether the other processes of a group may listen on it too, so that each takes a part of the connections. */
+  readonly isShared: boolean;
+}
+
+/** An application and the address it listens on while it runs. */
+interface Listener extends Startable {
+  readonly app: FastifyInstance;
+  /** The URL under which it is reached; empty before the start. */
+  readonly url: string;
+}
+
+/** `start` throws EspalierError `listen_failed` when the address cannot be had. */
+export function createListener(app: FastifyInstance, { host, port, tls, isShared }: ListenAddress): Listener {
+  let url = "";
+  return {
+    app,
+    get url() {
+      return url;
+    },
+    async start() {
+      await app.ready();
+      try {
+        // Given the name localhost, fastify would open a second server for its other address, which no drain knows of.
+        const { address } = await lookup(host);
+        await app.listen({ host: address, port, exclusive: !isShared });
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port}: ${reason}`, { cause: error });
+      }
+      const address = app.server.address() as AddressInfo;
+      const name = address.family === "IPv6" ? `[${address.address}]` : address.address;
+      url = `${tls ? "https" : "http"}://${name}:${address.port}`;
+    },
+    async stop() {
+      app.server.closeAllConnections();
+      await app.close();
+    },
+  };
+}
+
+interface ConnectionLimitOptions {
+  /** Which listener it is, for the metrics. */
+  readonly listener: string;
+  /** Connections that are served. */
+  readonly max: () => number;
+  /** Connections beyond `max` that are kept open to answer a request with 503; further ones are closed at once. */
+  readonly maxRejected: number;
+  readonly meter: Meter;
+  readonly logger: Logger;
+}
+
+/** Bounds the connections of a listener. */
+export interface ConnectionLimit {
+  /** @param isTls whether the server speaks TLS: a connection can be answered only after its handshake */
+  watch(server: Server, isTls: boolean): void;
+  /** Whether requests on this connection are to be answered with 503 and the connection closed. */
+  isRejected(socket: Socket): boolean;
+}
+
+/** The log says that it is over once the connections fall below this share of the bound. */
+const easedShare = 0.9;
+
+/**
+ * To a client, a connection that is closed without an answer looks like a broken network, and it retries at once. So some
+ * connections beyond the bound are kept until they send a request, which is answered with 503 and Retry-After.
+ */
+export function createConnectionLimit({
+  listener,
+  max,
+  maxRejected,
+  meter,
+  logger,
+}: ConnectionLimitOptions): ConnectionLimit {
+  const meters = createMeters(meter, listener);
+  const rejected = new WeakSet<Socket>();
+  let rejectedCount = 0;
+  let servedCount = 0;
+  let openCount = 0;
+  let isFull = false;
+
+  const noteFull = (): void => {
+    if (isFull) return;
+    isFull = true;
+    logger.warn("connections are refused: the limit is reached", { listener, max: max() });
+  };
+  const serve = (socket: Socket): void => {
+    servedCount += 1;
+    socket.once("close", () => {
+      servedCount -= 1;
+      if (!isFull || servedCount >= easedShare * max()) return;
+      isFull = false;
+      logger.info("connections are accepted again", { listener });
+    });
+  };
+  const enter = (socket: Socket): void => {
+    if (servedCount < max()) {
+      serve(socket);
+      return;
+    }
+    rejected.add(socket);
+    rejectedCount += 1;
+    socket.once("close", () => {
+      rejectedCount -= 1;
+    });
+    meters.refused("answered");
+    noteFull();
+  };
+  const connected = (socket: Socket): boolean => {
+    if (openCount >= max() + maxRejected) {
+      meters.refused("closed");
+      noteFull();
+      socket.destroy();
+      return false;
+    }
+    meters.open.set(++openCount);
+    socket.once("close", () => meters.open.set(--openCount));
+    return true;
+  };
+  return {
+    watch(server, isTls) {
+      server.on("connection", (socket) => {
+        if (connected(socket) && !isTls) enter(socket);
+      });
+      if (isTls) server.on("secureConnection", enter);
+    },
+    isRejected: (socket) => rejectedCount > 0 && rejected.has(socket),
+  };
+}
+
+function createMeters(meter: Meter, listener: string) {
+  const refused = meter.counter({
+    name: "espalier_refused_connections_total",
+    help: "Connections beyond the bound: answered with 503 and closed, or closed at once.",
+    labels: ["listener", "how"],
+  });
+  const open = meter.gauge({
+    name: "espalier_open_connections",
+    help: "Connections that are open at a listener, clients' or operators'.",
+    labels: ["listener"],
+  });
+  return {
+    open: open.series(listener),
+    refused: (how: "answered" | "closed") => refused.series(listener, how).add(),
+  };
+}
+
+/** How the open files of a process are divided. */
+export interface DescriptorShares {
+  /** Connections of clients that are served. */
+  readonly clients: number;
+  /** Connections of clients beyond those, which are answered with 503. */
+  readonly rejected: number;
+  /** Requests at engines, each of which takes a connection of its own. */
+  readonly requests: number;
+  readonly operators: number;
+}
+
+/** For listeners, files, health checks of a small fleet, and other routers. */
+const basicFiles = 100;
+/** Shares of the rest. What remains is for health checks of a larger fleet and for other routers. */
+const shares = { clients: 0.35, rejected: 0.05, requests: 0.35, operators: 0.1 };
+
+/**
+ * Running out of descriptors looks like unreachable engines, so clients must not take the last ones.
+ *
+ * @param openFiles that the process may have; Infinity where that is not known
+ */
+export function shareDescriptors(openFiles: number): DescriptorShares {
+  const of = (share: number): number => Math.max(1, Math.floor((openFiles - basicFiles) * share));
+  return {
+    clients: of(shares.clients),
+    rejected: of(shares.rejected),
+    requests: of(shares.requests),
+    operators: of(shares.operators),
+  };
+}

@@ -5,7 +5,7 @@ import { cleanFields, cleanText } from "./clean.ts";
 export type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFormat = "json" | "pretty";
 
-/** Where lines go: a file descriptor, or something that takes whole lines, newline included. */
+/** Destination of lines: a file descriptor, or a writer of whole lines, newline included. */
 export type LogDestination = number | { write(line: string): void };
 
 export interface LoggerOptions {
@@ -22,7 +22,7 @@ export interface LoggerOptions {
   readonly clock?: Clock;
 }
 
-/** A logger that can be told another level while it runs; its children follow. */
+/** A logger whose level can change at run time; its children follow. */
 export interface LevelledLogger extends Logger {
   setLevel(level: LogLevel): void;
 }

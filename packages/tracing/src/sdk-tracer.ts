@@ -23,7 +23,7 @@ import {
 import { flushMs, maxAttributeLength, maxAttributes, maxEvents, maxKeptPerSecond, SpanQueue } from "./span-queue.ts";
 import type { TracingOptions } from "./tracing.ts";
 
-/** What records, once the libraries are there. */
+/** The recording tracer, once the OpenTelemetry libraries are loaded. */
 export interface SdkTracer extends Tracer {
   stop(): Promise<void>;
 }
@@ -35,7 +35,7 @@ export function createSdkTracer(exporter: SpanExporter, options: TracingOptions)
   const ids = new SpanIds(random);
   const provider = new BasicTracerProvider({
     resource: resourceFromAttributes({ "service.name": serviceName, "service.instance.id": instanceId }),
-    // Who is asked for a span has decided that there is one.
+    // Sampling is decided before a span is created.
     sampler: new AlwaysOnSampler(),
     idGenerator: ids,
     spanLimits: {
@@ -66,18 +66,18 @@ export function createSdkTracer(exporter: SpanExporter, options: TracingOptions)
     },
     async stop() {
       await queue.shutdown();
-      // It waits for a batch that is still tried, which is more than the end of a router is to take.
+      // Not awaited: it waits for a batch that is still retried, and the router's stop should not.
       void exporter.shutdown().catch(() => {});
     },
   };
 }
 
-/** The last of the flags (W3C Trace Context): the caller may have recorded it. */
+/** The sampled flag (W3C Trace Context): the caller may have recorded the request. */
 function isSampled(traceparent: string): boolean {
   return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
 }
 
-/** @returns asks for one more within the second */
+/** @returns whether one more is allowed in the present second */
 function createRate(clock: Clock, perSecond: number): () => boolean {
   let sinceMs = Number.NEGATIVE_INFINITY;
   let count = 0;
@@ -98,10 +98,10 @@ const kinds: Readonly<Record<SpanKind, SdkKind>> = {
   internal: SdkKind.INTERNAL,
 };
 
-/** What the spans of one request have in common. */
+/** Shared by the spans of one request. */
 export interface TraceScope {
   readonly sdk: OtelTracer;
-  /** Added to a time of the monotonic clock, gives milliseconds since the Unix epoch: the same for a whole trace. */
+  /** Offset from the monotonic clock to milliseconds since the Unix epoch, fixed for a trace. */
   readonly epochMs: number;
 }
 
@@ -154,13 +154,13 @@ export function sdkStart({ kind, startMs, attributes }: SpanStart, epochMs: numb
   };
 }
 
-/** Seconds and nanoseconds: a plain number may be taken for one of another clock. */
+/** Seconds and nanoseconds: the SDK may take a plain number for a time of another clock. */
 function toHrTime(epochMs: number): HrTime {
   const seconds = Math.floor(epochMs / 1_000);
   return [seconds, Math.round((epochMs - seconds * 1_000) * 1e6)];
 }
 
-/** Ids of traces and spans: by chance, except for a span that engines have been told of before it was made. */
+/** Ids of traces and spans: random, except for a span whose ids were sent to engines before it was created. */
 export class SpanIds implements IdGenerator {
   readonly #random: Random;
   #traceId: string | undefined;
@@ -198,7 +198,7 @@ export class SpanIds implements IdGenerator {
   }
 }
 
-/** The caller's span. Where it stands in a `traceparent` is the same in every version of the header. */
+/** The caller's span. Its position in a `traceparent` is the same in every version of the header. */
 export function parseParent({ traceparent, tracestate }: TraceParent): SpanContext {
   return {
     traceId: traceparent.slice(3, 35),

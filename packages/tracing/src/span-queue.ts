@@ -3,28 +3,28 @@ import type { ReadableSpan, SpanExporter, SpanProcessor } from "@opentelemetry/s
 
 /** Spans that wait to be sent; further ones are dropped. About 300 requests' worth. */
 export const maxQueuedSpans = 2_048;
-/** Spans in one batch: a batch is made into text in one go, and no request should wait for that for long. */
+/** Spans in one batch: a batch is serialised at once, and should not delay requests. */
 export const batchSpans = 64;
-/** How long a span waits for others at most. */
+/** Longest wait of a span for its batch to fill. */
 export const sendEveryMs = 1_000;
-/** For one batch, with what is tried again; less than `flushMs`, so that nothing of it outlives the router. */
+/** Time limit of one batch including retries; less than `flushMs`, so that it ends before the router does. */
 export const exportTimeoutMs = 2_000;
-/** How long the end of a router waits for the last spans. */
+/** How long a stopping router waits for the last spans. */
 export const flushMs = 3_000;
 /** Of one span; a longer value is cut, further ones are left out. */
 export const maxAttributeLength = 256;
 export const maxAttributes = 64;
 export const maxEvents = 32;
-/** Failed requests that were not recorded and are kept all the same, in a second: an outage fails thousands alike. */
+/** Most failed requests per second that are kept although they were not sampled: an outage fails thousands alike. */
 export const maxKeptPerSecond = 10;
 
-/** What became of spans that were recorded. */
+/** Outcomes of recorded spans. */
 export interface SpanMeters {
-  /** Taken by the collector. */
+  /** Accepted by the collector. */
   readonly sent: CounterSeries;
-  /** Refused by it, or it was not to be reached. */
+  /** Refused by the collector, or it was unreachable. */
   readonly failed: CounterSeries;
-  /** Never tried: the queue was full, or the router ended. */
+  /** Never sent: the queue was full, or the router stopped. */
   readonly dropped: CounterSeries;
 }
 
@@ -32,13 +32,13 @@ export interface SpanMeters {
 export function createSpanMeters(meter: Meter): SpanMeters {
   const spans = meter.counter({
     name: "espalier_trace_spans_total",
-    help: "Recorded spans, by what became of them: sent, failed (the collector did not take them) or dropped (the queue was full).",
+    help: "Recorded spans by outcome: sent, failed (the collector did not accept them) or dropped (the queue was full).",
     labels: ["outcome"],
   });
   return { sent: spans.series("sent"), failed: spans.series("failed"), dropped: spans.series("dropped") };
 }
 
-/** The exporter's word for success; its type is of a package beneath. */
+/** The exporter's code for success; its enum is in a package that is not a dependency. */
 const exported = 0;
 
 interface SpanQueueOptions {
@@ -49,15 +49,15 @@ interface SpanQueueOptions {
 }
 
 /**
- * Holds ended spans until they are sent, one batch at a time. Whatever the collector does, adding a span takes no time
- * and never fails: what does not fit is dropped and counted.
+ * Queues ended spans and sends them, one batch at a time. Adding a span never waits and never fails, whatever the collector
+ * does: spans that do not fit are dropped and counted.
  */
 export class SpanQueue implements SpanProcessor {
   readonly #options: SpanQueueOptions;
   readonly #spans: ReadableSpan[] = [];
   #timer: Cancel | undefined;
   #sending = 0;
-  /** Whether the last batch was refused: that is logged once, and once more when it is over. */
+  /** Whether the last batch failed: logged once when it begins and once when it is over. */
   #isFailing = false;
   #isOver = false;
   #emptied: (() => void) | undefined;
@@ -78,7 +78,7 @@ export class SpanQueue implements SpanProcessor {
     else this.#sendLater();
   }
 
-  /** Sends what waits, and comes back when it is sent or given up, after `flushMs` at the latest. */
+  /** Sends what is queued. Resolves when it is sent or given up, after `flushMs` at the latest. */
   forceFlush(): Promise<void> {
     if (this.#spans.length === 0 && this.#sending === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -91,7 +91,7 @@ export class SpanQueue implements SpanProcessor {
     });
   }
 
-  /** Flushes; what has not gone by then never goes. */
+  /** Flushes; spans that are not sent by then are dropped. */
   async shutdown(): Promise<void> {
     await this.forceFlush();
     this.#isOver = true;

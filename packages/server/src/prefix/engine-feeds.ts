@@ -31,19 +31,19 @@ import {
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
-/** The KV events of the fleet's engines, and of pools: finds out where they are, and keeps a feed for each target. */
+/** The KV event feeds of the fleet's engines and of KV pools: discovers them, and keeps one feed per target. */
 export interface EngineFeeds extends Startable {
   standingOf(target: TargetIndex): FeedStanding;
-  /** A prompt was placed at a target: what its feed could not place may follow from it. */
+  /** A prompt was placed at a target: floating blocks of its feed may be attached by it. */
   attach(target: TargetIndex): void;
   /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[];
 }
 
-/** What is known of a target's feed; where another router reads it, only what that one tells. */
+/** A target's feed; when another router reads it, only what that one reports. */
 export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> &
   FeedStatus & {
-    /** Blocks that it told of in this life without their tokens, and that nothing else is known of: they count for nothing. */
+    /** Blocks announced in this epoch without tokens and otherwise unknown, which do not count. */
     readonly unplacedBlocks?: number;
   };
 
@@ -51,26 +51,26 @@ interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGa
   readonly fleet: Fleet;
   readonly http: HttpClient;
   readonly random: Random;
-  /** Where engines that dial publish to, with the key of their target as topic. */
+  /** Endpoint for engines that connect to the router, with their target's key as topic. */
   readonly listen: string | undefined;
   readonly maxReplays: number;
   readonly host: FeedHost;
-  /** Read from the start to the end, whatever engines there are; none unless given. */
+  /** KV pools, read from start to stop; none by default. */
   readonly pools?: readonly PoolTarget[];
 }
 
-/** How an engine that does not answer is asked again where its events are. */
+/** Backoff of discovery at an engine that does not answer. */
 const askAgain = { firstDelayMs: 250, maxDelayMs: 30_000 };
 
 interface EngineEntry {
   readonly engine: EngineRecord;
   readonly feeds: HostedFeed[];
-  /** What the feeds were made for. */
+  /** The endpoints of the present feeds, as text. */
   made: string;
   cancelAsk: Cancel;
-  /** Times it was looked at: an answer to a question from before the latest one is out of date. */
+  /** Counts updates of the engine: an answer to an earlier discovery request is stale. */
   looks: number;
-  /** Questions since then. */
+  /** Discovery attempts since then. */
   asks: number;
 }
 
@@ -133,7 +133,7 @@ class FleetFeeds implements EngineFeeds {
     return [...feeds, ...this.#pools].map((feed) => feed.describe());
   }
 
-  /** Sees to it that an engine that can be reached has the feeds it should have. */
+  /** Ensures that a reachable engine has its feeds. */
   #look(engine: EngineRecord): void {
     if (engine.state === "removed") return;
     let entry = this.#entries.get(engine.id);
@@ -161,7 +161,7 @@ class FleetFeeds implements EngineFeeds {
     const { engine, looks } = entry;
     const attempt = entry.asks++;
     const sources = await findEventSources(http, engine.url);
-    // The engine may have gone, or have been looked at anew, while it was asked.
+    // The engine may be gone or changed by now.
     if (this.#entries.get(engine.id) !== entry || entry.looks !== looks || engine.state !== "up") return;
     if (sources) {
       this.#make(entry, ({ rank }) => sources.find((source) => source.rank === rank));
@@ -209,11 +209,11 @@ const timeoutMs = 2_000;
 const maxBytes = 1_048_576;
 
 /**
- * Asks an engine where it publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
+ * Discovers where an engine publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
  *
  * @param url address of the engine
- * @returns none when it publishes none or does not say; undefined when it did not answer, or with nothing but an error
- *   of its own, so that it should be asked again
+ * @returns none when it publishes none or does not say; undefined when it did not answer, or only with server errors, so that
+ *   it should be asked again
  */
 export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
   const host = hostOf(url);
@@ -231,14 +231,14 @@ export async function findEventSources(http: HttpClient, url: string): Promise<r
   return hasFailed ? undefined : [];
 }
 
-/** Where a rank publishes by the engine's entry in the configuration. */
+/** Where a rank publishes, by the engine's configuration entry. */
 export function sourceBySpec(
   { endpoint, replayEndpoint, topic }: KvEventsSpec,
   rank: number,
 ): FeedEndpoints | undefined {
   const host = hostOf(endpoint);
   const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
-  // The entry says where to dial, whatever the engine's own configuration looks like.
+  // The entry is an address to dial, whatever the engine's own configuration says.
   return found && { ...found, mode: "connect" };
 }
 
@@ -247,11 +247,11 @@ const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g
 
 interface Answer {
   readonly status: number;
-  /** Undefined when it is none, or not of status 200. */
+  /** Undefined when it is not JSON, or not of status 200. */
   readonly json: unknown;
 }
 
-/** @returns undefined when there was no answer at all */
+/** @returns undefined when there was no answer */
 async function ask(http: HttpClient, url: string): Promise<Answer | undefined> {
   try {
     const { status, body } = await http({ url, timeoutMs, maxBytes });
@@ -269,17 +269,17 @@ function parsed(body: string): unknown {
   }
 }
 
-/** A configured pool of KV blocks as its events are read: like an engine's, of a target that takes no requests. */
+/** A configured KV pool: its events are read like an engine's, for a target that takes no requests. */
 export interface PoolTarget extends KnownPool, FeedTarget {
   readonly config: KvPoolConfig;
 }
 
-/** The key of a pool, the same in every router. Ids of engines have no spaces, so no target has the same. */
+/** The key of a pool, the same in every router. Engine ids have no spaces, so it differs from all targets' keys. */
 export function poolKey(name: string): string {
   return `pool ${name}`;
 }
 
-/** @param indexOf the number of a pool among all targets, by its key and its place in the configuration */
+/** @param indexOf the target index of a pool, by its key and its place in the configuration */
 export function poolTargets(
   configs: readonly KvPoolConfig[],
   indexOf: (key: string, at: number) => TargetIndex,

@@ -33,24 +33,24 @@ import { globPattern } from "../routing/pools.ts";
 import { createEngineFeeds, type EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
 
-/** Everything that has to do with what engines cache. */
+/** Everything about engines' prefix caches. */
 export interface PrefixParts extends Startable {
   readonly knowledge: PrefixKnowledge;
   readonly reader: PromptReader;
   /** Undefined when KV events are switched off. */
   readonly feeds: EngineFeeds | undefined;
-  /** What is known of what a target holds. */
+  /** Confidence in what is known of a target's cache. */
   standingOf(target: TargetIndex): FeedStanding;
 }
 
-/** What is shared with other routers. */
+/** Prefix knowledge that is shared with other routers. */
 export interface PrefixSharing {
   readonly placements: PlacementWriter;
-  /** Where the events of engines are read by one router for all; undefined when each router reads them. */
+  /** Set when one router reads the events of an engine for all; undefined when each router reads them itself. */
   readonly host: FeedHost | undefined;
-  /** Undefined for targets whose events this router reads for itself. */
+  /** Undefined for targets whose events this router reads only for itself. */
   standingOf(target: TargetIndex): FeedStanding | undefined;
-  /** The target is in the fleet of this router no more. */
+  /** The target left this router's fleet. */
   forget(target: Target): void;
 }
 
@@ -61,10 +61,10 @@ interface PrefixPartsOptions {
   readonly index: PrefixIndex;
   /** Undefined when nothing is shared with other routers. */
   readonly sharing: PrefixSharing | undefined;
-  /** No target of the fleet has one of their numbers. None unless given. */
+  /** Their target indices are not used by the fleet. None by default. */
   readonly pools?: readonly PoolTarget[];
   readonly http: HttpClient;
-  /** For what prompts of clients have engines asked. */
+  /** For lookups on behalf of clients' prompts. */
   readonly lookups: HttpClient;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -73,11 +73,11 @@ interface PrefixPartsOptions {
   readonly meter: Meter;
 }
 
-/** How often the sizes of the index are told and what has expired is swept. */
+/** How often index sizes are exported and expired entries swept. */
 const upkeepMs = 1_000;
-/** Parts of the index that are looked at each time: less than a millisecond of work. */
+/** Steps of index maintenance per run: less than a millisecond of work. */
 const upkeepSteps = 10_000;
-/** Longest time that feeds take of one turn of the event loop. */
+/** Most milliseconds of one turn of the event loop that feeds take. */
 const sliceMs = 4;
 
 export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
@@ -149,7 +149,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   };
 }
 
-/** What tokenizers ask of the engines that serve a model. */
+/** What tokenizers need to know about a model's engines. */
 function enginesOf(fleet: Fleet) {
   return {
     engineUrl: (model: string) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
@@ -160,7 +160,7 @@ function enginesOf(fleet: Fleet) {
   };
 }
 
-/** Each target's events go into the index of this router. */
+/** Writes each target's events into the index of this router. */
 function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
   const output = {
     index,
@@ -170,7 +170,7 @@ function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
   return createLocalHost((target) => createLocalOutput(output, target.index));
 }
 
-/** Forgets what was known of engines that are gone or run anew. */
+/** Forgets engines that are gone or restarted. */
 function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: PrefixKnowledge): () => void {
   return fleet.onChange((change, engine) => {
     if (change === "gone") {
@@ -180,7 +180,7 @@ function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: Pref
         else knowledge.forget(target.index);
       }
     }
-    // What the events told is for the feed to void: it may know of the new life already, and of what is in it.
+    // Announced blocks are dropped by the feed, which may already know the new epoch.
     if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
   });
 }
@@ -197,9 +197,9 @@ function createUpkeep(scheduler: Scheduler, task: () => void): Startable {
   };
 }
 
-/** Which pools the engines of a fleet can fetch from, by their models and labels. */
+/** Which KV pools the engines of a fleet can fetch from, by models and labels. */
 export interface FleetPoolReach extends PoolReach {
-  /** Follows the fleet no more. */
+  /** Stops following the fleet. */
   stop(): void;
 }
 

@@ -20,31 +20,31 @@ import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
 import { BodyRequest } from "../large-bodies/read-large-body.ts";
 import { globPattern } from "../routing/pools.ts";
 
-/** What a prompt is read from. */
+/** The source of a prompt. */
 export interface PromptSource {
   /** The served model's name. */
   readonly model: string;
-  /** The model that it is an adapter of. */
+  /** The base model of an adapter. */
   readonly parent: string | undefined;
   readonly endpoint: string;
   readonly body: JsonBody;
-  /** Tokens of the prompt as far as its size tells. */
+  /** Tokens estimated from the size of the prompt. */
   readonly estimatedTokens: number;
 }
 
-/** A body that is read in a thread, of which the source has only what is not large. */
+/** A body that the worker thread reads; the source has only its outline. */
 export interface LargePrompt {
   readonly readPrompt: ReadPrompt;
   readonly sizeBytes: number;
 }
 
-/** Cuts prompts into blocks. */
+/** Splits prompts into hashed blocks. */
 export interface PromptReader extends Startable {
-  /** At once when nearly everything is known, else within the budget. It never fails. */
+  /** At once when nearly all of it is cached, else within the budget. Never fails. */
   read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
-  /** Undefined when the thread takes longer than the budget, which there is for each MiB of the body. It never fails. */
+  /** Undefined when the thread exceeds the budget, which applies per MiB of the body. Never fails. */
   readLarge(source: PromptSource, large: LargePrompt): Promise<PromptBlocks | undefined>;
-  /** Why the first prompts would not be counted in time; empty once the threads have loaded what they need. */
+  /** What readiness waits for, as sentences; empty once the tokenizer threads are loaded. */
   readonly waitingFor: readonly string[];
 }
 
@@ -58,7 +58,7 @@ export interface PromptReaderOptions {
   readonly blockSize: number;
   /** The base URL of an engine that serves a model and is up. */
   readonly engineUrl: (model: string) => string | undefined;
-  /** What the engines that serve a model are, as far as it is known. */
+  /** The kind of a model's engines, when known. */
   readonly engineKind: (model: string) => "vllm" | "sglang" | undefined;
   readonly http: HttpClient;
   readonly meters: CacheMeters;
@@ -69,13 +69,13 @@ export interface PromptReaderOptions {
 
 /** Text is about four bytes a token in English for the tokenizers of current models. */
 const bytesPerToken = 4;
-/** Models whose prompts an engine tokenizes, each with a cache of its own. Further ones are cut over their bytes. */
+/** Most models whose prompts an engine tokenizes, each with its own cache. Further ones are hashed by bytes. */
 export const maxEngineTokenizers = 256;
 
-/** The router is not kept from being ready for longer, in milliseconds. */
+/** Most milliseconds that loading delays readiness. */
 export const maxWarmUpMs = 15_000;
 
-/** For each further such stretch of a large body there is the budget once more: the prefill that may be saved grows as well. */
+/** The budget applies once per this many bytes of a large body: the prefill that may be saved grows as well. */
 const budgetedBytes = 1_048_576;
 
 export function createPromptReader(options: PromptReaderOptions): PromptReader {
@@ -91,7 +91,7 @@ function saltOf(body: JsonBody): string | undefined {
 interface Entry {
   readonly patterns: readonly RegExp[];
   readonly engine: TokenizerConfig["engine"];
-  /** Of the model's files, where prompts are tokenized by them. */
+  /** Folder of the model's files, when prompts are tokenized locally. */
   readonly folder: string | undefined;
   readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
 }
@@ -100,7 +100,7 @@ class ConfiguredReader implements PromptReader {
   readonly #options: PromptReaderOptions;
   readonly #hasher = createPromptHasher();
   readonly #entries: Entry[] = [];
-  /** A promise while it is being made. */
+  /** A promise while it is being created. */
   readonly #byEngine = new Map<string, ModelTokenizer | Promise<ModelTokenizer>>();
   #bytes: ModelTokenizer | undefined;
   #isWarm = false;
@@ -201,7 +201,7 @@ class ConfiguredReader implements PromptReader {
     return { chain, contents, blockCount: blocks, blockSize, tokens, from };
   }
 
-  /** One for each model: made when the model is first asked for. */
+  /** One per model, created on first use. */
   #engineTokenizer(model: string): ModelTokenizer | Promise<ModelTokenizer> | undefined {
     const known = this.#byEngine.get(model);
     if (known !== undefined || this.#byEngine.size >= maxEngineTokenizers) return known;
@@ -211,7 +211,7 @@ class ConfiguredReader implements PromptReader {
     return making;
   }
 
-  /** Has the threads load their models. One that cannot, or takes long, is told of, and left to do so with a request. */
+  /** Loads the models in the threads. A failure or a delay is logged; the model is then loaded by its first request. */
   async #warmUp(folders: readonly string[]): Promise<void> {
     const { pool, scheduler, logger } = this.#options;
     let cancel: Cancel = () => {};
@@ -229,7 +229,7 @@ class ConfiguredReader implements PromptReader {
     this.#isWarm = true;
     if (this.#isStopped) return;
     for (const reason of reasons.filter((each) => each !== undefined)) {
-      logger.warn("tokenizer threads were not made ready: the first prompts may be known too late", { reason });
+      logger.warn("tokenizer threads are not loaded yet: the first prompts may be read too late", { reason });
     }
   }
 

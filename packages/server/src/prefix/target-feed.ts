@@ -22,7 +22,7 @@ import {
 import type { FeedOutput, FeedStanding, FeedTarget, RecentPrompts } from "@espalier/routing";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
 
-/** What the feeds of a router share. */
+/** Shared by all feeds of a router. */
 export interface TargetFeedParts {
   readonly recent: RecentPrompts;
   readonly digests: BlockDigests;
@@ -39,8 +39,8 @@ export interface TargetFeedParts {
 }
 
 /**
- * What was told before a connection was lost may be of an engine that is gone; a hole in what it tells, or that it is read
- * late, changes less.
+ * Blocks announced before a lost connection may be those of a process that is gone, so they are void. A gap or a delay costs
+ * less confidence.
  */
 function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
   switch (state) {
@@ -57,13 +57,13 @@ function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
   }
 }
 
-/** -1 for what is no time that routers can tell each other. */
+/** -1 for a time that routers cannot exchange. */
 function microsecondsOf(timestampS: number): number {
   const timestampUs = Math.round(timestampS * 1_000_000);
   return Number.isSafeInteger(timestampUs) && timestampUs >= 0 ? timestampUs : -1;
 }
 
-/** The events of one target on their way into the index. */
+/** Applies the events of one target to the index. */
 export class TargetFeed {
   readonly #parts: TargetFeedParts;
   readonly #target: FeedTarget;
@@ -73,16 +73,16 @@ export class TargetFeed {
   #hasFloating = false;
   #state: FeedState = "off";
   #reason: FeedReason = "not-started";
-  /** Of the present life. */
+  /** In the present epoch. */
   #lastSequence: number | undefined;
-  /** Every message of the present life was read. */
+  /** Every message of the present epoch was read. */
   #isComplete = false;
-  /** Blocks that were told of without their tokens, and that nothing else is known of. */
+  /** Blocks announced without tokens and otherwise unknown. */
   #unplacedBlocks = 0;
-  /** Its blocks cannot be told in blocks of the index. */
+  /** Its blocks cannot be mapped to blocks of the index. */
   #isUnusable = false;
 
-  /** `output` is told everything; it begins with a target of which nothing is known. */
+  /** @param output receives everything; it starts with an unknown target */
   constructor(parts: TargetFeedParts, target: FeedTarget, endpoints: FeedEndpoints, output: FeedOutput) {
     const { digests, blockSize } = parts;
     this.#parts = parts;
@@ -111,7 +111,7 @@ export class TargetFeed {
     });
   }
 
-  /** Tells everything that is known of the target's blocks to a sink that knows nothing of them. */
+  /** Writes all known blocks of the target to an empty sink. */
   tellAll(sink: LedgerSink): void {
     this.#ledger.tellAll(sink);
   }
@@ -129,7 +129,7 @@ export class TargetFeed {
     return this.#isUnusable ? "none" : standingOf(this.#state, this.#reason);
   }
 
-  /** Gives floating blocks their place, where a prompt that was placed here shows it. */
+  /** Attaches floating blocks where a recently placed prompt contains them. */
   attach(): void {
     if (!this.#hasFloating) return;
     this.#ledger.attachFloating(this.#parts.recent.find);

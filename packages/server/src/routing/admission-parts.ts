@@ -17,12 +17,12 @@ import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "./pools.ts";
 
-/** The queues of all pools. */
+/** The admission queues of all pools. */
 export interface AdmissionParts {
   readonly config: AdmissionConfig;
-  /** The queue of a pool, made on first use; undefined where admission is off. Pools are bounded, so queues are. */
+  /** The queue of a pool, created on first use; undefined when admission is off. Pools are bounded, so queues are. */
   of(pool: PoolSettings): Admission<Target> | undefined;
-  /** What became of the requests of each class, over all pools; empty where admission is off. */
+  /** Counts of each class over all pools; empty when admission is off. */
   counts(): readonly ClassCounts[];
 }
 
@@ -31,9 +31,9 @@ interface AdmissionPartsOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
-  /** What other routers have sent; undefined when nothing is shared. */
+  /** Load sent by other routers; undefined when nothing is shared. */
   readonly others: OthersLoad | undefined;
-  /** What routers tell each other of tenants, by the model of the pool; undefined likewise. */
+  /** Shared usage of tenants, by the model of the pool; undefined likewise. */
   readonly usage: Pick<UsagePlane, "of"> | undefined;
 }
 
@@ -64,18 +64,18 @@ export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionP
 /** One class over all pools, since the start. */
 export interface ClassCounts {
   readonly name: string;
-  /** Requests that wait now. */
+  /** Requests queued now. */
   readonly queued: number;
-  /** Requests that had to wait and went, and the milliseconds that they waited. */
+  /** Requests dispatched after waiting, and the milliseconds that they waited. */
   readonly waited: number;
   readonly waitedMs: number;
-  /** Requests that left the queue otherwise than to an engine. */
+  /** Requests that left the queue without being dispatched. */
   readonly shed: number;
 }
 
 type Counts = { -readonly [key in keyof ClassCounts]: ClassCounts[key] };
 
-/** Counts what passes through meters, which are written only. */
+/** Wraps meters, which are write-only, to count what passes through them. */
 export function countClasses(meters: AdmissionMeters): {
   readonly meters: AdmissionMeters;
   readonly counts: (className: string) => ClassCounts;
@@ -123,9 +123,9 @@ interface MemoryWatchOptions {
 }
 
 /**
- * Begins to watch what engines have in memory, by what all routers send them.
+ * Watches engines' cache memory, by what all routers send them.
  *
- * @returns undefined where no class has patience: then nobody asks
+ * @returns undefined when no class has a max cold wait: it is not needed then
  */
 export function watchMemory({ config, clock, index, standingOf }: MemoryWatchOptions): MemoryWatch | undefined {
   if (!config.isOn || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
@@ -137,9 +137,9 @@ export function watchMemory({ config, clock, index, standingOf }: MemoryWatchOpt
 const noneTried: ReadonlySet<string> = new Set();
 
 /**
- * What a request would drive out of engines' memory.
+ * What a request would evict from engines' memory.
  *
- * @returns undefined where nobody asks, for one without a prompt, and in a pool whose engines serve requests together
+ * @returns undefined when memory is not watched, for a request without a prompt, and in a pool with KV transfer
  */
 export function coldPromptOf(
   context: Pick<RouterContext, "memory" | "quietSelector" | "mesh">,

@@ -2,12 +2,12 @@ import type { CompiledConfig, PoolConfig } from "@espalier/config";
 import { createPolicy, type Policy, policyCatalogue } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 
-/** What the engines of one model share: how they are chosen and what they are told. */
+/** Settings shared by the engines of one model: its policy and credentials. */
 export interface PoolSettings {
   /** The served model's name, or `*` for requests that name none. */
   readonly model: string;
   readonly policy: Policy;
-  /** What is learned of the times that its engines take. */
+  /** Learned service times of its engines. */
   readonly work: PoolWork;
   /** Flat name and value pairs added to every request to an engine of the pool: its credentials. */
   readonly upstreamHeaders: readonly string[];
@@ -16,18 +16,18 @@ export interface PoolSettings {
 }
 
 export interface Pools {
-  /** The settings of a model's pool, made on first use; from then on the same object, whatever the rules. */
+  /** The settings of a model's pool, created on first use; the same object from then on, also after a reload. */
   settingsFor(model: string): PoolSettings;
-  /** Other rules from now on. A pool whose policy stays the same keeps what that policy remembers. */
+  /** Replaces the rules. A pool whose policy settings are unchanged keeps the policy with its state. */
   replaceRules(rules: readonly PoolRule[]): void;
-  /** How often the metrics of an engine of these models should be read for their policies; undefined where none says. */
+  /** Scrape interval that the policies of these models ask for; undefined when none does. */
   metricsEveryMs(models: readonly string[]): number | undefined;
 }
 
 export interface PoolRule {
   /** Model names; `*` stands for any run of characters. */
   readonly models: readonly string[];
-  /** Policies of the same text decide alike. */
+  /** Settings of the policy as text: equal texts mean equal policies. */
   readonly policyText: string;
   readonly createPolicy: () => Policy;
   /** As the policy's definition has it. */
@@ -36,7 +36,7 @@ export interface PoolRule {
   readonly forwardAuthorization: boolean;
 }
 
-/** Pools whose settings are kept. Models beyond it, which only a changing fleet can name, share the last rule's. */
+/** Most pools. Further models, which only a changing fleet can name, share the pool `*`. */
 export const maxPools = 1_024;
 
 /**
@@ -103,8 +103,8 @@ function escapePattern(text: string): string {
 }
 
 /**
- * The rules of a configuration, and last the one for every other model. Each policy is made once here, so that a bad
- * option is found at the start and not with the first request.
+ * The rules of a configuration, followed by the one for all other models. Each policy is created once here, so that a bad
+ * option is found at the start and not at the first request.
  *
  * @throws EspalierError `config_invalid`
  */

@@ -6,26 +6,26 @@ import type { Endpoint, RequestView } from "@espalier/openai";
 import type { FastifyRequest } from "fastify";
 import type { BodyFields } from "../request/planned-request.ts";
 
-/** What a client asks of admission. */
+/** Class, tenant and deadline of a request. */
 export interface ServiceClass {
   /** Undefined for the default class. */
   readonly className: string | undefined;
   readonly tenant: string;
-  /** From the arrival on, in milliseconds, until the first token is due; undefined for the class's own target. */
+  /** Milliseconds from arrival until the first token is due; undefined for the class's target. */
   readonly deadlineMs: number | undefined;
 }
 
 const longestTenant = 128;
 const longestDeadlineMs = 86_400_000;
-/** What SMG calls its classes, where it has other names. */
+/** SMG's names of classes that differ from ours. */
 const otherNames: Readonly<Record<string, string>> = { system: "interactive", bulk: "batch" };
 
 /**
- * Reads whose request it is and how urgent. Headers that other routers know are read where ours are absent; what they
- * say wrongly is passed over, as those routers do.
+ * Reads a request's tenant and urgency. Headers of other routers are read where ours are absent; invalid values in those are
+ * ignored, as those routers do.
  *
  * @param bodyPriority the `priority` of the body
- * @param apiKey name of the key that the request came with: its tenant, unless a header that is trusted names one
+ * @param apiKey name of the request's API key: the tenant, unless a trusted header names one
  * @throws EspalierError `invalid_header`
  */
 export function readServiceClass(
@@ -53,7 +53,7 @@ function readClass({ classes }: AdmissionConfig, headers: IncomingHttpHeaders): 
   return alias === undefined ? undefined : (find(alias) ?? find(otherNames[alias] ?? ""));
 }
 
-/** Below 0 and above 0 in the direction that goes first: the highest class, and the one after the default. */
+/** A number on the urgent side of 0 means the highest class, one on the other side the class after the default. */
 function classByNumber(config: AdmissionConfig, priority: number | undefined): string | undefined {
   const { classes, bodyPriority, defaultClass } = config;
   if (bodyPriority === "off" || !priority) return undefined;
@@ -82,7 +82,7 @@ function toDeadline(written: string | undefined): number | undefined {
   return deadlineMs >= 1 && deadlineMs <= longestDeadlineMs ? deadlineMs : undefined;
 }
 
-/** An empty header says nothing. */
+/** An empty header counts as absent. */
 function textOf(header: string | readonly string[] | undefined): string | undefined {
   const text = typeof header === "string" ? header.trim() : undefined;
   return text === "" ? undefined : text;
@@ -93,13 +93,12 @@ function invalid(name: string, must: string): EspalierError {
 }
 
 interface PlannedService {
-  /** For the plan of the request; nothing where admission is off. */
+  /** Absent when admission is off. */
   readonly service?: ServiceClass;
-  /** What engines are told of it in the body, as JSON texts, as long as nobody knows which engine that will be. */
+  /** Body fields for engines, as JSON texts, before an engine is chosen. */
   readonly bodyFields: BodyFields;
   /**
-   * The same for an engine that is expected to compute so many milliseconds on its prompt; absent where that makes no
-   * difference.
+   * The same for an engine with `workMs` of expected work on the prompt; absent when that makes no difference.
    */
   readonly fieldsFor?: (workMs: number) => BodyFields;
 }
@@ -117,18 +116,18 @@ export function planService(
   const written = { bodyPriority: view.priority, apiKey: request.apiKeyName };
   const service = readServiceClass(config, request.headers, written);
   const { className } = service;
-  const told = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };
-  const priority = enginePriority(config, told);
+  const prioritized = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };
+  const priority = enginePriority(config, prioritized);
   if (!priority) return { service, bodyFields: noFields };
   const fieldsFor = (workMs: number): BodyFields => ({ priority: String(priority(workMs)) });
   const bodyFields = fieldsFor(0);
   return config.engineOrder === "arrival" ? { service, bodyFields } : { service, bodyFields, fieldsFor };
 }
 
-/** What is known of one request. */
+/** One request, as its engine priority is computed from it. */
 export interface PrioritizedRequest {
   readonly endpoint: Pick<Endpoint, "family" | "kind">;
-  /** The default one when undefined. */
+  /** Undefined for the default class. */
   readonly className: string | undefined;
   /** `priority` in the client's body. */
   readonly written: number | undefined;
@@ -137,17 +136,17 @@ export interface PrioritizedRequest {
 }
 
 /**
- * What an engine's own scheduler is told of a request.
+ * Computes the `priority` of a request for an engine's own scheduler.
  *
- * @param workMs what the engine is expected to compute on its prompt, in milliseconds
+ * @param workMs expected milliseconds of work on its prompt
  */
 type EnginePriority = (workMs: number) => number;
 
 /**
- * The number by which engines' own schedulers know a request's class: 0 for the default class, as for a request that says
- * nothing; one more or less for each class beside it. With an order of their own inside classes, its place in that.
+ * The `priority` by which engines' own schedulers know a request's class: 0 for the default class, as for a request without
+ * one, and one more or less per class from there. With shortest-first order inside classes, its place in that order.
  *
- * @returns undefined when the body can go as it is
+ * @returns undefined when the body needs no change
  */
 export function enginePriority(config: AdmissionConfig, request: PrioritizedRequest): EnginePriority | undefined {
   const { classes, defaultClass, enginePriority: direction, engineOrder } = config;

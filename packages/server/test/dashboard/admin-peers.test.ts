@@ -37,7 +37,7 @@ function start(changes: Partial<AdminPeersOptions> = {}) {
   const peers = createAdminPeers({ notes: made.notes, members, localOnly: false, ...time, ...changes });
   const hear = (router: string, origin: string, state = "alive"): void => {
     states.set(router, state);
-    made.tell(router, writeAdminNote(origin));
+    made.announce(router, writeAdminNote(origin));
   };
   return { ...made, peers, states, hear, time };
 }
@@ -95,8 +95,8 @@ test("where no key is asked for, only this machine counts", () => {
 
 test("what is told is one note, and nothing that is no origin", () => {
   const { peers, posted } = start();
-  peers.tell("not an origin");
-  peers.tell("http://r1:9090/");
+  peers.announce("not an origin");
+  peers.announce("http://r1:9090/");
   expect(posted.map(({ key, bytes }) => [key, readAdminNote(bytes)])).toEqual([["admin", "http://r1:9090"]]);
 });
 
@@ -119,7 +119,7 @@ test("so many routers are remembered, and so many origins allowed", () => {
 
 test("without a notes nobody is told and nobody known; after the end nothing is heard", () => {
   const alone = createAdminPeers({ notes: undefined, members: () => [], localOnly: false, ...createVirtualTime() });
-  alone.tell("http://r1:9090");
+  alone.announce("http://r1:9090");
   expect(alone.origins()).toEqual([]);
   const { peers, hear, listeners } = start();
   peers.stop();

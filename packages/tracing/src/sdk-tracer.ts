@@ -106,7 +106,7 @@ export interface TraceScope {
 }
 
 /** A span of the OpenTelemetry SDK behind the port. */
-export class RecordedSpan implements Span {
+class RecordedSpan implements Span {
   readonly traceparent: string;
   readonly #scope: TraceScope;
   readonly #span: SdkSpan;
@@ -146,7 +146,7 @@ export class RecordedSpan implements Span {
 }
 
 /** A start as the SDK takes it. */
-export function sdkStart({ kind, startMs, attributes }: SpanStart, epochMs: number): SpanOptions {
+function sdkStart({ kind, startMs, attributes }: SpanStart, epochMs: number): SpanOptions {
   return {
     kind: kinds[kind],
     startTime: toHrTime(epochMs + startMs),
@@ -161,7 +161,7 @@ function toHrTime(epochMs: number): HrTime {
 }
 
 /** Ids of traces and spans: random, except for a span whose ids were sent to engines before it was created. */
-export class SpanIds implements IdGenerator {
+class SpanIds implements IdGenerator {
   readonly #random: Random;
   #traceId: string | undefined;
   #spanId: string | undefined;
@@ -199,7 +199,7 @@ export class SpanIds implements IdGenerator {
 }
 
 /** The caller's span. Its position in a `traceparent` is the same in every version of the header. */
-export function parseParent({ traceparent, tracestate }: TraceParent): SpanContext {
+function parseParent({ traceparent, tracestate }: TraceParent): SpanContext {
   return {
     traceId: traceparent.slice(3, 35),
     spanId: traceparent.slice(36, 52),

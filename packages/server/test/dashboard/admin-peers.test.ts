@@ -37,7 +37,7 @@ function start(changes: Partial<AdminPeersOptions> = {}) {
   const peers = createAdminPeers({ notes: made.notes, members, localOnly: false, ...time, ...changes });
   const hear = (router: string, origin: string, state = "alive"): void => {
     states.set(router, state);
-    made.announce(router, writeAdminNote(origin));
+    made.tell(router, writeAdminNote(origin));
   };
   return { ...made, peers, states, hear, time };
 }

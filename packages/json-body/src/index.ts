@@ -3,5 +3,4 @@
  * becomes neither text nor objects: one pass finds every value and checks the grammar, and strings go from the body to
  * where they are wanted.
  */
-export { JsonBody, type JsonKind, type JsonObject } from "./json-body.ts";
-export { forbiddenKey, type JsonFault, scanBody } from "./scan-body.ts";
+export { forbiddenKey, JsonBody, type JsonFault, type JsonKind, type JsonObject, scanBody } from "./json-body.ts";

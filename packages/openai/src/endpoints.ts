@@ -153,7 +153,7 @@ const messages: Endpoint = {
   minOutputTokens: 0,
 };
 
-/** Counts the tokens of a request of `/v1/messages` and generates nothing; Anthropic's clients and coding agents ask it. */
+/** Counts the tokens of a request of `/v1/messages` and generates empty; Anthropic's clients and coding agents ask it. */
 const countTokens: Endpoint = {
   ...messages,
   id: "count_tokens",

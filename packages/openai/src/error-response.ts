@@ -24,7 +24,7 @@ const anthropicTypes: Readonly<Record<number, string>> = {
 /**
  * An error as an answer in the shape that clients of the API expect. SGLang's own API has OpenAI's shape.
  *
- * @param requestId told to the client where the shape has a place for it (Anthropic)
+ * @param requestId sent to the client where the shape has a place for it (Anthropic)
  */
 export function errorResponse(family: ApiFamily, error: EspalierError, requestId?: string): ErrorResponse {
   const status = statusOf(error);

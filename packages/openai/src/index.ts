@@ -7,11 +7,17 @@ export type { JsonObject } from "@espalier/json-body";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
-export { readJsonMember } from "./json-member.ts";
 export type { Span } from "./json-scan.ts";
+export { readJsonMember } from "./json-scan.ts";
 export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
-export { type BodyLimits, type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
-export type { SessionFields } from "./session-fields.ts";
+export {
+  type BodyLimits,
+  type RequestView,
+  readRequestView,
+  type SessionFields,
+  scanRequest,
+  viewRequest,
+} from "./request-view.ts";
 export {
   defaultSessionKeyLadder,
   readSessionKey,

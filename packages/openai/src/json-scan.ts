@@ -19,6 +19,9 @@ const quote = 0x22;
 const comma = 0x2c;
 const digitNine = 0x39;
 const colon = 0x3a;
+
+const openBracket = 0x5b;
+
 const backslash = 0x5c;
 /** `[` and `{` differ in this bit only, and so do `]` and `}`. */
 const bracketBit = 0x20;
@@ -81,6 +84,33 @@ export function memberKey(text: string, member: Member): string {
   return JSON.parse(Buffer.from(`"${raw}"`, "latin1").toString("utf8")) as string;
 }
 
+/**
+ * The bytes of one value inside a JSON object, exactly as they stand there, so that 64-bit integers and the order of keys
+ * survive being passed on.
+ *
+ * @param body a JSON object
+ * @param path keys from the outside in; a value on the way that is an array stands for its first element
+ * @returns undefined when the body is no JSON object, or nothing stands there
+ */
+export function readJsonMember(body: Buffer, path: readonly string[]): string | undefined {
+  const text = body.toString("latin1");
+  if (!isJson(body)) return undefined;
+  let start = 0;
+  let end = text.length;
+  for (const key of path) {
+    // Behind the bracket of an array stands its first element.
+    const open = /^\s*(?:\[\s*)?/.exec(text.slice(start, end))?.[0].length ?? 0;
+    if (text[start + open] !== "{") return undefined;
+    const members = scanObject(text, start + open);
+    // Of a key that stands twice, readers take the last.
+    const member = members.findLast((candidate) => memberKey(text, candidate) === key);
+    if (!member) return undefined;
+    start = member.valueStart;
+    end = member.valueEnd;
+  }
+  return body.toString("utf8", start, end);
+}
+
 /** Where the string that opens at `open` closes, or -1 when it does not. */
 export function closingQuote(text: string, open: number): number {
   let close = open;
@@ -95,7 +125,7 @@ export function closingQuote(text: string, open: number): number {
 }
 
 /** The first offset at or behind `at` that holds no JSON white space. */
-export function skipWhitespace(text: string, at: number): number {
+function skipWhitespace(text: string, at: number): number {
   let next = at;
   while (isWhitespace(text.charCodeAt(next))) next++;
   return next;
@@ -118,4 +148,92 @@ function isPlain(raw: string): boolean {
     if (code === backslash || code > 0x7f) return false;
   }
   return true;
+}
+
+/** Whether every byte counts: a scan is right for valid JSON only. */
+function isJson(body: Buffer): boolean {
+  try {
+    JSON.parse(body.toString("utf8"));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const numberToken = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const escapeSequence = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+
+/**
+ * Where a text that `JSON.parse` refused breaks the grammar. V8 gives the position in some of its messages only, and
+ * quotes the text around it in others, so it is found here. Runs on refused bodies only.
+ *
+ * @param text the body decoded as Latin-1
+ * @returns offset in bytes of the first token that cannot stand there; the length of the text when it ends too early
+ */
+export function syntaxErrorAt(text: string): number {
+  /** Closing brackets that are due, innermost last. */
+  const due: number[] = [];
+  let at = skipWhitespace(text, 0);
+  for (;;) {
+    const code = text.charCodeAt(at);
+    if (code === openBrace || code === openBracket) {
+      const close = code + 2;
+      at = skipWhitespace(text, at + 1);
+      if (text.charCodeAt(at) !== close) {
+        due.push(close);
+        if (close !== closeBrace) continue;
+        at = keyEnd(text, at);
+        if (at < 0) return ~at;
+        continue;
+      }
+      at++;
+    } else {
+      at = scalarEnd(text, at);
+      if (at < 0) return ~at;
+    }
+    at = nextValue(text, at, due);
+    if (at < 0) return ~at;
+  }
+}
+
+/** From behind a value to the next one. A result below 0 is the complement of where the error stands. */
+function nextValue(text: string, from: number, due: number[]): number {
+  let at = skipWhitespace(text, from);
+  while (due.length > 0 && text.charCodeAt(at) === due[due.length - 1]) {
+    due.pop();
+    at = skipWhitespace(text, at + 1);
+  }
+  if (due.length === 0 || text.charCodeAt(at) !== comma) return ~at;
+  at = skipWhitespace(text, at + 1);
+  return due[due.length - 1] === closeBrace ? keyEnd(text, at) : at;
+}
+
+/** From the start of a key to behind its colon. */
+function keyEnd(text: string, from: number): number {
+  if (text.charCodeAt(from) !== quote) return ~from;
+  const end = stringEnd(text, from);
+  if (end < 0) return end;
+  const at = skipWhitespace(text, end);
+  return text.charCodeAt(at) === colon ? skipWhitespace(text, at + 1) : ~at;
+}
+
+function scalarEnd(text: string, from: number): number {
+  if (text.charCodeAt(from) === quote) return stringEnd(text, from);
+  for (const word of ["true", "false", "null"]) if (text.startsWith(word, from)) return from + word.length;
+  numberToken.lastIndex = from;
+  return numberToken.test(text) ? numberToken.lastIndex : ~from;
+}
+
+function stringEnd(text: string, from: number): number {
+  let at = from + 1;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === quote) return at + 1;
+    if (code < 0x20) return ~at;
+    if (code !== backslash) continue;
+    escapeSequence.lastIndex = at;
+    if (!escapeSequence.test(text)) return ~at;
+    at = escapeSequence.lastIndex - 1;
+  }
+  return ~at;
 }

@@ -1,4 +1,4 @@
-import { createByteHold } from "./byte-hold.ts";
+import { createGrowableBuffer } from "./growable-buffer.ts";
 import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usage.ts";
 
 /** Watches the JSON body of an answer on its way to the client. */
@@ -78,7 +78,7 @@ interface ObjectCapture {
 
 /** Collects one balanced JSON object that may be spread over chunks. */
 function createObjectCapture(): ObjectCapture {
-  const held = createByteHold();
+  const captured = createGrowableBuffer();
   let depth = 0;
   let inString = false;
   let escaped = false;
@@ -95,14 +95,14 @@ function createObjectCapture(): ObjectCapture {
   return {
     active: () => depth > 0,
     take(bytes, from) {
-      const limit = Math.min(bytes.length, from + maxReportBytes - held.size());
+      const limit = Math.min(bytes.length, from + maxReportBytes - captured.size());
       let at = from;
       do step(bytes[at++] ?? 0);
       while (depth > 0 && at < limit);
-      held.append(bytes.subarray(from, at));
-      if (depth === 0) complete = held.take();
-      else if (held.size() >= maxReportBytes) {
-        held.take();
+      captured.append(bytes.subarray(from, at));
+      if (depth === 0) complete = captured.take();
+      else if (captured.size() >= maxReportBytes) {
+        captured.take();
         depth = 0;
         inString = false;
         escaped = false;

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { EspalierError } from "@espalier/common";
 import { forbiddenKey, type JsonBody, type JsonFault, type JsonObject, scanBody } from "@espalier/json-body";
-import { type Endpoint, endpoints } from "./endpoints.ts";
+import { type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 import {
   type IntegerRange,
   invalidType,
@@ -15,9 +15,7 @@ import {
   readString,
 } from "./field-readers.ts";
 import type { Span } from "./json-scan.ts";
-import { syntaxErrorAt } from "./json-syntax.ts";
-import { isThere, measurePrompt } from "./prompt-size.ts";
-import { readSessionFields, type SessionFields } from "./session-fields.ts";
+import { syntaxErrorAt } from "./json-scan.ts";
 
 /** What the router knows of one request body. */
 export interface RequestView {
@@ -43,14 +41,32 @@ export interface RequestView {
   readonly spans: ReadonlyMap<string, Span>;
 }
 
+/** What a body says about the session it belongs to. `user` is `metadata.user_id` in Anthropic's API. */
+export interface SessionFields {
+  readonly user: string | undefined;
+  readonly session_id: string | undefined;
+  readonly prompt_cache_key: string | undefined;
+}
+
 export interface BodyLimits {
   /** Levels of nesting that are accepted; the body's own object is level 1. */
   readonly maxDepth: number;
 }
 
+/** A member of the body's own object: where its value stands, and the node that it is. */
+interface BodyMember extends Span {
+  readonly node: number;
+}
+
+type Members = ReadonlyMap<string, BodyMember>;
+
 const maxTopLevelKeys = 1_024;
 const maxModelLength = 256;
 const maxResponseIdLength = 256;
+
+/** Longest session key that is accepted, in UTF-16 units. */
+export const maxSessionKeyLength = 1_024;
+
 /** vLLM's own default bound (`VLLM_MAX_N_SEQUENCES`). */
 const choiceRange: IntegerRange = { min: 1, max: 16_384 };
 const priorityRange: IntegerRange = { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER };
@@ -134,11 +150,6 @@ function faultOf(fault: JsonFault, bytes: Buffer, { maxDepth }: BodyLimits): Esp
   }
 }
 
-/** A member of the body's own object: where its value stands, and the node that it is. */
-export interface BodyMember extends Span {
-  readonly node: number;
-}
-
 /** @throws EspalierError `duplicate_key`, or `invalid_value` for more than 1,024 keys */
 function indexMembers(body: JsonBody): ReadonlyMap<string, BodyMember> {
   const members = new Map<string, BodyMember>();
@@ -205,4 +216,163 @@ function readSamplingParams(endpoint: Endpoint, fields: JsonObject): SamplingPar
     if (count !== undefined) choices = Math.max(choices ?? 0, count);
   }
   return { maxOutputTokens, choices };
+}
+
+/** @throws EspalierError `invalid_type`, or `invalid_value` for a value of more than 1,024 characters */
+function readSessionFields(endpoint: Endpoint, fields: JsonObject): SessionFields {
+  const metadata = endpoint.family === "anthropic" ? readObject(fields, "metadata") : undefined;
+  return {
+    user: metadata
+      ? readString(metadata, "user_id", maxSessionKeyLength, "metadata.user_id")
+      : readString(fields, "user", maxSessionKeyLength),
+    session_id: readString(fields, "session_id", maxSessionKeyLength),
+    prompt_cache_key: readString(fields, "prompt_cache_key", maxSessionKeyLength),
+  };
+}
+
+/** Whether a member is there. Null stands for absent, as clients that serialise every optional field send it. */
+function isThere(body: JsonBody, member: BodyMember | undefined): member is BodyMember {
+  return member !== undefined && body.kindOf(member.node) !== "null";
+}
+
+/** What a token id counts for: English and code average about four bytes a token. */
+const bytesPerTokenId = 4;
+
+/**
+ * Checks the fields that hold the prompt and adds up their sizes: text by its UTF-8 bytes, token ids as four bytes
+ * each, tools and other JSON by the bytes they take in the body. Images and audio count nothing.
+ *
+ * @throws EspalierError `missing_field`, `invalid_type` or `invalid_value`, naming the field
+ */
+function measurePrompt(endpoint: Endpoint, body: JsonBody, members: Members): number {
+  let bytes = 0;
+  let found = false;
+  for (const field of endpoint.promptFields) {
+    const member = members.get(field.name);
+    if (!isThere(body, member)) continue;
+    found = true;
+    bytes += sizeOfField(field, body, member);
+  }
+  if (!found) throw missingField(endpoint.promptFields[0]?.name ?? "prompt");
+  for (const name of endpoint.contextFields) {
+    const member = members.get(name);
+    if (isThere(body, member)) bytes += member.end - member.start;
+  }
+  return bytes;
+}
+
+type TextShape = Extract<PromptShape, "text" | "items" | "ids">;
+
+function sizeOfField({ name, shape }: PromptField, body: JsonBody, { node, start, end }: BodyMember): number {
+  switch (shape) {
+    case "messages":
+      return sizeOfMessages(name, body, node);
+    case "text":
+    case "items":
+    case "ids":
+      return sizeOfText(name, shape, body, node);
+    case "list":
+      requireEntries(name, body, node);
+      return end - start;
+    case "json":
+      if (!["string", "array", "object"].includes(body.kindOf(node))) {
+        throw invalidType(name, "a string, an array or an object");
+      }
+      return end - start;
+  }
+}
+
+function requireEntries(name: string, body: JsonBody, node: number): void {
+  if (body.kindOf(node) !== "array") throw invalidType(name, "an array");
+  if (body.after(node) === node + 1) throw invalidValue(name, "a non-empty array");
+}
+
+function sizeOfMessages(name: string, body: JsonBody, list: number): number {
+  requireEntries(name, body, list);
+  const behind = body.after(list);
+  let bytes = 0;
+  let index = 0;
+  for (let message = list + 1; message < behind; message = body.after(message), index++) {
+    if (body.kindOf(message) !== "object") throw invalidType(`${name}[${index}]`, "an object");
+    bytes += sizeOfMessage(name, index, body, message);
+  }
+  return bytes;
+}
+
+function sizeOfMessage(name: string, index: number, body: JsonBody, message: number): number {
+  const behind = body.after(message);
+  for (let key = message + 1; key < behind; key = body.after(key + 1)) {
+    if (body.isText(key, "content") && !contentKinds.has(body.kindOf(key + 1))) {
+      throw invalidType(`${name}[${index}].content`, "a string or an array");
+    }
+  }
+  return sizeOfPart(body, message);
+}
+
+const contentKinds: ReadonlySet<string> = new Set(["string", "array", "null"]);
+
+function sizeOfText(name: string, shape: TextShape, body: JsonBody, node: number): number {
+  const kind = body.kindOf(node);
+  if (kind === "string" && shape !== "ids") return body.textBytes(node);
+  if (kind !== "array") throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
+  requireEntries(name, body, node);
+  // Token ids are wanted as numbers later on as well, and the fields are parsed once.
+  const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
+  if (body.kindOf(node + 1) === "number") return sizeOfTokenIds(name, entries());
+  const behind = body.after(node);
+  let bytes = 0;
+  let index = 0;
+  for (let entry = node + 1; entry < behind; entry = body.after(entry), index++) {
+    const entryKind = body.kindOf(entry);
+    if (entryKind === "array") bytes += sizeOfTokenIds(`${name}[${index}]`, entries()[index] as readonly unknown[]);
+    else if (entryKind === "string" && shape !== "ids") bytes += body.textBytes(entry);
+    else if (entryKind === "object" && shape === "items") bytes += sizeOfMessage(name, index, body, entry);
+    else throw invalidType(`${name}[${index}]`, expectedEntry[shape]);
+  }
+  return bytes;
+}
+
+const expectedEntry: Readonly<Record<TextShape, string>> = {
+  text: "a string or an array of token ids",
+  items: "a string, an object or an array of token ids",
+  ids: "an array of token ids",
+};
+
+function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
+  for (let index = 0; index < ids.length; index++) {
+    const id = ids[index];
+    if (typeof id !== "number") throw invalidType(`${name}[${index}]`, "a token id");
+    if (id >>> 0 !== id) throw invalidValue(`${name}[${index}]`, "an integer from 0 to 4294967295");
+  }
+  return ids.length * bytesPerTokenId;
+}
+
+/** Members of a message, a content part, a tool call or a tool result that hold text, by their lengths. */
+const textKeys = new Map(
+  ["content", "text", "tool_calls", "function", "arguments", "output"].map((name) => [name.length, name]),
+);
+
+/**
+ * The text in a message, a content part, a tool call or a tool result, whichever of the known members it has. Other
+ * members are left to the engine to judge. The body's depth limit bounds the recursion.
+ */
+function sizeOfPart(body: JsonBody, part: number): number {
+  const kind = body.kindOf(part);
+  if (kind === "string") return body.textBytes(part);
+  if (kind === "object") return sizeOfMembers(body, part);
+  if (kind !== "array") return 0;
+  const behind = body.after(part);
+  let bytes = 0;
+  for (let entry = part + 1; entry < behind; entry = body.after(entry)) bytes += sizeOfPart(body, entry);
+  return bytes;
+}
+
+function sizeOfMembers(body: JsonBody, object: number): number {
+  const behind = body.after(object);
+  let bytes = 0;
+  for (let key = object + 1; key < behind; key = body.after(key + 1)) {
+    const name = textKeys.get(body.textBytes(key));
+    if (name !== undefined && body.isText(key, name)) bytes += sizeOfPart(body, key + 1);
+  }
+  return bytes;
 }

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import type { RequestView } from "./request-view.ts";
-import { maxSessionKeyLength, type SessionFields } from "./session-fields.ts";
+import { maxSessionKeyLength, type SessionFields } from "./request-view.ts";
 
 /** One place to look for a session key. Header names are in lower case. */
 export interface SessionKeySource {

@@ -1,16 +1,16 @@
 /** Bytes of something that is not complete yet. The user of it bounds its size. */
-export interface ByteHold {
+export interface GrowableBuffer {
   size(): number;
   append(bytes: Buffer): void;
   /** Hands over what was appended, and begins anew. */
   take(): Buffer;
 }
 
-const nothing = Buffer.alloc(0);
+const empty = Buffer.alloc(0);
 
 /** Grows by doubling, so that a million chunks of one byte cost no more than one of a million. */
-export function createByteHold(): ByteHold {
-  let buffer = nothing;
+export function createGrowableBuffer(): GrowableBuffer {
+  let buffer = empty;
   let size = 0;
   return {
     size: () => size,
@@ -26,7 +26,7 @@ export function createByteHold(): ByteHold {
     },
     take() {
       const taken = buffer.subarray(0, size);
-      buffer = nothing;
+      buffer = empty;
       size = 0;
       return taken;
     },

@@ -1,13 +1,10 @@
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { encode } from "@msgpack/msgpack";
 import { expect, test } from "vitest";
-import { defaultDecodeLimits } from "../src/codec/decode-limits.ts";
-import { encodeEventMessage } from "../src/codec/encode-events.ts";
-import { createEventDecoder } from "../src/codec/event-decoder.ts";
-import { eventDialects } from "../src/codec/event-dialect.ts";
+import { encodeEventMessage, eventDialects } from "../src/codec/encode-events.ts";
+import { createEventDecoder, defaultDecodeLimits } from "../src/codec/event-decoder.ts";
+import { readReplayAnswer, writeSequence } from "../src/codec/replay-frames.ts";
 import { readSglangEventSources, readVllmEventSources } from "../src/feed/event-sources.ts";
-import { readReplayAnswer } from "../src/feed/replay-frames.ts";
-import { writeSequence } from "../src/feed/sequence-frame.ts";
 import { captureFolders, livePayloads } from "./codec/captured-messages.ts";
 import { allOnes, empty, liveFrames } from "./feed/fake-transport.ts";
 import { startFeed } from "./feed/feed-harness.ts";

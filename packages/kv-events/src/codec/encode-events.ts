@@ -1,6 +1,63 @@
 import { Encoder } from "@msgpack/msgpack";
-import type { EventDialect } from "./event-dialect.ts";
-import type { RemovedEvent, StoredEvent, WireEvent, WireHash } from "./wire-event.ts";
+
+/**
+ * How events are encoded on the wire.
+ *
+ * - `vllm-0.23`: arrays, the tag first, absent fields nil; one hash per removal
+ * - `vllm-0.32`: maps without what has its default
+ * - `sglang-0.5.23`: maps, signed hashes, the salt in a field of its own, many hashes per removal
+ * - `sglang-array`: the same fields as arrays, as SGLang had them before, without the salt
+ * - `trtllm`: arrays of vLLM's first seven fields, many hashes per removal
+ */
+export const eventDialects = ["vllm-0.23", "vllm-0.32", "sglang-0.5.23", "sglang-array", "trtllm"] as const;
+
+export type EventDialect = (typeof eventDialects)[number];
+
+/** Whether an engine of this dialect sends the topic with what it replays (vLLM does since 0.26). */
+export function replayCarriesTopic(dialect: EventDialect): boolean {
+  return dialect === "vllm-0.32" || dialect === "sglang-0.5.23";
+}
+
+/** An engine's hash: an integer of 64 bits, signed or not, or a byte string. */
+export type WireHash = bigint | Uint8Array;
+
+/** An event before it is encoded in a dialect. */
+export type WireEvent = StoredEvent | RemovedEvent | { readonly type: "cleared" };
+
+/** A run of blocks that became reusable. Fields that a dialect does not have are not sent. */
+export interface StoredEvent {
+  readonly type: "stored";
+  readonly hashes: readonly WireHash[];
+  readonly parentHash: WireHash | undefined;
+  readonly tokens: Uint32Array;
+  readonly blockSize: number;
+  readonly adapter: string | undefined;
+  /** The number that goes with the adapter's name; without it, one that is made from the name. */
+  readonly adapterNumber?: number;
+  /** vLLM's dialects carry it where there is no parent only, in the first block's extra keys. */
+  readonly cacheSalt: string | undefined;
+  /** What each block holds in addition to tokens, as in vLLM's extra keys: `[identifier, offset]` pairs. */
+  readonly inputs?: readonly (readonly (readonly [string, number])[] | undefined)[];
+  /** "GPU" by default. */
+  readonly medium?: string;
+  /** KV-cache group; 0 by default. */
+  readonly group?: number;
+  /** "full_attention" by default. */
+  readonly specKind?: string;
+  /** Tokens of the sliding window. */
+  readonly slidingWindow?: number;
+  readonly sessionId?: string;
+}
+
+/** Blocks that are gone. vLLM's dialects send one event for each. */
+export interface RemovedEvent {
+  readonly type: "removed";
+  readonly hashes: readonly WireHash[];
+  /** "GPU" by default. */
+  readonly medium?: string;
+  /** KV-cache group; 0 by default. */
+  readonly group?: number;
+}
 
 export interface EncodeOptions {
   /** The engine's clock in Unix seconds. */
@@ -18,18 +75,18 @@ const digestBytes = 32;
 /**
  * Encodes one message as an engine of the given dialect sends it.
  *
- * @returns the payload, a copy of its own
+ * @returns the payload, which shares no memory
  */
 export function encodeEventMessage(
   events: readonly WireEvent[],
   dialect: EventDialect,
   options: EncodeOptions,
 ): Uint8Array {
-  const spell = spellings[dialect];
+  const encoding = encodings[dialect];
   const hash = (value: WireHash): WireHash | number =>
-    spelledHash(value, spell.signed, options.hashes === "bytes" ? "bytes" : "integer");
+    encodedHash(value, encoding.signed, options.hashes === "bytes" ? "bytes" : "integer");
   const encoder = new Encoder({ useBigInt64: true, ignoreUndefined: true });
-  const encoded = encoder.encode(events.flatMap((event) => spell.events(event, hash)));
+  const encoded = encoder.encode(events.flatMap((event) => encoding.events(event, hash)));
   const rank = encoder.encode(options.rank ?? null);
   const timestamp = new DataView(new ArrayBuffer(9));
   timestamp.setUint8(0, float64Head);
@@ -45,14 +102,14 @@ const float64Head = 0xcb;
 const arrayOfThreeHead = 0x93;
 const mapOfThreeHead = 0x83;
 
-type HashSpelling = (value: WireHash) => WireHash | number;
+type EncodeHash = (value: WireHash) => WireHash | number;
 
-interface Spelling {
+interface Encoding {
   readonly signed: boolean;
-  readonly events: (event: WireEvent, hash: HashSpelling) => readonly unknown[];
+  readonly events: (event: WireEvent, hash: EncodeHash) => readonly unknown[];
 }
 
-const spellings: Readonly<Record<EventDialect, Spelling>> = {
+const encodings: Readonly<Record<EventDialect, Encoding>> = {
   "vllm-0.23": {
     signed: false,
     events: (event, hash) => {
@@ -83,13 +140,13 @@ const spellings: Readonly<Record<EventDialect, Spelling>> = {
   trtllm: { signed: false, events: baseArrays },
 };
 
-function baseArrays(event: WireEvent, hash: HashSpelling): readonly unknown[] {
+function baseArrays(event: WireEvent, hash: EncodeHash): readonly unknown[] {
   if (event.type === "cleared") return [["AllBlocksCleared"]];
   return [Object.values(event.type === "removed" ? baseRemoved(event, hash) : baseStored(event, hash))];
 }
 
 /** The fields that all dialects share, in the order of the wire. */
-function baseStored(event: StoredEvent, hash: HashSpelling) {
+function baseStored(event: StoredEvent, hash: EncodeHash) {
   return {
     type: "BlockStored",
     block_hashes: event.hashes.map(hash),
@@ -101,12 +158,12 @@ function baseStored(event: StoredEvent, hash: HashSpelling) {
   };
 }
 
-function baseRemoved(event: RemovedEvent, hash: HashSpelling) {
+function baseRemoved(event: RemovedEvent, hash: EncodeHash) {
   return { type: "BlockRemoved", block_hashes: event.hashes.map(hash), medium: event.medium ?? "GPU" };
 }
 
 /** Fields that are undefined are those that a map leaves out. */
-function vllmStored(event: StoredEvent, hash: HashSpelling) {
+function vllmStored(event: StoredEvent, hash: EncodeHash) {
   return {
     ...baseStored(event, hash),
     lora_name: event.adapter ?? null,
@@ -120,7 +177,7 @@ function vllmStored(event: StoredEvent, hash: HashSpelling) {
 
 function eachRemoved(
   event: RemovedEvent,
-  hash: HashSpelling,
+  hash: EncodeHash,
   finish: (one: Readonly<Record<string, unknown>>) => unknown,
 ): readonly unknown[] {
   const { hashes, group = 0 } = event;
@@ -137,7 +194,7 @@ function vllmExtraKeys({ hashes, adapter, inputs, parentHash, cacheSalt }: Store
   });
 }
 
-function spelledHash(value: WireHash, signed: boolean, form: "integer" | "bytes"): WireHash | number {
+function encodedHash(value: WireHash, signed: boolean, form: "integer" | "bytes"): WireHash | number {
   if (typeof value !== "bigint") return value;
   if (form === "bytes") return digestOf(value);
   const integer = signed ? BigInt.asIntN(64, value) : BigInt.asUintN(64, value);

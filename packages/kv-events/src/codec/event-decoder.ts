@@ -1,25 +1,71 @@
 import type { EngineEventBatch } from "@espalier/prefix-index";
-import { checkDecodeLimits, type DecodeLimits, defaultDecodeLimits } from "./decode-limits.ts";
-import type { DecodeReport, RefusalReason } from "./decode-report.ts";
-import { createEventBatch, reserveEvents } from "./event-batch.ts";
-import { EventReader } from "./event-reader.ts";
+import { createEventBatch, EventReader, reserveEvents } from "./event-reader.ts";
 import { MsgpackCursor } from "./msgpack-cursor.ts";
 import { envelopeKeys } from "./wire-names.ts";
-
-const maxRank = 0xffff;
 
 /** Turns messages of engines into batches of events. It keeps nothing between messages, so one serves many feeds. */
 export interface EventDecoder {
   /** The events of the last message; overwritten by the next. */
   readonly batch: EngineEventBatch;
   /**
-   * Decodes the payload of one message, in any of the engines' dialects. An event that is not understood is left out and
+   * Decodes the payload of one message, in any of the engines' dialects. An event that is not understood is skipped and
    * counted; a message that cannot be read to its end is refused as a whole. Never throws, whatever the bytes.
    *
    * @returns how it went; overwritten by the next call
    */
   decode(payload: Uint8Array): DecodeReport;
 }
+
+/** What one message may hold at most. A message beyond any of them is refused as a whole. */
+export interface DecodeLimits {
+  readonly maxMessageBytes: number;
+  readonly maxEvents: number;
+  readonly maxHashes: number;
+  readonly maxTokens: number;
+}
+
+/** How the decoding of one message went. */
+export interface DecodeReport {
+  /** Undefined when the message was accepted. A refused one leaves an empty batch. */
+  readonly refused: RefusalReason | undefined;
+  /** Events in the batch. */
+  readonly events: number;
+  /** Events left out because their tag is not known. */
+  readonly unknownEvents: number;
+  /** Events left out because a field is missing or of another type than it should be. */
+  readonly malformedEvents: number;
+  /** Events in the batch whose medium is not known; they are in the tier `external`. */
+  readonly unknownMedia: number;
+}
+
+/** Why a whole message is refused. */
+export const refusalReasons = [
+  /** The bytes end before the values they announce. */
+  "truncated",
+  /** A byte that msgpack never uses. */
+  "invalid",
+  /** Well-formed msgpack, but no event message. */
+  "envelope",
+  /** Something follows the message. */
+  "trailing",
+  "too-many-bytes",
+  "too-many-events",
+  "too-many-hashes",
+  "too-many-tokens",
+] as const;
+
+export type RefusalReason = (typeof refusalReasons)[number];
+
+/**
+ * Far above what engines send (the captured ones reach 73 events and 11 kB in one message), and low enough that a
+ * decoder never holds more than 8 bytes per hash, 4 per token and 37 per event of them: 26 MB in all.
+ */
+export const defaultDecodeLimits: DecodeLimits = {
+  maxMessageBytes: 64 * 1024 * 1024,
+  maxEvents: 65_536,
+  maxHashes: 1_048_576,
+  maxTokens: 4_194_304,
+};
 
 /**
  * @param limits those left out are as in `defaultDecodeLimits`
@@ -28,6 +74,28 @@ export interface EventDecoder {
 export function createEventDecoder(limits: Partial<DecodeLimits> = {}): EventDecoder {
   return new ColumnDecoder(checkDecodeLimits({ ...defaultDecodeLimits, ...limits }));
 }
+
+/** @throws RangeError for a limit that is not a whole number from 1 up to what an array of 32-bit words can hold */
+function checkDecodeLimits(limits: DecodeLimits): DecodeLimits {
+  for (const [name, limit] of Object.entries(limits)) {
+    if (!Number.isInteger(limit) || limit < 1 || limit > 2 ** 29) {
+      throw new RangeError(`${name} must be a whole number from 1 to 2^29, not ${limit}`);
+    }
+  }
+  return limits;
+}
+
+const maxRank = 0xffff;
+
+/** Places of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
+const timestampPart = 0;
+const eventsPart = 1;
+const rankPart = 2;
+
+/** Unix seconds of the year 5138: what is beyond is in milliseconds, as Mooncake's master has it (`kv_event_publisher.cpp`). */
+const maxTimestampS = 1e11;
+
+const inSeconds = (timestamp: number): number => (timestamp > maxTimestampS ? timestamp / 1_000 : timestamp);
 
 class ColumnDecoder implements EventDecoder {
   readonly batch = createEventBatch();
@@ -80,7 +148,7 @@ class ColumnDecoder implements EventDecoder {
 
   /** `[ts, events, rank]`; the rank may be absent, and more may follow. */
   #readArray(elements: number): RefusalReason | undefined {
-    if (elements < 2) return this.#misfit();
+    if (elements < 2) return this.#refusal();
     for (let position = 0; position < elements; position++) {
       const refused = this.#readPart(position);
       if (refused !== undefined) return refused;
@@ -89,14 +157,14 @@ class ColumnDecoder implements EventDecoder {
   }
 
   #readMap(pairs: number): RefusalReason | undefined {
-    if (pairs < 0) return this.#misfit();
+    if (pairs < 0) return this.#refusal();
     const cursor = this.#cursor;
     let seen = 0;
     for (let pair = 0; pair < pairs; pair++) {
       const start = cursor.at;
-      if (!cursor.readText()) return this.#misfit(start);
+      if (!cursor.readText()) return this.#refusal(start);
       const part = envelopeKeys.find(cursor.view, cursor.spanStart, cursor.spanEnd);
-      if (part >= 0 && (seen & (1 << part)) !== 0) return this.#misfit(start);
+      if (part >= 0 && (seen & (1 << part)) !== 0) return this.#refusal(start);
       if (part >= 0) seen |= 1 << part;
       const refused = this.#readPart(part);
       if (refused !== undefined) return refused;
@@ -112,12 +180,12 @@ class ColumnDecoder implements EventDecoder {
       if (cursor.readNil()) return undefined;
       this.batch.timestampS = inSeconds(cursor.readNumber());
       // A float may be NaN, which says as little as nil; then the cursor has moved.
-      return Number.isNaN(this.batch.timestampS) && cursor.at === start ? this.#misfit(start) : undefined;
+      return Number.isNaN(this.batch.timestampS) && cursor.at === start ? this.#refusal(start) : undefined;
     }
     if (part === rankPart) {
       if (cursor.readNil()) return undefined;
       const rank = cursor.readInteger();
-      if (!(rank >= 0 && rank <= maxRank)) return this.#misfit(start);
+      if (!(rank >= 0 && rank <= maxRank)) return this.#refusal(start);
       this.batch.rank = rank;
       return undefined;
     }
@@ -129,7 +197,7 @@ class ColumnDecoder implements EventDecoder {
     const cursor = this.#cursor;
     const start = cursor.at;
     const count = cursor.readArrayHeader();
-    if (count < 0) return this.#misfit(start);
+    if (count < 0) return this.#refusal(start);
     if (count > this.#limits.maxEvents) return "too-many-events";
     reserveEvents(batch, count);
     for (let event = 0; event < count; event++) {
@@ -145,19 +213,9 @@ class ColumnDecoder implements EventDecoder {
     return undefined;
   }
 
-  /** Tells values that are of another type than they should be from those that cannot be read at all. */
-  #misfit(start = 0): RefusalReason {
+  /** Distinguishes values of a wrong type from bytes that cannot be read at all. */
+  #refusal(start = 0): RefusalReason {
     this.#cursor.at = start;
     return this.#cursor.skip() ? "envelope" : this.#cursor.failure;
   }
 }
-
-/** Unix seconds of the year 5138: what is beyond is in milliseconds, as Mooncake's master has it (`kv_event_publisher.cpp`). */
-const maxTimestampS = 1e11;
-
-const inSeconds = (timestamp: number): number => (timestamp > maxTimestampS ? timestamp / 1_000 : timestamp);
-
-/** Places of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
-const timestampPart = 0;
-const eventsPart = 1;
-const rankPart = 2;

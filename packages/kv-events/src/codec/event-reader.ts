@@ -1,12 +1,8 @@
 import { type EngineEventBatch, eventKind, tier } from "@espalier/prefix-index";
-import type { DecodeLimits } from "./decode-limits.ts";
-import type { RefusalReason } from "./decode-report.ts";
-import { DetailReader } from "./detail-reader.ts";
-import { reserveHashes, reserveTokens } from "./event-batch.ts";
+import type { DecodeLimits, RefusalReason } from "./event-decoder.ts";
+import { DetailReader } from "./event-detail.ts";
+import { readHashes, readTokens } from "./hashes-and-tokens.ts";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
-import { readHashes } from "./read-hashes.ts";
-import { readTokens } from "./read-tokens.ts";
-import { RemovalShape } from "./removal-shape.ts";
 import { eventKeys, eventTags, field, prefixSpecKinds, removedPositions, tierOfMedium } from "./wire-names.ts";
 
 const maxInt32 = 0x7fff_ffff;
@@ -14,8 +10,11 @@ const maxInt32 = 0x7fff_ffff;
 const minStoredElements = 5;
 const minRemovedElements = 2;
 
+/** A tag was read, but it is not known. -1 means that no tag was read. */
+const unknownKind = -2;
+
 /** What became of one event. */
-export type EventOutcome = "decoded" | "unknown" | "malformed";
+type EventOutcome = "decoded" | "unknown" | "malformed";
 
 /** Reads events one by one into a batch. Fields of maps may come in any order. */
 export class EventReader {
@@ -26,7 +25,7 @@ export class EventReader {
   exceeded: RefusalReason | undefined;
   unknownMedia = 0;
   readonly #detail: DetailReader;
-  readonly #removal = new RemovalShape();
+  readonly #removal = new RemovalTemplate();
   #hashes = 0;
   #tokens = 0;
   // The rest is about one event.
@@ -59,7 +58,7 @@ export class EventReader {
   }
 
   /**
-   * Reads the event at the cursor; a decoded one is added to the batch, whose arrays have room for it. After any other
+   * Reads the event at the cursor; a decoded one is added to the batch, whose arrays are large enough. After any other
    * outcome the cursor stands somewhere in the event.
    */
   read(): EventOutcome {
@@ -73,7 +72,7 @@ export class EventReader {
     return this.#finish(start);
   }
 
-  /** Reads a removal that is the last one again but for its hash. */
+  /** Reads a removal that differs from the last one in its hash only. */
   #readLikeLast(): boolean {
     const hashAt = this.#hashes < this.#limits.maxHashes ? this.#removal.match(this.#cursor) : -1;
     if (hashAt < 0) return false;
@@ -274,11 +273,136 @@ export class EventReader {
   }
 }
 
-/** Told apart from -1, which says that no tag was read. */
-const unknownKind = -2;
-
 function fieldAt(kind: number, position: number): number {
   if (kind === eventKind.stored) return position <= field.specKind ? position : field.ignored;
   if (kind === eventKind.removed) return removedPositions[position] ?? field.ignored;
   return field.ignored;
 }
+
+/** A removal of one block takes 40 (array) to 70 bytes (map). */
+const maxTemplateBytes = 128;
+/** The head and the 64 bits of an integer hash. */
+const hashBytes = 9;
+
+/**
+ * Remembers the bytes of the last removal of one block. vLLM sends one such event per block, and those of one engine
+ * are the same but for the hash: comparing four bytes at a time costs a fraction of reading the fields again.
+ */
+class RemovalTemplate {
+  /** The bytes from the start, and from behind the hash, four to a word; what is left of each in bytes. */
+  readonly #words = new Int32Array(maxTemplateBytes / 4 + 1);
+  readonly #bytes = new Uint8Array(maxTemplateBytes);
+  #length = 0;
+  #hashAt = 0;
+  tier = 0;
+  group = -1;
+  knownMedium = true;
+
+  /**
+   * @param start where the event begins, which ends at the cursor
+   * @param hashAt where its only hash begins
+   * @returns false when it is too long, or its hash is no integer of 64 bits
+   */
+  remember(cursor: MsgpackCursor, start: number, hashAt: number): boolean {
+    const length = cursor.at - start;
+    const head = cursor.bytes[hashAt]!;
+    if (length > maxTemplateBytes || (head !== 0xcf && head !== 0xd3)) return false;
+    const hashEnd = hashAt - start + hashBytes;
+    this.#copy(cursor, start, 0, hashAt - start);
+    this.#copy(cursor, start, hashEnd, length);
+    this.#length = length;
+    this.#hashAt = hashAt - start;
+    return true;
+  }
+
+  /** @returns where the hash begins when the next event is one like the last, and the cursor is behind it; else -1 */
+  match(cursor: MsgpackCursor): number {
+    const { view, at } = cursor;
+    const length = this.#length;
+    if (length === 0 || at + length > cursor.end) return -1;
+    const hashAt = this.#hashAt;
+    if (!this.#equal(view, at, 0, hashAt)) return -1;
+    const head = view.getUint8(at + hashAt);
+    if (head !== 0xcf && head !== 0xd3) return -1;
+    if (!this.#equal(view, at, hashAt + hashBytes, length)) return -1;
+    cursor.at = at + length;
+    return at + hashAt;
+  }
+
+  #copy({ view }: MsgpackCursor, base: number, from: number, to: number): void {
+    let at = from;
+    for (let word = (from + 3) >> 2; at + 4 <= to; at += 4, word++) this.#words[word] = view.getInt32(base + at, true);
+    for (; at < to; at++) this.#bytes[at] = view.getUint8(base + at);
+  }
+
+  #equal(view: DataView, base: number, from: number, to: number): boolean {
+    const words = this.#words;
+    let at = from;
+    for (let word = (from + 3) >> 2; at + 4 <= to; at += 4, word++) {
+      if (view.getInt32(base + at, true) !== words[word]) return false;
+    }
+    const bytes = this.#bytes;
+    for (; at < to; at++) if (view.getUint8(base + at) !== bytes[at]) return false;
+    return true;
+  }
+}
+
+const firstEvents = 64;
+const firstHashes = 256;
+const firstTokens = 4_096;
+
+/** An empty batch. Its arrays grow by `reserveEvents`, `reserveHashes` and `reserveTokens`. */
+export function createEventBatch(): EngineEventBatch {
+  return {
+    timestampS: Number.NaN,
+    rank: -1,
+    count: 0,
+    kind: new Uint8Array(firstEvents),
+    hashes: new Uint32Array(2 * firstHashes),
+    hashStart: new Uint32Array(firstEvents + 1),
+    parent: new Uint32Array(2 * firstEvents),
+    hasParent: new Uint8Array(firstEvents),
+    tokens: new Uint32Array(firstTokens),
+    tokenStart: new Uint32Array(firstEvents + 1),
+    blockSize: new Uint32Array(firstEvents),
+    tier: new Uint8Array(firstEvents),
+    group: new Int32Array(firstEvents),
+    partial: new Uint8Array(firstEvents),
+    detail: new Array<undefined>(firstEvents).fill(undefined),
+  };
+}
+
+/** Grows the arrays to `count` events. Called before the first event of a message, so their contents are dropped. */
+export function reserveEvents(batch: EngineEventBatch, count: number): void {
+  if (count <= batch.kind.length) return;
+  const capacity = capacityFor(count);
+  batch.kind = new Uint8Array(capacity);
+  batch.hashStart = new Uint32Array(capacity + 1);
+  batch.parent = new Uint32Array(2 * capacity);
+  batch.hasParent = new Uint8Array(capacity);
+  batch.tokenStart = new Uint32Array(capacity + 1);
+  batch.blockSize = new Uint32Array(capacity);
+  batch.tier = new Uint8Array(capacity);
+  batch.group = new Int32Array(capacity);
+  batch.partial = new Uint8Array(capacity);
+  batch.detail = new Array<undefined>(capacity).fill(undefined);
+}
+
+/** Grows the array to `count` hashes in total and keeps its contents. */
+function reserveHashes(batch: EngineEventBatch, count: number): void {
+  if (2 * count > batch.hashes.length) batch.hashes = grown(batch.hashes, 2 * capacityFor(count));
+}
+
+/** Grows the array to `count` tokens in total and keeps its contents. */
+function reserveTokens(batch: EngineEventBatch, count: number): void {
+  if (count > batch.tokens.length) batch.tokens = grown(batch.tokens, capacityFor(count));
+}
+
+function grown(words: Uint32Array, length: number): Uint32Array {
+  const larger = new Uint32Array(length);
+  larger.set(words);
+  return larger;
+}
+
+/** The next power of two, so that growing costs a constant per entry over time. */
+const capacityFor = (count: number): number => 2 ** Math.ceil(Math.log2(count));

@@ -1,6 +1,6 @@
 /**
- * Messages up to this size are copied before they are read: a copy costs half of what a new DataView does. Larger ones,
- * for which that is the other way round, are read where they are.
+ * Messages up to this size are copied before they are read: a copy costs half of what a new DataView does. Larger ones
+ * are read in place, because their copy costs more.
  */
 const copiedBytes = 64 * 1024;
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -41,7 +41,7 @@ export class MsgpackCursor {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   }
 
-  /** Lets go of the bytes, which belong to the caller. */
+  /** Drops the reference to the bytes, which belong to the caller. */
   release(): void {
     this.bytes = this.#copy;
     this.view = this.#copyView;
@@ -179,7 +179,7 @@ export class MsgpackCursor {
       this.#children = head >= 0xde ? 2 * size : size;
       return 0;
     }
-    // An extension has a byte for its type besides its content.
+    // An extension has one byte for its type in addition to its content.
     return head >= 0xc7 && head <= 0xc9 ? size + 1 : size;
   }
 

@@ -2,15 +2,15 @@
 export type SubscriberMode = "connect" | "bind";
 
 /**
- * What a subscriber tells. Any of these may be called before `openSubscriber` has returned. Messages may arrive a little
+ * Notifications of a subscriber. Any of these may be called before `openSubscriber` has returned. Messages may arrive a little
  * before `onUp`, because the socket and its monitor are two queues.
  */
 export interface SubscriberObserver {
   /** One message, as its frames. They are the receiver's to keep. */
   onMessage(frames: readonly Uint8Array[]): void;
-  /** Whether messages have come that are not told yet. Told on changes; at first there are none. */
+  /** Whether messages have come that were not passed on yet. Called on changes; at first there are none. */
   onBacklog(hasBacklog: boolean): void;
-  /** A publisher can be heard now. Told again whenever one came (back). */
+  /** A publisher is connected. Called again whenever one connects (again). */
   onUp(): void;
   /** A connection was lost, and with it maybe messages. The socket goes on trying by itself. */
   onDown(): void;
@@ -34,9 +34,9 @@ export interface ReplayOptions {
   readonly onFrames: (frames: readonly Uint8Array[]) => void;
 }
 
-/** An open socket. After `close` nothing more is told. */
+/** An open socket. After `close` it calls nothing any more. */
 export interface OpenSocket {
-  /** Asks for quiet; what was read already may still arrive. */
+  /** Stops reading; what was read already may still arrive. */
   pause(): void;
   resume(): void;
   close(): void;

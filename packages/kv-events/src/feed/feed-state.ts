@@ -1,5 +1,7 @@
+import type { EngineEventBatch } from "@espalier/prefix-index";
+
 /**
- * What the facts of a feed are worth. `live`: everything since the engine started. `partial`: current, with known holes.
+ * How reliable the facts of a feed are. `live`: everything since the engine started. `partial`: current, with known holes.
  * `replaying`: catching up. `stale`: not known to be current. `off`: nothing comes.
  */
 export type FeedState = "off" | "stale" | "replaying" | "partial" | "live";
@@ -40,7 +42,7 @@ export type FeedReason =
   | "not-started"
   | "stopped";
 
-/** Why everything known of an engine is void. */
+/** Why a new epoch of an engine began, so that all known of the last one is void. */
 export type NewLifeReason =
   /** A number went back, or the engine does not know a number that it had sent. */
   | "restarted"
@@ -48,3 +50,18 @@ export type NewLifeReason =
   | "payload-changed"
   /** After a lost connection, nothing could show that it is still the same process. */
   | "unverified";
+
+/** Takes what a feed reads, synchronously and in order. */
+export interface FeedSink {
+  /**
+   * The events of one message. Within an epoch numbers ascend; one that is left out is a hole, and the state says so.
+   *
+   * @param batch reused for the next message
+   * @param checksum CRC-32 of the payload: with number and timestamp it identifies the message in all epochs
+   */
+  batch(batch: EngineEventBatch, sequence: number, checksum: number): void;
+  /** The engine is another process now: all its blocks are gone. Not called for the first epoch of a feed. */
+  newLife(reason: NewLifeReason): void;
+  /** Called on every change of either. */
+  state(state: FeedState, reason: FeedReason): void;
+}

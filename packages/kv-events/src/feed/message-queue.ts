@@ -1,10 +1,6 @@
-/** A message whose sequence number has been read. */
-export interface NumberedMessage {
-  readonly sequence: number;
-  readonly payload: Uint8Array;
-}
+import type { NumberedMessage } from "../codec/replay-frames.ts";
 
-export interface QueueBounds {
+interface QueueBounds {
   readonly maxMessages: number;
   readonly maxBytes: number;
 }
@@ -28,12 +24,12 @@ export class MessageQueue {
     return this.#bytes;
   }
 
-  /** Whether the queue is at half of one of its bounds, so that its source should rest. */
+  /** Whether the queue is at half of one of its bounds, so that its source should pause. */
   get isHigh(): boolean {
     return 2 * this.count >= this.#bounds.maxMessages || 2 * this.#bytes >= this.#bounds.maxBytes;
   }
 
-  /** @returns false when there is no room. An empty queue has room for one message of any size. */
+  /** @returns false when it is full. An empty queue takes one message of any size. */
   push(message: NumberedMessage): boolean {
     const bytes = this.#bytes + message.payload.length;
     if (this.count > 0 && (this.count >= this.#bounds.maxMessages || bytes > this.#bounds.maxBytes)) return false;
@@ -42,7 +38,7 @@ export class MessageQueue {
     return true;
   }
 
-  /** Puts back what was taken or held elsewhere, before all others, whatever the bounds: its own source is bounded. */
+  /** Puts messages back before all others. The bounds do not apply: the messages come from a source that is bounded itself. */
   putBack(messages: readonly NumberedMessage[]): void {
     this.#messages = [...messages, ...this.#messages.slice(this.#head)];
     this.#head = 0;
@@ -65,5 +61,58 @@ export class MessageQueue {
     this.#messages = [];
     this.#head = 0;
     this.#bytes = 0;
+  }
+}
+
+/** Messages that came before their turn, by number, bounded in count and in bytes of payload. */
+export class ReorderBuffer {
+  readonly #bounds: QueueBounds;
+  readonly #messages = new Map<number, NumberedMessage>();
+  #bytes = 0;
+
+  constructor(bounds: QueueBounds) {
+    this.#bounds = bounds;
+  }
+
+  get count(): number {
+    return this.#messages.size;
+  }
+
+  /**
+   * @returns `duplicate` when it has a message of this number, `full` at its bounds; an empty buffer takes one message of
+   *   any size
+   */
+  add(message: NumberedMessage): "added" | "duplicate" | "full" {
+    if (this.#messages.has(message.sequence)) return "duplicate";
+    const bytes = this.#bytes + message.payload.length;
+    const count = this.#messages.size;
+    if (count > 0 && (count >= this.#bounds.maxMessages || bytes > this.#bounds.maxBytes)) return "full";
+    this.#messages.set(message.sequence, message);
+    this.#bytes = bytes;
+    return "added";
+  }
+
+  has(sequence: number): boolean {
+    return this.#messages.has(sequence);
+  }
+
+  /** Takes out the message of the lowest number. */
+  takeLowest(): NumberedMessage | undefined {
+    let lowest: NumberedMessage | undefined;
+    for (const message of this.#messages.values()) {
+      if (!lowest || message.sequence < lowest.sequence) lowest = message;
+    }
+    if (!lowest) return undefined;
+    this.#messages.delete(lowest.sequence);
+    this.#bytes -= lowest.payload.length;
+    return lowest;
+  }
+
+  /** Takes out everything, lowest number first. */
+  takeAll(): NumberedMessage[] {
+    const all = [...this.#messages.values()].sort((a, b) => a.sequence - b.sequence);
+    this.#messages.clear();
+    this.#bytes = 0;
+    return all;
   }
 }

@@ -1,9 +1,9 @@
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { NumberedMessage } from "../codec/replay-frames.ts";
+import { readReplayAnswer } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket } from "./event-transport.ts";
 import type { FeedLimits } from "./feed-limits.ts";
-import { MessageQueue, type NumberedMessage } from "./message-queue.ts";
-import { readReplayAnswer } from "./replay-frames.ts";
-import type { ReplayGate } from "./replay-gate.ts";
+import { MessageQueue } from "./message-queue.ts";
 
 /**
  * `complete`: everything from the number asked for on, or the suffix that exists. `empty`: the engine has nothing from
@@ -11,9 +11,9 @@ import type { ReplayGate } from "./replay-gate.ts";
  */
 export type ReplayOutcome = "complete" | "empty" | "failed";
 
-/** Whoever wants a replay. */
+/** The feed that a replay is for. */
 export interface ReplayOwner {
-  /** The number to ask for: the last one that was accepted, so that the answer proves to be of the same life. */
+  /** The number to ask for: the last one that was accepted, so that the answer proves to be of the same epoch. */
   replayStart(): number;
   /**
    * One message, contiguous with the one before it in the same answer. It may stop the run.
@@ -25,7 +25,7 @@ export interface ReplayOwner {
   requestWork(): void;
 }
 
-export interface ReplayRunOptions {
+interface ReplayRunOptions {
   readonly transport: EventTransport;
   readonly endpoint: string;
   readonly gate: ReplayGate;
@@ -76,7 +76,7 @@ export class ReplayRun {
     else this.#release = release;
   }
 
-  /** Ends the run without telling the owner. */
+  /** Ends the run without notifying the owner. */
   stop(): void {
     this.#isOver = true;
     this.#cancelIdle();
@@ -125,7 +125,7 @@ export class ReplayRun {
     this.#armIdle();
     const answer = readReplayAnswer(frames);
     if (answer.kind === "malformed") return;
-    // What finds no room leaves a hole, and a hole is asked for again.
+    // An answer that does not fit leaves a hole, and a hole is asked for again.
     this.#answers.push(answer.kind === "end" ? endMarker : answer);
     if (this.#answers.isHigh && !this.#isPaused) {
       this.#isPaused = true;
@@ -180,5 +180,90 @@ export class ReplayRun {
     if (this.#isOver) return;
     this.stop();
     this.#options.owner.replayEnded(outcome);
+  }
+}
+
+/** More waiting than this means that something is wrong: each feed waits at most once. */
+const maxWaiting = 16_384;
+
+/** Bounds how many replays run at once, over all feeds: each makes an engine send up to its whole history. */
+export interface ReplayGate {
+  /**
+   * Calls `enter` once a slot is free, maybe at once.
+   *
+   * @returns frees the slot, or gives up waiting for one; undefined when too many wait
+   */
+  acquire(enter: () => void): (() => void) | undefined;
+}
+
+/** @param limit replays at once */
+export function createReplayGate(limit = 8): ReplayGate {
+  const waiting = new Set<() => void>();
+  let running = 0;
+
+  const admit = (): void => {
+    for (const enter of waiting) {
+      if (running >= limit) return;
+      waiting.delete(enter);
+      running += 1;
+      enter();
+    }
+  };
+  return {
+    acquire(enter) {
+      if (waiting.size >= maxWaiting) return undefined;
+      let isOver = false;
+      // A closure of its own per call: two callers may pass the same function.
+      const entry = (): void => enter();
+      waiting.add(entry);
+      admit();
+      return () => {
+        if (isOver) return;
+        isOver = true;
+        if (waiting.delete(entry)) return;
+        running -= 1;
+        admit();
+      };
+    },
+  };
+}
+
+/** Replays that one feed may start within a window. */
+const maxStarts = 8;
+const windowMs = 10_000;
+
+/**
+ * Says when a feed may ask for another replay. A stream in disorder (two publishers under one name, an engine that dies
+ * again and again) would otherwise ask without end.
+ */
+export class ReplayAllowance {
+  readonly #clock: Clock;
+  readonly #cooldownMs: number;
+  readonly #startsMs: number[] = [];
+  #notBeforeMs = Number.NEGATIVE_INFINITY;
+
+  /** @param cooldownMs how long no replay is tried after a failed one */
+  constructor(clock: Clock, cooldownMs: number) {
+    this.#clock = clock;
+    this.#cooldownMs = cooldownMs;
+  }
+
+  get isOpen(): boolean {
+    const nowMs = this.#clock.nowMs();
+    while (this.#startsMs.length > 0 && this.#startsMs[0]! <= nowMs - windowMs) this.#startsMs.shift();
+    return nowMs >= this.#notBeforeMs && this.#startsMs.length < maxStarts;
+  }
+
+  started(): void {
+    this.#startsMs.push(this.#clock.nowMs());
+  }
+
+  failed(): void {
+    this.#notBeforeMs = this.#clock.nowMs() + this.#cooldownMs;
+  }
+
+  /** Another connection may have another process behind it: an earlier failure says nothing. */
+  reconnected(): void {
+    this.#notBeforeMs = Number.NEGATIVE_INFINITY;
   }
 }

@@ -4,21 +4,21 @@ import type { EventTransport, OpenSocket, SubscriberObserver, SubscriberOptions 
 /** Subscribers of one bound endpoint. */
 const maxRoutes = 4_096;
 
-/** One bound socket and those who share it. */
+/** One bound socket and its subscribers. */
 interface SharedBind {
   readonly routes: Map<string, SubscriberObserver>;
   readonly paused: Set<string>;
   socket: OpenSocket | undefined;
   isUp: boolean;
   hasBacklog: boolean;
-  strangers: number;
+  unknownTopics: number;
 }
 
 /**
  * Lets subscribers that bind the same endpoint share one socket: engines that dial in send to one port of the reader, and
- * their streams differ by topic. A message goes to the subscriber whose topic it has exactly, or else to the one whose topic
- * is the place that it names (`kv@HOST:PORT@MODEL`). A lost connection is told to
- * all of them, because the socket does not say whose it was, as are messages that wait. Subscribers that connect are passed through.
+ * their streams differ by topic. A message goes to the subscriber with exactly its topic, or else to the one whose topic is
+ * the address in it (`kv@HOST:PORT@MODEL`). All of them are notified of a lost connection, because the socket does not say
+ * whose it was, and of waiting messages. Subscribers that connect are passed through.
  */
 export function createSharedBinds(transport: EventTransport, logger: Logger): EventTransport {
   const binds = new Map<string, SharedBind>();
@@ -33,15 +33,15 @@ export function createSharedBinds(transport: EventTransport, logger: Logger): Ev
       if (!bind.socket) {
         binds.set(options.endpoint, bind);
         bind.socket = transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
-      } else joinLate(bind, options.observer);
+      } else replayState(bind, options.observer);
       return routeOf(bind, options, () => binds.delete(options.endpoint));
     },
   };
 }
 
-const unopened = { socket: undefined, isUp: false, hasBacklog: false, strangers: 0 };
+const unopened = { socket: undefined, isUp: false, hasBacklog: false, unknownTopics: 0 };
 
-function joinLate({ isUp, hasBacklog }: SharedBind, observer: SubscriberObserver): void {
+function replayState({ isUp, hasBacklog }: SharedBind, observer: SubscriberObserver): void {
   if (isUp) observer.onUp();
   if (hasBacklog) observer.onBacklog(true);
 }
@@ -57,10 +57,10 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
   return {
     onMessage(frames) {
       const topic = frames[0] ? Buffer.from(frames[0].buffer, frames[0].byteOffset, frames[0].length).toString() : "";
-      const route = routes.get(topic) ?? routeOfPlace(routes, topic);
+      const route = routes.get(topic) ?? routeByAddress(routes, topic);
       if (route) route.onMessage(frames);
-      else if (bind.strangers++ === 0) {
-        logger.warn("KV events came in under a topic that no engine is known by", { topic: topic.slice(0, 256) });
+      else if (bind.unknownTopics++ === 0) {
+        logger.warn("KV events came in under a topic of no known engine", { topic: topic.slice(0, 256) });
       }
     },
     onBacklog(hasBacklog) {
@@ -82,15 +82,15 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
 }
 
 /** What llm-d has engines of a Kubernetes pool publish under: `kv@HOST:PORT@MODEL`. */
-const placePrefix = "kv@";
+const addressPrefix = "kv@";
 
 /** By the engine's host and port in such a topic, which are its id unless it was given another. */
-function routeOfPlace(routes: SharedBind["routes"], topic: string): SubscriberObserver | undefined {
-  const end = topic.startsWith(placePrefix) ? topic.indexOf("@", placePrefix.length) : -1;
-  return end < 0 ? undefined : routes.get(topic.slice(placePrefix.length, end));
+function routeByAddress(routes: SharedBind["routes"], topic: string): SubscriberObserver | undefined {
+  const end = topic.startsWith(addressPrefix) ? topic.indexOf("@", addressPrefix.length) : -1;
+  return end < 0 ? undefined : routes.get(topic.slice(addressPrefix.length, end));
 }
 
-/** One subscriber's part of a shared socket. The socket rests while any of them asks for it. */
+/** One subscriber's part of a shared socket. The socket is paused while any of them asks for it. */
 function routeOf(bind: SharedBind, { topic, observer }: SubscriberOptions, onUnused: () => void): OpenSocket {
   const { routes, paused } = bind;
   const resume = (): void => {

@@ -1,17 +1,16 @@
 import { crc32 } from "node:zlib";
 import type { Cancel, Logger, Scheduler } from "@espalier/common";
+import { type EngineEventBatch, eventKind } from "@espalier/prefix-index";
+import type { EventDecoder } from "../codec/event-decoder.ts";
+import type { NumberedMessage } from "../codec/replay-frames.ts";
 import type { FeedLimits } from "./feed-limits.ts";
 import type { FeedRecord } from "./feed-record.ts";
-import type { FeedSink } from "./feed-sink.ts";
-import type { FeedReason, NewLifeReason } from "./feed-state.ts";
-import type { MessageApplier } from "./message-applier.ts";
-import type { NumberedMessage } from "./message-queue.ts";
-import { ReorderBuffer } from "./reorder-buffer.ts";
-import { SequenceTracker } from "./sequence-tracker.ts";
+import type { FeedReason, FeedSink, NewLifeReason } from "./feed-state.ts";
+import { ReorderBuffer } from "./message-queue.ts";
 
 /** Replays that end without getting past a hole before it is given up. */
 const maxFruitlessReplays = 2;
-/** Messages of one life that are taken for leftovers of the one before. */
+/** Messages of one epoch that are taken for leftovers of the one before. */
 const maxStaleMessages = 64;
 
 /** What the follower asks of the feed around it. */
@@ -27,7 +26,7 @@ export interface FollowerHost {
   requestWork(): void;
 }
 
-export interface FollowerOptions {
+interface FollowerOptions {
   readonly host: FollowerHost;
   readonly applier: MessageApplier;
   readonly record: FeedRecord;
@@ -43,10 +42,10 @@ export class StreamFollower {
   readonly #tracker: SequenceTracker;
   readonly #reorder: ReorderBuffer;
   #cancelWait: Cancel | undefined;
-  /** The connection was lost since the last message: it may be another process that speaks now. */
-  #isDoubtful = false;
+  /** The connection was lost since the last message: another process may be publishing now. */
+  #isUnverified = false;
   #holeReason: FeedReason | undefined;
-  /** The engine has answered a replay with messages in this life, so it keeps a history. */
+  /** The engine has answered a replay with messages in this epoch, so it keeps a history. */
   #hasHistory = false;
   #fruitlessReplays = 0;
   #hasReplayFailed = false;
@@ -59,16 +58,16 @@ export class StreamFollower {
     this.#reorder = new ReorderBuffer({ maxMessages: reorderMessages, maxBytes: reorderBytes });
   }
 
-  /** The highest number of the present life, -1 before the first. */
+  /** The highest number of the current epoch, -1 before the first. */
   get last(): number {
     return this.#tracker.last;
   }
 
-  get isDoubtful(): boolean {
-    return this.#isDoubtful;
+  get isUnverified(): boolean {
+    return this.#isUnverified;
   }
 
-  /** Why the present life is not known completely; undefined when it is. */
+  /** Why the current epoch is not known completely; undefined when it is. */
   get holeReason(): FeedReason | undefined {
     return this.#holeReason;
   }
@@ -78,7 +77,7 @@ export class StreamFollower {
   }
 
   /** Messages that wait for a missing one. */
-  get heldCount(): number {
+  get reorderedCount(): number {
     return this.#reorder.count;
   }
 
@@ -90,18 +89,18 @@ export class StreamFollower {
         this.#acceptLive(message, checksum);
         break;
       case "same":
-        this.#isDoubtful = false;
+        this.#isUnverified = false;
         this.#options.record.count("duplicates");
         break;
       case "changed":
-        this.#startLife(message.sequence === this.last ? "payload-changed" : "restarted", message);
+        this.#startEpoch(message.sequence === this.last ? "payload-changed" : "restarted", message);
         break;
       case "unknown":
-        this.#judgeUnknown(message);
+        this.#handleUnknown(message);
         break;
       case "ahead":
-        if (this.#isDoubtful) this.#startLife("unverified", message);
-        else if (this.#isOfAnEarlierLife(message)) this.#options.record.count("duplicates");
+        if (this.#isUnverified) this.#startEpoch("unverified", message);
+        else if (this.#isOfEarlierEpoch(message)) this.#options.record.count("duplicates");
         else this.#hold(message);
     }
     this.#options.host.settle();
@@ -114,13 +113,13 @@ export class StreamFollower {
     const relation = this.#tracker.relate(sequence, checksum);
     this.#hasHistory = true;
     if (relation === "changed") {
-      this.#startLife("restarted");
+      this.#startEpoch("restarted");
       return;
     }
-    if (relation === "same") this.#isDoubtful = false;
+    if (relation === "same") this.#isUnverified = false;
     if (relation === "same" || relation === "unknown") return;
     // The last message that was accepted is not in the history: nothing shows that it is the same process.
-    if (isFirst && this.#isDoubtful) this.#endLife("unverified");
+    if (isFirst && this.#isUnverified) this.#endEpoch("unverified");
     if (sequence > this.last + 1) this.#addHole(sequence - 1, "history-truncated");
     this.#accept(message, checksum);
   }
@@ -131,16 +130,16 @@ export class StreamFollower {
     this.#hasReplayFailed = outcome === "failed";
     // An engine that keeps a history and does not know its own last message is another process.
     const isUnknownToEngine = outcome === "empty" && this.last >= 0;
-    if (isUnknownToEngine && (this.#isDoubtful || this.#hasHistory)) this.#startLife("restarted");
+    if (isUnknownToEngine && (this.#isUnverified || this.#hasHistory)) this.#startEpoch("restarted");
   }
 
   connectionLost(): void {
-    this.#forgetHeld();
-    this.#isDoubtful = this.last >= 0;
+    this.#dropReordered();
+    this.#isUnverified = this.last >= 0;
   }
 
   /** Gives up waiting for what is missing; what came early goes back among the live messages. */
-  releaseHeld(): void {
+  releaseReordered(): void {
     this.#cancelWait?.();
     this.#cancelWait = undefined;
     if (this.#reorder.count > 0) this.#options.host.putBack(this.#reorder.takeAll());
@@ -150,25 +149,25 @@ export class StreamFollower {
    * A message that waited in a queue while the engine was restarted has a high number and an old time. So many at most are
    * taken for such: the clock of an engine may be set back.
    */
-  #isOfAnEarlierLife({ payload }: NumberedMessage): boolean {
+  #isOfEarlierEpoch({ payload }: NumberedMessage): boolean {
     if (this.#staleMessages >= maxStaleMessages || !this.#options.applier.isOlder(payload)) return false;
     this.#staleMessages += 1;
     return true;
   }
 
-  #judgeUnknown(message: NumberedMessage): void {
-    if (this.#isDoubtful) this.#startLife("unverified", message);
-    // A replay overtakes messages that wait in queues on the way: those are old, a restarted engine's are new.
-    else if (this.#options.applier.isNewer(message.payload)) this.#startLife("restarted", message);
+  #handleUnknown(message: NumberedMessage): void {
+    if (this.#isUnverified) this.#startEpoch("unverified", message);
+    // A replay overtakes messages that wait in queues: those are old, a restarted engine's are new.
+    else if (this.#options.applier.isNewer(message.payload)) this.#startEpoch("restarted", message);
     else this.#options.record.count("duplicates");
   }
 
   #acceptLive(message: NumberedMessage, checksum: number): void {
-    this.#isDoubtful = false;
+    this.#isUnverified = false;
     this.#accept(message, checksum);
     this.#options.record.published(this.#options.applier.timestampS);
     // What this completes is handled after it, in slices: it may be much.
-    if (this.#reorder.has(this.last + 1)) this.releaseHeld();
+    if (this.#reorder.has(this.last + 1)) this.releaseReordered();
   }
 
   #accept(message: NumberedMessage, checksum: number): void {
@@ -183,7 +182,7 @@ export class StreamFollower {
   #hold(message: NumberedMessage): void {
     const { host, record } = this.#options;
     const added = this.#reorder.add(message);
-    if (added === "held") record.count("duplicates");
+    if (added === "duplicate") record.count("duplicates");
     else if (added === "full") {
       host.putBack([message]);
       this.#resolveGap();
@@ -214,7 +213,7 @@ export class StreamFollower {
     const reason = this.last < 0 ? "joined-late" : this.#hasReplayFailed ? "replay-failed" : "gap";
     this.#addHole(message.sequence - 1, reason);
     this.#acceptLive(message, crc32(message.payload));
-    this.releaseHeld();
+    this.releaseReordered();
   }
 
   /** @param to the last number that is missing */
@@ -223,32 +222,162 @@ export class StreamFollower {
     this.#options.record.gap({ from: this.last + 1, to, reason });
   }
 
-  /** @param message the first that is known of the new life */
-  #startLife(reason: NewLifeReason, message?: NumberedMessage): void {
+  /** @param message the first message of the new epoch */
+  #startEpoch(reason: NewLifeReason, message?: NumberedMessage): void {
     const { host } = this.#options;
-    this.#endLife(reason);
+    this.#endEpoch(reason);
     if (message) host.putBack([message]);
     if (host.canReplay) host.beginReplay("new-life");
   }
 
-  #endLife(reason: NewLifeReason): void {
+  #endEpoch(reason: NewLifeReason): void {
     const { record, sink, applier, logger } = this.#options;
     logger.info("the engine behind a feed of KV events is another process", { reason, last: this.last });
-    this.#forgetHeld();
+    this.#dropReordered();
     this.#tracker.reset();
     applier.reset();
-    this.#isDoubtful = false;
+    this.#isUnverified = false;
     this.#holeReason = undefined;
     this.#hasHistory = false;
     this.#fruitlessReplays = 0;
     this.#staleMessages = 0;
-    record.newLife();
+    record.newEpoch();
     sink.newLife(reason);
   }
 
-  #forgetHeld(): void {
+  #dropReordered(): void {
     this.#cancelWait?.();
     this.#cancelWait = undefined;
     this.#reorder.takeAll();
   }
 }
+
+/** Decodes messages, hands them on and counts. What fails is one message's matter. */
+export class MessageApplier {
+  readonly #decoder: EventDecoder;
+  readonly #sink: FeedSink;
+  readonly #record: FeedRecord;
+  readonly #logger: Logger;
+  #timestampS = Number.NaN;
+
+  constructor(options: { decoder: EventDecoder; sink: FeedSink; record: FeedRecord; logger: Logger }) {
+    this.#decoder = options.decoder;
+    this.#sink = options.sink;
+    this.#record = options.record;
+    this.#logger = options.logger;
+  }
+
+  /** The engine's clock in the latest message that was handed on, Unix seconds; NaN when there is none. */
+  get timestampS(): number {
+    return this.#timestampS;
+  }
+
+  /** @returns whether the message was handed on; when not, it is a hole */
+  apply(message: NumberedMessage, checksum: number): boolean {
+    try {
+      return this.#handOn(message, checksum);
+    } catch (error) {
+      this.#record.refuse("failed");
+      this.#logger.error("a message of KV events could not be taken", { sequence: message.sequence, error });
+      return false;
+    }
+  }
+
+  /** Whether the engine made this message after the latest one that was handed on, or that cannot be said. */
+  isNewer(payload: Uint8Array): boolean {
+    const before = this.#timestampS;
+    const report = this.#decoder.decode(payload);
+    return report.refused !== undefined || !(this.#decoder.batch.timestampS <= before);
+  }
+
+  /** Whether the engine made this message before the latest one that was handed on. */
+  isOlder(payload: Uint8Array): boolean {
+    const before = this.#timestampS;
+    const report = this.#decoder.decode(payload);
+    return report.refused === undefined && this.#decoder.batch.timestampS < before;
+  }
+
+  /** Forgets the latest timestamp. */
+  reset(): void {
+    this.#timestampS = Number.NaN;
+  }
+
+  #handOn({ sequence, payload }: NumberedMessage, checksum: number): boolean {
+    const report = this.#decoder.decode(payload);
+    this.#record.count("undecoded_events", report.unknownEvents + report.malformedEvents);
+    if (report.refused !== undefined) {
+      this.#record.refuse(report.refused);
+      return false;
+    }
+    const { batch } = this.#decoder;
+    this.#timestampS = batch.timestampS;
+    this.#sink.batch(batch, sequence, checksum);
+    this.#countEvents(batch);
+    return true;
+  }
+
+  #countEvents({ count, kind, hashStart }: EngineEventBatch): void {
+    let stored = 0;
+    let removed = 0;
+    for (let event = 0; event < count; event++) {
+      const hashes = hashStart[event + 1]! - hashStart[event]!;
+      if (kind[event] === eventKind.stored) stored += hashes;
+      else if (kind[event] === eventKind.removed) removed += hashes;
+    }
+    this.#record.count("messages");
+    this.#record.count("events", count);
+    this.#record.count("blocks_stored", stored);
+    this.#record.count("blocks_removed", removed);
+  }
+}
+
+/**
+ * How a message relates to those accepted before it. `next`: in order. `ahead`: something is missing before it. `same`:
+ * it was accepted before. `changed`: its number was accepted with other bytes. `unknown`: its number is behind, and what
+ * it had then is not remembered.
+ */
+type SequenceRelation = "next" | "ahead" | "same" | "changed" | "unknown";
+
+/** Stands for "nothing remembered"; a checksum of 0 is stored as 1. */
+const nothing = 0;
+
+/** Where a stream of numbered messages stands, with the checksums of the latest ones. */
+export class SequenceTracker {
+  readonly #checksums: Uint32Array;
+  #last = -1;
+
+  /** @param remembered how many of the latest numbers keep their checksum, 4 bytes each */
+  constructor(remembered: number) {
+    this.#checksums = new Uint32Array(remembered);
+  }
+
+  /** The highest number accepted, -1 before the first. */
+  get last(): number {
+    return this.#last;
+  }
+
+  relate(sequence: number, checksum: number): SequenceRelation {
+    if (sequence === this.#last + 1) return "next";
+    if (sequence > this.#last) return "ahead";
+    const size = this.#checksums.length;
+    const kept = sequence > this.#last - size ? this.#checksums[sequence % size]! : nothing;
+    if (kept === nothing) return "unknown";
+    return kept === stored(checksum) ? "same" : "changed";
+  }
+
+  /** Takes a number beyond the last. Those between the two are not remembered. */
+  accept(sequence: number, checksum: number): void {
+    const size = this.#checksums.length;
+    if (sequence - this.#last > size) this.#checksums.fill(nothing);
+    else for (let at = this.#last + 1; at < sequence; at++) this.#checksums[at % size] = nothing;
+    this.#checksums[sequence % size] = stored(checksum);
+    this.#last = sequence;
+  }
+
+  reset(): void {
+    this.#checksums.fill(nothing);
+    this.#last = -1;
+  }
+}
+
+const stored = (checksum: number): number => checksum >>> 0 || 1;

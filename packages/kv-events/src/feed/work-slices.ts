@@ -10,7 +10,7 @@ export interface SliceWorker {
 export interface WorkSlices {
   /** Work has come: it is done at once, while this turn has time left, else in the next ones. */
   request(worker: SliceWorker): void;
-  /** Its work does not matter any more. */
+  /** Drops a worker from the queue. */
   forget(worker: SliceWorker): void;
   /** For loops that await: what to wait for before going on; undefined while this turn has time left. */
   breather(): Promise<void> | undefined;
@@ -18,8 +18,8 @@ export interface WorkSlices {
 
 /**
  * Lets workers and readers together run for at most `sliceMs` between two turns of the event loop, so that a flood on some
- * feeds delays nobody else by more than a slice and a step. Workers take turns, step by step, and go before readers, so
- * that nothing is read that nobody has time for. Each worker waits at most once.
+ * feeds delays others by at most a slice and a step. Workers take turns, step by step, and go before readers, so
+ * that nothing is read before there is time to process it. Each worker waits at most once.
  */
 export function createWorkSlices(options: {
   readonly clock: Clock;

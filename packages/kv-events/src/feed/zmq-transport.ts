@@ -1,6 +1,6 @@
 import { Dealer, type Observer, type Socket, Subscriber } from "zeromq";
+import { writeSequence } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket, ReplayOptions, SubscriberOptions } from "./event-transport.ts";
-import { writeSequence } from "./sequence-frame.ts";
 import type { WorkSlices } from "./work-slices.ts";
 
 /**
@@ -9,10 +9,10 @@ import type { WorkSlices } from "./work-slices.ts";
  */
 const maxMessageBytes = 128 * 1024 * 1024;
 
-/** Live messages that a socket keeps while nobody reads; beyond it the publisher drops, and a gap shows. */
+/** Live messages that a socket keeps while it is not read; beyond it the publisher drops, and a gap shows. */
 const liveHighWaterMark = 10_000;
 
-/** As many answers as engines keep messages (vLLM's `buffer_steps`): a ROUTER drops what finds no room. */
+/** As many answers as engines keep messages (vLLM's `buffer_steps`): a ROUTER drops what exceeds its queue. */
 const replayHighWaterMark = 10_000;
 
 /** Pings find a peer that is gone without a word, within the two together (milliseconds). */
@@ -37,8 +37,8 @@ function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, 
   const fail = (error: unknown): void => {
     if (!socket.closed) observer.onFailed(error);
   };
-  const told = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
-  watch(socket.events, told).catch(fail);
+  const watch = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
+  watchConnections(socket.events, watch).catch(fail);
   socket.subscribe(topic);
   // A socket cannot be read while it is being bound.
   const ready = mode === "bind" ? socket.bind(endpoint) : connect(socket, endpoint);
@@ -69,8 +69,8 @@ interface Watch {
   onDown(): void;
 }
 
-/** Tells of connections. On a bound socket there may be several: the loss of one is told, and then whether others are left. */
-async function watch(events: Observer, { isClosed, onUp, onDown }: Watch): Promise<void> {
+/** Reports connections. A bound socket may have several: the loss of one is reported, and then whether others are left. */
+async function watchConnections(events: Observer, { isClosed, onUp, onDown }: Watch): Promise<void> {
   let connections = 0;
   for await (const event of events) {
     if (isClosed() || event.type === "end") return;
@@ -93,7 +93,7 @@ interface Reading {
   readonly onError: (error: unknown) => void;
 }
 
-/** Reads messages as long as nobody asks for a pause. */
+/** Reads messages unless it is paused. */
 function readFrom(socket: Subscriber | Dealer, reading: Reading): OpenSocket {
   const { ready, slices, onFrames, onBacklog, onError } = reading;
   let hasBacklog = false;

@@ -1,10 +1,37 @@
-import type { Startable } from "@espalier/common";
-import { encodeEventMessage } from "../codec/encode-events.ts";
-import type { WireEvent } from "../codec/wire-event.ts";
-import { createBatchBuffer } from "./batch-buffer.ts";
-import { checkPublisherOptions, defaultBufferSteps, type KvEventPublisherOptions } from "./publisher-options.ts";
+import type { Clock, Logger, Scheduler, Startable } from "@espalier/common";
+import { type EventDialect, encodeEventMessage, type WireEvent } from "../codec/encode-events.ts";
+import { writeSequence } from "../codec/replay-frames.ts";
 import { createPublisherSockets } from "./publisher-sockets.ts";
-import { sequenceFrame } from "./replay-frames.ts";
+import { createBatchBuffer } from "./replay-responder.ts";
+
+export interface KvEventPublisherOptions {
+  /** The address to bind; "127.0.0.1" by default. */
+  readonly host?: string;
+  /** The port to bind; 0, the default, takes any. */
+  readonly port?: number;
+  /** Dial this endpoint, which a subscriber has bound, instead of binding one. */
+  readonly connect?: string;
+  /** The port of the replay socket, bound on `host`; 0 takes any. Without it there is no replay. */
+  readonly replayPort?: number;
+  /** First frame of every message. */
+  readonly topic: string;
+  readonly dialect: EventDialect;
+  /** Data-parallel rank; undefined is sent as nil. */
+  readonly rank?: number;
+  /** See `EncodeOptions`. */
+  readonly hashes?: "integer" | "bytes";
+  readonly envelope?: "array" | "map";
+  /** Batches kept for replay; 10,000 by default, as in vLLM. */
+  readonly bufferSteps?: number;
+  /** Messages kept for a slow subscriber; 100,000 by default, as in vLLM. */
+  readonly highWaterMark?: number;
+  readonly clock: Clock;
+  /** Paces the attempts of `reconnect`; the system's by default. */
+  readonly scheduler?: Scheduler;
+  readonly logger: Logger;
+}
+
+const defaultBufferSteps = 10_000;
 
 /**
  * How a message leaves, for tests of what a reader does about it: `lost` is numbered and can be replayed but is not
@@ -24,7 +51,7 @@ export interface KvEventPublisher extends Startable {
   readonly dropped: number;
   /** Replays that were asked for and answered, since sockets were opened last. */
   readonly replays: number;
-  /** The number that the next message of this life will have. */
+  /** The sequence number of the next message. */
   readonly nextSequence: number;
   /**
    * Publishes the events of one step. An empty step is not published.
@@ -38,7 +65,7 @@ export interface KvEventPublisher extends Startable {
   skipSequences(count: number): void;
   /** Sends frames as they are, numbered or not. */
   sendFrames(frames: readonly Uint8Array[]): void;
-  /** Begins a new life as a restarted process does: numbers begin at 0 and nothing can be replayed. */
+  /** Begins a new epoch as a restarted process does: numbers begin at 0 and nothing can be replayed. */
   restart(): void;
   /**
    * Closes the sockets and opens them again on the same ports; subscribers lose their connection for that while.
@@ -59,16 +86,16 @@ export function createKvEventPublisher(options: KvEventPublisherOptions): KvEven
   let late: readonly Uint8Array[] | undefined;
 
   const deliver = (frames: readonly Uint8Array[], delivery: Delivery): void => {
-    const held = late;
+    const delayed = late;
     late = delivery === "late" ? frames : undefined;
     if (delivery === "sent" || delivery === "twice") sockets.send(frames);
     if (delivery === "twice") sockets.send(frames);
-    if (held) sockets.send(held);
+    if (delayed) sockets.send(delayed);
   };
   const publishPayload = (payload: Uint8Array, delivery: Delivery = "sent"): number => {
     const sequence = nextSequence++;
     buffer.add({ sequence, payload });
-    deliver([topic, sequenceFrame(sequence), payload], delivery);
+    deliver([topic, writeSequence(sequence), payload], delivery);
     return sequence;
   };
 
@@ -111,4 +138,20 @@ export function createKvEventPublisher(options: KvEventPublisherOptions): KvEven
     },
     reconnect: sockets.reopen,
   };
+}
+
+/** @throws RangeError when a bound is not a whole number from 1 to a million, or a port or rank is none */
+function checkPublisherOptions(options: KvEventPublisherOptions): void {
+  const { bufferSteps = 1, highWaterMark = 1, port = 0, replayPort = 0, rank = 0 } = options;
+  for (const [name, value, least, most] of [
+    ["bufferSteps", bufferSteps, 1, 1_000_000],
+    ["highWaterMark", highWaterMark, 1, 1_000_000],
+    ["port", port, 0, 65_535],
+    ["replayPort", replayPort, 0, 65_535],
+    ["rank", rank, 0, 65_535],
+  ] as const) {
+    if (!Number.isInteger(value) || value < least || value > most) {
+      throw new RangeError(`${name} must be a whole number from ${least} to ${most}, not ${value}`);
+    }
+  }
 }

@@ -1,16 +1,16 @@
-import { systemScheduler } from "@espalier/common";
-import { replayCarriesTopic } from "../codec/event-dialect.ts";
-import type { BatchBuffer } from "./batch-buffer.ts";
-import { type EventSocket, openEventSocket } from "./event-socket.ts";
-import { defaultHighWaterMark, type KvEventPublisherOptions } from "./publisher-options.ts";
-import { type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
+import { type Logger, systemScheduler } from "@espalier/common";
+import { XPublisher } from "zeromq";
+import { replayCarriesTopic } from "../codec/encode-events.ts";
+import type { KvEventPublisherOptions } from "./kv-event-publisher.ts";
+import { type BatchBuffer, type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
 
 /** A closed socket holds its port until a thread of the library lets go of it, usually within a millisecond. */
 const reopenDelayMs = 5;
 const maxReopenAttempts = 400;
+const defaultHighWaterMark = 100_000;
 
 /** The sockets of a publisher. Whatever is closed sends nothing and counts nothing. */
-export interface PublisherSockets {
+interface PublisherSockets {
   /** With the port that was taken, once open. */
   readonly endpoint: string;
   readonly replayEndpoint: string | undefined;
@@ -99,3 +99,121 @@ export function createPublisherSockets(
 }
 
 const tcpEndpoint = (host: string, port: number): string => `tcp://${host}:${port}`;
+
+interface EventSocketOptions {
+  readonly endpoint: string;
+  /** Bind the endpoint, or dial a subscriber that has bound it. */
+  readonly mode: "bind" | "connect";
+  /** Messages kept for a subscriber that is slow; beyond, it loses them without notice. */
+  readonly highWaterMark: number;
+  readonly logger: Logger;
+}
+
+/** The socket that events leave through. */
+interface EventSocket {
+  /** Where it is bound, or what it dials. */
+  readonly endpoint: string;
+  /** Subscriptions in force. */
+  readonly subscriptions: number;
+  /** Messages dropped because more than the high-water mark waited to be handed to the socket. */
+  readonly dropped: number;
+  /** Queues frames behind those sent before. It never waits for slow subscribers. */
+  send(frames: readonly Uint8Array[]): void;
+  close(): Promise<void>;
+}
+
+/** The first byte of what a subscriber sends; the topic follows. */
+const subscribeCode = 1;
+const unsubscribeCode = 0;
+
+/**
+ * Opens a socket that is on the wire what an engine's PUB socket is, but hears of subscriptions, so that a test can wait
+ * for one instead of guessing how long it takes.
+ *
+ * @throws Error when the endpoint cannot be bound
+ */
+async function openEventSocket(options: EventSocketOptions): Promise<EventSocket> {
+  const { mode, highWaterMark, logger } = options;
+  const socket = new XPublisher({ linger: 0, sendHighWaterMark: highWaterMark, verbosity: "allSubsUnsubs" });
+  try {
+    if (mode === "bind") await socket.bind(options.endpoint);
+    else socket.connect(options.endpoint);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  const endpoint = (mode === "bind" && socket.lastEndpoint) || options.endpoint;
+  let subscriptions = 0;
+  const listen = async (): Promise<void> => {
+    try {
+      for await (const [frame] of socket) {
+        if (frame?.[0] === subscribeCode) subscriptions += 1;
+        else if (frame?.[0] === unsubscribeCode) subscriptions -= 1;
+      }
+    } catch (error) {
+      if (!socket.closed) logger.error("the socket of a KV event publisher failed", { error });
+    }
+  };
+  const listening = listen();
+  const outbox = createOutbox(socket, options);
+  return {
+    endpoint,
+    get subscriptions() {
+      return subscriptions;
+    },
+    get dropped() {
+      return outbox.dropped;
+    },
+    send: outbox.send,
+    async close() {
+      socket.close();
+      await listening;
+    },
+  };
+}
+
+/**
+ * Sends one message after the other. The library accepts a message only when the one before is gone, which after some
+ * hundreds in a row takes until the event loop turns.
+ */
+function createOutbox(
+  socket: XPublisher,
+  { highWaterMark, logger }: EventSocketOptions,
+): Pick<EventSocket, "send" | "dropped"> {
+  let waiting: (readonly Uint8Array[])[] = [];
+  let unsent = 0;
+  let sending = false;
+  let dropped = 0;
+  const drain = async (): Promise<void> => {
+    sending = true;
+    try {
+      while (waiting.length > 0) {
+        const batch = waiting;
+        waiting = [];
+        for (const frames of batch) {
+          await socket.send([...frames]);
+          unsent -= 1;
+        }
+      }
+    } catch (error) {
+      if (!socket.closed) logger.warn("KV event messages were not sent", { error });
+    } finally {
+      sending = false;
+    }
+  };
+  return {
+    get dropped() {
+      return dropped;
+    },
+    send(frames) {
+      if (socket.closed) return;
+      if (unsent >= highWaterMark) {
+        dropped += 1;
+        return;
+      }
+      waiting.push(frames);
+      unsent += 1;
+      if (!sending) void drain();
+    },
+  };
+}

@@ -1,9 +1,41 @@
 import type { Logger } from "@espalier/common";
 import { Router } from "zeromq";
-import type { BatchBuffer } from "./batch-buffer.ts";
-import { readReplayRequest, replayEndFrames, replayFrames } from "./replay-frames.ts";
+import { type NumberedMessage, readReplayRequest, replayEndFrames, replayFrames } from "../codec/replay-frames.ts";
 
-export interface ReplayResponderOptions {
+/** The latest published messages, oldest first. A full buffer drops the oldest, as engines do. */
+export interface BatchBuffer {
+  /** The messages from `sequence` on, or from the oldest one that is kept. Sequences must be added in rising order. */
+  from(sequence: number): readonly NumberedMessage[];
+  add(batch: NumberedMessage): void;
+  clear(): void;
+}
+
+/** @param capacity how many are kept */
+export function createBatchBuffer(capacity: number): BatchBuffer {
+  let batches: NumberedMessage[] = [];
+  let start = 0;
+  return {
+    from(sequence) {
+      const first = batches.findIndex((batch, index) => index >= start && batch.sequence >= sequence);
+      return first < 0 ? [] : batches.slice(first);
+    },
+    add(batch) {
+      batches.push(batch);
+      if (batches.length - start > capacity) start += 1;
+      // Moving what is kept only when half is gone costs a constant per batch.
+      if (start * 2 > batches.length) {
+        batches = batches.slice(start);
+        start = 0;
+      }
+    },
+    clear() {
+      batches = [];
+      start = 0;
+    },
+  };
+}
+
+interface ReplayResponderOptions {
   /** `tcp://host:port`; port 0 takes any. */
   readonly endpoint: string;
   /** Repeated in every answer; undefined for engines that do not. */

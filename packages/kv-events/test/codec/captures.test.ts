@@ -1,9 +1,8 @@
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
+import type { EventDialect, WireEvent, WireHash } from "../../src/codec/encode-events.ts";
 import { encodeEventMessage } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import type { EventDialect } from "../../src/codec/event-dialect.ts";
-import type { WireEvent, WireHash } from "../../src/codec/wire-event.ts";
 import { captureFolders, livePayloads, replayedPayloads } from "./captured-messages.ts";
 import { decodeNaively } from "./naive-decoder.ts";
 import { plainEvents } from "./plain-events.ts";

@@ -1,8 +1,7 @@
 import { createSeededRandom, type Random, systemClock } from "@espalier/common";
 import { decode, encode } from "@msgpack/msgpack";
 import { expect, test } from "vitest";
-import { refusalReasons } from "../../src/codec/decode-report.ts";
-import { createEventDecoder } from "../../src/codec/event-decoder.ts";
+import { createEventDecoder, refusalReasons } from "../../src/codec/event-decoder.ts";
 import { plainEvents } from "./plain-events.ts";
 import { randomMessage } from "./random-messages.ts";
 

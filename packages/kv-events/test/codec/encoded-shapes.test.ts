@@ -1,9 +1,13 @@
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import { type EncodeOptions, encodeEventMessage } from "../../src/codec/encode-events.ts";
+import type { StoredEvent, WireEvent } from "../../src/codec/encode-events.ts";
+import {
+  type EncodeOptions,
+  type EventDialect,
+  encodeEventMessage,
+  eventDialects,
+} from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import { type EventDialect, eventDialects } from "../../src/codec/event-dialect.ts";
-import type { StoredEvent, WireEvent } from "../../src/codec/wire-event.ts";
 import { plainEvents } from "./plain-events.ts";
 
 const plainOptions: EncodeOptions = { timestampS: 1.5, rank: 0 };

@@ -1,10 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import { encodeEventMessage } from "../../src/codec/encode-events.ts";
+import type { WireEvent } from "../../src/codec/encode-events.ts";
+import { type EventDialect, encodeEventMessage, eventDialects } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import { type EventDialect, eventDialects } from "../../src/codec/event-dialect.ts";
-import type { WireEvent } from "../../src/codec/wire-event.ts";
 import { type PlainEvent, plainEvent, plainEvents } from "./plain-events.ts";
 
 const removesOneByOne = (dialect: EventDialect): boolean => dialect.startsWith("vllm");

@@ -1,10 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
+import type { EventDialect, WireEvent } from "../../src/codec/encode-events.ts";
 import { encodeEventMessage } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import type { EventDialect } from "../../src/codec/event-dialect.ts";
-import type { WireEvent } from "../../src/codec/wire-event.ts";
 import { decodeNaively } from "./naive-decoder.ts";
 import { plainEvents } from "./plain-events.ts";
 

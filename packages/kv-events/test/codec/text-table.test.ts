@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { TextTable } from "../../src/codec/text-table.ts";
+import { TextTable } from "../../src/codec/wire-names.ts";
 
 const viewOf = (text: string, before = ""): { view: DataView; start: number; end: number } => {
   const bytes = new TextEncoder().encode(`${before}${text}`);

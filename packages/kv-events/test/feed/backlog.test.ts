@@ -5,8 +5,8 @@
  */
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { BacklogWatch } from "../../src/feed/backlog-watch.ts";
 import { defaultFeedLimits } from "../../src/feed/feed-limits.ts";
+import { BacklogWatch } from "../../src/feed/kv-feed.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createBusyClock, createTurns } from "./busy-time.ts";
 import { range, startFeed } from "./feed-harness.ts";

@@ -1,3 +1,4 @@
+import { writeSequence } from "../../src/codec/replay-frames.ts";
 import type {
   EventTransport,
   OpenSocket,
@@ -5,7 +6,6 @@ import type {
   SubscriberObserver,
   SubscriberOptions,
 } from "../../src/feed/event-transport.ts";
-import { writeSequence } from "../../src/feed/sequence-frame.ts";
 
 export interface FakeSocket extends OpenSocket {
   isOpen: boolean;

@@ -2,7 +2,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { createKvFeed } from "../../src/feed/kv-feed.ts";
-import { createReplayGate } from "../../src/feed/replay-gate.ts";
+import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createBusyClock, createTurns } from "./busy-time.ts";
 import { createFakeTransport, liveFrames } from "./fake-transport.ts";

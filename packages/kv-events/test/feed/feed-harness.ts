@@ -1,9 +1,9 @@
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
+import { writeSequence } from "../../src/codec/replay-frames.ts";
 import type { FeedLimits } from "../../src/feed/feed-limits.ts";
 import { createKvFeed, type FeedEndpoints, type KvFeed } from "../../src/feed/kv-feed.ts";
-import { createReplayGate, type ReplayGate } from "../../src/feed/replay-gate.ts";
-import { writeSequence } from "../../src/feed/sequence-frame.ts";
+import { createReplayGate, type ReplayGate } from "../../src/feed/replay-run.ts";
 import { createWorkSlices, type WorkSlices } from "../../src/feed/work-slices.ts";
 import {
   allOnes,

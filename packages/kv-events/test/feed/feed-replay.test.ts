@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createReplayGate } from "../../src/feed/replay-gate.ts";
+import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { empty, type FakeReplay } from "./fake-transport.ts";
 import { type FakeEngine, range, startFeed } from "./feed-harness.ts";
 import { junkPayload, storedPayload } from "./messages.ts";

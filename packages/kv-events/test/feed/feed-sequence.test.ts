@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { writeSequence } from "../../src/feed/sequence-frame.ts";
+import { writeSequence } from "../../src/codec/replay-frames.ts";
 import { liveFrames } from "./fake-transport.ts";
 import { range, startFeed } from "./feed-harness.ts";
 import { junkPayload, largePayload, storedPayload } from "./messages.ts";

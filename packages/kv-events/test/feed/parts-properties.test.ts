@@ -1,11 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { LagTracker } from "../../src/feed/lag-tracker.ts";
-import { MessageQueue } from "../../src/feed/message-queue.ts";
-import { ReorderBuffer } from "../../src/feed/reorder-buffer.ts";
-import { ReplayAllowance } from "../../src/feed/replay-allowance.ts";
-import { createReplayGate } from "../../src/feed/replay-gate.ts";
+import { LagTracker } from "../../src/feed/feed-record.ts";
+import { MessageQueue, ReorderBuffer } from "../../src/feed/message-queue.ts";
+import { createReplayGate, ReplayAllowance } from "../../src/feed/replay-run.ts";
 import { createWorkSlices, type SliceWorker } from "../../src/feed/work-slices.ts";
 import { createTurns } from "./busy-time.ts";
 

@@ -1,14 +1,12 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { LagTracker } from "../../src/feed/lag-tracker.ts";
-import { MessageQueue, type NumberedMessage } from "../../src/feed/message-queue.ts";
-import { ReorderBuffer } from "../../src/feed/reorder-buffer.ts";
-import { ReplayAllowance } from "../../src/feed/replay-allowance.ts";
-import { readReplayAnswer } from "../../src/feed/replay-frames.ts";
-import { createReplayGate } from "../../src/feed/replay-gate.ts";
-import { readSequence, writeSequence } from "../../src/feed/sequence-frame.ts";
-import { SequenceTracker } from "../../src/feed/sequence-tracker.ts";
+import type { NumberedMessage } from "../../src/codec/replay-frames.ts";
+import { readReplayAnswer, readSequence, writeSequence } from "../../src/codec/replay-frames.ts";
+import { LagTracker } from "../../src/feed/feed-record.ts";
+import { MessageQueue, ReorderBuffer } from "../../src/feed/message-queue.ts";
+import { createReplayGate, ReplayAllowance } from "../../src/feed/replay-run.ts";
+import { SequenceTracker } from "../../src/feed/stream-follower.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createTurns } from "./busy-time.ts";
 
@@ -122,7 +120,7 @@ test("ReorderBuffer agrees with a sorted list", () => {
     expect(buffer.has(next.sequence)).toBe(isHeld);
     if (action < 7) {
       const fits = naive.length === 0 || (naive.length < 6 && bytesOf() + next.payload.length <= 30);
-      expect(buffer.add(next)).toBe(isHeld ? "held" : fits ? "added" : "full");
+      expect(buffer.add(next)).toBe(isHeld ? "duplicate" : fits ? "added" : "full");
       if (!isHeld && fits) naive = [...naive, next].sort((a, b) => a.sequence - b.sequence);
     } else if (action < 9) expect(buffer.takeLowest()).toBe(naive.shift());
     else {

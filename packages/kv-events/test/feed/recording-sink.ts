@@ -1,4 +1,4 @@
-import type { FeedSink } from "../../src/feed/feed-sink.ts";
+import type { FeedSink } from "../../src/feed/feed-state.ts";
 
 /** Keeps what a feed tells. */
 export interface RecordingSink extends FeedSink {

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Publisher } from "zeromq";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { createKvFeed } from "../../src/feed/kv-feed.ts";
-import { createReplayGate } from "../../src/feed/replay-gate.ts";
+import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createZmqTransport } from "../../src/feed/zmq-transport.ts";
 import { liveFrames } from "./fake-transport.ts";

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createBatchBuffer } from "../../src/publish/batch-buffer.ts";
+import { createBatchBuffer } from "../../src/publish/replay-responder.ts";
 
 test.each([1, 2, 7, 100])("a buffer of %i answers as an array would", (capacity) => {
   const random = createSeededRandom(capacity);

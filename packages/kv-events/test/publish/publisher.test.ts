@@ -2,10 +2,10 @@ import { createServer } from "node:net";
 import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
+import type { WireEvent } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import type { WireEvent } from "../../src/codec/wire-event.ts";
+import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
 import { createKvEventPublisher, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
-import type { KvEventPublisherOptions } from "../../src/publish/publisher-options.ts";
 import { plainEvents } from "../codec/plain-events.ts";
 import { askReplay, type RawSubscriber, replayRequest, subscribe } from "./raw-reader.ts";
 

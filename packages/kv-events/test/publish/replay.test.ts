@@ -4,9 +4,9 @@ import { gunzipSync } from "node:zlib";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, sharedPath } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
-import { type EventDialect, eventDialects } from "../../src/codec/event-dialect.ts";
+import { type EventDialect, eventDialects } from "../../src/codec/encode-events.ts";
+import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
 import { createKvEventPublisher, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
-import type { KvEventPublisherOptions } from "../../src/publish/publisher-options.ts";
 import { askReplay, replayRequest } from "./raw-reader.ts";
 
 const maxUint64 = 2n ** 64n - 1n;

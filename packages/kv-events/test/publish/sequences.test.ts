@@ -1,9 +1,14 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { readReplayAnswer } from "../../src/feed/replay-frames.ts";
-import { readSequence, writeSequence } from "../../src/feed/sequence-frame.ts";
-import { SequenceTracker } from "../../src/feed/sequence-tracker.ts";
-import { readReplayRequest, replayEndFrames, replayFrames, sequenceFrame } from "../../src/publish/replay-frames.ts";
+import {
+  readReplayAnswer,
+  readReplayRequest,
+  readSequence,
+  replayEndFrames,
+  replayFrames,
+  writeSequence,
+} from "../../src/codec/replay-frames.ts";
+import { SequenceTracker } from "../../src/feed/stream-follower.ts";
 
 const client = Uint8Array.of(0, 1, 2, 3, 4);
 const empty = new Uint8Array(0);
@@ -16,13 +21,12 @@ const big = (value: bigint): Uint8Array => {
   return frame;
 };
 
-test.each(edges)("number %i: publisher and reader write the same eight bytes, and read them", (sequence) => {
-  expect([...sequenceFrame(sequence)]).toEqual([...writeSequence(sequence)]);
-  expect([...sequenceFrame(sequence)]).toEqual([...big(BigInt(sequence))]);
-  expect(readSequence(sequenceFrame(sequence))).toBe(sequence);
+test.each(edges)("number %i: it is written as eight bytes, and read from them", (sequence) => {
+  expect([...writeSequence(sequence)]).toEqual([...big(BigInt(sequence))]);
+  expect(readSequence(writeSequence(sequence))).toBe(sequence);
   // A frame may lie anywhere in what the socket received.
   const buffer = new Uint8Array(24).fill(0xee);
-  buffer.set(sequenceFrame(sequence), 9);
+  buffer.set(writeSequence(sequence), 9);
   expect(readSequence(buffer.subarray(9, 17))).toBe(sequence);
 });
 
@@ -58,12 +62,12 @@ test.each([
   { what: "nothing", frames: [] },
   { what: "two frames", frames: [empty, ones] },
   { what: "five frames", frames: [empty, empty, empty, ones, empty] },
-  { what: "no delimiter", frames: [payload, sequenceFrame(1), payload] },
-  { what: "a number without a payload", frames: [empty, sequenceFrame(1), empty] },
+  { what: "no delimiter", frames: [payload, writeSequence(1), payload] },
+  { what: "a number without a payload", frames: [empty, writeSequence(1), empty] },
   { what: "all ones with a payload", frames: [empty, ones, payload] },
   { what: "nine ones", frames: [empty, new Uint8Array(9).fill(0xff), empty] },
   { what: "seven ones and another byte", frames: [empty, ones.with(7, 0xfe), empty] },
-  { what: "the older form with its frames turned", frames: [empty, payload, sequenceFrame(1)] },
+  { what: "the older form with its frames turned", frames: [empty, payload, writeSequence(1)] },
 ])("$what is no answer", ({ frames }) => {
   expect(readReplayAnswer(frames)).toEqual({ kind: "malformed" });
 });

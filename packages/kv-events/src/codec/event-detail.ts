@@ -1,8 +1,112 @@
+import type { EventDetail } from "@espalier/prefix-index";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
-import { extraKeyFields, extraKeyType, extraKeyTypes } from "./wire-names.ts";
+import { eventKeys, extraKeyFields, extraKeyType, extraKeyTypes, field } from "./wire-names.ts";
+
+/** Reads the fields of a stored event that are nil in most: adapter, salt and extra keys. */
+export class DetailReader {
+  readonly #cursor: MsgpackCursor;
+  #adapter: string | undefined;
+  #adapterNumber: number | undefined;
+  #cacheSalt: string | undefined;
+  /** Where extra keys that are not all nil begin; -1 without. */
+  #extraKeysAt = -1;
+  /** Whether anything was read; most events leave this alone. */
+  #any = false;
+
+  constructor(cursor: MsgpackCursor) {
+    this.#cursor = cursor;
+  }
+
+  /** Starts an event. */
+  reset(): void {
+    if (!this.#any) return;
+    this.#any = false;
+    this.#adapter = undefined;
+    this.#adapterNumber = undefined;
+    this.#cacheSalt = undefined;
+    this.#extraKeysAt = -1;
+  }
+
+  /** @returns false when the value is of another type than the field has */
+  readField(id: number): boolean {
+    const cursor = this.#cursor;
+    if (cursor.readNil()) return true;
+    if (id === field.extraKeys) return this.#findExtraKeys();
+    this.#any = true;
+    if (id === field.loraName && isMapHead(cursor.peek())) return this.#readMetadata();
+    if (id === field.loraId) {
+      const number = cursor.readInteger();
+      if (!Number.isNaN(number)) {
+        this.#adapterNumber = number;
+        return true;
+      }
+    }
+    if (!cursor.readText()) return false;
+    const text = cursor.spanText() || undefined;
+    if (id === field.cacheSalt) this.#cacheSalt = text;
+    // The name goes before a number that is text, whichever comes first.
+    else if (id === field.loraName) this.#adapter = text ?? this.#adapter;
+    else this.#adapter ??= text;
+    return true;
+  }
+
+  /**
+   * What the fields say together.
+   *
+   * @param isRoot the event names no parent
+   * @returns undefined when they say nothing
+   */
+  finish(isRoot: boolean): EventDetail | undefined | "malformed" {
+    if (!this.#any) return undefined;
+    const adapterNumber = this.#adapterNumber;
+    let adapter = this.#adapter;
+    let cacheSalt = this.#cacheSalt;
+    let blockKeys: EventDetail["blockKeys"];
+    if (this.#extraKeysAt >= 0) {
+      const cursor = this.#cursor;
+      const end = cursor.at;
+      cursor.at = this.#extraKeysAt;
+      const keys = readExtraKeys(cursor, { adapter, adapterNumber, cacheSalt, isRoot });
+      cursor.at = end;
+      if (!keys) return "malformed";
+      ({ adapter, cacheSalt, blockKeys } = keys);
+    }
+    if (adapterNumber !== undefined) adapter ??= `lora-${adapterNumber}`;
+    if (adapter === undefined && cacheSalt === undefined && blockKeys === undefined) return undefined;
+    return { adapter, cacheSalt, blockKeys };
+  }
+
+  /** For some time SGLang sent a map of what is rare where vLLM has the adapter's name. */
+  #readMetadata(): boolean {
+    const cursor = this.#cursor;
+    for (let pairs = cursor.readMapHeader(); pairs > 0; pairs--) {
+      if (!cursor.readText()) return false;
+      const found = eventKeys.find(cursor.view, cursor.spanStart, cursor.spanEnd);
+      if (!(found === field.cacheSalt ? this.readField(found) : cursor.skip())) return false;
+    }
+    return true;
+  }
+
+  /** Most events have a list of nil; only other lists are looked at, once the rest of the event is known. */
+  #findExtraKeys(): boolean {
+    const cursor = this.#cursor;
+    const start = cursor.at;
+    const count = cursor.readArrayHeader();
+    if (count < 0) return false;
+    for (let block = 0; block < count; block++) {
+      if (cursor.readNil()) continue;
+      this.#any = true;
+      this.#extraKeysAt = start;
+      if (!cursor.skip()) return false;
+    }
+    return true;
+  }
+}
+
+const isMapHead = (head: number): boolean => (head & 0xf0) === 0x80 || head === 0xde || head === 0xdf;
 
 /** What else an event says that its extra keys repeat. */
-export interface ExtraKeyContext {
+interface ExtraKeyContext {
   readonly adapter: string | undefined;
   readonly adapterNumber: number | undefined;
   readonly cacheSalt: string | undefined;
@@ -10,7 +114,7 @@ export interface ExtraKeyContext {
   readonly isRoot: boolean;
 }
 
-export interface ExtraKeys {
+interface ExtraKeys {
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
   readonly blockKeys: readonly (string | undefined)[] | undefined;
@@ -25,12 +129,12 @@ interface Item {
 /**
  * Reads the list of extra keys of each block, as vLLM publishes them: the name of the adapter (formerly its number),
  * identifiers of images and the like (`identifier` or `[identifier, offset]`), in a prompt's first block the cache salt,
- * and digests of prompt embeddings; or maps that tell their `type`. Strings without a type are told apart by their
+ * and digests of prompt embeddings; or maps that tell their `type`. Strings without a type are distinguished by their
  * place: the adapter comes first, the salt last.
  *
  * @returns undefined when this is no list of lists
  */
-export function readExtraKeys(cursor: MsgpackCursor, context: ExtraKeyContext): ExtraKeys | undefined {
+function readExtraKeys(cursor: MsgpackCursor, context: ExtraKeyContext): ExtraKeys | undefined {
   const blockCount = cursor.readArrayHeader();
   if (blockCount < 0) return undefined;
   const blockKeys: (string | undefined)[] = [];

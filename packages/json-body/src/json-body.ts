@@ -44,20 +44,20 @@ const kinds: readonly (JsonKind | undefined)[] = [
 ];
 const [objectKind, arrayKind, escapedBits, keyKind] = [1, 2, 9, 10];
 
-/** What UTF-8 has for half a surrogate pair. */
+/** What UTF-8 has for a lone surrogate. */
 const replacement = "\ufffd";
 
 /**
- * A JSON object, and where each of its values stands. Values are known by numbers, their nodes: 0 is the object itself,
- * and behind the node of an array or object come those of what is in it, of objects each key before its value.
+ * A JSON object, and where each of its values is. Values have numbers, their nodes: 0 is the object itself. The nodes of
+ * an array's or object's contents follow its own, in objects each key before its value.
  *
- * The nodes of one body at a time are in memory; those of another are found anew when they are asked for.
+ * The nodes of one body at a time are in memory; another body is scanned again when it is asked for.
  */
 export class JsonBody {
   readonly bytes: Buffer;
   #fields: JsonObject | undefined;
 
-  /** For `scanBody`, which sees to it that the bytes are a JSON object. */
+  /** For `scanBody`, which ensures that the bytes are a JSON object. */
   constructor(bytes: Buffer) {
     this.bytes = bytes;
   }
@@ -89,22 +89,22 @@ export class JsonBody {
     return this.#word(node, startWord);
   }
 
-  /** Behind the value's last byte. */
+  /** After the value's last byte. */
   endOf(node: number): number {
     return this.#word(node, endWord);
   }
 
-  /** The node that comes behind a value and all that is in it. */
+  /** The node after a value and all its contents. */
   after(node: number): number {
     return this.#word(node, kindWord) <= arrayKind ? this.#word(node, lastWord) : node + 1;
   }
 
-  /** How many bytes of UTF-8 a string stands for. */
+  /** The UTF-8 size of a string's text, in bytes. */
   textBytes(node: number): number {
     return this.#word(node, lastWord);
   }
 
-  /** Whether a string stands for this text, which is ASCII. */
+  /** Whether a string's text is this one, which is ASCII. */
   isText(node: number, text: string): boolean {
     if (this.textBytes(node) !== text.length) return false;
     if (this.#isEscaped(node)) return this.textOf(node) === text;
@@ -119,7 +119,7 @@ export class JsonBody {
     if (!this.#isEscaped(node)) return this.bytes.toString("utf8", start + 1, this.endOf(node) - 1);
     const { buffer, textsAt } = nodesOf(this);
     const text = buffer.toString("utf8", textsAt + start + 1, textsAt + start + 1 + this.textBytes(node));
-    // Half a surrogate pair by itself stands in the text, and not in UTF-8.
+    // The text may have a lone surrogate, which UTF-8 has not.
     return text.includes(replacement)
       ? (JSON.parse(this.bytes.toString("utf8", start, this.endOf(node))) as string)
       : text;
@@ -182,7 +182,7 @@ export class JsonBody {
     return false;
   }
 
-  /** A key that stands twice in one of the objects in it, at any depth; undefined where there is none. */
+  /** A key that occurs twice in one of the objects in it, at any depth; undefined where there is none. */
   repeatedKey(): string | undefined {
     const key = findRepeatedKey(nodesOf(this), (node) => this.textOf(node));
     return key === undefined ? undefined : this.textOf(key);
@@ -194,24 +194,24 @@ export class JsonBody {
 
   #readMembers(): JsonObject {
     const fields: Record<string, unknown> = {};
-    const behind = this.after(0);
-    for (let key = 1; key < behind; key = this.after(key + 1)) fields[this.textOf(key)] = this.valueAt(key + 1);
+    const end = this.after(0);
+    for (let key = 1; key < end; key = this.after(key + 1)) fields[this.textOf(key)] = this.valueAt(key + 1);
     return fields;
   }
 
   /** Long texts in few objects, as messages are, are read quicker one by one than by `JSON.parse`. */
   #readList(list: number): readonly unknown[] {
     const entries: unknown[] = [];
-    const behind = this.after(list);
-    for (let entry = list + 1; entry < behind; entry = this.after(entry)) entries.push(this.valueAt(entry));
+    const end = this.after(list);
+    for (let entry = list + 1; entry < end; entry = this.after(entry)) entries.push(this.valueAt(entry));
     return entries;
   }
 
   #readObject(entry: number): unknown {
-    const behind = this.after(entry);
-    for (let key = entry + 1; key < behind; key += 2) if (this.kindOf(key + 1) !== "string") return this.#parse(entry);
+    const end = this.after(entry);
+    for (let key = entry + 1; key < end; key += 2) if (this.kindOf(key + 1) !== "string") return this.#parse(entry);
     const fields: Record<string, string> = {};
-    for (let key = entry + 1; key < behind; key += 2) fields[this.textOf(key)] = this.textOf(key + 1);
+    for (let key = entry + 1; key < end; key += 2) fields[this.textOf(key)] = this.textOf(key + 1);
     return fields;
   }
 
@@ -249,7 +249,7 @@ const comparedNodes = new Int32Array(comparedKeys);
 const fingerprints = new Int32Array(comparedKeys);
 
 /**
- * The first key that stands twice in one object, at any depth. It reads the nodes as they lie: it has to look at each key of
+ * The first key that occurs twice in one object, at any depth. It reads the nodes in place, because it checks each key of
  * each body.
  *
  * @param textOf the text of a string by its node
@@ -267,10 +267,10 @@ function findRepeatedKey(memory: NodeMemory, textOf: (node: number) => string): 
 
 function repeatedIn(memory: NodeMemory, object: number, textOf: (node: number) => string): number | undefined {
   const { words, nodesAt } = memory;
-  const behind = words[nodesAt + object * nodeWords + lastWord]!;
+  const end = words[nodesAt + object * nodeWords + lastWord]!;
   let names: Set<string> | undefined;
   let keys = 0;
-  for (let key = object + 1; key < behind; ) {
+  for (let key = object + 1; key < end; ) {
     if (keys < comparedKeys) {
       const fingerprint = fingerprintOf(memory, key);
       for (let at = 0; at < keys; at++) {
@@ -289,7 +289,7 @@ function repeatedIn(memory: NodeMemory, object: number, textOf: (node: number) =
   return undefined;
 }
 
-/** A number that strings which stand for the same bytes have in common, and others mostly do not. */
+/** A number that is equal for strings of the same bytes, and mostly differs for others. */
 function fingerprintOf({ words, bytes, nodesAt, textsAt }: NodeMemory, node: number): number {
   const at = nodesAt + node * nodeWords;
   const length = words[at + lastWord]!;
@@ -298,7 +298,7 @@ function fingerprintOf({ words, bytes, nodesAt, textsAt }: NodeMemory, node: num
   return (length << 16) ^ (bytes[from]! << 8) ^ bytes[from + length - 1]!;
 }
 
-/** Whether two strings stand for the same bytes. Halves of surrogate pairs all stand for the same ones, so it may err to yes. */
+/** Whether two strings have the same bytes. All lone surrogates have the same ones, so it may wrongly say yes. */
 function isSameText({ words, bytes, nodesAt, textsAt }: NodeMemory, one: number, other: number): boolean {
   const [oneAt, otherAt] = [nodesAt + one * nodeWords, nodesAt + other * nodeWords];
   const length = words[oneAt + lastWord]!;

@@ -1,6 +1,6 @@
 import { kernelBytes } from "./kernel-bytes.ts";
 
-/** What lies where in its memory; `kernel.wat` has the same numbers. */
+/** The layout of its memory; `kernel.wat` has the same numbers. */
 export const kernelMemory = { textAt: 256, zerosBehind: 64, nodeBytes: 16, pageBytes: 65_536 } as const;
 
 const { textAt, zerosBehind, nodeBytes, pageBytes } = kernelMemory;
@@ -16,12 +16,12 @@ export interface NodeMemory {
   bytes: Uint8Array;
   /** The same bytes. */
   buffer: Buffer;
-  /** Where the text would begin, were its strings what they stand for, in bytes. */
+  /** Start of the copy of the text in which strings are unescaped, in bytes. */
   textsAt: number;
   /** Of the first node, in words. */
   nodesAt: number;
   count: number;
-  /** Behind the last node, in bytes. */
+  /** After the last node, in bytes. */
   freeAt: number;
 }
 
@@ -32,7 +32,7 @@ interface NodeOwner {
 
 const wordBytes = 4;
 const maxDepthOfKernel = 0x7fff_ffff;
-/** A kernel whose memory has grown beyond this for one body is let go of after it. WebAssembly memory never shrinks. */
+/** A kernel whose memory has grown beyond this for one body is replaced after it. WebAssembly memory never shrinks. */
 const keptBytes = 16 * 1_048_576;
 
 const noNodes = new Uint32Array(0);
@@ -79,7 +79,7 @@ export function nodesOf(owner: NodeOwner): NodeMemory {
 /** Whether the text that was scanned last may have a key `__proto__`. */
 export const hasSuspectKey = (): boolean => memory.kernel.isSuspect.value !== 0;
 
-/** Sees to it that the memory has so many bytes. @throws RangeError when there is no more to be had */
+/** Grows the memory to so many bytes. @throws RangeError when it cannot grow */
 export function reserveBytes(bytes: number): void {
   if (!growTo(bytes)) throw new RangeError(`a body needs ${bytes} bytes of memory`);
 }

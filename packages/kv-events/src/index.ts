@@ -3,10 +3,17 @@
  * restarts and replay. A publisher sends them as engines do.
  */
 
-export type { RemovedEvent, StoredEvent, WireEvent, WireHash } from "./codec/encode-events.ts";
-export { type EncodeOptions, type EventDialect, encodeEventMessage, eventDialects } from "./codec/encode-events.ts";
-export type { DecodeReport } from "./codec/event-decoder.ts";
-export { createEventDecoder, type EventDecoder } from "./codec/event-decoder.ts";
+export {
+  type EncodeOptions,
+  type EventDialect,
+  encodeEventMessage,
+  eventDialects,
+  type RemovedEvent,
+  type StoredEvent,
+  type WireEvent,
+  type WireHash,
+} from "./codec/encode-events.ts";
+export { createEventDecoder, type DecodeReport, type EventDecoder } from "./codec/event-decoder.ts";
 export { readReplayAnswer } from "./codec/replay-frames.ts";
 export {
   type EventSource,
@@ -22,5 +29,9 @@ export { createReplayGate, type ReplayGate } from "./feed/replay-run.ts";
 export { createSharedBinds } from "./feed/shared-binds.ts";
 export { createWorkSlices, type WorkSlices } from "./feed/work-slices.ts";
 export { createZmqTransport } from "./feed/zmq-transport.ts";
-export type { KvEventPublisherOptions } from "./publish/kv-event-publisher.ts";
-export { createKvEventPublisher, type Delivery, type KvEventPublisher } from "./publish/kv-event-publisher.ts";
+export {
+  createKvEventPublisher,
+  type Delivery,
+  type KvEventPublisher,
+  type KvEventPublisherOptions,
+} from "./publish/kv-event-publisher.ts";

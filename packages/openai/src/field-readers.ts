@@ -10,7 +10,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether a field is there. Null stands for absent, as clients that serialise every optional field send it. */
+/** Whether a field is there. Null means absent, as clients that serialise every optional field send it. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null;
 }

@@ -7,8 +7,7 @@ export type { JsonObject } from "@espalier/json-body";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
-export type { Span } from "./json-scan.ts";
-export { readJsonMember } from "./json-scan.ts";
+export { readJsonMember, type Span } from "./json-scan.ts";
 export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
 export {
   type BodyLimits,

@@ -85,12 +85,12 @@ export function memberKey(text: string, member: Member): string {
 }
 
 /**
- * The bytes of one value inside a JSON object, exactly as they stand there, so that 64-bit integers and the order of keys
+ * The bytes of one value inside a JSON object, exactly as written, so that 64-bit integers and the order of keys
  * survive being passed on.
  *
  * @param body a JSON object
- * @param path keys from the outside in; a value on the way that is an array stands for its first element
- * @returns undefined when the body is no JSON object, or nothing stands there
+ * @param path keys from the outside in; an array on the path means its first element
+ * @returns undefined when the body is no JSON object, or has no such value
  */
 export function readJsonMember(body: Buffer, path: readonly string[]): string | undefined {
   const text = body.toString("latin1");
@@ -98,11 +98,11 @@ export function readJsonMember(body: Buffer, path: readonly string[]): string | 
   let start = 0;
   let end = text.length;
   for (const key of path) {
-    // Behind the bracket of an array stands its first element.
+    // The first element follows the bracket of an array.
     const open = /^\s*(?:\[\s*)?/.exec(text.slice(start, end))?.[0].length ?? 0;
     if (text[start + open] !== "{") return undefined;
     const members = scanObject(text, start + open);
-    // Of a key that stands twice, readers take the last.
+    // Of a key that occurs twice, readers take the last.
     const member = members.findLast((candidate) => memberKey(text, candidate) === key);
     if (!member) return undefined;
     start = member.valueStart;
@@ -168,7 +168,7 @@ const escapeSequence = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
  * quotes the text around it in others, so it is found here. Runs on refused bodies only.
  *
  * @param text the body decoded as Latin-1
- * @returns offset in bytes of the first token that cannot stand there; the length of the text when it ends too early
+ * @returns offset in bytes of the first token that is not allowed; the length of the text when it ends too early
  */
 export function syntaxErrorAt(text: string): number {
   /** Closing brackets that are due, innermost last. */
@@ -196,7 +196,7 @@ export function syntaxErrorAt(text: string): number {
   }
 }
 
-/** From behind a value to the next one. A result below 0 is the complement of where the error stands. */
+/** From behind a value to the next one. A result below 0 is the complement of the error's offset. */
 function nextValue(text: string, from: number, due: number[]): number {
   let at = skipWhitespace(text, from);
   while (due.length > 0 && text.charCodeAt(at) === due[due.length - 1]) {

@@ -14,8 +14,7 @@ import {
   readObject,
   readString,
 } from "./field-readers.ts";
-import type { Span } from "./json-scan.ts";
-import { syntaxErrorAt } from "./json-scan.ts";
+import { type Span, syntaxErrorAt } from "./json-scan.ts";
 
 /** What the router knows of one request body. */
 export interface RequestView {
@@ -35,9 +34,9 @@ export interface RequestView {
   /** As the client sent it. In vLLM a lower value goes first, in SGLang a higher one. */
   readonly priority: number | undefined;
   readonly previousResponseId: string | undefined;
-  /** What it was read from. What this view does not say is read there, at its own cost. */
+  /** What it was read from. What the view does not have is read there, at its own cost. */
   readonly body: JsonBody;
-  /** Where the value of each top-level key stands in the body, in bytes. */
+  /** Where the value of each top-level key is in the body, in bytes. */
   readonly spans: ReadonlyMap<string, Span>;
 }
 
@@ -53,7 +52,7 @@ export interface BodyLimits {
   readonly maxDepth: number;
 }
 
-/** A member of the body's own object: where its value stands, and the node that it is. */
+/** A member of the body's own object: where its value is, and its node. */
 interface BodyMember extends Span {
   readonly node: number;
 }
@@ -125,7 +124,7 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
   return viewRequest(endpoint, scanRequest(bytes, limits));
 }
 
-/** The fields that are read here, in the order of this file. All others are left where they are. */
+/** The fields that are read here, in the order of this file. All others stay unread. */
 const readFields: ReadonlySet<string> = new Set([
   ...["model", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
   ...["user", "session_id", "prompt_cache_key", "metadata"],
@@ -153,8 +152,8 @@ function faultOf(fault: JsonFault, bytes: Buffer, { maxDepth }: BodyLimits): Esp
 /** @throws EspalierError `duplicate_key`, or `invalid_value` for more than 1,024 keys */
 function indexMembers(body: JsonBody): ReadonlyMap<string, BodyMember> {
   const members = new Map<string, BodyMember>();
-  const behind = body.after(0);
-  for (let key = 1; key < behind; key = body.after(key + 1)) {
+  const end = body.after(0);
+  for (let key = 1; key < end; key = body.after(key + 1)) {
     const name = body.textOf(key);
     if (members.has(name)) throw duplicateKey(name);
     if (members.size === maxTopLevelKeys) {
@@ -230,12 +229,12 @@ function readSessionFields(endpoint: Endpoint, fields: JsonObject): SessionField
   };
 }
 
-/** Whether a member is there. Null stands for absent, as clients that serialise every optional field send it. */
+/** Whether a member is there. Null means absent, as clients that serialise every optional field send it. */
 function isThere(body: JsonBody, member: BodyMember | undefined): member is BodyMember {
   return member !== undefined && body.kindOf(member.node) !== "null";
 }
 
-/** What a token id counts for: English and code average about four bytes a token. */
+/** The size that a token id counts as: English and code average about four bytes a token. */
 const bytesPerTokenId = 4;
 
 /**
@@ -289,10 +288,10 @@ function requireEntries(name: string, body: JsonBody, node: number): void {
 
 function sizeOfMessages(name: string, body: JsonBody, list: number): number {
   requireEntries(name, body, list);
-  const behind = body.after(list);
+  const end = body.after(list);
   let bytes = 0;
   let index = 0;
-  for (let message = list + 1; message < behind; message = body.after(message), index++) {
+  for (let message = list + 1; message < end; message = body.after(message), index++) {
     if (body.kindOf(message) !== "object") throw invalidType(`${name}[${index}]`, "an object");
     bytes += sizeOfMessage(name, index, body, message);
   }
@@ -300,8 +299,8 @@ function sizeOfMessages(name: string, body: JsonBody, list: number): number {
 }
 
 function sizeOfMessage(name: string, index: number, body: JsonBody, message: number): number {
-  const behind = body.after(message);
-  for (let key = message + 1; key < behind; key = body.after(key + 1)) {
+  const end = body.after(message);
+  for (let key = message + 1; key < end; key = body.after(key + 1)) {
     if (body.isText(key, "content") && !contentKinds.has(body.kindOf(key + 1))) {
       throw invalidType(`${name}[${index}].content`, "a string or an array");
     }
@@ -319,10 +318,10 @@ function sizeOfText(name: string, shape: TextShape, body: JsonBody, node: number
   // Token ids are wanted as numbers later on as well, and the fields are parsed once.
   const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
   if (body.kindOf(node + 1) === "number") return sizeOfTokenIds(name, entries());
-  const behind = body.after(node);
+  const end = body.after(node);
   let bytes = 0;
   let index = 0;
-  for (let entry = node + 1; entry < behind; entry = body.after(entry), index++) {
+  for (let entry = node + 1; entry < end; entry = body.after(entry), index++) {
     const entryKind = body.kindOf(entry);
     if (entryKind === "array") bytes += sizeOfTokenIds(`${name}[${index}]`, entries()[index] as readonly unknown[]);
     else if (entryKind === "string" && shape !== "ids") bytes += body.textBytes(entry);
@@ -361,16 +360,16 @@ function sizeOfPart(body: JsonBody, part: number): number {
   if (kind === "string") return body.textBytes(part);
   if (kind === "object") return sizeOfMembers(body, part);
   if (kind !== "array") return 0;
-  const behind = body.after(part);
+  const end = body.after(part);
   let bytes = 0;
-  for (let entry = part + 1; entry < behind; entry = body.after(entry)) bytes += sizeOfPart(body, entry);
+  for (let entry = part + 1; entry < end; entry = body.after(entry)) bytes += sizeOfPart(body, entry);
   return bytes;
 }
 
 function sizeOfMembers(body: JsonBody, object: number): number {
-  const behind = body.after(object);
+  const end = body.after(object);
   let bytes = 0;
-  for (let key = object + 1; key < behind; key = body.after(key + 1)) {
+  for (let key = object + 1; key < end; key = body.after(key + 1)) {
     const name = textKeys.get(body.textBytes(key));
     if (name !== undefined && body.isText(key, name)) bytes += sizeOfPart(body, key + 1);
   }

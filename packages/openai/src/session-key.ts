@@ -1,6 +1,5 @@
 import { EspalierError } from "@espalier/common";
-import type { RequestView } from "./request-view.ts";
-import { maxSessionKeyLength, type SessionFields } from "./request-view.ts";
+import { maxSessionKeyLength, type RequestView, type SessionFields } from "./request-view.ts";
 
 /** One place to look for a session key. Header names are in lower case. */
 export interface SessionKeySource {
@@ -8,7 +7,7 @@ export interface SessionKeySource {
   readonly name: string;
 }
 
-/** Where a session key is looked for, in this order, unless configured otherwise. */
+/** The places of a session key, in this order, unless configured otherwise. */
 export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
   { from: "header", name: "x-espalier-session-id" },
   { from: "header", name: "x-session-id" },

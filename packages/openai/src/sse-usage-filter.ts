@@ -103,7 +103,7 @@ function push(state: FilterState, chunk: Buffer): Buffer | undefined {
   return joinPieces(chunk, pieces, passFrom, state.oversized ? chunk.length : start);
 }
 
-/** Takes in a complete event; true when it is to be dropped. */
+/** Processes a complete event; true when it is to be dropped. */
 function finishEvent(state: FilterState, bytes: Buffer, start: number, end: number, hasReport: boolean): boolean {
   const { log, strip } = state;
   log.noteRole(state.oversized ?? eventRole(bytes, start, end));
@@ -115,7 +115,7 @@ function finishEvent(state: FilterState, bytes: Buffer, start: number, end: numb
   return strip && isUsageOnly(event);
 }
 
-/** Lets go of an event that is too long to keep; the rest of it will pass as it comes. */
+/** Passes on an event that is too long to keep; the rest of it will pass as it comes. */
 function passOversized(state: FilterState): Buffer {
   const head = state.partial.take();
   state.oversized = eventRole(head, 0, head.length);

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
 import { createTextTokenizer, type TextTokenizer } from "../src/text/text-tokenizer.ts";
-import { hardTexts } from "../src/verify/hard-texts.ts";
+import { hardTexts } from "../src/verify-tokenizer.ts";
 import { modelFolders, readModel, type TokenizerJson } from "./support/models.ts";
 
 const random = createSeededRandom(21);

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { hardTexts } from "../src/verify/hard-texts.ts";
+import { hardTexts } from "../src/verify-tokenizer.ts";
 import { mismatches, modelFolders, pairOf, readModel } from "./support/models.ts";
 
 /** Planes in which characters are assigned, apart from those for private use. */

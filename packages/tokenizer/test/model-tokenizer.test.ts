@@ -4,7 +4,7 @@ import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createModelTokenizer, type ModelTokenizer, type ModelTokenizerOptions } from "../src/modes/model-tokenizer.ts";
 import type { PromptView } from "../src/modes/prompt-view.ts";
-import { createPromptHasher } from "../src/prompt/prompt-hasher.ts";
+import { createPromptHasher } from "../src/prompt/prompt-blocks.ts";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";
 import type { PieceBatch, TokenizerPool } from "../src/workers/tokenizer-pool.ts";
 import { modelFolders, readModel } from "./support/models.ts";

@@ -1,13 +1,11 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { canonicalChat } from "../src/modes/canonical-chat.ts";
-import { createPromptHasher } from "../src/prompt/prompt-hasher.ts";
-import { createMergeQueue } from "../src/text/merge-queue.ts";
-import { createPairTable } from "../src/text/pair-table.ts";
-import { createTextTrie } from "../src/text/text-trie.ts";
-import { createTokenBuffer } from "../src/text/token-buffer.ts";
-import { isWhiteSpace } from "../src/text/white-space.ts";
-import { createWordCache } from "../src/text/word-cache.ts";
+import { createPromptHasher } from "../src/prompt/prompt-blocks.ts";
+import { createMergeQueue } from "../src/text/bpe-model.ts";
+import { createPairTable, createTextTrie } from "../src/text/pair-table.ts";
+import { createTokenBuffer, createWordCache } from "../src/text/token-model.ts";
+import { isWhiteSpace } from "../src/text/unicode.ts";
 
 test("a pair table equals a map, while it grows and values are replaced", () => {
   const random = createSeededRandom(51);

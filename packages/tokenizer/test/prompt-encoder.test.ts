@@ -1,10 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import type { PromptBlocks } from "../src/prompt/prompt-blocks.ts";
+import { createPromptHasher, type PromptBlocks } from "../src/prompt/prompt-blocks.ts";
 import { createPromptEncoder, maxCuts, type PromptEncoder, unknownPieces } from "../src/prompt/prompt-encoder.ts";
-import { createPromptHasher } from "../src/prompt/prompt-hasher.ts";
 import { createTextTokenizer, type TextTokenizer } from "../src/text/text-tokenizer.ts";
-import { hardTexts } from "../src/verify/hard-texts.ts";
+import { hardTexts } from "../src/verify-tokenizer.ts";
 import { readModel } from "./support/models.ts";
 
 const hasher = createPromptHasher();

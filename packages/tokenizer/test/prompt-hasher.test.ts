@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createPromptHasher } from "../src/prompt/prompt-hasher.ts";
+import { createPromptHasher } from "../src/prompt/prompt-blocks.ts";
 
 const { text: hasher } = createPromptHasher();
 

@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EspalierError } from "@espalier/common";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { loadTokenizerFiles } from "../src/files/tokenizer-files.ts";
-import { shippedModelFolder } from "../src/shipped-model.ts";
+import { loadTokenizerFiles, shippedModelFolder } from "../src/tokenizer-files.ts";
 
 let folder: string;
 

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { hardTexts } from "../src/verify/hard-texts.ts";
+import { hardTexts } from "../src/verify-tokenizer.ts";
 import { mismatches, pairOf, readModel, type TokenizerJson } from "./support/models.ts";
 
 const texts = hardTexts({ tokens: ["<|im_start|>", "[INST]", "</s>"], mixtures: 60 }).filter(

@@ -1,8 +1,7 @@
 import type { HttpClient } from "@espalier/common";
 import { expect, test } from "vitest";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";
-import { hardTexts } from "../src/verify/hard-texts.ts";
-import { type VerifyOptions, verifyTokenizer } from "../src/verify/verify-tokenizer.ts";
+import { hardTexts, type VerifyOptions, verifyTokenizer } from "../src/verify-tokenizer.ts";
 import { pairOf, readModel } from "./support/models.ts";
 
 const { ours: tokenizer, reference } = pairOf(readModel("espalier-tiny"));

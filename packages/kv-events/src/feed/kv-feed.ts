@@ -9,8 +9,7 @@ import {
   silentMeter,
 } from "@espalier/common";
 import type { EventDecoder } from "../codec/event-decoder.ts";
-import type { NumberedMessage } from "../codec/replay-frames.ts";
-import { readSequence } from "../codec/replay-frames.ts";
+import { type NumberedMessage, readSequence } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket, SubscriberMode, SubscriberObserver } from "./event-transport.ts";
 import { completeFeedLimits, type FeedLimits } from "./feed-limits.ts";
 import { FeedRecord } from "./feed-record.ts";

@@ -1,6 +1,5 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
-import type { NumberedMessage } from "../codec/replay-frames.ts";
-import { readReplayAnswer } from "../codec/replay-frames.ts";
+import { type NumberedMessage, readReplayAnswer } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket } from "./event-transport.ts";
 import type { FeedLimits } from "./feed-limits.ts";
 import { MessageQueue } from "./message-queue.ts";

@@ -1,7 +1,6 @@
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import type { EventDialect, WireEvent, WireHash } from "../../src/codec/encode-events.ts";
-import { encodeEventMessage } from "../../src/codec/encode-events.ts";
+import { type EventDialect, encodeEventMessage, type WireEvent, type WireHash } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { captureFolders, livePayloads, replayedPayloads } from "./captured-messages.ts";
 import { decodeNaively } from "./naive-decoder.ts";

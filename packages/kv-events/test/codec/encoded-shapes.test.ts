@@ -1,11 +1,12 @@
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import type { StoredEvent, WireEvent } from "../../src/codec/encode-events.ts";
 import {
   type EncodeOptions,
   type EventDialect,
   encodeEventMessage,
   eventDialects,
+  type StoredEvent,
+  type WireEvent,
 } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { plainEvents } from "./plain-events.ts";

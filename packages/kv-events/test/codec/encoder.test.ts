@@ -1,8 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import type { WireEvent } from "../../src/codec/encode-events.ts";
-import { type EventDialect, encodeEventMessage, eventDialects } from "../../src/codec/encode-events.ts";
+import { type EventDialect, encodeEventMessage, eventDialects, type WireEvent } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { type PlainEvent, plainEvent, plainEvents } from "./plain-events.ts";
 

@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
-import type { EventDialect, WireEvent } from "../../src/codec/encode-events.ts";
-import { encodeEventMessage } from "../../src/codec/encode-events.ts";
+import { type EventDialect, encodeEventMessage, type WireEvent } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { decodeNaively } from "./naive-decoder.ts";
 import { plainEvents } from "./plain-events.ts";

@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { NumberedMessage } from "../../src/codec/replay-frames.ts";
-import { readReplayAnswer, readSequence, writeSequence } from "../../src/codec/replay-frames.ts";
+import { type NumberedMessage, readReplayAnswer, readSequence, writeSequence } from "../../src/codec/replay-frames.ts";
 import { LagTracker } from "../../src/feed/feed-record.ts";
 import { MessageQueue, ReorderBuffer } from "../../src/feed/message-queue.ts";
 import { createReplayGate, ReplayAllowance } from "../../src/feed/replay-run.ts";

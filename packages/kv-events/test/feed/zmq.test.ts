@@ -13,8 +13,11 @@ import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { createSharedBinds } from "../../src/feed/shared-binds.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createZmqTransport } from "../../src/feed/zmq-transport.ts";
-import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
-import { createKvEventPublisher, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
+import {
+  createKvEventPublisher,
+  type KvEventPublisher,
+  type KvEventPublisherOptions,
+} from "../../src/publish/kv-event-publisher.ts";
 import { liveFrames } from "./fake-transport.ts";
 import { range } from "./feed-harness.ts";
 import { storedPayload } from "./messages.ts";

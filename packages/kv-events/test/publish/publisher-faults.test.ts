@@ -1,8 +1,12 @@
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
-import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
-import { createKvEventPublisher, type Delivery, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
+import {
+  createKvEventPublisher,
+  type Delivery,
+  type KvEventPublisher,
+  type KvEventPublisherOptions,
+} from "../../src/publish/kv-event-publisher.ts";
 import { askReplay, type RawSubscriber, replayRequest, subscribe } from "./raw-reader.ts";
 
 const cleanups: (() => Promise<void>)[] = [];

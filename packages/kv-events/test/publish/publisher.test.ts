@@ -4,8 +4,11 @@ import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import type { WireEvent } from "../../src/codec/encode-events.ts";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
-import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
-import { createKvEventPublisher, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
+import {
+  createKvEventPublisher,
+  type KvEventPublisher,
+  type KvEventPublisherOptions,
+} from "../../src/publish/kv-event-publisher.ts";
 import { plainEvents } from "../codec/plain-events.ts";
 import { askReplay, type RawSubscriber, replayRequest, subscribe } from "./raw-reader.ts";
 

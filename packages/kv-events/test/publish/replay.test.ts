@@ -5,8 +5,11 @@ import { systemClock, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, sharedPath } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { type EventDialect, eventDialects } from "../../src/codec/encode-events.ts";
-import type { KvEventPublisherOptions } from "../../src/publish/kv-event-publisher.ts";
-import { createKvEventPublisher, type KvEventPublisher } from "../../src/publish/kv-event-publisher.ts";
+import {
+  createKvEventPublisher,
+  type KvEventPublisher,
+  type KvEventPublisherOptions,
+} from "../../src/publish/kv-event-publisher.ts";
 import { askReplay, replayRequest } from "./raw-reader.ts";
 
 const maxUint64 = 2n ** 64n - 1n;

@@ -1,19 +1,20 @@
-import { isJsonObject, type JsonObject } from "../files/json-object.ts";
-import type { PromptHasher } from "../prompt/prompt-hasher.ts";
-import { isTextPart } from "./prompt-request.ts";
+import type { JsonBody } from "@espalier/json-body";
+import { isJsonObject, type JsonObject } from "../json-object.ts";
+import type { PromptHasher } from "../prompt/prompt-blocks.ts";
+import { isTextPart } from "../prompt-request.ts";
 
 /** Control characters that no chat is written with: ends of a message, of a field, of a field's name. */
 export const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
 
 /** Fields that come before the messages in a prompt. */
-export const contextNames = ["tools", "functions", "documents", "system", "instructions"] as const;
+const contextNames = ["tools", "functions", "documents", "system", "instructions"] as const;
 
-/** Longer values that are not text (images in the request itself) stand as their hash. */
+/** Longer values that are not text (images in the request itself) are replaced by their hash. */
 const maxVerbatimLength = 256;
 
 /**
  * One text for a chat, such that the text of a conversation's next turn starts with that of this one: what comes before
- * the messages in every turn, then each message by itself. It stands for the prompt where there is no tokenizer.
+ * the messages in every turn, then each message by itself. It replaces the prompt where there is no tokenizer.
  */
 export function canonicalChat(fields: JsonObject, messages: readonly unknown[], hasher: PromptHasher): string {
   let text = "";
@@ -33,7 +34,7 @@ export function canonicalMessages(messages: readonly unknown[], hasher: PromptHa
 }
 
 /** One of its messages. */
-export function canonicalMessage(message: unknown, hasher: PromptHasher): string {
+function canonicalMessage(message: unknown, hasher: PromptHasher): string {
   if (!isJsonObject(message)) return textOf(message, hasher);
   let text = `${String(message.role ?? message.type ?? "")}${fieldEnd}${textOf(message.content ?? message.text, hasher)}`;
   for (const name of Object.keys(message)) {
@@ -45,7 +46,7 @@ export function canonicalMessage(message: unknown, hasher: PromptHasher): string
 }
 
 /** A field's value, or a message's content. */
-export function textOf(value: unknown, hasher: PromptHasher): string {
+function textOf(value: unknown, hasher: PromptHasher): string {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map((part) => partText(part, hasher)).join(fieldEnd);
   return value === undefined || value === null ? "" : bounded(JSON.stringify(value), hasher);
@@ -66,3 +67,79 @@ function bounded(text: string, { text: running }: PromptHasher): string {
   running.update(text);
   return `${text.length}:${running.high.toString(16)}:${running.low.toString(16)}`;
 }
+
+type Piece = number | string;
+
+/**
+ * The text that replaces a request's prompt where there is no tokenizer, read from the body in place: the bytes are
+ * those of `canonicalChat`, or of the prompt itself, without a copy of the messages as objects.
+ *
+ * @returns bytes that stay until the next body is read; undefined for a prompt that is no text, or not in one piece
+ */
+export function bodyText(endpoint: string, body: JsonBody, hasher: PromptHasher): Uint8Array | undefined {
+  switch (endpoint) {
+    case "chat":
+    case "messages":
+      return chatText(body, body.member("messages"), hasher);
+    case "responses":
+      return inputText(body, body.member("input"), hasher);
+    case "completions":
+      return plainText(body, body.member("prompt"));
+    case "generate":
+      return isAbsent(body, body.member("input_ids")) ? plainText(body, body.member("text")) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function plainText(body: JsonBody, node: number | undefined): Uint8Array | undefined {
+  return node !== undefined && body.kindOf(node) === "string" ? body.join([node]) : undefined;
+}
+
+function chatText(body: JsonBody, list: number | undefined, hasher: PromptHasher): Uint8Array | undefined {
+  if (list === undefined || body.kindOf(list) !== "array") return undefined;
+  const pieces = contextPieces(body, hasher);
+  const end = body.after(list);
+  for (let message = list + 1; message < end; message = body.after(message)) {
+    addMessage(pieces, body, message, hasher);
+    pieces.push(messageEnd);
+  }
+  return body.join(pieces);
+}
+
+/** An input that is a text is one message of the user. */
+function inputText(body: JsonBody, input: number | undefined, hasher: PromptHasher): Uint8Array | undefined {
+  if (input === undefined || body.kindOf(input) !== "string") return chatText(body, input, hasher);
+  return body.join([...contextPieces(body, hasher), "user", fieldEnd, input, messageEnd]);
+}
+
+/** What comes before the first message. */
+function contextPieces(body: JsonBody, hasher: PromptHasher): Piece[] {
+  const pieces: Piece[] = [];
+  for (const name of contextNames) {
+    const node = body.member(name);
+    if (node === undefined || body.kindOf(node) === "null") continue;
+    pieces.push(name, nameEnd, body.kindOf(node) === "string" ? node : textOf(body.valueAt(node), hasher), fieldEnd);
+  }
+  pieces.push(messageEnd);
+  return pieces;
+}
+
+/** Nearly every message has a role and a content and nothing else, both of them strings. */
+function addMessage(pieces: Piece[], body: JsonBody, message: number, hasher: PromptHasher): void {
+  let role: number | undefined;
+  let content: number | undefined;
+  let isPlain = body.kindOf(message) === "object";
+  const end = body.after(message);
+  for (let key = message + 1; isPlain && key < end; key += 2) {
+    if (body.kindOf(key + 1) !== "string") isPlain = false;
+    else if (role === undefined && body.isText(key, "role")) role = key + 1;
+    else if (content === undefined && body.isText(key, "content")) content = key + 1;
+    else isPlain = false;
+  }
+  if (isPlain && role !== undefined && content !== undefined) pieces.push(role, fieldEnd, content);
+  else pieces.push(canonicalMessage(body.valueAt(message), hasher));
+}
+
+const isAbsent = (body: JsonBody, node: number | undefined): boolean =>
+  node === undefined || body.kindOf(node) === "null";

@@ -1,12 +1,12 @@
 import type { JsonBody } from "@espalier/json-body";
+import { type ChatDialect, chatDialects, newestDialect } from "../chat/chat-dialect.ts";
+import { termFields } from "../chat/chat-input.ts";
+import type { ChatRenderer, ChatTermsOfModel } from "../chat/chat-renderer.ts";
+import type { ChatState, ReachedChatState } from "../chat/chat-template.ts";
 import { ByteKey, type ByteSpan, ByteTree } from "../prompt/byte-tree.ts";
 import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import type { PromptEncoder, PromptPlan } from "../prompt/prompt-encoder.ts";
-import { type ChatDialect, chatDialects, newestDialect } from "../template/chat-dialect.ts";
-import { termFields } from "../template/chat-input.ts";
-import type { ChatState, ReachedChatState } from "../template/chat-template.ts";
-import type { ChatRenderer, ChatTermsOfModel } from "./chat-renderer.ts";
-import type { PromptRequest } from "./prompt-request.ts";
+import type { PromptRequest } from "../prompt-request.ts";
 
 export interface ChatMemoryOptions {
   readonly encoder: PromptEncoder;
@@ -16,11 +16,11 @@ export interface ChatMemoryOptions {
 }
 
 const defaultChatBytes = 32 * 1024 * 1024;
-/** A text that has no cut near its end tells of no state that is worth its place. */
+/** A state whose last cut is farther from its end is not kept. */
 const maxTailLength = 4_096;
-/** What a key or value of the fields takes as one of a template, besides its bytes. */
+/** What a key or value of the fields takes in a template, in addition to its bytes. */
 const valueBytes = 64;
-/** What a state takes besides what is counted: some objects and two arrays. */
+/** What a state takes in addition to what is counted: some objects and two arrays. */
 const stateBytes = 1_024;
 /** V8 copies a part of a text up to this length; a longer one keeps all of the text. */
 const maxCopiedLength = 12;
@@ -33,7 +33,7 @@ export interface RememberedPlan {
 }
 
 /**
- * What is remembered of chats by the bytes of their bodies. A conversation's next turn begins, byte for byte, with the
+ * A cache of chats by the bytes of their bodies. A conversation's next turn begins, byte for byte, with the
  * messages of the one before; from there on its messages are read, rendered and tokenised, and what is before them is not
  * touched, but for being compared. Nothing is taken for the same that was not compared.
  */
@@ -56,7 +56,7 @@ interface Reached {
   readonly chat: ChatState;
   /** The prompt up to the last cut there. */
   readonly blocks: PromptBlocks;
-  /** What is rendered behind the cut. */
+  /** The rendered text after the cut. */
   readonly tail: string;
 }
 
@@ -107,7 +107,7 @@ export function createChatMemory({ encoder, renderer, chatBytes = defaultChatByt
   };
 }
 
-/** What is learned from. */
+/** A chat whose states are to be remembered. */
 interface Learning {
   readonly chat: BodyChat;
   readonly terms: ChatTermsOfModel;
@@ -115,7 +115,7 @@ interface Learning {
   readonly plan: PromptPlan;
 }
 
-/** A chat as it lies in a body. */
+/** A chat in a body, read in place. */
 interface BodyChat {
   readonly count: number;
   /** The dialect and the fields that its prompt depends on, then its messages. */
@@ -136,8 +136,8 @@ interface BodyChat {
 function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
   const names = ["messages", ...termFields];
   const nodes = new Map<string, number>();
-  const behindAll = body.after(0);
-  for (let key = 1; key < behindAll; key = body.after(key + 1)) {
+  const endOfBody = body.after(0);
+  for (let key = 1; key < endOfBody; key = body.after(key + 1)) {
     const name = names.find((one) => body.isText(key, one));
     if (name === undefined) continue;
     if (nodes.has(name)) return undefined;
@@ -146,8 +146,8 @@ function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
   const list = nodes.get("messages");
   if (list === undefined || body.kindOf(list) !== "array") return undefined;
   const messages: number[] = [];
-  const behind = body.after(list);
-  for (let node = list + 1; node < behind; node = body.after(node)) messages.push(node);
+  const end = body.after(list);
+  for (let node = list + 1; node < end; node = body.after(node)) messages.push(node);
   if (messages.length === 0) return undefined;
   const spanOf = (node: number, end: number): ByteSpan => ({ bytes: body.bytes, start: body.startOf(node), end });
   const terms = termFields.flatMap((name) => {

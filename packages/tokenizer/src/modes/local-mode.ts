@@ -1,20 +1,32 @@
-import type { Scheduler } from "@espalier/common";
-import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
+import type { Clock, Scheduler } from "@espalier/common";
+import { type ChatRenderer, createChatRenderer } from "../chat/chat-renderer.ts";
+import type { PromptBlocks, PromptHasher } from "../prompt/prompt-blocks.ts";
 import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/prompt-encoder.ts";
-import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import {
+  firstPartMessage,
+  type PromptRequest,
+  type PromptSource,
+  promptSource,
+  wantsSpecialTokens,
+} from "../prompt-request.ts";
+import { createTextTokenizer } from "../text/text-tokenizer.ts";
+import { loadTokenizerFiles } from "../tokenizer-files.ts";
 import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
 import { canonicalMessages } from "./canonical-chat.ts";
 import { createChatMemory } from "./chat-memory.ts";
-import type { ChatRenderer } from "./chat-renderer.ts";
-import type { PromptMode } from "./model-tokenizer.ts";
-import { firstPartMessage, wantsSpecialTokens } from "./prompt-request.ts";
-import { digestText, type PromptView, viewOfBlocks } from "./prompt-view.ts";
-import { defaultBudgetMs, withinBudget } from "./within-budget.ts";
+import {
+  defaultBudgetMs,
+  digestText,
+  type PromptMode,
+  type PromptView,
+  viewOfBlocks,
+  withinBudget,
+} from "./prompt-view.ts";
 
 /** About 500 tokens, a third of a millisecond of work. */
 const defaultInlineLength = 2_048;
 
-export interface LocalModeOptions {
+interface LocalModeOptions {
   readonly folder: string;
   readonly encoder: PromptEncoder;
   readonly renderer: ChatRenderer;
@@ -47,7 +59,7 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
     }
     const { text, textUntil } = renderer.render(request);
     if (textUntil === undefined) return then(encode(text, false), viewOf);
-    // What stands for an image differs between engines, so from there on the chat's own bytes are what is looked up.
+    // Placeholders of images differ between engines, so from there on the chat's own bytes are looked up.
     const cut = encoder.cutWithin(text, textUntil);
     const later = source.messages.slice(Math.max(0, firstPartMessage(source.messages)));
     return then(encode(text.slice(0, cut), false), (encoded) => {
@@ -67,7 +79,7 @@ function extendView(
   { contents, sizeBytes }: { readonly contents: Uint32Array; readonly sizeBytes: number },
   bytesPerToken: number,
 ): PromptView {
-  // A beginning that is not whole has a gap behind it.
+  // Nothing may follow an incomplete beginning.
   if (!view.complete) return view;
   const all = new Uint32Array(view.contents.length + contents.length);
   all.set(view.contents);
@@ -110,4 +122,38 @@ function createBudgetedEncoder({
 
 function then<A, B>(value: A | Promise<A>, next: (value: A) => B): B | Promise<B> {
   return value instanceof Promise ? value.then(next) : next(value);
+}
+
+/**
+ * The tokens of a request's prompt, all of them, as an engine with these files would have them.
+ *
+ * @returns undefined when the request has no prompt
+ * @throws TemplateError when the chat template refuses the chat
+ */
+export type RequestTokens = (request: PromptRequest) => Uint32Array | undefined;
+
+const none: PromptSource = { kind: "none" };
+
+/**
+ * @param folder of the model's files
+ * @throws EspalierError when they cannot be used
+ */
+export async function loadRequestTokens(folder: string, clock: Clock): Promise<RequestTokens> {
+  const files = await loadTokenizerFiles(folder);
+  const tokenizer = createTextTokenizer(files);
+  const renderer = createChatRenderer(files, clock);
+  return (given) => {
+    const request = renderer.asChat(given);
+    const source = request ? promptSource(request) : none;
+    switch (source.kind) {
+      case "chat":
+        return tokenizer.encode(renderer.render(request!).text, { addSpecialTokens: false });
+      case "text":
+        return tokenizer.encode(source.text, { addSpecialTokens: wantsSpecialTokens(given.fields) });
+      case "tokens":
+        return source.tokens;
+      case "none":
+        return undefined;
+    }
+  };
 }

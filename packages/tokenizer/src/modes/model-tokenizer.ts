@@ -1,20 +1,17 @@
-import type { Clock, HttpClient, Logger, Scheduler } from "@espalier/common";
-import { EspalierError } from "@espalier/common";
+import { type Clock, EspalierError, type HttpClient, type Logger, type Scheduler } from "@espalier/common";
 import type { Hash64 } from "@espalier/prefix-index";
-import { loadTokenizerFiles } from "../files/tokenizer-files.ts";
-import { createBlockBuilder, noBlocks } from "../prompt/prompt-blocks.ts";
+import { createChatRenderer } from "../chat/chat-renderer.ts";
+import { createBlockBuilder, noBlocks, type PromptHasher } from "../prompt/prompt-blocks.ts";
 import { createPromptEncoder } from "../prompt/prompt-encoder.ts";
-import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import { otherChatEndpoints, type PromptRequest, type PromptSource, promptSource } from "../prompt-request.ts";
 import { TemplateError } from "../template/template-error.ts";
 import { createTextTokenizer } from "../text/text-tokenizer.ts";
+import { loadTokenizerFiles } from "../tokenizer-files.ts";
 import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
-import { bodyText } from "./body-text.ts";
-import { canonicalChat } from "./canonical-chat.ts";
-import { createChatRenderer } from "./chat-renderer.ts";
+import { bodyText, canonicalChat } from "./canonical-chat.ts";
 import { createEngineMode } from "./engine-mode.ts";
 import { createLocalMode } from "./local-mode.ts";
-import { otherChatEndpoints, type PromptRequest, type PromptSource, promptSource } from "./prompt-request.ts";
-import { type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 } from "./prompt-view.ts";
+import { type PromptMode, type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 } from "./prompt-view.ts";
 
 export interface ModelTokenizerOptions {
   readonly model: string;
@@ -34,7 +31,7 @@ export interface ModelTokenizerOptions {
   readonly budgetMs?: number;
   /** Threads for long new text; without them everything is tokenised at once, however long it takes. */
   readonly pool?: TokenizerPool;
-  /** New text up to this many characters is tokenised at once (2,048): the way to a thread and back costs more. */
+  /** New text up to this many characters is tokenised at once (2,048): a round trip to a thread costs more. */
   readonly inlineLength?: number;
   /** For `engine`. */
   readonly http?: HttpClient;
@@ -66,21 +63,6 @@ export interface ModelTokenizer {
   chain(view: PromptView, root: Hash64): Uint32Array;
   /** The mode that it works in, which is not the one asked for when the model's files are of no use. */
   readonly mode: "local" | "engine" | "bytes";
-}
-
-/** How one mode sees prompts. */
-export interface PromptMode {
-  /** It may throw, or its promise be rejected: then the prompt is seen as bytes. */
-  view(request: PromptRequest, source: PromptSource): PromptView | Promise<PromptView>;
-  /**
-   * As `view`, for a prompt whose beginning may be known by the bytes of the body. It may throw, or its promise be rejected,
-   * as well.
-   *
-   * @returns undefined when the prompt has to be read as a whole
-   */
-  readonly resume?: (request: PromptRequest) => PromptView | Promise<PromptView> | undefined;
-  /** See `ChatRenderer`. A mode without it sees requests of other APIs as bytes. */
-  readonly asChat?: (request: PromptRequest) => PromptRequest | undefined;
 }
 
 /**

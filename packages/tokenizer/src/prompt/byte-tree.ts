@@ -1,13 +1,13 @@
 import { RecencyMap } from "@espalier/common";
 
-/** A stretch of bytes. */
+/** A span of bytes. */
 export interface ByteSpan {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
 }
 
-/** Stretches of bytes read as one, without being copied. */
+/** Spans of bytes read as one, without a copy. */
 export class ByteKey {
   readonly #spans: readonly ByteSpan[];
   readonly length: number;
@@ -59,7 +59,7 @@ export class ByteKey {
   }
 }
 
-/** How many bytes two stretches have in common at their beginning: halves are compared as wholes. */
+/** How many bytes two spans have in common at their beginning, by binary search. */
 function equalBytes(one: Buffer, from: number, other: Buffer, start: number, length: number): number {
   let [same, rest] = [0, length];
   if (other.compare(one, from, from + length, start, start + length) === 0) return length;
@@ -76,7 +76,7 @@ function equalBytes(one: Buffer, from: number, other: Buffer, start: number, len
 interface Node<Value> {
   /** Undefined for the root only. */
   parent: Node<Value> | undefined;
-  /** What comes behind the parent's bytes. */
+  /** The bytes after the parent's. */
   bytes: Buffer;
   /** Where it ends, from the beginning of all. */
   readonly end: number;
@@ -94,19 +94,19 @@ export interface ByteMatch<Value> {
   readonly shared: number;
 }
 
-/** What a node takes besides its bytes and its value, in bytes. */
+/** What a node takes in addition to its bytes and its value, in bytes. */
 export const nodeBytes = 640;
-/** Nodes on the way to a value. What would lie deeper is not kept. */
+/** Nodes on the path to a value. Deeper values are not kept. */
 export const maxTreeDepth = 1_024;
 
 /**
  * Values by bytes, found by longer bytes that begin with theirs: a radix tree, so that beginnings in common are there once
- * and every byte is compared. It is bounded in bytes; what was not used for longest goes first, and nothing goes before what
- * is behind it.
+ * and every byte is compared. It is bounded in bytes; the least recently used goes first, and no node goes before its
+ * descendants.
  */
 export class ByteTree<Value> {
   readonly #maxBytes: number;
-  /** A node is newer than those behind it, so the oldest one has none. */
+  /** A node is newer than its descendants, so the oldest one has none. */
   readonly #nodes = new RecencyMap<Node<Value>, Node<Value>>();
   readonly #root: Node<Value> = nodeOf(undefined, Buffer.alloc(0), 0);
   #sizeBytes = 0;
@@ -121,7 +121,7 @@ export class ByteTree<Value> {
     return this.#sizeBytes;
   }
 
-  /** @param isWanted of several values on the way, the deepest that is wanted is found */
+  /** @param isWanted of several values on the path, the deepest that is wanted is found */
   find(key: ByteKey, isWanted: (value: Value) => boolean): ByteMatch<Value> {
     const walk = this.#walkFrom(this.#root, 0, key, key.length);
     this.#last = { key, walk };
@@ -216,7 +216,7 @@ interface Walk<Value> {
   readonly node: Node<Value>;
   readonly child: Node<Value> | undefined;
   readonly shared: number;
-  /** Nodes on the way to `node`. */
+  /** Nodes on the path to `node`. */
   readonly depth: number;
 }
 

@@ -1,7 +1,7 @@
 import { RecencyMap } from "@espalier/common";
 import type { Hash64 } from "@espalier/prefix-index";
 
-/** What an entry costs besides its value, in bytes: the entry itself and its place in the map. */
+/** What an entry costs in addition to its value, in bytes: the entry itself and its place in the map. */
 const entryBytes = 160;
 
 /** What identifies a text: 64 bits of hash and its length, both of which have to agree. */
@@ -9,7 +9,7 @@ export interface TextKey extends Hash64 {
   readonly length: number;
 }
 
-/** A cache bounded in bytes; what was not used for longest goes first. */
+/** A cache bounded in bytes; the least recently used goes first. */
 export interface HashedCache<Value> {
   get(key: TextKey): Value | undefined;
   /** @param valueBytes what the value takes; one beyond the bound is not kept */
@@ -61,5 +61,5 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
   };
 }
 
-/** 53 bits of the hash, as many as a number holds exactly; whoever shares them replaces the other. */
+/** 53 bits of the hash, as many as a number holds exactly; of two keys that share them one replaces the other. */
 const indexOf = (low: number, high: number): number => (high & 0x1f_ffff) * 0x1_0000_0000 + low;

@@ -1,8 +1,45 @@
-import type { Hash64 } from "@espalier/prefix-index";
-import type { PromptHasher } from "./prompt-hasher.ts";
-import { unusedChain } from "./unused-chain.ts";
+import { type BlockHasher, createBlockHasher, createTextHasher, type Hash64 } from "@espalier/prefix-index";
 
-/** A prompt, or the beginning of one, in blocks. It is shared with caches: nobody changes its arrays. */
+/** The hashing that prompts need. One can serve all models of a thread: nothing stays in it between two calls. */
+export interface PromptHasher {
+  readonly blocks: BlockHasher;
+  /** Each user resets it first. */
+  readonly text: TextKeyHasher;
+}
+
+/** A hash of a text so far, of pieces that are added one by one. It identifies texts within this package. */
+interface TextKeyHasher extends Hash64 {
+  update(piece: string): void;
+  reset(): void;
+}
+
+/** Makes the hashing of the prefix index, so that digests here equal those of engines' events there. */
+export const createPromptHasher = (): PromptHasher => ({ blocks: createBlockHasher(), text: createTextKeyHasher() });
+
+const sliceLength = 16_384;
+
+/** Takes the UTF-16 of a text, which costs a tenth of making UTF-8 of one that is not Latin. */
+function createTextKeyHasher(): TextKeyHasher {
+  const hasher = createTextHasher();
+  const bytes = Buffer.alloc(sliceLength * 2);
+  return {
+    update(piece) {
+      for (let at = 0; at < piece.length; at += sliceLength) {
+        const slice = piece.length <= sliceLength ? piece : piece.slice(at, at + sliceLength);
+        hasher.update(bytes.subarray(0, bytes.write(slice, 0, "utf16le")));
+      }
+    },
+    reset: () => hasher.reset(),
+    get low() {
+      return hasher.low;
+    },
+    get high() {
+      return hasher.high;
+    },
+  };
+}
+
+/** A prompt, or the beginning of one, in blocks. Caches share it: its arrays never change. */
 export interface PromptBlocks {
   readonly tokenCount: number;
   /** Digests of the full blocks, two words each, the low one first. */
@@ -16,7 +53,7 @@ export const noBlocks: PromptBlocks = { tokenCount: 0, contents: new Uint32Array
 
 const anyParent: Hash64 = { low: 0, high: 0 };
 
-export interface BlockBuilder {
+interface BlockBuilder {
   /** `before` with `tokens` behind it. */
   append(before: PromptBlocks, tokens: readonly Uint32Array[]): PromptBlocks;
   /** The chain of a prompt's full blocks from a root, two words for each block. */
@@ -45,7 +82,7 @@ export function createBlockBuilder({
         tokens: open,
         blockSize,
         parent: anyParent,
-        chain: unusedChain(2 * blocks),
+        chain: scratchChain(2 * blocks),
         contents: contents.subarray(before.contents.length),
       });
       return { tokenCount, contents, leftover: open.slice(blocks * blockSize) };
@@ -67,4 +104,15 @@ function joined(pieces: readonly Uint32Array[], length: number): Uint32Array {
     at += piece.length;
   }
   return all;
+}
+
+let words = new Uint32Array(1_024);
+
+/**
+ * A scratch array for a chain that is not read: digests of blocks are needed before the root of their chain is known. Its
+ * contents last until the next call.
+ */
+export function scratchChain(length: number): Uint32Array {
+  if (words.length < length) words = new Uint32Array(length);
+  return words.subarray(0, length);
 }

@@ -1,8 +1,7 @@
 import type { Hash64 } from "@espalier/prefix-index";
 import type { TextTokenizer } from "../text/text-tokenizer.ts";
 import { createHashedCache, type TextKey } from "./hashed-cache.ts";
-import { createBlockBuilder, noBlocks, type PromptBlocks } from "./prompt-blocks.ts";
-import type { PromptHasher } from "./prompt-hasher.ts";
+import { createBlockBuilder, noBlocks, type PromptBlocks, type PromptHasher } from "./prompt-blocks.ts";
 
 export interface PromptEncoderOptions {
   readonly tokenizer: TextTokenizer;
@@ -17,18 +16,18 @@ export interface PromptEncoderOptions {
 
 const defaultStateBytes = 64 * 1024 * 1024;
 const defaultPieceBytes = 64 * 1024 * 1024;
-/** What a typed array takes besides its contents, in bytes: two objects and memory of its own (measured in V8 11.3). */
+/** What a typed array takes in addition to its contents, in bytes: two objects and memory of its own (measured in V8 11.3). */
 const arrayBytes = 240;
 /** Cuts of one text that count. Only a text of little but special tokens has more. */
 export const maxCuts = 16_384;
 /**
- * A cut counts when it is that many characters behind the one before. Chats have two special tokens between messages,
- * and a second cut there would cost as much as a message and tell nothing. Whether a cut counts depends only on the text
+ * A cut counts when it is that many characters after the one before. Chats have two special tokens between messages,
+ * and a second cut there would cost as much as a message and gain nothing. Whether a cut counts depends only on the text
  * before it, so a longer text has the same ones.
  */
 const minPieceLength = 32;
 
-/** A stretch of text between two cuts, with its tokens once they are known. */
+/** The text between two cuts, with its tokens once they are known. */
 export interface PromptPiece {
   readonly text: string;
   /** Whether it starts the text. */
@@ -43,7 +42,7 @@ export interface PromptPlan {
   readonly known: PromptBlocks;
   /** Where in the text that is, in characters. */
   readonly knownLength: number;
-  /** What follows up to the last cut. Whoever tokenises a piece writes its tokens there. */
+  /** What follows up to the last cut. The tokens of a piece are written there. */
   readonly pieces: readonly PromptPiece[];
   /** What follows the last cut. */
   readonly tail: PromptPiece | undefined;

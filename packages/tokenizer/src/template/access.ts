@@ -1,14 +1,15 @@
-import { dictMethod, isDictMethod } from "./dict-methods.ts";
-import { listMethod } from "./list-methods.ts";
-import { LoopState, loopAttribute } from "./loop.ts";
-import { viewOf } from "./message-list.ts";
 import { stringMethod } from "./string-methods.ts";
 import { valueError } from "./template-error.ts";
 import { codePointCount, codePoints } from "./text.ts";
 import {
+  bind,
   Callable,
+  type Dict,
+  dictEntries,
   dictGet,
   dictHas,
+  dictKeys,
+  equals,
   intArgument,
   isDict,
   isInt,
@@ -17,6 +18,7 @@ import {
   PyTuple,
   typeName,
   type Value,
+  viewOf,
 } from "./values.ts";
 
 /** Where Jinja2's sandbox ends: names of Python's inner attributes. */
@@ -72,7 +74,7 @@ export function getItem(object: Value, key: Value): Value {
   return undefined;
 }
 
-export interface SliceBounds {
+interface SliceBounds {
   readonly start: Value;
   readonly stop: Value;
   readonly step: Value;
@@ -129,4 +131,135 @@ export function lengthOf(value: Value): number {
   if (value instanceof LoopState) return value.items.length;
   if (value instanceof LazySequence) throw valueError(`object of type '${value.kind}' has no len()`);
   throw valueError(`object of type '${typeName(value)}' has no len()`);
+}
+
+/** The variable `loop` of one running loop. */
+export class LoopState {
+  readonly items: readonly Value[];
+  readonly depth0: number;
+  /** Runs the loop's body over other items; only in a recursive loop. */
+  readonly recurse: ((items: Value) => string) | undefined;
+  index0 = 0;
+  /** What `changed()` was given last. */
+  lastChecked: readonly Value[] | undefined;
+
+  constructor(items: readonly Value[], depth0: number, recurse?: (items: Value) => string) {
+    this.items = items;
+    this.depth0 = depth0;
+    this.recurse = recurse;
+  }
+}
+
+const attributes: Readonly<Record<string, (loop: LoopState) => Value>> = {
+  index: (loop) => loop.index0 + 1,
+  index0: (loop) => loop.index0,
+  revindex: (loop) => loop.items.length - loop.index0,
+  revindex0: (loop) => loop.items.length - loop.index0 - 1,
+  first: (loop) => loop.index0 === 0,
+  last: isLast,
+  length: (loop) => loop.items.length,
+  previtem: (loop) => loop.items[loop.index0 - 1],
+  nextitem: (loop) => loop.items[loop.index0 + 1],
+  depth: (loop) => loop.depth0 + 1,
+  depth0: (loop) => loop.depth0,
+  cycle: (loop) => new Callable("cycle", (args) => cycle(loop, args)),
+  changed: (loop) => new Callable("changed", (args) => changed(loop, args)),
+};
+
+const methods: Readonly<Record<string, (list: readonly Value[], args: readonly Value[]) => Value>> = {
+  copy: (list) => [...list],
+  count: (list, [item]) => list.filter((candidate) => equals(candidate, item)).length,
+  index(list, [item, start = 0, stop = list.length]) {
+    const [from, to] = [start, stop].map((bound) => {
+      const index = intArgument(bound, "slice indices");
+      return index < 0 ? index + list.length : index;
+    }) as [number, number];
+    const index = list.findIndex((candidate, at) => at >= from && at < to && equals(candidate, item));
+    if (index < 0) throw valueError("the item is not in the list");
+    return index;
+  },
+};
+
+/** The fewest and the most arguments of a method. */
+const argumentCounts: Readonly<Record<string, readonly [number, number]>> = { count: [1, 1], index: [1, 3] };
+
+/** The method, bound to the list; undefined for `append` and the others that the immutable sandbox refuses. */
+function listMethod(list: readonly Value[], name: string): Value {
+  const method = Object.hasOwn(methods, name) ? methods[name] : undefined;
+  if (!method) return undefined;
+  const [least, most] = argumentCounts[name] ?? [0, 0];
+  return new Callable(name, (args, keywords) => {
+    if (keywords.size > 0) throw valueError(`list.${name}() takes no keyword arguments`);
+    if (args.length < least || args.length > most) {
+      throw valueError(`list.${name}() takes ${least} to ${most} arguments (${args.length} given)`);
+    }
+    return method(list, args);
+  });
+}
+
+/** Methods that the immutable sandbox allows. */
+const readingMethods: Readonly<Record<string, (dict: Dict, args: readonly Value[]) => Value>> = {
+  items: (dict) => dictEntries(dict).map(([key, value]) => PyTuple.ofItems([key, value])),
+  keys: dictKeys,
+  values: (dict) => dictEntries(dict).map(([, value]) => value),
+  copy: (dict) => new Map(dictEntries(dict)),
+  get(dict, [key, otherwise = null]) {
+    return dictHas(dict, key) ? dictGet(dict, key) : otherwise;
+  },
+};
+
+const parameters: Readonly<Record<string, readonly string[]>> = { get: ["key", "default"] };
+
+/** Methods that would change the dict: the sandbox gives undefined, which fails when it is called. */
+const changingMethods = new Set(["clear", "pop", "popitem", "setdefault", "update"]);
+
+/** Whether `dict.name` is a method, which hides a key of that name. */
+export function isDictMethod(name: string): boolean {
+  return Object.hasOwn(readingMethods, name) || changingMethods.has(name);
+}
+
+/** The method, bound to the dict; undefined for one that would change it. */
+function dictMethod(dict: Dict, name: string): Value {
+  if (!Object.hasOwn(readingMethods, name)) return undefined;
+  return new Callable(name, (args, keywords) => callDictMethod(dict, name, args, keywords));
+}
+
+/**
+ * `dict.name(...)`.
+ *
+ * @throws TemplateError for wrong arguments
+ */
+export function callDictMethod(
+  dict: Dict,
+  name: string,
+  args: readonly Value[],
+  keywords: ReadonlyMap<string, Value>,
+): Value {
+  const method = Object.hasOwn(readingMethods, name) ? readingMethods[name] : undefined;
+  if (!method) throw valueError(`access to attribute '${name}' of 'dict' object is unsafe`);
+  if (keywords.size > 0) throw valueError(`dict.${name}() takes no keyword arguments`);
+  if (name === "get" && args.length === 0) throw valueError("get expected at least 1 argument, got 0");
+  return method(dict, bind(`dict.${name}`, parameters[name] ?? [], args, keywords));
+}
+
+/** Of messages it says no more than whether there is one more. */
+function isLast({ items, index0 }: LoopState): boolean {
+  const view = viewOf(items);
+  return view ? !view.has(index0 + 1) : index0 === items.length - 1;
+}
+
+/** `loop.name`; undefined when there is no such attribute. */
+function loopAttribute(loop: LoopState, name: string): Value {
+  return Object.hasOwn(attributes, name) ? attributes[name]!(loop) : undefined;
+}
+
+function cycle(loop: LoopState, args: readonly Value[]): Value {
+  if (args.length === 0) throw valueError("no items for cycling given");
+  return args[loop.index0 % args.length];
+}
+
+function changed(loop: LoopState, args: readonly Value[]): boolean {
+  const same = loop.lastChecked !== undefined && equals(loop.lastChecked, args);
+  loop.lastChecked = args;
+  return !same;
 }

@@ -1,11 +1,7 @@
-import type { Node } from "./ast.ts";
-import type { LoopPlace, ResumableLoop } from "./for-loop.ts";
-import { restoreSlots, type SavedSlots, type StateRules, saveSlots, sizeOfSlots } from "./loop-state.ts";
-import type { MessageList } from "./message-list.ts";
-import { type Execute, Frame, Runtime, runOn } from "./runtime.ts";
-import { Scope, storesOf } from "./scope.ts";
-import { compileFor, compileStatement } from "./statement.ts";
-import type { Value } from "./values.ts";
+import type { Node } from "./parse.ts";
+import { type Execute, Frame, Runtime, runOn, Scope, storesOf } from "./runtime.ts";
+import { compileFor, compileStatement, type LoopPlace, type ResumableLoop } from "./statement.ts";
+import { Callable, isDict, type MessageList, Namespace, PyFloat, type Value, viewOf } from "./values.ts";
 
 type Variables = Readonly<Record<string, Value>>;
 
@@ -24,11 +20,11 @@ export interface RenderTemplate {
 }
 
 /**
- * A rendering behind some of the messages, which comes to the same in every chat that begins with those that were read, if
- * it has as many as were looked for.
+ * A rendering after some of the messages. It is the same in every chat that begins with those that were read and has as
+ * many as were looked for.
  */
 export interface TemplateState {
-  /** How many messages are behind it. */
+  /** How many messages were rendered. */
   readonly messages: number;
   /** How many of the first messages a chat has to begin with, which is more when the template looks ahead. */
   readonly needed: number;
@@ -52,7 +48,7 @@ export interface ReachedState {
   readonly length: number;
 }
 
-export interface Resumed {
+interface Resumed {
   /** What follows what was written up to the state. */
   readonly text: string;
   /** The last one, and the last one within the messages that are shared. */
@@ -161,4 +157,105 @@ function compileStep(node: Node, scope: Scope): Step {
     return { run: (frame) => loop(frame, undefined, undefined), loop, isMacro: false };
   }
   return { run: compileStatement(node, scope), loop: undefined, isMacro: node.type === "Macro" };
+}
+
+/** Represents messages from one of them on: each rendering has its own list. */
+class SavedView {
+  readonly offset: number;
+
+  constructor(offset: number) {
+    this.offset = offset;
+  }
+}
+
+type SavedNamespace = ReadonlyMap<string, Value>;
+
+/** Variables of a template as they were between two turns of a loop. */
+interface SavedSlots {
+  readonly values: readonly (readonly [slot: number, value: Value])[];
+  /** Namespaces as they were, since templates go on to change them. */
+  readonly namespaces: ReadonlyMap<Namespace, SavedNamespace>;
+}
+
+/** What a template may keep in a variable though it belongs to one rendering, because each has the same. */
+interface StateRules {
+  /** Slots in which no macro ever is but the one that is defined there. */
+  readonly macroSlots: ReadonlySet<number>;
+  /** The functions that every rendering has. */
+  readonly constants: ReadonlySet<Value>;
+}
+
+/** Values in variables that are looked at, those inside one another as well. A template that keeps more is not resumed. */
+const maxValues = 4_096;
+/** What a value takes in addition to its characters, in bytes. */
+const valueBytes = 48;
+
+/** Saves variables. */
+function saveSlots(frame: Frame, slots: Iterable<number>): SavedSlots {
+  const values: (readonly [number, Value])[] = [];
+  const namespaces = new Map<Namespace, SavedNamespace>();
+  for (const slot of slots) {
+    const value = frame.slots[slot];
+    values.push([slot, savedValue(value)]);
+    if (!(value instanceof Namespace) || namespaces.has(value)) continue;
+    namespaces.set(value, new Map([...value.attributes].map(([name, attribute]) => [name, savedValue(attribute)])));
+  }
+  return { values, namespaces };
+}
+
+function savedValue(value: Value): Value {
+  const view = viewOf(value);
+  return view ? new SavedView(view.offset) : value;
+}
+
+/** Gives variables to another rendering, which has defined its macros. */
+function restoreSlots(
+  frame: Frame,
+  { values, namespaces }: SavedSlots,
+  { messages, macroSlots }: { readonly messages: MessageList; readonly macroSlots: ReadonlySet<number> },
+): void {
+  const restored = (value: Value): Value => (value instanceof SavedView ? messages.from(value.offset).items : value);
+  const copies = new Map<Namespace, Namespace>();
+  for (const [namespace, attributes] of namespaces) {
+    const copy = new Namespace();
+    for (const [name, value] of attributes) copy.attributes.set(name, restored(value));
+    copies.set(namespace, copy);
+  }
+  for (const [slot, value] of values) {
+    if (value instanceof Callable && macroSlots.has(slot)) continue;
+    frame.slots[slot] = value instanceof Namespace ? copies.get(value) : restored(value);
+  }
+}
+
+/**
+ * What variables take, if they can be given to another rendering: what changes in the course of one (namespaces inside
+ * other values, iterators, cyclers) or belongs to it (loops, macros defined inside it) cannot.
+ *
+ * @param given what the rendering was given: it does not change, and is not counted
+ * @returns bytes, or undefined
+ */
+function sizeOfSlots(
+  { values, namespaces }: SavedSlots,
+  given: Readonly<Record<string, Value>>,
+  { macroSlots, constants }: StateRules,
+): number | undefined {
+  const known = Object.values(given);
+  let left = maxValues;
+  let chars = 0;
+  const isPlain = (value: Value): boolean => {
+    if (--left < 0) return false;
+    if (typeof value === "string") chars += value.length;
+    if (typeof value !== "object" || value === null || value instanceof PyFloat) return typeof value !== "function";
+    if (viewOf(value)) return false;
+    if (known.includes(value) || constants.has(value)) return true;
+    if (Array.isArray(value)) return value.every(isPlain);
+    if (value instanceof Map) return [...value.keys()].every(isPlain) && [...value.values()].every(isPlain);
+    return isDict(value) && Object.values(value).every(isPlain);
+  };
+  const isKept = (value: Value): boolean => value instanceof SavedView || isPlain(value);
+  const areKept =
+    values.every(([slot, value]) => {
+      return value instanceof Namespace || (value instanceof Callable && macroSlots.has(slot)) || isKept(value);
+    }) && [...namespaces.values()].every((attributes) => [...attributes.values()].every(isKept));
+  return areKept ? 2 * chars + (maxValues - left + values.length) * valueBytes : undefined;
 }

@@ -1,17 +1,40 @@
-import { getAttribute, getItem, getSlice } from "./access.ts";
-import type { CallNode, Expression, FilterNode, IdentifierNode, MemberNode, TestNode } from "./ast.ts";
-import { callValue, compileArguments, compileMethodCall } from "./call.ts";
-import { isDictMethod } from "./dict-methods.ts";
-import type { Filter } from "./filter.ts";
-import { filterNamed } from "./filters.ts";
-import { sign } from "./numbers.ts";
-import { operatorNamed } from "./operators.ts";
-import type { Evaluate } from "./runtime.ts";
-import type { Scope } from "./scope.ts";
-import { unknownConstruct, valueError } from "./template-error.ts";
+import { callDictMethod, getAttribute, getItem, getSlice, isDictMethod, LoopState } from "./access.ts";
+import { type Filter, filterNamed } from "./filters.ts";
+import { type Arithmetic, arithmetic, sign } from "./numbers.ts";
+import {
+  type CallNode,
+  type Expression,
+  type FilterNode,
+  type IdentifierNode,
+  type MemberNode,
+  type TestNode,
+  testOfFilterName,
+} from "./parse.ts";
+import type { Evaluate, Frame, Scope } from "./runtime.ts";
+import { formatPercent, stringMethod } from "./string-methods.ts";
+import { maxListLength, maxTextChars, TemplateError, unknownConstruct, valueError } from "./template-error.ts";
 import { testNamed } from "./tests.ts";
-import { testOfFilterName } from "./tokens.ts";
-import { checkHashable, dictKey, floatValue, isTrue, noKeywords, PyTuple, type Value } from "./values.ts";
+import {
+  Callable,
+  checkHashable,
+  checkLength,
+  compareValues,
+  contains,
+  dictEntries,
+  dictKey,
+  equals,
+  floatValue,
+  isDict,
+  isInt,
+  isTrue,
+  iterate,
+  type Keywords,
+  noKeywords,
+  PyTuple,
+  typeName,
+  type Value,
+} from "./values.ts";
+import { textOf } from "./write.ts";
 
 const constants: Readonly<Record<string, Value>> = {
   true: true,
@@ -196,4 +219,185 @@ function compileTest(node: TestNode, scope: Scope): Evaluate {
   const test = testNamed(name);
   if (!test) return () => unknownName("test", name);
   return (frame) => test(operand(frame), [], noKeywords) !== node.negate;
+}
+
+interface CompiledArguments {
+  readonly args: (frame: Frame) => readonly Value[];
+  readonly keywords: (frame: Frame) => Keywords;
+}
+
+const noArguments: readonly Value[] = [];
+
+/** Compiles the arguments of a call, a filter or a test. */
+export function compileArguments(
+  nodes: readonly Expression[],
+  compile: (node: Expression) => Evaluate,
+): CompiledArguments {
+  const positional: { readonly evaluate: Evaluate; readonly spread: boolean }[] = [];
+  const named: { readonly name: string | undefined; readonly evaluate: Evaluate }[] = [];
+  for (const node of nodes) {
+    if (node.type === "KeywordArgumentExpression") named.push({ name: node.key.value, evaluate: compile(node.value) });
+    else if (node.type === "KeywordSpreadExpression") named.push({ name: undefined, evaluate: compile(node.argument) });
+    else if (node.type === "SpreadExpression") positional.push({ evaluate: compile(node.argument), spread: true });
+    else positional.push({ evaluate: compile(node), spread: false });
+  }
+  return { args: positionalOf(positional), keywords: keywordsOf(named) };
+}
+
+function positionalOf(
+  positional: readonly { readonly evaluate: Evaluate; readonly spread: boolean }[],
+): (frame: Frame) => readonly Value[] {
+  const [first] = positional;
+  if (!first) return () => noArguments;
+  if (positional.length === 1 && !first.spread) return (frame) => [first.evaluate(frame)];
+  return (frame) => {
+    const args: Value[] = [];
+    for (const { evaluate, spread } of positional) {
+      if (spread) args.push(...iterate(evaluate(frame)));
+      else args.push(evaluate(frame));
+    }
+    return args;
+  };
+}
+
+function keywordsOf(
+  named: readonly { readonly name: string | undefined; readonly evaluate: Evaluate }[],
+): (frame: Frame) => Keywords {
+  if (named.length === 0) return () => noKeywords;
+  return (frame) => {
+    const keywords = new Map<string, Value>();
+    for (const { name, evaluate } of named) {
+      const value = evaluate(frame);
+      for (const [key, item] of name === undefined ? spreadEntries(value) : [[name, value] as const]) {
+        if (keywords.has(key)) throw valueError(`got multiple values for keyword argument '${key}'`);
+        keywords.set(key, item);
+      }
+    }
+    return keywords;
+  };
+}
+
+function spreadEntries(value: Value): (readonly [string, Value])[] {
+  if (!isDict(value)) throw valueError(`argument after ** must be a mapping, not ${typeName(value)}`);
+  return dictEntries(value).map(([key, item]) => {
+    if (typeof key !== "string") throw valueError("keywords must be strings");
+    return [key, item] as const;
+  });
+}
+
+/**
+ * Calls a value.
+ *
+ * @throws TemplateError when it cannot be called; `what` names it then
+ */
+export function callValue(callee: Value, args: readonly Value[], keywords: Keywords, what: string): Value {
+  if (callee instanceof Callable) return callee.call(args, keywords);
+  if (callee instanceof LoopState && callee.recurse) return callee.recurse(args[0]);
+  if (callee === undefined) throw valueError(`'${what}' is undefined`);
+  throw new TemplateError("value", `'${typeName(callee)}' object is not callable`);
+}
+
+/** Compiles `object.name(...)`, finding the method of a string once. */
+function compileMethodCall(object: Evaluate, name: string, { args, keywords }: CompiledArguments): Evaluate {
+  const ofString = stringMethod(name);
+  const ofDict = isDictMethod(name);
+  return (frame) => {
+    const value = object(frame);
+    if (typeof value === "string" && ofString) return ofString(value, args(frame), keywords(frame));
+    if (ofDict && isDict(value)) return callDictMethod(value, name, args(frame), keywords(frame));
+    return callValue(getAttribute(value, name), args(frame), keywords(frame), name);
+  };
+}
+
+type Operator = (left: Evaluate, right: Evaluate) => Evaluate;
+
+/** What the operator does with two operands that are not evaluated yet; undefined for one that Jinja2 does not have. */
+function operatorNamed(name: string): Operator | undefined {
+  return Object.hasOwn(operators, name) ? operators[name] : undefined;
+}
+
+const eager =
+  (apply: (left: Value, right: Value) => Value): Operator =>
+  (left, right) =>
+  (frame) =>
+    apply(left(frame), right(frame));
+
+const ordered = (name: string, holds: (order: number) => boolean): Operator =>
+  eager((left, right) => {
+    if (left === undefined || right === undefined) throw unsupported(name, left, right);
+    return holds(compareValues(left, right, name));
+  });
+
+const numeric = (name: Arithmetic): Operator =>
+  eager((left, right) => {
+    const result = arithmetic(name, left, right);
+    if (result === undefined) throw unsupported(name, left, right);
+    return result;
+  });
+
+function unsupported(operator: string, left: Value, right: Value): Error {
+  if (left === undefined || right === undefined) return valueError(`an operand of ${operator} is undefined`);
+  return valueError(`unsupported operand type(s) for ${operator}: '${typeName(left)}' and '${typeName(right)}'`);
+}
+
+const operators: Readonly<Record<string, Operator>> = {
+  and: (left, right) => (frame) => {
+    const value = left(frame);
+    return isTrue(value) ? right(frame) : value;
+  },
+  or: (left, right) => (frame) => {
+    const value = left(frame);
+    return isTrue(value) ? value : right(frame);
+  },
+  "==": eager((left, right) => equals(left, right)),
+  "!=": eager((left, right) => !equals(left, right)),
+  "<": ordered("<", (order) => order < 0),
+  ">": ordered(">", (order) => order > 0),
+  "<=": ordered("<=", (order) => order <= 0),
+  ">=": ordered(">=", (order) => order >= 0),
+  in: eager((left, right) => contains(right, left)),
+  "not in": eager((left, right) => !contains(right, left)),
+  "+": eager(add),
+  "-": numeric("-"),
+  "*": eager(multiply),
+  "/": numeric("/"),
+  "//": numeric("//"),
+  "**": numeric("**"),
+  "%": eager((left, right) => {
+    if (typeof left === "string") return formatPercent(left, right);
+    const result = arithmetic("%", left, right);
+    if (result === undefined) throw unsupported("%", left, right);
+    return result;
+  }),
+  "~": eager((left, right) => joinText(textOf(left), textOf(right))),
+};
+
+function joinText(left: string, right: string): string {
+  checkLength(left.length + right.length, maxTextChars);
+  return left + right;
+}
+
+function add(left: Value, right: Value): Value {
+  if (typeof left === "string" && typeof right === "string") return joinText(left, right);
+  if (Array.isArray(left) && Array.isArray(right) && left instanceof PyTuple === right instanceof PyTuple) {
+    checkLength(left.length + right.length, maxListLength);
+    return left instanceof PyTuple ? PyTuple.ofItems([...left, ...right]) : [...left, ...right];
+  }
+  const result = arithmetic("+", left, right);
+  if (result === undefined) throw unsupported("+", left, right);
+  return result;
+}
+
+function multiply(left: Value, right: Value): Value {
+  const [sequence, count] = isInt(left) ? [right, left] : [left, right];
+  if (isInt(count) && (typeof sequence === "string" || Array.isArray(sequence))) {
+    const times = Math.max(0, Number(count));
+    checkLength(sequence.length * times, typeof sequence === "string" ? maxTextChars : maxListLength);
+    if (typeof sequence === "string") return sequence.repeat(times);
+    const items = Array.from({ length: times }, () => Array.from(sequence as readonly Value[])).flat(1);
+    return sequence instanceof PyTuple ? PyTuple.ofItems(items) : items;
+  }
+  const result = arithmetic("*", left, right);
+  if (result === undefined) throw unsupported("*", left, right);
+  return result;
 }

@@ -1,10 +1,40 @@
-import { attributeGetter, type Filter } from "./filter.ts";
-import { numberFilters } from "./number-filters.ts";
-import { sequenceFilters } from "./sequence-filters.ts";
-import { valueError } from "./template-error.ts";
+import { getAttribute, getItem, lengthOf } from "./access.ts";
+import { defaultJsonStyle, writeJson } from "./json.ts";
+import { arithmetic, roundHalfEven, sign, smallest } from "./numbers.ts";
+import { formatPercent, justify } from "./string-methods.ts";
+import { maxListLength, maxTextChars, valueError } from "./template-error.ts";
 import { testNamed } from "./tests.ts";
-import { textFilters } from "./text-filters.ts";
-import { isTrue, iterate, type Keywords, LazySequence, noKeywords, stringArgument, type Value } from "./values.ts";
+import { capitalize, codePoints, replace, splitLines, strip } from "./text.ts";
+import {
+  bind,
+  Callable,
+  checkHashable,
+  checkLength,
+  compareValues,
+  dictEntries,
+  dictKey,
+  equals,
+  floatValue,
+  intArgument,
+  isDict,
+  isInt,
+  isNumeric,
+  isTrue,
+  iterate,
+  type Keywords,
+  LazySequence,
+  noKeywords,
+  PyFloat,
+  PyTuple,
+  stringArgument,
+  toDouble,
+  typeName,
+  type Value,
+} from "./values.ts";
+import { reprOf, textOf } from "./write.ts";
+
+/** A filter: the value before the bar, then its arguments. */
+export type Filter = (value: Value, args: readonly Value[], keywords: Keywords) => Value;
 
 /** The filter of that name, or undefined when there is none. */
 export function filterNamed(name: string): Filter | undefined {
@@ -14,10 +44,41 @@ export function filterNamed(name: string): Filter | undefined {
   return undefined;
 }
 
+/** A filter whose arguments may be given by position or by name; absent ones are undefined. */
+function filterOf(
+  name: string,
+  parameters: readonly string[],
+  apply: (value: Value, args: readonly Value[]) => Value,
+): Filter {
+  return (value, args, keywords) => apply(value, bind(name, parameters, args, keywords));
+}
+
+/**
+ * Reads an attribute path such as `function.name` or `0` from an item, as the `attribute` of filters does. None takes
+ * the item itself.
+ */
+function attributeGetter(attribute: Value, otherwise?: Value): (item: Value) => Value {
+  if (attribute === undefined || attribute === null) return (item) => item;
+  const parts = typeof attribute === "string" ? attribute.split(".").map(pathPart) : [attribute];
+  return (item) => {
+    let value = item;
+    for (const part of parts) {
+      value = getItem(value, part);
+      if (value === undefined && otherwise !== null) value = otherwise;
+    }
+    return value;
+  };
+}
+
+const pathPart = (part: string): string | number => (/^\d+$/.test(part) ? Number(part) : part);
+
+/** Strings in lower case, for filters that ignore case. */
+const ignoreCase = (value: Value): Value => (typeof value === "string" ? value.toLowerCase() : value);
+
 function map(value: Value, args: readonly Value[], keywords: Keywords): Value {
   // The arguments of a filter over nothing are not looked at either.
   if (!isTrue(value)) return new LazySequence([]);
-  const apply = args.length === 0 && keywords.has("attribute") ? attributeOf(keywords) : filterOf(args, keywords);
+  const apply = args.length === 0 && keywords.has("attribute") ? attributeOf(keywords) : namedFilter(args, keywords);
   return new LazySequence(iterate(value).map(apply));
 }
 
@@ -28,7 +89,7 @@ function attributeOf(keywords: Keywords): (item: Value) => Value {
   return attributeGetter(keywords.get("attribute"), keywords.get("default"));
 }
 
-function filterOf([name, ...rest]: readonly Value[], keywords: Keywords): (item: Value) => Value {
+function namedFilter([name, ...rest]: readonly Value[], keywords: Keywords): (item: Value) => Value {
   if (name === undefined) throw valueError("map requires a filter argument");
   const filter = filterNamed(stringArgument(name, "the filter's name"));
   if (!filter) throw valueError(`No filter named '${String(name)}'.`);
@@ -59,4 +120,377 @@ const higherFilters: Readonly<Record<string, Filter>> = {
   reject: selector(false, false),
   selectattr: selector(true, true),
   rejectattr: selector(false, true),
+};
+
+const floatSyntax = /^[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?$/;
+const specialFloats: Readonly<Record<string, number>> = {
+  inf: Number.POSITIVE_INFINITY,
+  infinity: Number.POSITIVE_INFINITY,
+  nan: Number.NaN,
+};
+
+/** `float(text)`, or undefined when Python would not read it. */
+function parseFloatText(text: string): number | undefined {
+  const trimmed = strip(text, null, "both");
+  if (floatSyntax.test(trimmed)) return Number(trimmed.replaceAll("_", ""));
+  const word = trimmed.toLowerCase().replace(/^[+-]/, "");
+  if (!Object.hasOwn(specialFloats, word)) return undefined;
+  return trimmed.startsWith("-") ? -specialFloats[word]! : specialFloats[word];
+}
+
+/** `int(text, base)`, or undefined when Python would not read it. */
+function parseIntText(text: string, base: number): number | bigint | undefined {
+  const trimmed = strip(text, null, "both")
+    .toLowerCase()
+    .replaceAll(/(?<=[0-9a-z])_(?=[0-9a-z])/g, "");
+  const negative = trimmed.startsWith("-");
+  let digits = trimmed.replace(/^[+-]/, "");
+  for (const [prefix, radix] of [
+    ["0x", 16],
+    ["0o", 8],
+    ["0b", 2],
+  ] as const) {
+    if (base === radix && digits.startsWith(prefix)) digits = digits.slice(2);
+  }
+  if (digits === "") return undefined;
+  let value = 0n;
+  for (const digit of digits) {
+    const digitValue = Number.parseInt(digit, 36);
+    if (Number.isNaN(digitValue) || digitValue >= base) return undefined;
+    value = value * BigInt(base) + BigInt(digitValue);
+  }
+  return smallest(negative ? -value : value);
+}
+
+/** Digits of the longest text that `int` reads; Python's own bound. */
+const maxIntDigits = 4300;
+
+const toInt = filterOf("int", ["default", "base"], (value, [otherwise = 0, base = 10]) => {
+  if (typeof value === "string") {
+    const whole = value.length > maxIntDigits ? undefined : parseIntText(value, intArgument(base, "base"));
+    if (whole !== undefined) return whole;
+    const float = parseFloatText(value);
+    return float === undefined || !Number.isFinite(float) ? otherwise : truncated(float);
+  }
+  if (value === undefined) throw valueError("int of an undefined value");
+  if (!isNumeric(value)) return otherwise;
+  if (typeof value === "bigint") return value;
+  const double = toDouble(value);
+  return Number.isFinite(double) ? truncated(double) : otherwise;
+});
+
+const truncated = (value: number): number | bigint => smallest(BigInt(Math.trunc(value)));
+
+const toFloat = filterOf("float", ["default"], (value, [otherwise = new PyFloat(0)]) => {
+  if (value === undefined) throw valueError("float of an undefined value");
+  if (isNumeric(value)) return floatValue(toDouble(value));
+  const float = typeof value === "string" ? parseFloatText(value) : undefined;
+  return float === undefined ? otherwise : floatValue(float);
+});
+
+const round = filterOf("round", ["precision", "method"], (value, [precision = 0, method = "common"]) => {
+  if (method !== "common" && method !== "ceil" && method !== "floor") {
+    throw valueError("method must be common, ceil or floor");
+  }
+  if (!isNumeric(value)) throw valueError(`type ${typeName(value)} doesn't define __round__ method`);
+  const digits = intArgument(precision, "precision");
+  if (method === "common") {
+    if (isInt(value))
+      return digits >= 0
+        ? typeof value === "boolean"
+          ? Number(value)
+          : value
+        : roundHalfEven(Number(value), digits) + 0;
+    return floatValue(roundHalfEven(toDouble(value), digits));
+  }
+  const power = 10 ** digits;
+  const scaled = toDouble(value) * power;
+  // Python's ceil and floor give ints, whose zero has no sign.
+  return floatValue(((method === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) + 0) / power);
+});
+
+/** Filters over numbers, and `default`. */
+const numberFilters: Readonly<Record<string, Filter>> = {
+  int: toInt,
+  float: toFloat,
+  round,
+  abs: filterOf("abs", [], (value) => {
+    if (!isNumeric(value)) throw valueError(`bad operand type for abs(): '${typeName(value)}'`);
+    return toDouble(value) < 0 || Object.is(toDouble(value), -0) ? sign("-", value) : sign("+", value);
+  }),
+  default: filterOf("default", ["default_value", "boolean"], orDefault),
+  d: filterOf("default", ["default_value", "boolean"], orDefault),
+};
+
+function orDefault(value: Value, [otherwise = "", boolean = false]: readonly Value[]): Value {
+  return value === undefined || (isTrue(boolean) && !isTrue(value)) ? otherwise : value;
+}
+
+/** A stable sort by keys, as Python's `sorted`: a reversed one keeps the order of equals too. */
+function sortBy(items: readonly Value[], key: (item: Value) => Value, reverse: boolean): Value[] {
+  const keyed = items.map((item) => ({ item, key: key(item) }));
+  keyed.sort((a, b) => (reverse ? compareValues(b.key, a.key) : compareValues(a.key, b.key)));
+  return keyed.map(({ item }) => item);
+}
+
+const keyOf = (attribute: Value, caseSensitive: Value, otherwise?: Value): ((item: Value) => Value) => {
+  const get = attributeGetter(attribute, otherwise);
+  return isTrue(caseSensitive) ? get : (item) => ignoreCase(get(item));
+};
+
+/** `sort` takes several attributes, with commas between them, and compares lists of them. */
+function sortKey(attribute: Value, caseSensitive: Value): (item: Value) => Value {
+  const parts = typeof attribute === "string" ? attribute.split(",") : [attribute];
+  const keys = parts.map((part) => keyOf(part, caseSensitive));
+  return (item) => keys.map((key) => key(item));
+}
+
+const groupBy = filterOf("groupby", ["attribute", "default", "case_sensitive"], (value, args) => {
+  const [attribute, otherwise, caseSensitive = false] = args;
+  const key = keyOf(attribute, caseSensitive, otherwise);
+  const real = attributeGetter(attribute, otherwise);
+  const groups: { readonly key: Value; readonly items: Value[] }[] = [];
+  for (const item of sortBy(iterate(value), key, false)) {
+    const last = groups.at(-1);
+    const itemKey = key(item);
+    if (last && equals(last.key, itemKey)) last.items.push(item);
+    else groups.push({ key: itemKey, items: [item] });
+  }
+  return groups.map(({ items }) => {
+    const group = PyTuple.ofItems([real(items[0]), items]);
+    group.names = ["grouper", "list"];
+    return group;
+  });
+});
+
+const dictSort = filterOf("dictsort", ["case_sensitive", "by", "reverse"], (value, args) => {
+  const [caseSensitive = false, by = "key", reverse = false] = args;
+  if (by !== "key" && by !== "value") throw valueError('you can only sort by either "key" or "value"');
+  if (!isDict(value)) throw valueError(`dictsort needs a mapping, not ${typeName(value)}`);
+  const pairs = dictEntries(value).map(([key, item]) => PyTuple.ofItems([key, item]));
+  return sortBy(pairs, keyOf(by === "key" ? 0 : 1, caseSensitive), isTrue(reverse));
+});
+
+const unique = filterOf("unique", ["case_sensitive", "attribute"], (value, [caseSensitive = false, attribute]) => {
+  const key = keyOf(attribute, caseSensitive);
+  const seen = new Set<Value>();
+  const kept = iterate(value).filter((item) => {
+    const itemKey = key(item);
+    checkHashable(itemKey);
+    // Tuples are equal by their items, so by their text.
+    const unit = Array.isArray(itemKey) ? `(${reprOf(itemKey)}` : dictKey(itemKey);
+    return seen.size !== seen.add(unit).size;
+  });
+  return new LazySequence(kept);
+});
+
+const extreme = (name: string, direction: 1 | -1): Filter =>
+  filterOf(name, ["case_sensitive", "attribute"], (value, [caseSensitive = false, attribute]) => {
+    const key = keyOf(attribute, caseSensitive);
+    let best: Value;
+    let isFirst = true;
+    for (const item of iterate(value)) {
+      if (isFirst || compareValues(key(item), key(best)) * direction > 0) best = item;
+      isFirst = false;
+    }
+    return best;
+  });
+
+const batch = filterOf("batch", ["linecount", "fill_with"], (value, [lineCount, fill = null]) => {
+  const size = intArgument(lineCount, "linecount");
+  checkLength(size, maxListLength);
+  const items = iterate(value);
+  // Jinja2 starts a line when the last one has just that size, which a line never has below 1 but when it is empty.
+  const width = size < 1 ? Math.max(1, items.length) : size;
+  const lines: Value[][] = size === 0 && items.length > 0 ? [[]] : [];
+  for (let start = 0; start < items.length; start += width) lines.push(items.slice(start, start + width));
+  const last = lines.at(-1);
+  while (last && fill !== null && last.length < size) last.push(fill);
+  return new LazySequence(lines);
+});
+
+const slices = filterOf("slice", ["slices", "fill_with"], (value, [slices, fill = null]) => {
+  const count = intArgument(slices, "slices");
+  if (count === 0) throw valueError("integer division or modulo by zero");
+  checkLength(count, maxListLength);
+  const items = iterate(value);
+  const each = Math.floor(items.length / count);
+  const extra = items.length % count;
+  const parts: Value[][] = [];
+  let start = 0;
+  for (let index = 0; index < count; index++) {
+    const stop = start + each + (index < extra ? 1 : 0);
+    const part = items.slice(start, stop);
+    if (fill !== null && index >= extra) part.push(fill);
+    parts.push(part);
+    start = stop;
+  }
+  return new LazySequence(parts);
+});
+
+/** `reverse`: a string stays one, anything else becomes an iterator. */
+function reverse(value: Value): Value {
+  if (typeof value === "string") return Array.from(value).reverse().join("");
+  const reversed = [...iterate(value)].reverse();
+  return value instanceof LazySequence ? reversed : new LazySequence(reversed, "list_reverseiterator");
+}
+
+/** Filters over sequences and dicts. */
+const sequenceFilters: Readonly<Record<string, Filter>> = {
+  join: filterOf("join", ["d", "attribute"], (value, [separator = "", attribute]) =>
+    iterate(value).map(attributeGetter(attribute)).map(textOf).join(textOf(separator)),
+  ),
+  first: filterOf("first", [], (value) => (value instanceof LazySequence ? value.takeFirst() : iterate(value)[0])),
+  last: filterOf("last", [], (value) => {
+    if (value instanceof LazySequence) throw valueError(`'${value.kind}' object is not reversible`);
+    return iterate(value).at(-1);
+  }),
+  list: filterOf("list", [], (value) => [...iterate(value)]),
+  reverse: filterOf("reverse", [], reverse),
+  sort: filterOf(
+    "sort",
+    ["reverse", "case_sensitive", "attribute"],
+    (value, [down = false, caseSensitive = false, attribute]) =>
+      sortBy(iterate(value), sortKey(attribute, caseSensitive), isTrue(down)),
+  ),
+  items: filterOf("items", [], (value) => {
+    if (value === undefined) return new LazySequence([]);
+    if (!isDict(value)) throw valueError("Can only get item pairs from a mapping.");
+    return new LazySequence(dictEntries(value).map(([key, item]) => PyTuple.ofItems([key, item])));
+  }),
+  sum: filterOf("sum", ["attribute", "start"], (value, [attribute, start = 0]) => {
+    let total = start;
+    for (const item of iterate(value).map(attributeGetter(attribute))) {
+      const next = Array.isArray(total) && Array.isArray(item) ? [...total, ...item] : arithmetic("+", total, item);
+      if (next === undefined)
+        throw valueError(`unsupported operand type(s) for +: '${typeName(total)}' and '${typeName(item)}'`);
+      total = next;
+    }
+    return total;
+  }),
+  groupby: groupBy,
+  dictsort: dictSort,
+  unique,
+  min: extreme("min", -1),
+  max: extreme("max", 1),
+  batch,
+  slice: slices,
+};
+
+const onText = (name: string, apply: (text: string) => Value): Filter =>
+  filterOf(name, [], (value) => apply(textOf(value)));
+
+const toJson = filterOf("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"], (value, args) => {
+  const [ensureAscii = false, indent, separators, sortKeys = false] = args;
+  if (args.length === 0) return writeJson(value, defaultJsonStyle);
+  const level = indentText(indent);
+  const [itemSeparator, keySeparator] =
+    separators === undefined || separators === null
+      ? [level === undefined ? ", " : ",", ": "]
+      : iterate(separators).map((one) => stringArgument(one, "separator"));
+  if (itemSeparator === undefined || keySeparator === undefined) throw valueError("separators must be two strings");
+  return writeJson(value, {
+    itemSeparator,
+    keySeparator,
+    ...(level !== undefined && { indent: level }),
+    sortKeys: isTrue(sortKeys),
+    ensureAscii: isTrue(ensureAscii),
+  });
+});
+
+function indentText(indent: Value): string | undefined {
+  if (indent === undefined || indent === null) return undefined;
+  if (typeof indent === "string") return indent;
+  const width = intArgument(indent, "indent");
+  checkLength(width, 1000);
+  return " ".repeat(Math.max(0, width));
+}
+
+const indent = filterOf("indent", ["width", "first", "blank"], (value, [width = 4, first, blank]) => {
+  const level = indentText(width) ?? "";
+  const lines = splitLines(`${stringArgument(value, "the indented value")}\n`);
+  const rest = lines.slice(1).map((line) => (line === "" && !isTrue(blank) ? line : level + line));
+  const text = [lines[0] ?? "", ...rest].join("\n");
+  checkLength(text.length, maxTextChars);
+  return isTrue(first) ? level + text : text;
+});
+
+/** Leeway of `truncate` in characters, Jinja2's policy. */
+const truncateLeeway = 5;
+
+const truncate = filterOf("truncate", ["length", "killwords", "end", "leeway"], (value, args) => {
+  const [length = 255, killWords = false, end = "...", leeway = null] = args;
+  const points = typeof value === "string" ? codePoints(value) : undefined;
+  const tail = stringArgument(end, "end");
+  const keep = intArgument(length, "length");
+  if (keep < tail.length) throw valueError(`expected length >= ${tail.length}, got ${keep}`);
+  const slack = leeway === null ? truncateLeeway : intArgument(leeway, "leeway");
+  if ((points?.length ?? lengthOf(value)) <= keep + slack) return value;
+  if (!points) throw valueError("only text can be truncated");
+  const head = [...points].slice(0, keep - tail.length).join("");
+  const cut = isTrue(killWords) ? -1 : head.lastIndexOf(" ");
+  return (cut < 0 ? head : head.slice(0, cut)) + tail;
+});
+
+/** `title` of Jinja2, which starts words after blanks, hyphens and opening brackets only. */
+function titleWords(text: string): string {
+  return text
+    .split(/([-\s({[<]+)/)
+    .map((word) => {
+      const [first = ""] = word;
+      return first.toUpperCase() + word.slice(first.length).toLowerCase();
+    })
+    .join("");
+}
+
+function wordCount(text: string): number {
+  return text.match(/[\p{L}\p{N}_]+/gu)?.length ?? 0;
+}
+
+function escapeHtml(text: string): string {
+  return text
+    .replaceAll("&", "&amp;")
+    .replaceAll(">", "&gt;")
+    .replaceAll("<", "&lt;")
+    .replaceAll("'", "&#39;")
+    .replaceAll('"', "&#34;");
+}
+
+/** Filters that give text, or take it apart. */
+const textFilters: Readonly<Record<string, Filter>> = {
+  tojson: toJson,
+  indent,
+  truncate,
+  string: onText("string", (text) => text),
+  safe: onText("safe", (text) => text),
+  escape: onText("escape", escapeHtml),
+  e: onText("escape", escapeHtml),
+  upper: onText("upper", (text) => text.toUpperCase()),
+  lower: onText("lower", (text) => text.toLowerCase()),
+  capitalize: onText("capitalize", capitalize),
+  title: onText("title", titleWords),
+  wordcount: onText("wordcount", wordCount),
+  trim: filterOf("trim", ["chars"], (value, [chars = null]) =>
+    strip(textOf(value), chars === null ? null : stringArgument(chars, "chars"), "both"),
+  ),
+  center: filterOf("center", ["width"], (value, [width = 80]) =>
+    justify(textOf(value), intArgument(width, "width"), " ", "both"),
+  ),
+  replace: filterOf("replace", ["old", "new", "count"], (value, args) => {
+    if (args.length < 2) throw valueError("replace needs the old text and the new one");
+    const [old, replacement, count = null] = args;
+    return replace(textOf(value), textOf(old), textOf(replacement), count === null ? -1 : intArgument(count, "count"));
+  }),
+  format(value, args, keywords) {
+    if (args.length > 0 && keywords.size > 0)
+      throw valueError("can't handle positional and keyword arguments at the same time");
+    return formatPercent(textOf(value), keywords.size > 0 ? new Map(keywords) : PyTuple.ofItems(args));
+  },
+  attr: filterOf("attr", ["name"], (value, [name]) => {
+    const attribute = stringArgument(name, "name");
+    const found = getAttribute(value, attribute);
+    return isDict(value) && !(found instanceof Callable) ? undefined : found;
+  }),
+  length: filterOf("length", [], lengthOf),
+  count: filterOf("count", [], lengthOf),
 };

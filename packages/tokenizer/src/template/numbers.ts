@@ -50,7 +50,7 @@ function floorRemainder(left: number, right: number): number {
   return remainder < 0 !== right < 0 ? remainder + right : remainder;
 }
 
-/** The quotient by way of the remainder, as in CPython: the plain quotient may round up to the next integer. */
+/** The quotient computed from the remainder, as in CPython: the plain quotient may round up to the next integer. */
 function floorQuotient(left: number, right: number): number {
   const remainder = left % right;
   const below = remainder !== 0 && remainder < 0 !== right < 0 ? 1 : 0;
@@ -136,7 +136,7 @@ export function roundHalfEven(value: number, digits: number): number {
   return evenNeighbour(value, digits);
 }
 
-/** A tie has a half behind its digits, which only a multiple of 1 / 2^(digits + 1) can have in binary. */
+/** A tie has a half after its digits, which only a multiple of 1 / 2^(digits + 1) can have in binary. */
 function isExactTie(value: number, digits: number): boolean {
   return digits < 16 && Math.abs((value * 10 ** digits) % 1) === 0.5 && Number.isInteger(value * 2 ** (digits + 1));
 }

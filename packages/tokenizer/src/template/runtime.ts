@@ -1,5 +1,5 @@
-import { maxCallDepth, maxSteps, maxTextChars } from "./limits.ts";
-import { limitError } from "./template-error.ts";
+import type { Expression, Node } from "./parse.ts";
+import { limitError, maxCallDepth, maxSteps, maxTextChars } from "./template-error.ts";
 import type { Value } from "./values.ts";
 
 /** What one rendering writes and how much of its bounds it has used. */
@@ -23,7 +23,7 @@ export class Runtime {
     return Object.hasOwn(this.globals, name) ? this.globals[name] : undefined;
   }
 
-  /** Writes text. Pieces are joined once at the end, so that nobody has to flatten a rope later. */
+  /** Writes text. Pieces are joined once at the end, so that no rope is flattened later. */
   emit(text: string): void {
     this.chars += text.length;
     if (this.chars > maxTextChars) throw limitError(`the rendered text passes the bound of ${maxTextChars} characters`);
@@ -94,3 +94,151 @@ export const continueLoop = 2;
 
 export type Evaluate = (frame: Frame) => Value;
 export type Execute = (frame: Frame) => Signal;
+
+/** What shares one frame: the template, a macro, or a recursive loop. */
+interface FrameLayout {
+  slotCount: number;
+}
+
+/** Names that a macro or call block has without declaring them, once its body uses them. */
+export type SpecialName = "caller" | "varargs" | "kwargs";
+const specialNames: readonly string[] = ["caller", "varargs", "kwargs"] satisfies SpecialName[];
+
+/**
+ * The names of a block at compile time, each with its slot in a frame. Jinja2's blocks (loops, macros, set, filter and
+ * call blocks) have scopes of their own, in which outer names are read and inner ones are hidden from outside; `if` has
+ * none.
+ */
+export class Scope {
+  readonly layout: FrameLayout;
+  private readonly slots = new Map<string, number>();
+  private readonly outer: Scope | undefined;
+  private readonly takesSpecials: boolean;
+  /** Root scope only: names that the template reads and the caller gives. */
+  readonly resolved: { readonly name: string; readonly slot: number }[] = [];
+
+  private constructor(layout: FrameLayout, outer: Scope | undefined, takesSpecials: boolean) {
+    this.layout = layout;
+    this.outer = outer;
+    this.takesSpecials = takesSpecials;
+  }
+
+  static root(): Scope {
+    return new Scope({ slotCount: 0 }, undefined, false);
+  }
+
+  /** A block inside, in the same frame. */
+  block(): Scope {
+    return new Scope(this.layout, this, false);
+  }
+
+  /** A block inside that runs in a frame of its own. */
+  frame(options: { readonly takesSpecials: boolean }): Scope {
+    return new Scope({ slotCount: 0 }, this, options.takesSpecials);
+  }
+
+  /** The slot of a name of this very block, made if need be. */
+  declare(name: string): number {
+    const known = this.slots.get(name);
+    if (known !== undefined) return known;
+    const slot = this.layout.slotCount++;
+    this.slots.set(name, slot);
+    return slot;
+  }
+
+  /** The slots of this very block's names, by name. */
+  get ownSlots(): ReadonlyMap<string, number> {
+    return this.slots;
+  }
+
+  /** The slot of a name if this very block has it. */
+  own(name: string): number | undefined {
+    return this.slots.get(name);
+  }
+
+  /**
+   * Declares the names that statements set in this block. Before it runs, each has its outer value, which is
+   * what the returned functions copy.
+   */
+  declareStores(statements: readonly Node[]): ((frame: Frame) => void)[] {
+    const copies: ((frame: Frame) => void)[] = [];
+    for (const name of new Set(storesOf(statements))) {
+      if (this.slots.has(name)) continue;
+      const load = this.outer ? this.loadFrom(this.outer, name) : undefined;
+      const slot = this.declare(name);
+      if (load) copies.push(copyTo(slot, load));
+      else this.resolved.push({ name, slot });
+    }
+    return copies;
+  }
+
+  private loadFrom(outer: Scope, name: string): Evaluate {
+    return outer.layout === this.layout ? outer.load(name) : atDepth(1, outer.load(name));
+  }
+
+  /** Reads a variable. */
+  load(name: string): Evaluate {
+    let depth = 0;
+    for (let scope: Scope = this; ; scope = scope.outer) {
+      const slot = scope.find(name);
+      if (slot !== undefined) return atDepth(depth, (frame) => frame.slots[slot]);
+      if (!scope.outer) return atDepth(depth, scope.resolve(name));
+      if (scope.outer.layout !== scope.layout) depth++;
+    }
+  }
+
+  private find(name: string): number | undefined {
+    const slot = this.slots.get(name);
+    if (slot !== undefined || !this.takesSpecials || !specialNames.includes(name)) return slot;
+    return this.declare(name);
+  }
+
+  private resolve(name: string): Evaluate {
+    const slot = this.declare(name);
+    this.resolved.push({ name, slot });
+    return (frame) => frame.slots[slot];
+  }
+
+  /** Writes a variable of this block. */
+  store(name: string): (frame: Frame, value: Value) => void {
+    const slot = this.declare(name);
+    return (frame, value) => {
+      frame.slots[slot] = value;
+    };
+  }
+}
+
+function copyTo(slot: number, load: Evaluate): (frame: Frame) => void {
+  return (frame) => {
+    frame.slots[slot] = load(frame);
+  };
+}
+
+function atDepth(depth: number, load: Evaluate): Evaluate {
+  if (depth === 0) return load;
+  if (depth === 1) return (frame) => load(frame.outer!);
+  return (frame) => {
+    let outer = frame;
+    for (let level = 0; level < depth; level++) outer = outer.outer!;
+    return load(outer);
+  };
+}
+
+/**
+ * The names that statements set in their own block, each as often as it is set: those of inner loops, macros and set
+ * blocks stay inside.
+ */
+export function storesOf(statements: readonly Node[]): readonly string[] {
+  return statements.flatMap((node) => {
+    if (node.type === "Set") return targetNames(node.assignee);
+    if (node.type === "Macro") return [node.name.value];
+    return node.type === "If" ? storesOf([...node.body, ...node.alternate]) : [];
+  });
+}
+
+/** The variables that an assignment sets; attributes of a namespace are none. */
+export function targetNames(target: Expression): string[] {
+  if (target.type === "Identifier") return [target.value];
+  if (target.type === "TupleLiteral") return target.value.flatMap(targetNames);
+  return target.type === "FilterExpression" ? targetNames(target.operand) : [];
+}

@@ -1,41 +1,40 @@
-import type { CallBlockNode, Expression, ForNode, Node, SetNode } from "./ast.ts";
-import { callValue, compileArguments } from "./call.ts";
-import { compileExpression, compileFiltered } from "./expression.ts";
-import { compileLoop, type ResumableLoop } from "./for-loop.ts";
-import { compileMacro } from "./macro.ts";
-import { breakLoop, continueLoop, type Execute, type Frame, runOn, type Signal } from "./runtime.ts";
-import type { Scope } from "./scope.ts";
+import { LoopState } from "./access.ts";
+import { callValue, compileArguments, compileExpression, compileFiltered } from "./expression.ts";
+import {
+  type CallBlockNode,
+  type Expression,
+  type ForNode,
+  isRecursiveMark,
+  type Node,
+  type Parameter,
+  type SetNode,
+} from "./parse.ts";
+import {
+  breakLoop,
+  continueLoop,
+  type Evaluate,
+  type Execute,
+  Frame,
+  runOn,
+  type Scope,
+  type Signal,
+  type SpecialName,
+  targetNames,
+} from "./runtime.ts";
 import { unknownConstruct, valueError } from "./template-error.ts";
-import { isTrue, iterate, Namespace, typeName, type Value } from "./values.ts";
+import {
+  Callable,
+  isTrue,
+  iterate,
+  type Keywords,
+  type MessageView,
+  Namespace,
+  PyTuple,
+  typeName,
+  type Value,
+  viewOf,
+} from "./values.ts";
 import { textOf } from "./write.ts";
-
-/** Compiles the statements of a block, in order. */
-function compileBlock(nodes: readonly Node[], scope: Scope): Execute {
-  const statements = nodes.filter((node) => node.type !== "Comment").map((node) => compileStatement(node, scope));
-  const [only] = statements;
-  if (!only) return () => runOn;
-  if (statements.length === 1) return only;
-  return (frame) => {
-    for (const statement of statements) {
-      const signal = statement(frame);
-      if (signal !== runOn) return signal;
-    }
-    return runOn;
-  };
-}
-
-/**
- * Compiles a block with a scope of its own in the same frame. Its variables start as what they are outside.
- */
-export function compileInnerBlock(nodes: readonly Node[], scope: Scope): Execute {
-  const copies = scope.declareStores(nodes);
-  const body = compileBlock(nodes, scope);
-  if (copies.length === 0) return body;
-  return (frame) => {
-    for (const copy of copies) copy(frame);
-    return body(frame);
-  };
-}
 
 /** Compiles one statement. */
 export function compileStatement(node: Node, scope: Scope): Execute {
@@ -85,6 +84,34 @@ export function compileStatement(node: Node, scope: Scope): Execute {
   }
 }
 
+/** Compiles the statements of a block, in order. */
+function compileBlock(nodes: readonly Node[], scope: Scope): Execute {
+  const statements = nodes.filter((node) => node.type !== "Comment").map((node) => compileStatement(node, scope));
+  const [only] = statements;
+  if (!only) return () => runOn;
+  if (statements.length === 1) return only;
+  return (frame) => {
+    for (const statement of statements) {
+      const signal = statement(frame);
+      if (signal !== runOn) return signal;
+    }
+    return runOn;
+  };
+}
+
+/**
+ * Compiles a block with a scope of its own in the same frame. Its variables start as what they are outside.
+ */
+function compileInnerBlock(nodes: readonly Node[], scope: Scope): Execute {
+  const copies = scope.declareStores(nodes);
+  const body = compileBlock(nodes, scope);
+  if (copies.length === 0) return body;
+  return (frame) => {
+    for (const copy of copies) copy(frame);
+    return body(frame);
+  };
+}
+
 function compileText(text: string): Execute {
   return (frame) => {
     frame.runtime.emit(text);
@@ -99,32 +126,6 @@ function compileOutput(node: Expression, scope: Scope): Execute {
     if (typeof result === "string") frame.runtime.emit(result);
     else if (result !== undefined) frame.runtime.emit(textOf(result));
     return runOn;
-  };
-}
-
-/** Compiles a loop. */
-export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
-  return compileLoop(node, scope, {
-    block: compileBlock,
-    innerBlock: compileInnerBlock,
-    target: compileTarget,
-  });
-}
-
-/** A block whose output is kept: `body` runs it, then `text` gives what it wrote. */
-function compileCapture(nodes: readonly Node[], scope: Scope): { body: Execute; text: (frame: Frame) => string } {
-  const inner = scope.block();
-  const slot = inner.layout.slotCount++;
-  const run = compileInnerBlock(nodes, inner);
-  return {
-    body: (frame) => {
-      let signal: Signal = runOn;
-      frame.slots[slot] = frame.runtime.capture(() => {
-        signal = run(frame);
-      });
-      return signal;
-    },
-    text: (frame) => frame.slots[slot] as string,
   };
 }
 
@@ -178,6 +179,23 @@ function compileTarget(target: Expression, scope: Scope): (frame: Frame, value: 
   };
 }
 
+/** A block whose output is kept: `body` runs it, then `text` gives what it wrote. */
+function compileCapture(nodes: readonly Node[], scope: Scope): { body: Execute; text: (frame: Frame) => string } {
+  const inner = scope.block();
+  const slot = inner.layout.slotCount++;
+  const run = compileInnerBlock(nodes, inner);
+  return {
+    body: (frame) => {
+      let signal: Signal = runOn;
+      frame.slots[slot] = frame.runtime.capture(() => {
+        signal = run(frame);
+      });
+      return signal;
+    },
+    text: (frame) => frame.slots[slot] as string,
+  };
+}
+
 function compileCallBlock(node: CallBlockNode, scope: Scope): Execute {
   const { args, keywords } = compileArguments(node.call.args, (argument) => compileExpression(argument, scope));
   const callee = compileExpression(node.call.callee, scope);
@@ -187,4 +205,191 @@ function compileCallBlock(node: CallBlockNode, scope: Scope): Execute {
     frame.runtime.emit(textOf(callValue(callee(frame), args(frame), given, "the called macro")));
     return runOn;
   };
+}
+
+interface MacroSource {
+  readonly name: string;
+  readonly parameters: readonly Parameter[];
+  readonly body: readonly Node[];
+}
+
+interface Binding {
+  readonly name: string;
+  readonly slot: number;
+  readonly otherwise: Evaluate | undefined;
+}
+
+/** Compiles a macro, or the body of a call block: it reads the variables around its definition, not around its call. */
+function compileMacro(source: MacroSource, scope: Scope): (frame: Frame) => Callable {
+  const inner = scope.frame({ takesSpecials: true });
+  const names = source.parameters.map((parameter) =>
+    parameter.type === "Identifier" ? parameter.value : parameter.key.value,
+  );
+  const slots = names.map((name) => inner.declare(name));
+  const bindings = source.parameters.map(
+    (parameter, index): Binding => ({
+      name: names[index]!,
+      slot: slots[index]!,
+      otherwise: parameter.type === "Identifier" ? undefined : compileExpression(parameter.value, inner),
+    }),
+  );
+  const body = compileInnerBlock(source.body, inner);
+  const special = (name: SpecialName): number | undefined => (names.includes(name) ? undefined : inner.own(name));
+  const specials = { caller: special("caller"), varargs: special("varargs"), kwargs: special("kwargs") };
+  return (outer) =>
+    new Callable(source.name, (args, keywords) =>
+      outer.runtime.call(() => {
+        const frame = new Frame(inner.layout.slotCount, outer.runtime, outer);
+        bindArguments(source.name, frame, { bindings, specials, args, keywords });
+        body(frame);
+      }),
+    );
+}
+
+interface Given {
+  readonly bindings: readonly Binding[];
+  readonly specials: Readonly<Record<SpecialName, number | undefined>>;
+  readonly args: readonly Value[];
+  readonly keywords: Keywords;
+}
+
+function bindArguments(macro: string, frame: Frame, { bindings, specials, args, keywords }: Given): void {
+  const rest = new Map(keywords);
+  const defaults: Binding[] = [];
+  for (const [index, binding] of bindings.entries()) {
+    if (index < args.length) frame.slots[binding.slot] = args[index];
+    else if (rest.has(binding.name)) frame.slots[binding.slot] = rest.get(binding.name);
+    else if (binding.otherwise) defaults.push(binding);
+    if (index >= args.length) rest.delete(binding.name);
+  }
+  if (specials.caller !== undefined) {
+    frame.slots[specials.caller] = rest.get("caller");
+    rest.delete("caller");
+  }
+  if (specials.kwargs !== undefined) frame.slots[specials.kwargs] = rest;
+  else if (rest.size > 0) throw valueError(`macro '${macro}' takes no keyword argument '${[...rest.keys()][0]}'`);
+  if (specials.varargs !== undefined) frame.slots[specials.varargs] = PyTuple.ofItems(args.slice(bindings.length));
+  else if (args.length > bindings.length) {
+    throw valueError(`macro '${macro}' takes not more than ${bindings.length} argument(s)`);
+  }
+  for (const { slot, otherwise } of defaults) frame.slots[slot] = otherwise!(frame);
+}
+
+/** The position of a loop over messages between two turns. */
+export interface LoopPlace {
+  readonly view: MessageView;
+  /** The turn that comes next. */
+  readonly index: number;
+  /** Whether no turn so far counted as one. */
+  readonly isEmpty: boolean;
+}
+
+/** A loop that may start at a position of an earlier rendering of the same template, and report its own position. */
+export type ResumableLoop = (
+  frame: Frame,
+  from: LoopPlace | undefined,
+  onTurn: ((place: LoopPlace) => void) | undefined,
+) => Signal;
+
+interface LoopParts {
+  readonly assign: (frame: Frame, value: Value) => void;
+  readonly test: Evaluate | undefined;
+  readonly body: Execute;
+  readonly otherwise: Execute;
+  readonly loopSlot: number;
+}
+
+/** Compiles `for`: each turn starts with fresh variables, and what it sets is not seen outside. */
+export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
+  const { iterable, test, recursive } = readIterable(node.iterable);
+  const items = compileExpression(iterable, scope);
+  const inner = recursive ? scope.frame({ takesSpecials: false }) : scope.block();
+  for (const name of targetNames(node.loopvar)) inner.declare(name);
+  const assign = compileTarget(node.loopvar, inner);
+  // The test does not see the variable `loop`, which is declared after it.
+  const compiledTest = test && compileExpression(test, inner);
+  const loopSlot = inner.declare("loop");
+  const parts: LoopParts = {
+    assign,
+    test: compiledTest,
+    body: compileInnerBlock(node.body, inner),
+    otherwise: compileBlock(node.defaultBlock, recursive ? inner.block() : scope.block()),
+    loopSlot,
+  };
+  if (!recursive) {
+    return (frame, from, onTurn) => {
+      const value = from ? from.view.items : items(frame);
+      return runLoop(frame, value, parts, { depth0: 0, from, onTurn });
+    };
+  }
+  const run = (outer: Frame, value: Value, depth0: number): string =>
+    outer.runtime.call(() => {
+      const frame = new Frame(inner.layout.slotCount, outer.runtime, outer);
+      runLoop(frame, value, parts, { depth0, recurse: (children) => run(outer, children, depth0 + 1) });
+    });
+  return (frame) => {
+    frame.runtime.emit(run(frame, items(frame), 0));
+    return runOn;
+  };
+}
+
+interface LoopRun {
+  readonly depth0: number;
+  readonly recurse?: (items: Value) => string;
+  readonly from?: LoopPlace | undefined;
+  readonly onTurn?: ((place: LoopPlace) => void) | undefined;
+}
+
+function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Signal {
+  const { assign, test, body, loopSlot } = parts;
+  const { depth0, recurse, from, onTurn } = run;
+  let items = iterate(value);
+  if (test) {
+    items = items.filter((item) => {
+      frame.runtime.step();
+      assign(frame, item);
+      return isTrue(test(frame));
+    });
+  }
+  // A turn depends on there being one more message, not on how many there are.
+  const view = viewOf(items);
+  const length = view ? Number.POSITIVE_INFINITY : items.length;
+  const loop = new LoopState(items, depth0, recurse);
+  let isEmpty = from?.isEmpty ?? true;
+  for (let index = from?.index ?? 0; index < length && view?.has(index) !== false; index++) {
+    frame.runtime.step();
+    loop.index0 = index;
+    frame.slots[loopSlot] = loop;
+    assign(frame, items[index]);
+    const signal = body(frame);
+    if (signal === breakLoop) break;
+    // As in Jinja2, a turn that `continue` ends does not count as one.
+    if (signal === runOn) isEmpty = false;
+    if (view && onTurn && !loop.lastChecked) onTurn({ view, index: index + 1, isEmpty });
+  }
+  return isEmpty ? parts.otherwise(frame) : runOn;
+}
+
+/** Takes `y if test recursive` apart. */
+function readIterable(node: Expression): { iterable: Expression; test: Expression | undefined; recursive: boolean } {
+  const [whole, recursive] = unmark(node);
+  if (whole.type !== "SelectExpression") return { iterable: whole, test: undefined, recursive };
+  const [test, testIsMarked] = unmark(whole.test);
+  return { iterable: whole.lhs, test, recursive: recursive || testIsMarked };
+}
+
+/** The mark is the last filter of the last operand, so it may sit on the right of an operator. */
+function unmark(node: Expression): [Expression, boolean] {
+  if (node.type === "FilterExpression" && node.filter.type === "Identifier" && isRecursiveMark(node.filter.value)) {
+    return [node.operand, true];
+  }
+  if (node.type === "BinaryExpression") {
+    const [right, found] = unmark(node.right);
+    return [found ? { ...node, right } : node, found];
+  }
+  if (node.type === "UnaryExpression") {
+    const [argument, found] = unmark(node.argument);
+    return [found ? { ...node, argument } : node, found];
+  }
+  return [node, false];
 }

@@ -1,9 +1,11 @@
-import { compareValues, contains, equals } from "./compare.ts";
-import { LoopState } from "./loop.ts";
+import { LoopState } from "./access.ts";
 import { arithmetic } from "./numbers.ts";
 import { valueError } from "./template-error.ts";
 import {
   Callable,
+  compareValues,
+  contains,
+  equals,
   isDict,
   isFloat,
   isInt,
@@ -15,7 +17,7 @@ import {
 } from "./values.ts";
 import { textOf } from "./write.ts";
 
-/** A test: what stands before `is`, then the test's arguments. */
+/** A test: the operand before `is`, then the test's arguments. */
 export type Test = (value: Value, args: readonly Value[], keywords: Keywords) => boolean;
 
 /** The test of that name, or undefined when there is none. */

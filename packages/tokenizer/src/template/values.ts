@@ -1,5 +1,5 @@
-import { viewOf } from "./message-list.ts";
-import { limitError, valueError } from "./template-error.ts";
+import { limitError, maxValueDepth, valueError } from "./template-error.ts";
+import { compareText } from "./text.ts";
 
 /**
  * A value of a template: null is None, undefined is Jinja2's undefined, a number is an int when it is integral and a
@@ -92,7 +92,7 @@ export function floatValue(value: number): Value {
 }
 
 /**
- * From 2^64 on, a number of a request is taken for a float: `JSON.parse` does not tell `1e20` from an int, and ints of
+ * From 2^64 on, a number of a request is taken for a float: `JSON.parse` does not distinguish `1e20` from an int, and ints of
  * that size are rarer.
  */
 const firstFloat = 2 ** 64;
@@ -250,4 +250,244 @@ export function stringArgument(value: Value, what: string): string {
  */
 export function checkLength(length: number, max: number): void {
   if (length > max) throw limitError(`a value of ${length} elements or characters passes the bound of ${max}`);
+}
+
+/** `left == right`: numbers by value, lists and dicts by their elements, the rest by identity. */
+export function equals(left: Value, right: Value, depth = 0): boolean {
+  if (left === right) return true;
+  if (isNumeric(left) && isNumeric(right)) return equalNumbers(left, right);
+  if (typeof left !== "object" || typeof right !== "object" || left === null || right === null) return false;
+  if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");
+  if (Array.isArray(left)) {
+    if (!Array.isArray(right) || left.length !== right.length || isTuple(left) !== isTuple(right)) return false;
+    return left.every((item, index) => equals(item, right[index], depth + 1));
+  }
+  if (!isDict(left) || !isDict(right) || dictSize(left) !== dictSize(right)) return false;
+  return dictEntries(left).every(
+    ([key, value]) => dictHas(right, key) && equals(value, dictGet(right, key), depth + 1),
+  );
+}
+
+const isTuple = (list: object): boolean => list.constructor !== Array;
+
+function equalNumbers(left: number | bigint | boolean | PyFloat, right: number | bigint | boolean | PyFloat): boolean {
+  if (typeof left === "bigint") return equalsBigInt(left, right);
+  if (typeof right === "bigint") return equalsBigInt(right, left);
+  return toDouble(left) === toDouble(right);
+}
+
+function equalsBigInt(left: bigint, right: number | bigint | boolean | PyFloat): boolean {
+  if (typeof right === "bigint") return left === right;
+  const double = toDouble(right);
+  return Number.isInteger(double) && BigInt(double) === left;
+}
+
+/**
+ * The order of two values: below 0, 0 or above 0; NaN when neither is below the other.
+ *
+ * @throws TemplateError when Python has no order for them
+ */
+export function compareValues(left: Value, right: Value, operator = "<"): number {
+  if (typeof left === "string" && typeof right === "string") return compareText(left, right);
+  if (isNumeric(left) && isNumeric(right)) {
+    if (typeof left === "bigint" || typeof right === "bigint") {
+      const a = typeof left === "bigint" ? left : toDouble(left);
+      const b = typeof right === "bigint" ? right : toDouble(right);
+      return a < b ? -1 : a > b ? 1 : 0;
+    }
+    return toDouble(left) - toDouble(right);
+  }
+  if (Array.isArray(left) && Array.isArray(right) && isTuple(left) === isTuple(right)) {
+    for (let index = 0; index < Math.min(left.length, right.length); index++) {
+      if (!equals(left[index], right[index])) return compareValues(left[index], right[index], operator);
+    }
+    return left.length - right.length;
+  }
+  throw valueError(`'${operator}' not supported between instances of '${typeName(left)}' and '${typeName(right)}'`);
+}
+
+/**
+ * `item in container`.
+ *
+ * @throws TemplateError when the container is none
+ */
+export function contains(container: Value, item: Value): boolean {
+  if (typeof container === "string") {
+    if (typeof item === "string") return container.includes(item);
+    throw valueError(`'in <string>' requires string as left operand, not ${typeName(item)}`);
+  }
+  if (Array.isArray(container)) {
+    return container.some((candidate) => candidate === item || equals(candidate, item));
+  }
+  if (isDict(container)) {
+    checkHashable(item);
+    return dictHas(container, item);
+  }
+  if (container === null || isNumeric(container)) {
+    throw valueError(`argument of type '${typeName(container)}' is not iterable`);
+  }
+  return iterate(container).some((candidate) => equals(candidate, item));
+}
+
+/**
+ * The values of named parameters from positional and keyword arguments; absent ones are undefined.
+ *
+ * @throws TemplateError for one too many, one given twice, or a name that the function does not have
+ */
+export function bind(
+  name: string,
+  parameters: readonly string[],
+  args: readonly Value[],
+  keywords: Keywords,
+): readonly Value[] {
+  if (args.length > parameters.length) {
+    throw valueError(`${name}() takes at most ${parameters.length} arguments (${args.length} given)`);
+  }
+  if (keywords.size === 0) return args;
+  const values = [...args];
+  for (const [keyword, value] of keywords) {
+    const index = parameters.indexOf(keyword);
+    if (index < 0) throw valueError(`${name}() got an unexpected keyword argument '${keyword}'`);
+    if (index < args.length) throw valueError(`${name}() got multiple values for argument '${keyword}'`);
+    values[index] = value;
+  }
+  return values;
+}
+
+/** The messages of a list from one of them on, as a template has them in a variable. */
+export class MessageView {
+  readonly list: MessageList;
+  readonly offset: number;
+  /** What looks like an array to all that read it. */
+  readonly items: readonly Value[];
+
+  constructor(list: MessageList, offset: number) {
+    this.list = list;
+    this.offset = offset;
+    this.items = new Proxy<Value[]>([], new ViewHandler(list, offset));
+    views.set(this.items, this);
+  }
+
+  has(index: number): boolean {
+    return this.list.has(this.offset + index);
+  }
+
+  /** `messages[start:]` */
+  slice(start: number): MessageView {
+    if (start > 0) this.has(start - 1);
+    return this.list.from(this.offset + start);
+  }
+}
+
+const views = new WeakMap<object, MessageView>();
+
+/** The view that a value is the items of. */
+export function viewOf(value: Value): MessageView | undefined {
+  return Array.isArray(value) ? views.get(value) : undefined;
+}
+
+/** Any access other than by index reads everything. */
+class ViewHandler implements ProxyHandler<Value[]> {
+  readonly #list: MessageList;
+  readonly #offset: number;
+
+  constructor(list: MessageList, offset: number) {
+    this.#list = list;
+    this.#offset = offset;
+  }
+
+  get(items: Value[], key: string | symbol, receiver: unknown): unknown {
+    const at = indexOf(key);
+    if (at !== undefined) {
+      const index = this.#offset + at;
+      return this.#list.has(index) ? this.#list.at(index) : undefined;
+    }
+    if (key === "length") {
+      this.#list.isEndKnown = true;
+      return Math.max(0, this.#list.count - this.#offset);
+    }
+    return Reflect.get(items, key, receiver);
+  }
+
+  has(items: Value[], key: string | symbol): boolean {
+    return Reflect.has(this.#fill(items), key);
+  }
+
+  ownKeys(items: Value[]): (string | symbol)[] {
+    return Reflect.ownKeys(this.#fill(items));
+  }
+
+  getOwnPropertyDescriptor(items: Value[], key: string | symbol): PropertyDescriptor | undefined {
+    return Reflect.getOwnPropertyDescriptor(this.#fill(items), key);
+  }
+
+  #fill(items: Value[]): Value[] {
+    this.#list.isEndKnown = true;
+    for (let index = this.#offset + items.length; index < this.#list.count; index++) items.push(this.#list.at(index));
+    return items;
+  }
+}
+
+const [zero, nine] = [0x30, 0x39];
+
+/** The index that a key is, if it is one. */
+function indexOf(key: string | symbol): number | undefined {
+  if (typeof key !== "string") return undefined;
+  const first = key.charCodeAt(0);
+  return first >= zero && first <= nine && String(Number(key)) === key ? Number(key) : undefined;
+}
+
+/**
+ * The messages of a chat as a template sees them, each made when it is read first, and what a rendering has learned of
+ * them so far. A rendering that has looked at the first few of them only, and not at how many there are, goes on in the
+ * same way in every chat that begins with these.
+ */
+export class MessageList {
+  readonly count: number;
+  readonly #make: (index: number) => Record<string, Value>;
+  readonly #made: (Record<string, Value> | undefined)[] = [];
+  readonly #views = new Map<number, MessageView>();
+  /** The rendering depends on so many of the first messages at most. */
+  read = 0;
+  /** It depends on there being so many at least. */
+  least = 0;
+  /** It depends on how many there are. */
+  isEndKnown = false;
+
+  /** @param make may throw, which is what reading that message does then */
+  constructor(count: number, make: (index: number) => Record<string, Value>) {
+    this.count = count;
+    this.#make = make;
+  }
+
+  /** Whether there is a message with this index. */
+  has(index: number): boolean {
+    if (index >= this.count) {
+      this.isEndKnown = true;
+      return false;
+    }
+    this.least = Math.max(this.least, index + 1);
+    return true;
+  }
+
+  /** One of the messages. */
+  at(index: number): Record<string, Value> {
+    this.read = Math.max(this.read, index + 1);
+    return this.made(index);
+  }
+
+  /** One of the messages, on which the rendering does not depend. */
+  made(index: number): Record<string, Value> {
+    this.#made[index] ??= this.#make(index);
+    return this.#made[index];
+  }
+
+  /** The messages from one of them on. */
+  from(offset: number): MessageView {
+    const known = this.#views.get(offset);
+    if (known) return known;
+    const view = new MessageView(this, offset);
+    this.#views.set(offset, view);
+    return view;
+  }
 }

@@ -1,6 +1,5 @@
-import { maxValueDepth } from "./limits.ts";
 import { floatText, intText } from "./numbers.ts";
-import { limitError, TemplateError } from "./template-error.ts";
+import { limitError, maxValueDepth, TemplateError } from "./template-error.ts";
 import {
   Callable,
   dictEntries,

@@ -1,11 +1,16 @@
-import { isJsonObject } from "../files/json-object.ts";
-import { readMerges } from "./bpe-merges.ts";
-import { byteAlphabet, inByteAlphabet } from "./byte-alphabet.ts";
-import { createSymbolRow, type SymbolRow } from "./merge-symbols.ts";
-import { createTokenBuffer, type TokenBuffer } from "./token-buffer.ts";
-import { byteTokenName, type TokenModel } from "./token-model.ts";
+import { isJsonObject } from "../json-object.ts";
+import { createPairTable, type PairTable } from "./pair-table.ts";
+import {
+  byteAlphabet,
+  byteTokenName,
+  createTokenBuffer,
+  createWordCache,
+  inByteAlphabet,
+  maxCachedWordLength,
+  type TokenBuffer,
+  type TokenModel,
+} from "./token-model.ts";
 import type { TokenizerPart } from "./tokenizer-part.ts";
-import { createWordCache, maxCachedWordLength } from "./word-cache.ts";
 
 /** The symbols that a word starts from, before any merge. */
 type FirstSymbols = (word: string, row: SymbolRow) => void;
@@ -73,6 +78,46 @@ function readVocabulary(part: TokenizerPart): ReadonlyMap<string, number> {
     vocabulary.set(token, id);
   }
   return vocabulary;
+}
+
+/** Ranks and positions share a double (see the merge queue). */
+const maxMerges = 2 ** 24;
+/** What SentencePiece writes for a space. */
+const spaceMark = "\u2581";
+
+interface Merges {
+  /** From a pair of ids to (rank, merged id). */
+  readonly table: PairTable;
+  /**
+   * The code unit of the space mark when no merge joins another character with a mark that follows it. A text can then
+   * be cut there without changing its tokens, and words are met again in the cache.
+   */
+  readonly splitsAt: number | undefined;
+}
+
+/** @throws EspalierError `config_invalid` */
+function readMerges(part: TokenizerPart, vocabulary: ReadonlyMap<string, number>): Merges {
+  const list = part.raw.merges;
+  if (!Array.isArray(list)) throw part.wrong("has no list of merges");
+  if (list.length > maxMerges) throw part.wrong(`has more than ${maxMerges} merges`);
+  const prefix = part.text("continuing_subword_prefix", "");
+  const table = createPairTable(list.length);
+  let crosses = !vocabulary.has(spaceMark);
+  for (const [rank, entry] of list.entries()) {
+    const [left, right, ...rest] = Array.isArray(entry) ? entry : String(entry).split(" ");
+    if (typeof left !== "string" || typeof right !== "string" || rest.length > 0) {
+      throw part.wrong(`has a malformed merge at ${rank}`);
+    }
+    const [leftId, rightId, mergedId] = [left, right, left + right.slice(prefix.length)].map((token) =>
+      vocabulary.get(token),
+    );
+    if (leftId === undefined || rightId === undefined || mergedId === undefined) {
+      throw part.wrong(`merges at ${rank} what the vocabulary lacks`);
+    }
+    table.set(leftId, rightId, rank, mergedId);
+    crosses ||= right.startsWith(spaceMark) && !left.endsWith(spaceMark);
+  }
+  return { table, splitsAt: crosses ? undefined : spaceMark.charCodeAt(0) };
 }
 
 const affix = (part: TokenizerPart, key: string): string => part.text(key, "");
@@ -149,4 +194,143 @@ function encodeInWords(
     start = at;
   }
   encode(start === 0 ? piece : piece.slice(start), buffer);
+}
+
+/** A word while its symbols are being merged. */
+interface SymbolRow {
+  clear(): void;
+  add(id: number): void;
+  /** Merges what the table allows, lowest rank first, and appends what is left. Takes n log n for n symbols. */
+  mergeInto(buffer: TokenBuffer): void;
+}
+
+const none = -1;
+
+/**
+ * The algorithm of the reference, step by step, including what it does with entries of its queue that have become
+ * stale: one is dropped unless the pair that stands there now merges to the same symbol.
+ *
+ * @param merges from a pair of ids to (rank, merged id)
+ */
+function createSymbolRow(merges: PairTable): SymbolRow {
+  let ids = new Int32Array(256);
+  let next = new Int32Array(256);
+  let previous = new Int32Array(256);
+  let length = 0;
+  const queue = createMergeQueue();
+
+  const grow = (): void => {
+    const copies = [ids, next, previous].map((row) => {
+      const larger = new Int32Array(length * 2);
+      larger.set(row);
+      return larger;
+    });
+    [ids, next, previous] = [copies[0]!, copies[1]!, copies[2]!];
+  };
+  const offer = (left: number, right: number): void => {
+    const slot = merges.find(ids[left]!, ids[right]!);
+    if (slot >= 0) queue.push(merges.valueAt(slot), left, merges.extraAt(slot));
+  };
+  const mergeAt = (at: number): void => {
+    const right = next[at]!;
+    // A symbol that went into its left neighbour has no id any more.
+    if (ids[at] === none || right === none) return;
+    const slot = merges.find(ids[at]!, ids[right]!);
+    if (slot < 0 || merges.extraAt(slot) !== queue.merged) return;
+    ids[at] = queue.merged;
+    ids[right] = none;
+    const following = next[right]!;
+    next[at] = following;
+    if (following !== none) previous[following] = at;
+    if (previous[at] !== none) offer(previous[at]!, at);
+    if (following !== none) offer(at, following);
+  };
+
+  return {
+    clear() {
+      length = 0;
+    },
+    add(id) {
+      if (length === ids.length) grow();
+      ids[length] = id;
+      previous[length] = length - 1;
+      next[length] = none;
+      if (length > 0) next[length - 1] = length;
+      length++;
+    },
+    mergeInto(buffer) {
+      for (let at = 0; at + 1 < length; at++) offer(at, at + 1);
+      for (let at = queue.pop(); at >= 0; at = queue.pop()) mergeAt(at);
+      for (let at = 0; at !== none && at < length; at = next[at]!) buffer.push(ids[at]!);
+    },
+  };
+}
+
+/** Above the position of a symbol in a key; the longest text, in bytes, stays below it. */
+const positions = 2 ** 27;
+
+/**
+ * The pairs of a word that may be merged, lowest rank first and leftmost among equals. Keys are rank and position in
+ * one number, which a double holds exactly.
+ */
+interface MergeQueue {
+  push(rank: number, position: number, merged: number): void;
+  /** Takes the first pair away. @returns its position, or -1 when there is none; what it merges to is `merged` */
+  pop(): number;
+  readonly merged: number;
+}
+
+export function createMergeQueue(): MergeQueue {
+  let keys = new Float64Array(256);
+  let results = new Uint32Array(256);
+  let size = 0;
+  let merged = 0;
+
+  const grow = (): void => {
+    const [moreKeys, moreResults] = [new Float64Array(size * 2), new Uint32Array(size * 2)];
+    moreKeys.set(keys);
+    moreResults.set(results);
+    [keys, results] = [moreKeys, moreResults];
+  };
+
+  return {
+    push(rank, position, result) {
+      if (size === keys.length) grow();
+      const key = rank * positions + position;
+      let at = size++;
+      while (at > 0) {
+        const parent = (at - 1) >> 1;
+        if (keys[parent]! <= key) break;
+        keys[at] = keys[parent]!;
+        results[at] = results[parent]!;
+        at = parent;
+      }
+      keys[at] = key;
+      results[at] = result;
+    },
+    pop() {
+      if (size === 0) return -1;
+      const first = keys[0]!;
+      merged = results[0]!;
+      size--;
+      const key = keys[size]!;
+      const result = results[size]!;
+      let at = 0;
+      for (;;) {
+        let child = at * 2 + 1;
+        if (child >= size) break;
+        if (child + 1 < size && keys[child + 1]! < keys[child]!) child++;
+        if (keys[child]! >= key) break;
+        keys[at] = keys[child]!;
+        results[at] = results[child]!;
+        at = child;
+      }
+      keys[at] = key;
+      results[at] = result;
+      return first % positions;
+    },
+    get merged() {
+      return merged;
+    },
+  };
 }

@@ -1,11 +1,11 @@
-import { inByteAlphabet } from "./byte-alphabet.ts";
 import { expressionPattern, literalPattern, readPattern, type SplitPattern } from "./split-pattern.ts";
+import { inByteAlphabet } from "./token-model.ts";
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
-import { punctuationPattern } from "./unicode-age.ts";
+import { punctuationPattern } from "./unicode.ts";
 
 /** Divides normalized text into the pieces that the model sees one by one. */
 export interface PreTokenizer {
-  /** @param isFirst whether the text stands at the start of the prompt */
+  /** @param isFirst whether the text starts the prompt */
   split(text: string, isFirst: boolean): readonly string[];
   /** The model's symbols are the UTF-8 bytes of a piece, not its characters. */
   readonly bytes: boolean;
@@ -21,7 +21,7 @@ type Step = (text: string, isFirst: boolean) => readonly string[];
 export function readPreTokenizer(value: unknown): PreTokenizer {
   if (value === null || value === undefined) return { split: (text) => [text], bytes: false };
   const leaves = leavesOf(tokenizerPart(value, "pre_tokenizer"));
-  // The characters that stand for bytes are needed only when something looks at them; a last step leaves them out.
+  // Characters that represent bytes are needed only for steps that read them; a last step leaves them out.
   const bytes = leaves.at(-1)?.type === "ByteLevel";
   const steps = leaves.map((leaf, index) => stepOf(leaf, bytes && index === leaves.length - 1));
   const only = steps.length === 1 ? steps[0] : undefined;

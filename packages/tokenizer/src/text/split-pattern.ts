@@ -1,6 +1,6 @@
 import { SplitPreTokenizer } from "@huggingface/tokenizers";
 import type { TokenizerPart } from "./tokenizer-part.ts";
-import { textForPatterns } from "./unicode-age.ts";
+import { textForPatterns } from "./unicode.ts";
 
 declare module "@huggingface/tokenizers" {
   /** The library's own declarations are not found by Node's rules of resolution. */
@@ -13,8 +13,8 @@ declare module "@huggingface/tokenizers" {
 /** Matches of a pattern in a text, as the reference's Oniguruma would find them. */
 export interface SplitPattern {
   /**
-   * Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. A match of
-   * nothing at the start ends at -0, and nothing else ends there.
+   * Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. An empty
+   * match at the start ends at -0, and nothing else ends there.
    */
   find(text: string): readonly number[];
   /** Matches and what lies between them, in order. */
@@ -50,7 +50,7 @@ export function expressionPattern(pattern: RegExp): SplitPattern {
     if (text === "") return ends;
     let at = 0;
     for (const match of textForPatterns(text).matchAll(pattern)) {
-      // Oniguruma as the reference calls it finds no match of nothing right behind another match.
+      // Oniguruma as the reference calls it finds no empty match directly after another match.
       if (match[0] === "" && match.index === at && ends.length > 0) continue;
       if (match.index > at) ends.push(match.index);
       at = match.index + match[0].length;

@@ -1,20 +1,17 @@
-import type { TokenizerFiles } from "../files/tokenizer-files.ts";
-import { readAddedTokens } from "./added-token.ts";
+import { isJsonObject } from "../json-object.ts";
+import type { TokenizerFiles } from "../tokenizer-files.ts";
+import { createTokenFinder, findCutTokens, readAddedTokens } from "./added-tokens.ts";
 import { readBpeModel } from "./bpe-model.ts";
-import { findCutTokens } from "./cut-tokens.ts";
 import { readNormalizer } from "./normalizer.ts";
-import { readSurroundings, type Surroundings } from "./post-processor.ts";
 import { readPreTokenizer } from "./pre-tokenizer.ts";
-import { createTokenBuffer, type TokenBuffer } from "./token-buffer.ts";
-import { createTokenFinder } from "./token-finder.ts";
-import type { TokenModel } from "./token-model.ts";
-import { tokenizerPart } from "./tokenizer-part.ts";
+import { createTokenBuffer, type TokenBuffer, type TokenModel } from "./token-model.ts";
+import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { readUnigramModel } from "./unigram-model.ts";
 
 /** Longer texts are refused; a request's body is bounded well below. In UTF-16 code units. */
 export const maxTextLength = 32 * 1024 * 1024;
 
-export interface EncodeOptions {
+interface EncodeOptions {
   /** Put the tokens around the text that the model wants there: for completions, not for rendered chats. */
   readonly addSpecialTokens: boolean;
 }
@@ -40,6 +37,12 @@ export interface TextTokenizer {
    */
   cuts(text: string): readonly number[];
   readonly surroundings: Surroundings;
+}
+
+/** Ids before and after a single text when special tokens are added. */
+interface Surroundings {
+  readonly before: readonly number[];
+  readonly after: readonly number[];
 }
 
 /**
@@ -106,7 +109,7 @@ export function createTextTokenizer({
   };
 }
 
-/** Leaves nothing behind in the buffer when a text cannot be encoded. */
+/** Empties the buffer when a text cannot be encoded. */
 function guarded(buffer: TokenBuffer, fill: () => void): Uint32Array {
   try {
     fill();
@@ -119,7 +122,7 @@ function guarded(buffer: TokenBuffer, fill: () => void): Uint32Array {
 
 function readModel(value: unknown, bytes: boolean): TokenModel {
   const part = tokenizerPart(value, "model");
-  // Old files leave the type out; merges tell BPE, scores in a list tell Unigram.
+  // Old files leave the type out; merges mean BPE, scores in a list mean Unigram.
   const type = part.type || (Array.isArray(part.raw.vocab) ? "Unigram" : "merges" in part.raw ? "BPE" : "");
   if (type === "BPE") return readBpeModel(part, bytes);
   if (type === "Unigram" && !bytes) return readUnigramModel(part);
@@ -127,3 +130,66 @@ function readModel(value: unknown, bytes: boolean): TokenModel {
 }
 
 const wellFormed = (text: string): string => text.replace(/\p{Surrogate}/gu, "\uFFFD");
+
+const nothing: Surroundings = { before: [], after: [] };
+
+/**
+ * The `post_processor` of a tokenizer.json.
+ *
+ * @throws EspalierError `config_invalid`
+ */
+export function readSurroundings(value: unknown): Surroundings {
+  return value === null || value === undefined ? nothing : surroundingsOf(tokenizerPart(value, "post_processor"));
+}
+
+function surroundingsOf(part: TokenizerPart): Surroundings {
+  switch (part.type) {
+    case "ByteLevel":
+      return nothing;
+    case "Sequence":
+      return part
+        .parts("processors")
+        .map(surroundingsOf)
+        .reduce(
+          (inner, outer) => ({
+            before: [...outer.before, ...inner.before],
+            after: [...inner.after, ...outer.after],
+          }),
+          nothing,
+        );
+    case "BertProcessing":
+    case "RobertaProcessing":
+      return { before: [namedId(part, "cls")], after: [namedId(part, "sep")] };
+    case "TemplateProcessing":
+      return template(part);
+    default:
+      throw part.wrong(`is a ${part.type || "part without a type"}, which is not supported`);
+  }
+}
+
+function namedId(part: TokenizerPart, key: string): number {
+  const pair = part.raw[key];
+  const id: unknown = Array.isArray(pair) ? pair[1] : undefined;
+  if (typeof id !== "number") throw part.wrong(`has no token under ${key}`);
+  return id;
+}
+
+function template(part: TokenizerPart): Surroundings {
+  const [before, after]: [number[], number[]] = [[], []];
+  const known = isJsonObject(part.raw.special_tokens) ? part.raw.special_tokens : {};
+  let isBefore = true;
+  const items = Array.isArray(part.raw.single) ? part.raw.single : [];
+  for (const item of items) {
+    if (isJsonObject(item) && isJsonObject(item.Sequence)) {
+      if (!isBefore) throw part.wrong("takes the text twice");
+      isBefore = false;
+    } else if (isJsonObject(item) && isJsonObject(item.SpecialToken)) {
+      const token = known[String(item.SpecialToken.id)];
+      const ids = isJsonObject(token) && Array.isArray(token.ids) ? token.ids : undefined;
+      if (!ids?.every((id) => typeof id === "number")) throw part.wrong("names a special token that it does not list");
+      (isBefore ? before : after).push(...ids);
+    } else throw part.wrong("has an item that is neither a text nor a special token");
+  }
+  if (isBefore) throw part.wrong("leaves the text out");
+  return { before, after };
+}

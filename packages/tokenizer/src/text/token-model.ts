@@ -1,5 +1,3 @@
-import type { TokenBuffer } from "./token-buffer.ts";
-
 /** Turns a piece of text into tokens: the `model` of a tokenizer.json. */
 export interface TokenModel {
   /** Appends the tokens of a piece that is not empty. */
@@ -8,5 +6,112 @@ export interface TokenModel {
   readonly vocabularySize: number;
 }
 
-/** Names of the tokens that stand for single bytes in a vocabulary with byte fallback. */
+/** Names of the tokens for single bytes in a vocabulary with byte fallback. */
 export const byteTokenName = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
+
+/** A growing row of token ids. It is reused: taking hands out a copy and empties it. */
+export interface TokenBuffer {
+  push(id: number): void;
+  pushAll(ids: ArrayLike<number>): void;
+  readonly length: number;
+  take(): Uint32Array;
+  /** The same as a plain array, which is far cheaper for the few tokens of a word. */
+  takeList(): readonly number[];
+}
+
+export function createTokenBuffer(): TokenBuffer {
+  let ids = new Uint32Array(1_024);
+  let length = 0;
+  const reserve = (more: number): void => {
+    if (length + more <= ids.length) return;
+    const larger = new Uint32Array(Math.max(ids.length * 2, length + more));
+    larger.set(ids.subarray(0, length));
+    ids = larger;
+  };
+  return {
+    push(id) {
+      if (length === ids.length) reserve(1);
+      ids[length++] = id;
+    },
+    pushAll(more) {
+      reserve(more.length);
+      for (let index = 0; index < more.length; index++) ids[length + index] = more[index]!;
+      length += more.length;
+    },
+    get length() {
+      return length;
+    },
+    take() {
+      const taken = ids.slice(0, length);
+      length = 0;
+      return taken;
+    },
+    takeList() {
+      const taken: number[] = [];
+      for (let index = 0; index < length; index++) taken.push(ids[index]!);
+      length = 0;
+      return taken;
+    },
+  };
+}
+
+/** Words of a generation. Two generations of them take some 15 MB. */
+const maxWords = 32_768;
+/** Longer words come too seldom twice. */
+export const maxCachedWordLength = 48;
+
+/** V8 keeps a piece of this length or more as a reference into the text it was cut from, all of which it keeps alive. */
+const minSliceLength = 13;
+
+/** What a model made of words that it has seen lately: an id, or several. */
+interface WordCache {
+  get(word: string): number | readonly number[] | undefined;
+  set(word: string, tokens: number | readonly number[]): void;
+  /** How many words it holds. */
+  readonly size: number;
+}
+
+/** Two generations: what is not used while one fills up is forgotten with the next. */
+export function createWordCache(limit = maxWords): WordCache {
+  let young = new Map<string, number | readonly number[]>();
+  let old = new Map<string, number | readonly number[]>();
+  const put = (word: string, tokens: number | readonly number[]): void => {
+    if (young.size >= limit) {
+      old = young;
+      young = new Map();
+    }
+    young.set(word, tokens);
+  };
+  return {
+    get(word) {
+      const found = young.get(word);
+      if (found !== undefined) return found;
+      const before = old.get(word);
+      if (before !== undefined) put(word, before);
+      return before;
+    },
+    set(word, tokens) {
+      put(word.length < minSliceLength ? word : Buffer.from(word, "utf16le").toString("utf16le"), tokens);
+    },
+    get size() {
+      return young.size + old.size;
+    },
+  };
+}
+
+/** The character that represents each byte in a byte-level vocabulary (Radford et al., GPT-2, `bytes_to_unicode`). */
+export const byteAlphabet: readonly string[] = (() => {
+  const isPrinted = (byte: number): boolean =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrinted(byte) ? byte : next++));
+})();
+
+const encoder = new TextEncoder();
+
+/** The UTF-8 bytes of a text in the characters of a byte-level vocabulary. */
+export function inByteAlphabet(text: string): string {
+  let mapped = "";
+  for (const byte of encoder.encode(text)) mapped += byteAlphabet[byte];
+  return mapped;
+}

@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/common";
-import { isJsonObject, type JsonObject } from "../files/json-object.ts";
+import { isJsonObject, type JsonObject } from "../json-object.ts";
 
 /**
  * One part of a `tokenizer.json` with the path to it, so that whatever is wrong in it can be named. What this package

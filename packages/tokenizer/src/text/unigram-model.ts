@@ -1,10 +1,15 @@
-import { createTextTrie, type TextTrie } from "./text-trie.ts";
-import { createTokenBuffer, type TokenBuffer } from "./token-buffer.ts";
-import { byteTokenName, type TokenModel } from "./token-model.ts";
+import { createTextTrie, type TextTrie } from "./pair-table.ts";
+import {
+  byteTokenName,
+  createTokenBuffer,
+  createWordCache,
+  maxCachedWordLength,
+  type TokenBuffer,
+  type TokenModel,
+} from "./token-model.ts";
 import type { TokenizerPart } from "./tokenizer-part.ts";
-import { createWordCache, maxCachedWordLength } from "./word-cache.ts";
 
-/** How much less an unknown character is worth than the least likely token; the value of SentencePiece. */
+/** An unknown character scores this much less than the least likely token; the value of SentencePiece. */
 const unknownPenalty = 10;
 
 interface Vocabulary {

@@ -27,7 +27,7 @@ export function createPoolThread<Task extends object, Result extends object>(
   onEnd: (reason: string) => void,
   name = "tokenizer",
 ): PoolThread<Task, Result> {
-  // A thread that tokenises needs little besides its vocabularies; without the bound one text could take the machine.
+  // A thread that tokenises needs little more than its vocabularies; without the bound one text could take all memory.
   const worker = new Worker(program, {
     // Flags of the process (conditions of imports, inspectors) are not meant for it.
     execArgv: [],

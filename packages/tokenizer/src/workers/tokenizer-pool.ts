@@ -1,9 +1,15 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { backoffDelayMs, type Logger, type Random, type Scheduler, type Startable } from "@espalier/common";
+import {
+  backoffDelayMs,
+  createSeededRandom,
+  type Logger,
+  type Random,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
 import { createPoolThread, type PoolThread } from "./pool-thread.ts";
-import { warmUpTexts } from "./warm-up-texts.ts";
-import type { TokenizeResult } from "./worker-messages.ts";
+import type { TokenizeResult } from "./tokenizer-worker.ts";
 
 export interface TokenizerPoolOptions {
   /** How many threads; each holds the tokenizers of all models. */
@@ -17,7 +23,7 @@ export interface TokenizerPoolOptions {
   readonly maxWaitingLength?: number;
   /** A batch that takes longer has its thread ended (30 s). */
   readonly maxBatchMs?: number;
-  /** The program of a thread, when it is not the one beside this module. */
+  /** The program of a thread, when it is not the one next to this module. */
   readonly program?: URL;
 }
 
@@ -45,7 +51,7 @@ export interface TokenizerPool extends Startable {
   encode(batch: PieceBatch): Promise<readonly Uint32Array[]> | undefined;
   /**
    * Has every thread load a model and tokenise until it is quick at it: a request waits for its tokens only for a few
-   * milliseconds, in which a thread that has just started comes to nothing. Rejected as `encode` is, with the first
+   * milliseconds, which a thread that has just started exceeds. Rejected as `encode` is, with the first
    * failure; a thread that fails does not keep the others from it.
    *
    * @param folder with the model's files
@@ -185,10 +191,8 @@ interface Slot {
  * build made of it.
  */
 function builtProgram(): URL {
-  const beside = new URL("./tokenizer-worker.js", import.meta.url);
-  return existsSync(fileURLToPath(beside))
-    ? beside
-    : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
+  const built = new URL("./tokenizer-worker.js", import.meta.url);
+  return existsSync(fileURLToPath(built)) ? built : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
 }
 
 function rowsOf({ tokens, counts }: TokenizeResult): readonly Uint32Array[] {
@@ -198,4 +202,27 @@ function rowsOf({ tokens, counts }: TokenizeResult): readonly Uint32Array[] {
     at += count;
     return row;
   });
+}
+
+const textCount = 2;
+/** About 15,000 characters: what is left to make quick after that is little, and it takes a thread a tenth of a second. */
+const wordsInText = 2_000;
+const letters = "etaoinshrdlucmfwypvbgkjqxz";
+const separators = [" ", " ", " ", " ", ", ", ". ", "\n", "\n\n", " (", ") ", ": ", " 42 ", " é", " 🙂 "];
+
+/**
+ * Texts that warm a thread up: random words, so that none is found in a cache, with the separators of real texts. They are
+ * the same each time.
+ */
+function warmUpTexts(): readonly string[] {
+  const random = createSeededRandom(1);
+  const word = (): string => {
+    let made = "";
+    for (let length = 2 + random.integer(8); length > 0; length--) {
+      // The lower of two draws: letters in front are the frequent ones.
+      made += letters[Math.min(random.integer(letters.length), random.integer(letters.length))];
+    }
+    return made + separators[random.integer(separators.length)];
+  };
+  return Array.from({ length: textCount }, () => Array.from({ length: wordsInText }, word).join(""));
 }

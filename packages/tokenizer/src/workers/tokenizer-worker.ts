@@ -1,7 +1,26 @@
 import { parentPort } from "node:worker_threads";
-import { loadTokenizerFiles } from "../files/tokenizer-files.ts";
 import { createTextTokenizer, type TextTokenizer } from "../text/text-tokenizer.ts";
-import type { TokenizeRequest, TokenizeResponse } from "./worker-messages.ts";
+import { loadTokenizerFiles } from "../tokenizer-files.ts";
+
+/** What the pool asks of a thread. */
+interface TokenizeRequest {
+  readonly id: number;
+  /** The folder of the model's files; a thread reads it once. */
+  readonly folder: string;
+  readonly texts: readonly string[];
+  /** Whether the first of the texts starts a prompt. */
+  readonly startsPrompt: boolean;
+}
+
+export interface TokenizeResult {
+  /** The tokens of all texts in a row. */
+  readonly tokens: Uint32Array;
+  /** How many belong to each text. */
+  readonly counts: readonly number[];
+}
+
+/** What a thread answers. */
+type TokenizeResponse = { readonly id: number } & (TokenizeResult | { readonly error: string });
 
 // The program of a thread: it tokenises what its pool sends, one request after the other.
 

@@ -4,9 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EspalierError } from "@espalier/common";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { readBoundedText } from "../../src/files/bounded-text.ts";
-import { isJsonObject, parseJsonObject } from "../../src/files/json-object.ts";
-import { loadTokenizerFiles } from "../../src/files/tokenizer-files.ts";
+import { isJsonObject, parseJsonObject } from "../../src/json-object.ts";
+import { loadTokenizerFiles, readBoundedText } from "../../src/tokenizer-files.ts";
 
 const mebibyte = 1024 * 1024;
 let folder: string;

@@ -2,10 +2,9 @@ import { type JsonBody, scanBody } from "@espalier/json-body";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { bodyText } from "../../src/modes/body-text.ts";
-import { canonicalChat } from "../../src/modes/canonical-chat.ts";
-import { promptSource } from "../../src/modes/prompt-request.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { bodyText, canonicalChat } from "../../src/modes/canonical-chat.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";
+import { promptSource } from "../../src/prompt-request.ts";
 
 const hasher = createPromptHasher();
 

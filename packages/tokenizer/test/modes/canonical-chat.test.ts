@@ -1,9 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/files/json-object.ts";
+import type { JsonObject } from "../../src/json-object.ts";
 import { canonicalChat, canonicalMessages } from "../../src/modes/canonical-chat.ts";
-import { firstPartMessage, isTextPart, promptSource } from "../../src/modes/prompt-request.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";
+import { firstPartMessage, isTextPart, promptSource } from "../../src/prompt-request.ts";
 
 const hasher = createPromptHasher();
 const chatText = (messages: readonly unknown[], fields: JsonObject = {}): string =>

@@ -1,12 +1,11 @@
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/files/json-object.ts";
-import { createEngineTokenizer, type EngineTokenizer, fetchTokens } from "../../src/modes/engine-tokenizer.ts";
+import type { ChatDialect } from "../../src/chat/chat-dialect.ts";
+import type { JsonObject } from "../../src/json-object.ts";
+import { createEngineTokenizer, type EngineTokenizer, fetchTokens } from "../../src/modes/engine-mode.ts";
 import { createModelTokenizer, type ModelTokenizer } from "../../src/modes/model-tokenizer.ts";
-import { promptSource } from "../../src/modes/prompt-request.ts";
-import type { PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
-import type { ChatDialect } from "../../src/template/chat-dialect.ts";
+import { createPromptHasher, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
+import { promptSource } from "../../src/prompt-request.ts";
 import { createFakeEngine, type FakeEngine, tokensBody } from "../support/fake-engine.ts";
 
 const hasher = createPromptHasher();

@@ -6,9 +6,9 @@ import {
   type ModelTokenizer,
   type ModelTokenizerOptions,
 } from "../../src/modes/model-tokenizer.ts";
-import type { PromptRequest } from "../../src/modes/prompt-request.ts";
 import type { PromptView } from "../../src/modes/prompt-view.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";
+import type { PromptRequest } from "../../src/prompt-request.ts";
 import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
 import { createManualPool, type ManualPool } from "../support/manual-pool.ts";
 import { modelFolders, readModel } from "../support/models.ts";

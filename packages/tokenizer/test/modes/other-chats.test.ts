@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createChatRenderer } from "../../src/modes/chat-renderer.ts";
-import { type MessagesRules, messagesChat } from "../../src/modes/messages-chat.ts";
-import { responsesChat } from "../../src/modes/responses-chat.ts";
+import { type MessagesRules, messagesChat, responsesChat } from "../../src/chat/api-chats.ts";
+import { createChatRenderer } from "../../src/chat/chat-renderer.ts";
 import { goldenClock } from "../template/golden.ts";
 
 const rules: MessagesRules = { mergesSystem: false, disabledEffort: () => "none" };

@@ -1,10 +1,10 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/files/json-object.ts";
-import { promptSource, wantsSpecialTokens } from "../../src/modes/prompt-request.ts";
+import type { JsonObject } from "../../src/json-object.ts";
+import { loadRequestTokens } from "../../src/modes/local-mode.ts";
 import { digestText, viewOfText } from "../../src/modes/prompt-view.ts";
-import { loadRequestTokens } from "../../src/modes/request-tokens.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";
+import { promptSource, wantsSpecialTokens } from "../../src/prompt-request.ts";
 import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
 import { modelFolders, readModel } from "../support/models.ts";
 

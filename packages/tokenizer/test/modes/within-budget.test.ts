@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { withinBudget } from "../../src/modes/within-budget.ts";
+import { withinBudget } from "../../src/modes/prompt-view.ts";
 
 interface Rig {
   readonly time: ReturnType<typeof createVirtualTime>;

@@ -1,6 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { createBlockBuilder, noBlocks, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
+import { createBlockBuilder, createPromptHasher, noBlocks, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
 import {
   createPromptEncoder,
   type PromptEncoder,
@@ -8,7 +8,6 @@ import {
   type PromptPlan,
   unknownPieces,
 } from "../../src/prompt/prompt-encoder.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
 import { createTextTokenizer, type TextTokenizer } from "../../src/text/text-tokenizer.ts";
 import { readModel } from "../support/models.ts";
 

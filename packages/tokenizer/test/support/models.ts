@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sharedPath } from "@espalier/testing";
 import { Tokenizer } from "tokenizers";
-import type { JsonObject } from "../../src/files/json-object.ts";
-import { shippedModelFolder } from "../../src/shipped-model.ts";
+import type { JsonObject } from "../../src/json-object.ts";
 import { createTextTokenizer, type TextTokenizer } from "../../src/text/text-tokenizer.ts";
+import { shippedModelFolder } from "../../src/tokenizer-files.ts";
 
 /** Folders of models by name: those of this package, and the captured engines' own where they are at hand. */
 export const modelFolders: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { type ChatDialect, chatDialectOf, chatDialects } from "../../src/template/chat-dialect.ts";
-import { chatInputOf } from "../../src/template/chat-input.ts";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
+import { type ChatDialect, chatDialectOf, chatDialects } from "../../src/chat/chat-dialect.ts";
+import { chatInputOf } from "../../src/chat/chat-input.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { goldenClock } from "./golden.ts";
 
 const messages = [{ role: "user", content: "Hi" }];

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { ChatInput } from "../../src/template/chat-input.ts";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
+import type { ChatInput } from "../../src/chat/chat-input.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { TemplateError } from "../../src/template/template-error.ts";
 import { goldenClock, goldenTokens, readTemplate, templateNames } from "./golden.ts";
 

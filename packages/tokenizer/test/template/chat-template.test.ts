@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type ChatInput, chatInputOf } from "../../src/template/chat-input.ts";
-import { type ChatTemplateOptions, compileChatTemplate } from "../../src/template/chat-template.ts";
+import { type ChatInput, chatInputOf } from "../../src/chat/chat-input.ts";
+import { type ChatTemplateOptions, compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { goldenClock, goldenTokens, readTemplate } from "./golden.ts";
 
 const compile = (source: string, options: Partial<ChatTemplateOptions> = {}) =>

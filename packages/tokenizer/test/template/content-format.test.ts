@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { detectContentFormat } from "../../src/template/content-format.ts";
-import { parseTemplate } from "../../src/template/tokens.ts";
+import { detectContentFormat } from "../../src/chat/chat-dialect.ts";
+import { parseTemplate } from "../../src/template/parse.ts";
 import { readTemplate } from "./golden.ts";
 
 const formatOf = (source: string) => detectContentFormat(parseTemplate(source));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { toTools } from "../../src/template/chat-tools.ts";
-import type { ContentFormat } from "../../src/template/content-format.ts";
-import { toConversation } from "../../src/template/conversation.ts";
+import type { ContentFormat } from "../../src/chat/chat-dialect.ts";
+import { toTools } from "../../src/chat/chat-input.ts";
+import { toConversation } from "../../src/chat/conversation.ts";
 import { PyFloat } from "../../src/template/values.ts";
 
 const one = (message: unknown, format: ContentFormat = "string") => toConversation([message], format).messages[0];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import {
   type FamilyCase,
   type GoldenConversation,

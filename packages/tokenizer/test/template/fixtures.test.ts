@@ -4,13 +4,12 @@ import { gunzipSync } from "node:zlib";
 import { scanBody } from "@espalier/json-body";
 import { createRecordingLogger, createVirtualTime, sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { chatDialectOf } from "../../src/chat/chat-dialect.ts";
+import { chatInputOf } from "../../src/chat/chat-input.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { createModelTokenizer, type ModelTokenizer } from "../../src/modes/model-tokenizer.ts";
-import { createBlockBuilder, noBlocks } from "../../src/prompt/prompt-blocks.ts";
-import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
-import { chatDialectOf } from "../../src/template/chat-dialect.ts";
-import { chatInputOf } from "../../src/template/chat-input.ts";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
-import { selectTemplate, specialTokensOf } from "../../src/template/select-template.ts";
+import { createBlockBuilder, createPromptHasher, noBlocks } from "../../src/prompt/prompt-blocks.ts";
+import { selectTemplate, specialTokensOf } from "../../src/tokenizer-files.ts";
 import { goldenClock } from "./golden.ts";
 
 interface Captured {

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { Template } from "@huggingface/jinja";
 import { compileTemplate } from "../../src/template/compile.ts";
 import { createGlobals } from "../../src/template/globals.ts";
+import { parseTemplate } from "../../src/template/parse.ts";
 import { TemplateError } from "../../src/template/template-error.ts";
-import { parseTemplate } from "../../src/template/tokens.ts";
 
 /** What Python's Jinja2 gave: text, or an error of the template (`raised`) or of a value. */
 export interface PythonResult {

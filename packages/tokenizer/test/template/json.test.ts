@@ -1,7 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { readJson } from "../../src/template/json-read.ts";
-import { defaultJsonStyle, writeJson } from "../../src/template/json-write.ts";
+import { defaultJsonStyle, readJson, writeJson } from "../../src/template/json.ts";
 import { PyFloat, PyTuple } from "../../src/template/values.ts";
 
 const compact = { ...defaultJsonStyle, itemSeparator: ",", keySeparator: ":" };

@@ -1,9 +1,8 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { readJson } from "../../src/template/json-read.ts";
-import { defaultJsonStyle, writeJson } from "../../src/template/json-write.ts";
+import { formatTime } from "../../src/template/globals.ts";
+import { defaultJsonStyle, readJson, writeJson } from "../../src/template/json.ts";
 import { arithmetic } from "../../src/template/numbers.ts";
-import { formatTime } from "../../src/template/strftime.ts";
 import { floatValue, type PyFloat, toDouble } from "../../src/template/values.ts";
 import { outcomeOf } from "./tables.ts";
 

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
+import { formatTime } from "../../src/template/globals.ts";
 import { type Arithmetic, arithmetic, floatText, intText, roundHalfEven, sign } from "../../src/template/numbers.ts";
-import { formatTime } from "../../src/template/strftime.ts";
 import { PyFloat } from "../../src/template/values.ts";
 
 describe("ints", () => {

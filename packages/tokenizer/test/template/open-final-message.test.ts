@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { ChatInput } from "../../src/template/chat-input.ts";
-import { type ChatTemplateOptions, compileChatTemplate } from "../../src/template/chat-template.ts";
+import type { ChatInput } from "../../src/chat/chat-input.ts";
+import { type ChatTemplateOptions, compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { goldenClock } from "./golden.ts";
 
 const marked =

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
-import type { ContentFormat } from "../../src/template/content-format.ts";
+import type { ContentFormat } from "../../src/chat/chat-dialect.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import { goldenClock, readTemplate } from "./golden.ts";
 
 const inParts =

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { chatInputOf } from "../../src/template/chat-input.ts";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
-import { selectTemplate, specialTokensOf } from "../../src/template/select-template.ts";
+import { chatInputOf } from "../../src/chat/chat-input.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
+import { selectTemplate, specialTokensOf } from "../../src/tokenizer-files.ts";
 import { goldenClock } from "./golden.ts";
 
 /** Renders a request's body with a template, from the fields that a client sends. */

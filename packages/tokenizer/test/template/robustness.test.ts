@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { compileChatTemplate } from "../../src/template/chat-template.ts";
+import { compileChatTemplate } from "../../src/chat/chat-template.ts";
 import {
   maxCallDepth,
   maxRangeLength,
@@ -7,8 +7,8 @@ import {
   maxSteps,
   maxTextChars,
   maxValueDepth,
-} from "../../src/template/limits.ts";
-import { TemplateError } from "../../src/template/template-error.ts";
+  TemplateError,
+} from "../../src/template/template-error.ts";
 import { goldenClock } from "./golden.ts";
 
 const compile = (source: string) => compileChatTemplate(source, { clock: goldenClock });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { selectTemplate, specialTokensOf } from "../../src/template/select-template.ts";
+import { selectTemplate, specialTokensOf } from "../../src/tokenizer-files.ts";
 
 describe("the template of a request", () => {
   const named = [

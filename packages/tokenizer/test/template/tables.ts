@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { compileTemplate } from "../../src/template/compile.ts";
 import { createGlobals } from "../../src/template/globals.ts";
+import { parseTemplate } from "../../src/template/parse.ts";
 import { TemplateError } from "../../src/template/template-error.ts";
-import { parseTemplate } from "../../src/template/tokens.ts";
 import { goldenClock } from "./golden.ts";
 
 type Variables = Readonly<Record<string, unknown>>;

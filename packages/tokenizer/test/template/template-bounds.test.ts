@@ -1,6 +1,12 @@
 import { expect, test } from "vitest";
-import { readJson } from "../../src/template/json-read.ts";
-import { maxCallDepth, maxListLength, maxRangeLength, maxTextChars, maxValueDepth } from "../../src/template/limits.ts";
+import { readJson } from "../../src/template/json.ts";
+import {
+  maxCallDepth,
+  maxListLength,
+  maxRangeLength,
+  maxTextChars,
+  maxValueDepth,
+} from "../../src/template/template-error.ts";
 import { outcomeOf } from "./tables.ts";
 
 const half = maxTextChars / 2;

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { walkNodes } from "../../src/template/ast.ts";
-import { isRecursiveMark, parseTemplate, testOfFilterName } from "../../src/template/tokens.ts";
+import { isRecursiveMark, parseTemplate, testOfFilterName, walkNodes } from "../../src/template/parse.ts";
 import { renderCompiled } from "./golden.ts";
 
 const namesOf = (source: string): string[] => {

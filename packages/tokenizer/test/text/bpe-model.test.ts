@@ -1,7 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { byteAlphabet } from "../../src/text/byte-alphabet.ts";
-import { byteTokenName } from "../../src/text/token-model.ts";
+import { byteAlphabet, byteTokenName } from "../../src/text/token-model.ts";
 import { encoderOf, vocabularyOf } from "../support/models-made.ts";
 import { referenceOf } from "../support/reference.ts";
 

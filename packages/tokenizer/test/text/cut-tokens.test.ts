@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { AddedToken } from "../../src/text/added-token.ts";
-import { findCutTokens } from "../../src/text/cut-tokens.ts";
+import { type AddedToken, findCutTokens } from "../../src/text/added-tokens.ts";
 
 const token = (content: string, flags: Partial<AddedToken> = {}): AddedToken => ({
   content,

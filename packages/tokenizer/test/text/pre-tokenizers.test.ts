@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { byteAlphabet, inByteAlphabet } from "../../src/text/byte-alphabet.ts";
 import { readPreTokenizer } from "../../src/text/pre-tokenizer.ts";
+import { byteAlphabet, inByteAlphabet } from "../../src/text/token-model.ts";
 import { referencePieces } from "../support/reference.ts";
 
 const sequence = (...pretokenizers: object[]): object => ({ type: "Sequence", pretokenizers });

@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { readSurroundings } from "../../src/text/post-processor.ts";
-import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
+import { createTextTokenizer, readSurroundings } from "../../src/text/text-tokenizer.ts";
 import { vocabularyOf } from "../support/models-made.ts";
 import { referenceOf } from "../support/reference.ts";
 

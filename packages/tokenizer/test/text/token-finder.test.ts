@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { type AddedToken, readAddedTokens } from "../../src/text/added-token.ts";
-import { createTokenFinder } from "../../src/text/token-finder.ts";
-import { isWhiteSpace } from "../../src/text/white-space.ts";
+import { type AddedToken, createTokenFinder, readAddedTokens } from "../../src/text/added-tokens.ts";
+import { isWhiteSpace } from "../../src/text/unicode.ts";
 
 type Flags = Partial<Omit<AddedToken, "content" | "id">>;
 

@@ -1,14 +1,13 @@
-import type { HttpRequest } from "@espalier/common";
-import { createSeededRandom, EspalierError } from "@espalier/common";
+import { createSeededRandom, EspalierError, type HttpRequest } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
-import { hardTexts } from "../../src/verify/hard-texts.ts";
 import {
+  hardTexts,
   type VerifyCase,
   type VerifyOptions,
   type VerifyRow,
   verifyTokenizer,
-} from "../../src/verify/verify-tokenizer.ts";
+} from "../../src/verify-tokenizer.ts";
 import { tokensBody } from "../support/fake-engine.ts";
 import { vocabularyOf } from "../support/models-made.ts";
 

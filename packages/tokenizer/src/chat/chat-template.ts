@@ -1,23 +1,28 @@
 import type { Clock } from "@espalier/common";
-import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
-import type { ChatInput } from "./chat-input.ts";
-import { toTools } from "./chat-tools.ts";
-import { compileTemplate, type ReachedState, type RenderTemplate, type TemplateState } from "./compile.ts";
-import { type ContentFormat, detectContentFormat, detectSglangFormat } from "./content-format.ts";
+import { compileTemplate, type ReachedState, type RenderTemplate, type TemplateState } from "../template/compile.ts";
+import { createGlobals, type TimeRead, timeNow } from "../template/globals.ts";
+import { parseTemplate } from "../template/parse.ts";
+import { TemplateError, valueError } from "../template/template-error.ts";
+import { strip } from "../template/text.ts";
+import { MessageList } from "../template/values.ts";
+import {
+  type ChatDialect,
+  type ContentFormat,
+  detectContentFormat,
+  detectSglangFormat,
+  newestDialect,
+} from "./chat-dialect.ts";
+import { type ChatInput, toTools } from "./chat-input.ts";
 import {
   type Conversation,
   type ConvertMessage,
   convertAll,
+  namesDevelopers,
   type TemplateMessage,
   vllmMessages,
+  withoutDevelopers,
 } from "./conversation.ts";
-import { createGlobals, type TimeRead, timeNow } from "./globals.ts";
-import { MessageList } from "./message-list.ts";
 import { sglangMessages, withoutLastAnswer } from "./sglang-conversation.ts";
-import { namesDevelopers, withoutDevelopers } from "./system-messages.ts";
-import { TemplateError, valueError } from "./template-error.ts";
-import { strip } from "./text.ts";
-import { parseTemplate } from "./tokens.ts";
 
 export interface ChatTemplateOptions {
   /** `strftime_now` reads its wall time as UTC. */
@@ -60,7 +65,7 @@ export interface ChatTemplate {
   /** Whether a chat with so many messages, of which the first are those of the state, goes on from there. */
   canResume(from: ChatState, count: number): boolean;
   /**
-   * What a chat gives to its template beside its messages.
+   * What a chat gives to its template in addition to its messages.
    *
    * @throws TemplateError when the engine would refuse its tools
    * @returns undefined for chats whose last message is left open, which are rendered as a whole
@@ -68,7 +73,7 @@ export interface ChatTemplate {
   terms(input: Omit<ChatInput, "messages">): ChatTerms | undefined;
 }
 
-/** What a chat gives to its template beside its messages, for all chats that have the same. */
+/** What a chat gives to its template in addition to its messages, shared by all chats that have the same. */
 export interface ChatTerms {
   readonly dialect: ChatDialect;
   readonly variables: Readonly<Record<string, unknown>>;
@@ -79,11 +84,11 @@ export interface ChatMessages {
   readonly count: number;
   /** One of them, as `JSON.parse` gives it. */
   readonly at: (index: number) => unknown;
-  /** How many of the first ones another chat is likely to begin with as well. */
+  /** How many of the first ones another chat is likely to have too. */
   readonly shared: number;
 }
 
-/** Where a rendering has been: behind some of the messages. Others with the same terms and the same first ones go on there. */
+/** A rendering after some of the messages. Chats with the same terms and the same first messages resume there. */
 export interface ChatState {
   readonly template: TemplateState;
   /** What was read of the clock until then. */
@@ -262,7 +267,7 @@ function resumeChat(
   return { text, states: states.map((reached) => ({ ...reached, state: { template: reached.state, times } })) };
 }
 
-/** What transformers puts behind the final message to find its end in the rendered text. */
+/** What transformers appends to the final message to find its end in the rendered text. */
 const endTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 /** Renders with the last message left open: the text is cut where its content ends, as transformers 4.50 and later do. */
@@ -294,7 +299,7 @@ function withTag(content: unknown): { readonly content: unknown; readonly text: 
   return { content: parts.with(index, { ...parts[index], text: text + endTag }), text };
 }
 
-/** Stands for a part while its place is looked for; no text contains it but by intent. */
+/** Marks a part while its position is looked for; no text contains it but by intent. */
 const partMark = "\u{10fffd}espalier part\u{10fffd}";
 
 function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
@@ -307,7 +312,7 @@ function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
 }
 
 /**
- * The message with a mark where its first part that is not text stands. A template of strings has the engine put the
+ * The message with a mark at its first part that is not text. A template of strings has the engine put the
  * placeholders of all parts before the text.
  */
 function withMark(message: TemplateMessage): TemplateMessage {
@@ -317,7 +322,7 @@ function withMark(message: TemplateMessage): TemplateMessage {
   return { ...message, content: content.with(part, { type: "text", text: partMark }) };
 }
 
-/** Where the mark stands, or where the two renderings part when the template looks at parts before it writes them. */
+/** Where the mark is, or where the two renderings diverge when the template looks at parts before it writes them. */
 function placeOfMark(text: string, marked: string): number {
   const mark = marked.indexOf(partMark);
   const end = Math.min(Math.max(mark, 0), text.length);

@@ -1,6 +1,6 @@
 import type { JsonBody } from "@espalier/json-body";
-import { isJsonObject, type JsonObject } from "../files/json-object.ts";
-import type { ChatDialect } from "../template/chat-dialect.ts";
+import type { ChatDialect } from "./chat/chat-dialect.ts";
+import { isJsonObject, type JsonObject } from "./json-object.ts";
 
 /** A request as its prompt is read from it. */
 export interface PromptRequest {

@@ -1,19 +1,12 @@
 import type { Clock } from "@espalier/common";
-import type { JsonObject } from "../files/json-object.ts";
-import type { TokenizerFiles } from "../files/tokenizer-files.ts";
-import { type ChatDialect, newestDialect } from "../template/chat-dialect.ts";
-import { chatInputOf } from "../template/chat-input.ts";
-import {
-  type ChatTemplate,
-  type ChatTerms,
-  compileChatTemplate,
-  type RenderedChat,
-} from "../template/chat-template.ts";
-import { selectTemplate, specialTokensOf } from "../template/select-template.ts";
+import type { JsonObject } from "../json-object.ts";
+import { otherChatEndpoints, type PromptRequest } from "../prompt-request.ts";
 import { TemplateError } from "../template/template-error.ts";
-import { messagesChat } from "./messages-chat.ts";
-import { otherChatEndpoints, type PromptRequest } from "./prompt-request.ts";
-import { responsesChat } from "./responses-chat.ts";
+import { selectTemplate, specialTokensOf, type TokenizerFiles } from "../tokenizer-files.ts";
+import { messagesChat, responsesChat } from "./api-chats.ts";
+import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
+import { chatInputOf } from "./chat-input.ts";
+import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedChat } from "./chat-template.ts";
 
 /** Renders the prompts of chats by a model's own templates, each compiled once. */
 export interface ChatRenderer {
@@ -28,7 +21,7 @@ export interface ChatRenderer {
    */
   asChat(request: PromptRequest): PromptRequest | undefined;
   /**
-   * Whatever of a chat's fields its prompt depends on beside the messages, and the template for it.
+   * The fields of a chat, other than the messages, that its prompt depends on, and the template for it.
    *
    * @returns undefined for chats that are rendered as a whole
    */

@@ -1,9 +1,9 @@
-import type { ContentFormat } from "./content-format.ts";
+import { isJsonObject } from "../json-object.ts";
+import { readJson } from "../template/json.ts";
+import { valueError } from "../template/template-error.ts";
+import { isDict } from "../template/values.ts";
+import type { ContentFormat } from "./chat-dialect.ts";
 import type { ConvertMessage, TemplateMessage } from "./conversation.ts";
-import { isFields } from "./fields.ts";
-import { readJson } from "./json-read.ts";
-import { valueError } from "./template-error.ts";
-import { isDict } from "./values.ts";
 
 /** Its own fields of a message, in the order of its model; others are dropped. */
 const messageFields = ["tool_call_id", "name", "phase", "reasoning_content", "tool_calls", "tools", "prefix"] as const;
@@ -14,7 +14,7 @@ const messageFields = ["tool_call_id", "name", "phase", "reasoning_content", "to
  */
 export function sglangMessages(format: ContentFormat): ConvertMessage {
   return (message, index) => {
-    if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
+    if (!isJsonObject(message)) throw valueError(`messages[${index}] is not an object`);
     const { content } = message;
     const hasParts = Array.isArray(content) && content.some((part) => isMedia(part));
     return { message: toMessage(message, format), hasParts };
@@ -44,7 +44,7 @@ function contentOf({ content }: TemplateMessage, role: unknown, format: ContentF
 }
 
 const isText = (part: unknown): part is TemplateMessage =>
-  isFields(part) && (part.type === "text" || part.type === "input_text");
+  isJsonObject(part) && (part.type === "text" || part.type === "input_text");
 
 const textsOf = (parts: readonly unknown[]): unknown[] => parts.filter(isText).map(({ text }) => text);
 
@@ -57,7 +57,7 @@ const mediaTypes: Readonly<Record<string, string>> = {
 };
 
 const mediaOf = (part: unknown): string | undefined =>
-  isFields(part) && typeof part.type === "string" && Object.hasOwn(mediaTypes, part.type)
+  isJsonObject(part) && typeof part.type === "string" && Object.hasOwn(mediaTypes, part.type)
     ? mediaTypes[part.type]
     : undefined;
 
@@ -67,11 +67,11 @@ function toPart(part: unknown): TemplateMessage | undefined {
   if (isText(part)) return { type: "text", text: part.text };
   const media = mediaOf(part);
   if (media !== undefined) return { type: media };
-  return isFields(part) && part.type === "tool_reference" ? { ...part } : undefined;
+  return isJsonObject(part) && part.type === "tool_reference" ? { ...part } : undefined;
 }
 
 function toCall(call: unknown, role: unknown): TemplateMessage {
-  if (!isFields(call) || !isFields(call.function)) throw valueError("a tool call has no function");
+  if (!isJsonObject(call) || !isJsonObject(call.function)) throw valueError("a tool call has no function");
   const { id = null, index = null, type = "function" } = call;
   const { name = null, arguments: given = null } = call.function;
   const parsed = role === "assistant" && typeof given === "string" ? toArguments(given) : given;
@@ -85,9 +85,9 @@ function toArguments(given: string): unknown {
 }
 
 /**
- * Takes an assistant's last message off that is text: it is left open behind the prompt, or else becomes the user's.
+ * Removes an assistant's last message that is text: it follows the opened turn, or else becomes the user's.
  *
- * @returns the messages, and what stands behind the opened turn
+ * @returns the messages, and the text after the opened turn
  */
 export function withoutLastAnswer(
   messages: readonly TemplateMessage[],

@@ -1,11 +1,8 @@
-import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
-import type { ContentFormat } from "./content-format.ts";
-import { isFields } from "./fields.ts";
-import { readJson } from "./json-read.ts";
-import { valueError } from "./template-error.ts";
-import { isDict, isTrue } from "./values.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
+import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { readJson } from "../template/json.ts";
+import { valueError } from "../template/template-error.ts";
+import { isDict, isTrue } from "../template/values.ts";
+import { type ChatDialect, type ContentFormat, newestDialect } from "./chat-dialect.ts";
 
 /** A message as the template sees it. */
 export type TemplateMessage = Record<string, unknown>;
@@ -17,7 +14,7 @@ export interface Conversation {
 }
 
 /** One message as the template sees it. */
-export interface ConvertedMessage {
+interface ConvertedMessage {
   readonly message: TemplateMessage;
   /** Whether it has a part that is not text. */
   readonly hasParts: boolean;
@@ -53,14 +50,14 @@ export function convertAll(messages: readonly unknown[], convert: ConvertMessage
  */
 export function vllmMessages(format: ContentFormat, dialect: ChatDialect = newestDialect): ConvertMessage {
   return (message, index) => {
-    if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
+    if (!isJsonObject(message)) throw valueError(`messages[${index}] is not an object`);
     const content = isBillingDropped(message, dialect) ? withoutBilling(message.content) : message.content;
     const hasParts = Array.isArray(content) && content.some((part) => textOfPart(part) === undefined);
     return { message: toMessage(message, contentOf(content, format)), hasParts };
   };
 }
 
-function toMessage(message: Fields, content: unknown): TemplateMessage {
+function toMessage(message: JsonObject, content: unknown): TemplateMessage {
   const { role, name, tool_call_id: toolCallId, tool_calls: toolCalls } = message;
   const result: TemplateMessage = { role, content };
   if (role === "assistant") {
@@ -81,7 +78,7 @@ function toMessage(message: Fields, content: unknown): TemplateMessage {
 
 /** The content of a tool's message as one string, unless it has more than text. */
 function joinedText(parts: readonly unknown[]): string | undefined {
-  const texts = parts.map((part) => (isFields(part) && part.type === "text" ? String(part.text) : undefined));
+  const texts = parts.map((part) => (isJsonObject(part) && part.type === "text" ? String(part.text) : undefined));
   return texts.includes(undefined) ? undefined : texts.join("\n");
 }
 
@@ -90,7 +87,7 @@ function contentOf(content: unknown, format: ContentFormat): unknown {
     if (typeof content === "string") return content;
     if (content === null || content === undefined) return "";
     if (!Array.isArray(content)) throw valueError("the content of a message is neither text nor parts");
-    // Parts other than text stand for placeholders that only the engine knows.
+    // Other parts become placeholders that only the engine knows.
     return content
       .map(textOfPart)
       .filter((text) => typeof text === "string" && text !== "")
@@ -106,7 +103,7 @@ function toPart(part: unknown): TemplateMessage | undefined {
   const text = textOfPart(part);
   if (text === null) return undefined;
   if (text !== undefined) return { type: "text", text };
-  if (isFields(part) && part.type === "tool_reference") return { ...part };
+  if (isJsonObject(part) && part.type === "tool_reference") return { ...part };
   return { type: modalityOf(part) };
 }
 
@@ -122,14 +119,14 @@ const textFields: Readonly<Record<string, string>> = {
 /** The text of a part, null for a part of text without any, undefined for another kind of part. */
 function textOfPart(part: unknown): string | null | undefined {
   if (typeof part === "string") return part;
-  if (!isFields(part) || typeof part.type !== "string" || !Object.hasOwn(textFields, part.type)) return undefined;
+  if (!isJsonObject(part) || typeof part.type !== "string" || !Object.hasOwn(textFields, part.type)) return undefined;
   const text = part[textFields[part.type]!];
   return typeof text === "string" ? text : null;
 }
 
 /** The word for a part in templates: `image_url`, `input_image` and `image_embeds` are all an `image`. */
 function modalityOf(part: unknown): string {
-  const names = isFields(part) ? [part.type, ...Object.keys(part)] : [];
+  const names = isJsonObject(part) ? [part.type, ...Object.keys(part)] : [];
   for (const modality of ["image", "audio", "video"]) {
     if (names.some((name) => typeof name === "string" && name.includes(modality))) return modality;
   }
@@ -137,7 +134,7 @@ function modalityOf(part: unknown): string {
 }
 
 function toToolCall(call: unknown): TemplateMessage {
-  if (!isFields(call) || !isFields(call.function)) throw valueError("a tool call has no function");
+  if (!isJsonObject(call) || !isJsonObject(call.function)) throw valueError("a tool call has no function");
   return { ...call, function: { ...call.function, arguments: toArguments(call.function.arguments) } };
 }
 
@@ -150,7 +147,7 @@ function toArguments(value: unknown): unknown {
 /** What an agent writes before its system prompt: a line with a hash that differs in every request. */
 export const billingHeader = "x-anthropic-billing-header";
 
-const isBillingDropped = ({ role }: Fields, dialect: ChatDialect): boolean =>
+const isBillingDropped = ({ role }: JsonObject, dialect: ChatDialect): boolean =>
   role === "system" && dialect === "vllm-0.32";
 
 /** The content of a system message without such lines; a part that is nothing else goes with it. */
@@ -158,12 +155,47 @@ function withoutBilling(content: unknown): unknown {
   if (typeof content === "string") return content.startsWith(billingHeader) ? restOf(content) : content;
   if (!Array.isArray(content)) return content;
   return content.flatMap((part: unknown) => {
-    const text = isFields(part) && part.type === "text" ? part.text : part;
+    const text = isJsonObject(part) && part.type === "text" ? part.text : part;
     if (typeof text !== "string" || !text.startsWith(billingHeader)) return [part];
     const rest = restOf(text);
     if (rest === "") return [];
-    return isFields(part) ? [{ ...part, text: rest }] : [rest];
+    return isJsonObject(part) ? [{ ...part, text: rest }] : [rest];
   });
 }
 
 const restOf = (text: string): string => (text.includes("\n") ? text.slice(text.indexOf("\n") + 1) : "");
+
+/**
+ * A conversation for a template that does not name the role `developer`, as vLLM 0.23 to 0.32 passes it on
+ * (`renderers/hf.py`): its messages become those of the system, and of several ones that are not just the first message
+ * one is made, at the front.
+ *
+ * @param source of the template
+ */
+export function withoutDevelopers(conversation: Conversation, source: string): Conversation {
+  const { messages, firstWithParts } = conversation;
+  if (namesDevelopers(source) || messages.every(({ role }) => role !== "developer")) return conversation;
+  const converted = messages.map((message) => (message.role === "developer" ? asSystem(message) : message));
+  if (converted.every(({ role }, at) => role !== "system" || at === 0)) return { messages: converted, firstWithParts };
+  const others = converted.filter(({ role }) => role !== "system");
+  const texts = converted.filter(({ role }) => role === "system").map(({ content }) => textOf(content));
+  const merged = { role: "system", content: texts.filter((text) => text !== "").join("\n\n") };
+  const withParts = firstWithParts === undefined ? -1 : others.indexOf(converted[firstWithParts]!);
+  // Parts of a message of the system are lost in the merged one.
+  const place = withParts < 0 ? firstWithParts && 0 : withParts + 1;
+  return { messages: [merged, ...others], firstWithParts: place };
+}
+
+/** Whether a template has a rule for messages of the role `developer`. */
+export const namesDevelopers = (source: string): boolean =>
+  source.includes('"developer"') || source.includes("'developer'");
+
+function asSystem({ tools: _tools, ...message }: TemplateMessage): TemplateMessage {
+  return { ...message, role: "system" };
+}
+
+function textOf(content: unknown): string {
+  if (!Array.isArray(content)) return typeof content === "string" ? content : "";
+  const texts = content.map((part: unknown) => (part as TemplateMessage).text);
+  return texts.filter((text) => typeof text === "string").join("\n");
+}

@@ -1,0 +1,131 @@
+import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { valueError } from "../template/template-error.ts";
+import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
+import type { TemplateMessage } from "./conversation.ts";
+
+/** What a chat request gives to its model's template. Values are as `JSON.parse` gives them. */
+export interface ChatInput {
+  /** Messages of the OpenAI API, with strings or parts as content. */
+  readonly messages: readonly unknown[];
+  readonly tools?: readonly unknown[] | null;
+  readonly documents?: readonly unknown[] | null;
+  /** Whether the assistant's turn is opened at the end. */
+  readonly addGenerationPrompt?: boolean;
+  /** Whether the last message is left open for the model to go on with. */
+  readonly continueFinalMessage?: boolean;
+  /** Variables of the template beyond these: `chat_template_kwargs` of the request. */
+  readonly variables?: Readonly<Record<string, unknown>>;
+  /** Whose rules are applied; the newest vLLM's unless given. */
+  readonly dialect?: ChatDialect;
+}
+
+/** The fields of a chat completion's body, other than its messages, that its prompt depends on: all that is read here. */
+export const termFields = [
+  ...["tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message"],
+  ...["chat_template_kwargs", "reasoning_effort"],
+] as const;
+
+/**
+ * Reads the fields of a chat completion's body that its prompt depends on, with the defaults of the engine: the
+ * assistant's turn is opened, and tools stay in the prompt whatever `tool_choice` says, but for SGLang.
+ *
+ * @returns undefined when the body has no messages
+ */
+export function chatInputOf(
+  body: Readonly<Record<string, unknown>>,
+  dialect: ChatDialect = newestDialect,
+): ChatInput | undefined {
+  const { messages, tools, tool_choice: choice, documents } = body;
+  if (!Array.isArray(messages)) return undefined;
+  return {
+    messages,
+    tools: chosenTools(tools, choice, dialect),
+    documents: Array.isArray(documents) ? documents : null,
+    addGenerationPrompt: body.add_generation_prompt !== false,
+    continueFinalMessage: body.continue_final_message === true,
+    variables: variablesOf(body, dialect),
+    dialect,
+  };
+}
+
+/**
+ * The variables of a request's template beyond the messages. With vLLM the effort of the request overrides that of its
+ * `chat_template_kwargs` and decides whether the model thinks, where they do not say; with SGLang they override it.
+ */
+export function variablesOf(
+  body: Readonly<Record<string, unknown>>,
+  dialect: ChatDialect,
+): Readonly<Record<string, unknown>> {
+  const { chat_template_kwargs: kwargs, reasoning_effort: effort } = body;
+  const given = isJsonObject(kwargs) ? kwargs : {};
+  if (effort === undefined || effort === null) return given;
+  if (dialect === "sglang-0.5.23") return { reasoning_effort: effort, ...given };
+  return { enable_thinking: effort !== "none", ...given, ...(effort === "auto" ? {} : { reasoning_effort: effort }) };
+}
+
+/**
+ * Tools as an engine passes them to the template.
+ *
+ * @throws TemplateError for a tool that the engine would refuse
+ */
+export function toTools(tools: readonly unknown[], dialect: ChatDialect): TemplateMessage[] {
+  return tools.map((tool) => {
+    if (!isJsonObject(tool) || !isJsonObject(tool.function)) throw valueError("a tool has no function");
+    return dialect === "sglang-0.5.23" ? sglangTool(tool, tool.function) : vllmTool(tool, tool.function, dialect);
+  });
+}
+
+/** The fields of vLLM's own model come first, whether the request has them or not; 0.32 drops all others. */
+function vllmTool(tool: JsonObject, described: JsonObject, dialect: ChatDialect): TemplateMessage {
+  const { type = "function", function: _function, defer_loading: isDeferred, ...others } = tool;
+  const { name, description = null, parameters = null, strict, defer_loading: isOwnDeferred, ...rest } = described;
+  const keepsOthers = dialect === "vllm-0.23";
+  const fields = {
+    ...{ name, description, parameters },
+    ...(keepsOthers ? {} : given({ strict })),
+    ...given({ defer_loading: isOwnDeferred ?? isDeferred }),
+    ...(keepsOthers ? unchanged({ strict }, rest) : {}),
+  };
+  return { type, function: fields, ...given({ defer_loading: isDeferred }), ...(keepsOthers ? others : {}) };
+}
+
+/** Fields of the function keep the request's order; the tool's other fields are always written, even as null. */
+function sglangTool(tool: JsonObject, described: JsonObject): TemplateMessage {
+  const { type = "function", defer_loading: isDeferred = null } = tool;
+  const { name, description = null, parameters = null, strict, defer_loading: isOwnDeferred } = described;
+  const known: JsonObject = {
+    ...{ description, name, parameters },
+    ...given({ strict, defer_loading: isOwnDeferred ?? isDeferred }),
+  };
+  const order = Object.keys(described).filter((key) => Object.hasOwn(known, key));
+  const ordered = Object.fromEntries([...order, ...Object.keys(known)].map((key) => [key, known[key]]));
+  return { type, function: ordered, defer_loading: isDeferred };
+}
+
+/**
+ * The tools that a request's choice leaves in the prompt. vLLM leaves all there whatever is chosen; SGLang takes those away
+ * that the model may not call.
+ *
+ * @returns null for none
+ */
+function chosenTools(tools: unknown, choice: unknown, dialect: ChatDialect): readonly unknown[] | null {
+  if (!Array.isArray(tools) || tools.length === 0) return null;
+  if (dialect !== "sglang-0.5.23") return tools;
+  if (choice === "none") return null;
+  if (!isJsonObject(choice)) return tools;
+  const wanted = isJsonObject(choice.function) ? choice.function.name : undefined;
+  const chosen = tools.filter(
+    (tool) => isJsonObject(tool) && isJsonObject(tool.function) && tool.function.name === wanted,
+  );
+  return chosen.length > 0 ? chosen : null;
+}
+
+/** The fields that are neither absent nor null. */
+function given(fields: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
+}
+
+/** A field that is present stays, null or not, before the others. */
+function unchanged(first: JsonObject, rest: JsonObject): JsonObject {
+  return { ...Object.fromEntries(Object.entries(first).filter(([, value]) => value !== undefined)), ...rest };
+}

@@ -4,7 +4,7 @@ import type { PromptHasher } from "../prompt/prompt-blocks.ts";
 import { isTextPart } from "../prompt-request.ts";
 
 /** Control characters that no chat is written with: ends of a message, of a field, of a field's name. */
-export const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
+const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
 
 /** Fields that come before the messages in a prompt. */
 const contextNames = ["tools", "functions", "documents", "system", "instructions"] as const;

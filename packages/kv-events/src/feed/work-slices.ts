@@ -13,7 +13,7 @@ export interface WorkSlices {
   /** Drops a worker from the queue. */
   forget(worker: SliceWorker): void;
   /** For loops that await: what to wait for before going on; undefined while this turn has time left. */
-  breather(): Promise<void> | undefined;
+  waitForTurn(): Promise<void> | undefined;
 }
 
 /**
@@ -67,7 +67,7 @@ export function createWorkSlices(options: {
       run();
     },
     forget: (worker) => void waiting.delete(worker),
-    breather() {
+    waitForTurn() {
       enterTurn();
       if (!isOver()) return undefined;
       nextTurn ??= new Promise((resolve) => {

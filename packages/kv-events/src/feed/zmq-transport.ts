@@ -103,7 +103,7 @@ function readFrom(socket: Subscriber | Dealer, reading: Reading): OpenSocket {
     await ready;
     while (!socket.closed) {
       // Messages that are there already come without a break: the loop would not turn for hundreds of them.
-      const wait = resumed ?? slices.breather();
+      const wait = resumed ?? slices.waitForTurn();
       if (wait) await wait;
       else {
         const frames = await socket.receive();

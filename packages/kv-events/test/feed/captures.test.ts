@@ -37,13 +37,13 @@ const framesOf = (record: { readonly frames: readonly string[] }): Uint8Array[] 
 const sequenceOf = (record: LiveRecord): number => Number(Buffer.from(record.frames[1]!, "base64").readBigUInt64BE());
 
 /** The live messages of one run of an engine process, by session and rank. */
-function livesOf(engine: string): Map<string, LiveRecord[]> {
-  const lives = new Map<string, LiveRecord[]>();
+function epochsOf(engine: string): Map<string, LiveRecord[]> {
+  const epochs = new Map<string, LiveRecord[]>();
   for (const record of readRecords<LiveRecord>(engine, "events.jsonl.gz")) {
     const key = `${record.session}/${record.endpoint}`;
-    lives.set(key, [...(lives.get(key) ?? []), record]);
+    epochs.set(key, [...(epochs.get(key) ?? []), record]);
   }
-  return lives;
+  return epochs;
 }
 
 const hear = (feed: FeedHarness, records: readonly LiveRecord[]): void => {
@@ -69,40 +69,40 @@ async function startTracing(options: { replay: boolean }): Promise<{ feed: FeedH
   return { feed, traced };
 }
 
-/** The first number of a life that the capture holds; the capture of SGLang's first life has missed number 0. */
+/** The first number of an epoch that the capture holds; the capture of SGLang's first epoch has missed number 0. */
 const firstOf = (records: readonly LiveRecord[]): number => sequenceOf(records[0]!);
 
 describe.skipIf(fixtures === undefined).each(engines)("captured %s", (engine) => {
-  test("the live messages of each life, alone, end live where the capture has number 0", async () => {
-    for (const [life, records] of livesOf(engine)) {
+  test("the live messages of each epoch, alone, end live where the capture has number 0", async () => {
+    for (const [epoch, records] of epochsOf(engine)) {
       const feed = await startFeed({ replay: false });
       feed.connect();
       hear(feed, records);
       const [first, last] = [firstOf(records), sequenceOf(records.at(-1)!)];
-      expect(feed.sink.sequences, life).toEqual(range(first, last));
-      expect(feed.state, life).toBe(first === 0 ? "live complete" : "partial joined-late");
-      expect(feed.feed.describe(), life).toMatchObject({ undecodedEvents: 0, refusedMessages: 0, duplicates: 0 });
+      expect(feed.sink.sequences, epoch).toEqual(range(first, last));
+      expect(feed.state, epoch).toBe(first === 0 ? "live complete" : "partial joined-late");
+      expect(feed.feed.describe(), epoch).toMatchObject({ undecodedEvents: 0, refusedMessages: 0, duplicates: 0 });
     }
   });
 
-  test("all lives on one socket: each restart is found, the last life is live", async () => {
-    const lives = [...livesOf(engine)].filter(([life]) => life.endsWith("/0")).map(([, records]) => records);
+  test("all epochs on one socket: each restart is found, the last epoch is live", async () => {
+    const epochs = [...epochsOf(engine)].filter(([epoch]) => epoch.endsWith("/0")).map(([, records]) => records);
     const feed = await startFeed({ replay: false });
     feed.connect();
-    for (const records of lives) hear(feed, records);
-    expect(feed.sink.lives).toEqual(Array(lives.length - 1).fill("restarted"));
-    expect(feed.sink.sequences).toEqual(range(0, sequenceOf(lives.at(-1)!.at(-1)!)));
+    for (const records of epochs) hear(feed, records);
+    expect(feed.sink.epochs).toEqual(Array(epochs.length - 1).fill("restarted"));
+    expect(feed.sink.sequences).toEqual(range(0, sequenceOf(epochs.at(-1)!.at(-1)!)));
     expect(feed.state).toBe("live complete");
   });
 
   test("replay equals live: the recorded answers give the same batches", async () => {
-    const lives = livesOf(engine);
+    const epochs = epochsOf(engine);
     let compared = 0;
     for (const recorded of readRecords<ReplayRecord>(engine, "replay.jsonl.gz")) {
       if (recorded.replies.length < 2) continue;
       const live = await startTracing({ replay: false });
       live.feed.connect();
-      const records = lives.get(`${recorded.session}/${recorded.port_offset}`)!;
+      const records = epochs.get(`${recorded.session}/${recorded.port_offset}`)!;
       hear(live.feed, records);
       const replayed = await startTracing({ replay: true });
       replayed.feed.engine.answer = answerWith(recorded);
@@ -122,15 +122,15 @@ describe.skipIf(fixtures === undefined).each(engines)("captured %s", (engine) =>
 
   test("joining late with replay: history first, then what is live, none twice, and live", async () => {
     const recorded = readRecords<ReplayRecord>(engine, "replay.jsonl.gz").find(({ label }) => label === "from-0")!;
-    const records = livesOf(engine).get("0/0")!;
+    const records = epochsOf(engine).get("0/0")!;
     const { feed, traced } = await startTracing({ replay: true });
     feed.engine.answer = answerWith(recorded);
     feed.socket.tell.onUp();
-    // The capture's replay was asked for late in the life: everything up to there is live, too.
+    // The capture's replay was asked for late in the epoch: everything up to there is live, too.
     hear(feed, records);
     feed.time.advance(10);
     expect(feed.sink.sequences).toEqual(range(0, sequenceOf(records.at(-1)!)));
-    expect(feed.sink.lives).toEqual([]);
+    expect(feed.sink.epochs).toEqual([]);
     expect(feed.state).toBe("live complete");
     const checksums = new Map(records.map((record) => [sequenceOf(record), crc32(framesOf(record)[2]!)]));
     for (const line of traced) {

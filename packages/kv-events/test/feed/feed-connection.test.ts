@@ -92,7 +92,7 @@ test("socket lost and back: stale at once, then what was missed is fetched", asy
   feed.time.advance(5);
   expect(feed.sink.sequences).toEqual(range(0, 6));
   expect(feed.asked).toEqual([0, 3]);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("live complete");
 });
 
@@ -109,14 +109,14 @@ test("socket lost in the middle of a replay: it is begun again on the next conne
   expect(feed.state).toBe("live complete");
 });
 
-test("silent engine that was restarted: it does not know its last message, all of the old life is void", async () => {
+test("silent engine that was restarted: it does not know its last message, all of the old epoch is void", async () => {
   const feed = await startFeed();
   feed.connect();
   feed.engine.publish(4);
   feed.disconnect();
   feed.engine.restart();
   feed.connect();
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.asked).toEqual([0, 3, 0]);
   expect(feed.state).toBe("live nothing-published");
 });
@@ -129,7 +129,7 @@ test("stale restart: the new process is beyond the old number, and the payloads 
   feed.engine.restart();
   feed.engine.publishUnheard(9);
   feed.connect();
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.asked).toEqual([0, 3, 0]);
   expect(feed.sink.hashes).toEqual(range(2_000_000, 2_000_008));
   expect(feed.state).toBe("live complete");
@@ -143,7 +143,7 @@ test("the last message is beyond the history after a lost connection: nothing sh
   feed.disconnect();
   feed.engine.publishUnheard(9);
   feed.connect();
-  expect(feed.sink.lives).toEqual(["unverified"]);
+  expect(feed.sink.epochs).toEqual(["unverified"]);
   expect(feed.sink.sequences).toEqual([10, 11, 12]);
   expect(feed.state).toBe("partial history-truncated");
 });
@@ -168,7 +168,7 @@ test("socket lost and back without replay: any other number is taken for another
   feed.engine.publishUnheard(1);
   feed.connect();
   feed.engine.publish(1);
-  expect(feed.sink.lives).toEqual(["unverified"]);
+  expect(feed.sink.epochs).toEqual(["unverified"]);
   expect(feed.sink.sequences).toEqual([5]);
   expect(feed.state).toBe("partial joined-late");
 });
@@ -180,7 +180,7 @@ test("socket lost and back without replay, number behind what is remembered: ano
   feed.disconnect();
   feed.connect();
   feed.engine.send(0);
-  expect(feed.sink.lives).toEqual(["unverified"]);
+  expect(feed.sink.epochs).toEqual(["unverified"]);
   expect(feed.state).toBe("live complete");
 });
 
@@ -196,7 +196,7 @@ test("socket lost and back, replay silent: unverified until the engine answers a
   feed.engine.answer = feed.engine.answerInFull;
   feed.time.advance(20_000);
   expect(feed.state).toBe("live complete");
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
 });
 
 test("what waited for a missing message when the socket was lost comes again by replay", async () => {
@@ -253,7 +253,7 @@ test("overflow of what waits for a replay: dropped, and fetched by the next repl
   expect(feed.feed.describe()).toMatchObject({ resyncs: 1, pendingMessages: 1 });
   feed.time.advance(1_000);
   expect(feed.sink.sequences).toEqual(range(0, 10));
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("live complete");
 });
 

@@ -53,7 +53,7 @@ function run(seed: number, feed: FeedHarness): void {
 
 const seeds = range(1, 60);
 
-test("whatever goes wrong, a feed with replay ends with the engine's present life, and says truly if it has all of it", async () => {
+test("whatever goes wrong, a feed with replay ends with the engine's present epoch, and says truly if it has all of it", async () => {
   const ends = new Map<string, number>();
   for (const seed of seeds) {
     const feed = await startFeed({ limits: { replayCooldownMs: 5_000 } });
@@ -74,7 +74,7 @@ test("whatever goes wrong, a feed with replay ends with the engine's present lif
   expect(ends.get("live complete")).toBeGreaterThan(seeds.length / 2);
 });
 
-test("without replay the numbers still ascend, and no batch of an old life is taken for one of the present", async () => {
+test("without replay the numbers still ascend, and no batch of an old epoch is taken for one of the present", async () => {
   for (const seed of seeds) {
     const feed = await startFeed({ replay: false });
     run(seed, feed);
@@ -86,7 +86,7 @@ test("without replay the numbers still ascend, and no batch of an old life is ta
   }
 });
 
-/** The hash in each message of the engine's present life, read by a feed to which nothing happens. */
+/** The hash in each message of the engine's present epoch, read by a feed to which nothing happens. */
 async function hashesOf({ engine }: FeedHarness): Promise<number[]> {
   const calm = await startFeed({ replay: false });
   calm.connect();

@@ -22,7 +22,7 @@ import { createRecordingSink, type RecordingSink } from "./recording-sink.ts";
 /** How long the fake engine takes to answer a replay request. */
 const answerMs = 1;
 
-/** The engine's side: what it published in its present life, and how it answers. */
+/** The engine's side: what it published in its present epoch, and how it answers. */
 export interface FakeEngine {
   readonly history: Uint8Array[];
   /** How many messages back it can replay. */
@@ -115,11 +115,11 @@ export async function startFeed(options: HarnessOptions = {}): Promise<FeedHarne
 }
 
 function createFakeEngine(transport: FakeTransport, time: VirtualTime): FakeEngine {
-  let life = 1;
+  let epoch = 1;
   const make = (): void => {
-    // Hashes tell lives apart; timestamps go up by more than the clock does, as no two messages are made at once.
-    const hash = life * 1_000_000 + engine.history.length;
-    engine.history.push(storedPayload(hash, time.clock.wallMs() / 1_000 + life + engine.history.length * 1e-6));
+    // Hashes differ between epochs; timestamps go up by more than the clock does, as no two messages are made at once.
+    const hash = epoch * 1_000_000 + engine.history.length;
+    engine.history.push(storedPayload(hash, time.clock.wallMs() / 1_000 + epoch + engine.history.length * 1e-6));
   };
   const engine: FakeEngine = {
     history: [],
@@ -139,7 +139,7 @@ function createFakeEngine(transport: FakeTransport, time: VirtualTime): FakeEngi
       transport.subscribers[0]!.tell.onMessage(liveFrames(sequence, engine.history[sequence]!));
     },
     restart() {
-      life += 1;
+      epoch += 1;
       engine.history.length = 0;
     },
     answerInFull(replay) {

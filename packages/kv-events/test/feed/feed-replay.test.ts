@@ -48,7 +48,7 @@ test("truncated history: the suffix is taken, the feed is partial", async () => 
   expect(feed.feed.describe()).toMatchObject({ latestGaps: [{ from: 0, to: 17 }], lastReplay: "complete" });
 });
 
-test("a gap longer than the history: what is left is taken, the rest is a hole of the same life", async () => {
+test("a gap longer than the history: what is left is taken, the rest is a hole of the same epoch", async () => {
   const feed = await startFeed();
   feed.engine.bufferSteps = 4;
   feed.connect();
@@ -57,7 +57,7 @@ test("a gap longer than the history: what is left is taken, the rest is a hole o
   feed.engine.publish(1);
   feed.time.advance(40);
   expect(feed.sink.sequences).toEqual([0, 1, 2, ...range(10, 13)]);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("partial history-truncated");
 });
 
@@ -70,7 +70,7 @@ test("an engine that keeps no history: joined late after two vain requests", asy
   feed.engine.publish(2);
   feed.time.advance(100);
   expect(feed.sink.sequences).toEqual([5, 6]);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("partial joined-late");
 });
 
@@ -199,7 +199,7 @@ test("answers that are no answers, or for numbers not asked for, are passed over
   feed.engine.publish(1);
   feed.time.advance(50);
   expect(feed.sink.sequences).toEqual(range(0, 6));
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("live complete");
 });
 
@@ -215,7 +215,7 @@ test("the engine is restarted in the middle of a replay: what came before is voi
   feed.connect();
   feed.time.advance(2_100);
   expect(feed.asked).toEqual([0, 5, 0]);
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.sink.hashes).toEqual(range(2_000_000, 2_000_007));
   expect(feed.state).toBe("live complete");
 });
@@ -259,7 +259,7 @@ test("two publishers under one name: replays stay within their allowance", async
     feed.time.advance(10);
   }
   expect(feed.asked.length).toBe(8);
-  expect(feed.sink.lives.length).toBeGreaterThan(90);
+  expect(feed.sink.epochs.length).toBeGreaterThan(90);
   feed.time.advance(10_000);
   feed.engine.restart();
   feed.engine.publish(1);
@@ -290,11 +290,11 @@ test("a message of the history that cannot be used is a hole of one", async () =
   feed.disconnect();
   feed.connect();
   expect(feed.asked).toEqual([0, 5]);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("partial message-refused");
 });
 
-test("a new life forgets the holes of the old one", async () => {
+test("a new epoch forgets the holes of the old one", async () => {
   const feed = await startFeed();
   feed.engine.bufferSteps = 2;
   feed.engine.publishUnheard(5);

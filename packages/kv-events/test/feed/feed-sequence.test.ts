@@ -10,7 +10,7 @@ test("a stream that is complete since sequence 0 is live", async () => {
   feed.engine.publish(5);
   expect(feed.sink.sequences).toEqual(range(0, 4));
   expect(feed.sink.hashes).toEqual(range(1_000_000, 1_000_004));
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("live complete");
 });
 
@@ -21,7 +21,7 @@ test("restart: a lower number is another process, whose history is fetched from 
   feed.engine.restart();
   feed.engine.publish(2);
   expect(feed.state).toBe("replaying new-life");
-  expect(feed.sink.log.slice(-2)).toEqual(["life restarted", "replaying new-life"]);
+  expect(feed.sink.log.slice(-2)).toEqual(["epoch restarted", "replaying new-life"]);
   feed.time.advance(10);
   expect(feed.sink.sequences).toEqual([0, 1]);
   expect(feed.sink.hashes).toEqual([2_000_000, 2_000_001]);
@@ -29,25 +29,25 @@ test("restart: a lower number is another process, whose history is fetched from 
   expect(feed.asked).toEqual([0, 0]);
 });
 
-test("restart without replay: a new life that is seen from its first message is live", async () => {
+test("restart without replay: a new epoch that is seen from its first message is live", async () => {
   const feed = await startFeed({ replay: false });
   feed.connect();
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publish(3);
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.sink.sequences).toEqual([0, 1, 2]);
   expect(feed.state).toBe("live complete");
 });
 
-test("restart without replay: a new life that is seen from its third message on is partial", async () => {
+test("restart without replay: a new epoch that is seen from its third message on is partial", async () => {
   const feed = await startFeed({ replay: false });
   feed.connect();
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publishUnheard(2);
   feed.engine.publish(2);
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.sink.sequences).toEqual([2, 3]);
   expect(feed.state).toBe("partial joined-late");
 });
@@ -59,7 +59,7 @@ test("restart beyond the remembered numbers is told by the engine's clock", asyn
   feed.time.advance(1_000);
   feed.engine.restart();
   feed.engine.publish(1);
-  expect(feed.sink.lives).toEqual(["restarted"]);
+  expect(feed.sink.epochs).toEqual(["restarted"]);
   expect(feed.state).toBe("live complete");
 });
 
@@ -68,7 +68,7 @@ test("an old message from a queue on the way is a duplicate, even beyond the rem
   feed.connect();
   feed.engine.publish(20);
   feed.engine.send(3);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.sink.sequences).toEqual(range(0, 19));
   expect(feed.feed.describe().duplicates).toBe(1);
   expect(feed.state).toBe("live complete");
@@ -196,7 +196,7 @@ test("duplicate number with another payload: another process", async () => {
   feed.engine.publish(1);
   feed.engine.restart();
   feed.engine.publish(1);
-  expect(feed.sink.lives).toEqual(["payload-changed"]);
+  expect(feed.sink.epochs).toEqual(["payload-changed"]);
   feed.time.advance(10);
   expect(feed.sink.hashes).toEqual([2_000_000]);
   expect(feed.state).toBe("live complete");
@@ -211,7 +211,7 @@ test("a message that belongs in a declared hole comes too late", async () => {
   feed.time.advance(20);
   feed.engine.send(2);
   expect(feed.sink.sequences).toEqual([0, 1, 3]);
-  expect(feed.sink.lives).toEqual([]);
+  expect(feed.sink.epochs).toEqual([]);
   expect(feed.state).toBe("partial gap");
 });
 

@@ -213,18 +213,18 @@ describe("work slices", () => {
     const clock = { nowMs: () => time.clock.nowMs() + spentMs, wallMs: time.clock.wallMs };
     const slices = createWorkSlices({ clock, scheduler: createTurns(time), sliceMs: 4 });
     const log: string[] = [];
-    expect(slices.breather()).toBeUndefined();
+    expect(slices.waitForTurn()).toBeUndefined();
     spentMs = 3;
-    expect(slices.breather()).toBeUndefined();
+    expect(slices.waitForTurn()).toBeUndefined();
     spentMs = 4;
-    const waits = [slices.breather(), slices.breather()];
+    const waits = [slices.waitForTurn(), slices.waitForTurn()];
     for (const wait of waits) wait?.then(() => log.push("reader"));
     slices.request(worker(log, "worker", 1));
     await time.advanceAsync(0);
     expect(log).toEqual([]);
     await time.advanceAsync(1);
     expect(log).toEqual(["worker", "reader", "reader"]);
-    expect(slices.breather()).toBeUndefined();
+    expect(slices.waitForTurn()).toBeUndefined();
   });
 
   test("a worker that asks from within a step is not run inside it; a forgotten one not at all", () => {

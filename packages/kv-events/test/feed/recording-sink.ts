@@ -2,15 +2,15 @@ import type { FeedSink } from "../../src/feed/feed-state.ts";
 
 /** Keeps what a feed tells. */
 export interface RecordingSink extends FeedSink {
-  /** `batch NUMBER`, `life REASON`, `STATE REASON`, in order. */
+  /** `batch NUMBER`, `epoch REASON`, `STATE REASON`, in order. */
   readonly log: string[];
-  /** The numbers of the batches of the latest life. */
+  /** The numbers of the batches of the latest epoch. */
   readonly sequences: number[];
   /** The first hash of each of those batches. */
   readonly hashes: number[];
   /** `STATE REASON` in order. */
   readonly states: readonly string[];
-  readonly lives: readonly string[];
+  readonly epochs: readonly string[];
   /** Makes the batch with this number throw. */
   throwAt: number | undefined;
   /** Called with each batch. */
@@ -20,13 +20,13 @@ export interface RecordingSink extends FeedSink {
 export function createRecordingSink(): RecordingSink {
   const log: string[] = [];
   const states: string[] = [];
-  const lives: string[] = [];
+  const epochs: string[] = [];
   const sink: RecordingSink = {
     log,
     sequences: [],
     hashes: [],
     states,
-    lives,
+    epochs,
     throwAt: undefined,
     onBatch: () => {},
     batch(batch, sequence) {
@@ -37,8 +37,8 @@ export function createRecordingSink(): RecordingSink {
       sink.hashes.push(batch.hashStart[1]! > 0 ? batch.hashes[0]! : -1);
     },
     newLife(reason) {
-      log.push(`life ${reason}`);
-      lives.push(reason);
+      log.push(`epoch ${reason}`);
+      epochs.push(reason);
       sink.sequences.length = 0;
       sink.hashes.length = 0;
     },

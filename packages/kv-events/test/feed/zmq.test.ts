@@ -60,7 +60,7 @@ async function quietPort(): Promise<number> {
 interface RealFeed {
   readonly feed: KvFeed;
   readonly sink: RecordingSink;
-  /** Waits until the latest life has these numbers. */
+  /** Waits until the latest epoch has these numbers. */
   sees(sequences: readonly number[]): Promise<unknown>;
   /** Waits for `STATE REASON`. */
   is(state: string): Promise<unknown>;
@@ -207,7 +207,7 @@ test("socket lost and back: stale meanwhile, nothing lost", async () => {
   expect(feed.describe().restarts).toBe(0);
 });
 
-test("engine restarted: the old life is void, the new one is read from 0", async () => {
+test("engine restarted: the old epoch is void, the new one is read from 0", async () => {
   const publisher = await startPublisher();
   const { sink, sees, is } = await startFeed(endpointsOf(publisher));
   for (const hash of [1, 2, 3]) publisher.publish(stored(hash));
@@ -216,8 +216,8 @@ test("engine restarted: the old life is void, the new one is read from 0", async
   publisher.restart();
   for (const hash of [11, 12, 13, 14]) publisher.publish(stored(hash));
   await publisher.start();
-  await waitFor(() => sink.hashes.join() === "11,12,13,14", { what: "the new life" });
-  expect(sink.lives).toEqual(["restarted"]);
+  await waitFor(() => sink.hashes.join() === "11,12,13,14", { what: "the new epoch" });
+  expect(sink.epochs).toEqual(["restarted"]);
   await is("live complete");
 });
 

@@ -3,10 +3,10 @@ import { liveFrames } from "./fake-transport.ts";
 import { type FeedHarness, startFeed } from "./feed-harness.ts";
 import { storedPayload } from "./messages.ts";
 
-// A message that had waited in a queue while its engine was restarted was taken for one of the new life that came early:
+// A message that had waited in a queue while its engine was restarted was taken for one of the new epoch that came early:
 // replays for the hole before it used up what a feed may ask for, and the next true message looked like another restart.
 
-/** Sends a message of a life in which number n was published n seconds after `bornS`. */
+/** Sends a message of an epoch in which number n was published n seconds after `bornS`. */
 function tell({ socket }: FeedHarness, bornS: number, sequence: number): void {
   socket.tell.onMessage(liveFrames(sequence, storedPayload(bornS + sequence, bornS + sequence)));
 }
@@ -20,7 +20,7 @@ async function restarted(): Promise<FeedHarness> {
   return feed;
 }
 
-test("leftovers of the life before are counted and change nothing", async () => {
+test("leftovers of the epoch before are counted and change nothing", async () => {
   const feed = await restarted();
   const before = feed.sink.sequences.length;
   for (const sequence of [4, 5, 6]) tell(feed, 100, sequence);

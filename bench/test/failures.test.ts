@@ -18,7 +18,7 @@ const fine: Told = {
 const nothing: Partial<Told> = { firstTokenMs: Number.NaN, engine: undefined };
 const reset: Told = { ...fine, ...nothing, status: 0, error: "read ECONNRESET" };
 const busy: Told = { ...fine, ...nothing, status: 429, error: "status 429", headers: { "retry-after": "1" } };
-const framed: Told = { ...fine, error: "the engine is gone", isErrorTold: true };
+const framed: Told = { ...fine, error: "the engine is gone", isErrorInBody: true };
 const torn: Told = { ...fine, error: "aborted" };
 const figuresOf = (rows: readonly { readonly figure: string; readonly value: number }[]) =>
   Object.fromEntries(rows.map(({ figure, value }) => [figure, value]));

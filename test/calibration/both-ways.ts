@@ -1,6 +1,6 @@
 import { systemClock } from "@espalier/common";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
-import { createRow, ownScenario, type RunOptions, type SimulateRow, simulate } from "@espalier/simulator";
+import { createRow, customScenario, type RunOptions, type SimulateRow, simulate } from "@espalier/simulator";
 import { type ReplayRow, readTrace } from "@espalier/workload";
 import { expect } from "vitest";
 import { run } from "../e2e/program.ts";
@@ -64,7 +64,7 @@ export async function simulatedRuns(path: string, fleet: CalibratedFleet): Promi
 async function simulated(path: string, fleet: CalibratedFleet, seed: number): Promise<Figures> {
   const options: RunOptions = {
     ...fleet,
-    scenario: ownScenario({
+    scenario: customScenario({
       name: "calibration",
       fleet: { engines, routers: fleet.routers, preset, parameters: { blockCount } },
     }),

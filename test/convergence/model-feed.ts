@@ -81,7 +81,7 @@ export class ModelFeed {
     this.#lostFrom = undefined;
     this.#isComplete = true;
     this.#ledger.clear();
-    this.reader.newLife();
+    this.reader.newEpoch();
     this.#tellWorth();
   }
 

@@ -22,7 +22,7 @@ export class EngineTruth {
     this.#mostStored = engines.map(() => 0);
     for (const engine of engines) {
       engine.onMessage((message) => this.#read(engine.number, message));
-      engine.onLife(() => {
+      engine.onEpoch(() => {
         if (!engine.isUp) return;
         this.#index.clearFacts(engine.number);
         this.#stored[engine.number]!.clear();

@@ -119,7 +119,7 @@ test("a router that is not there any more is noticed until all know", async () =
 });
 
 test("timers that pile up are noticed", () => {
-  const { scheduler } = fleet.seats[0]!.time;
+  const { scheduler } = fleet.routerNodes[0]!.time;
   for (let timer = 0; timer <= bounds.timers; timer++) scheduler.after(60_000, () => {});
   expect(sizeProblems(fleet)).toEqual([expect.stringMatching(/router 0: timers are \d+, more than 400/)]);
 });

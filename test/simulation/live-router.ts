@@ -2,7 +2,7 @@ import type { PrefixIndex } from "@espalier/prefix-index";
 import type { SharedTier } from "@espalier/routing";
 import type { SimFleet } from "@espalier/simulator";
 
-type RouterView = NonNullable<SimFleet["seats"][number]["router"]>["view"];
+type RouterView = NonNullable<SimFleet["routerNodes"][number]["router"]>["view"];
 
 /** The view of a router with links of its own. */
 interface RealView extends RouterView {
@@ -31,7 +31,7 @@ export interface OwnLoad {
 }
 
 export function liveRouters(fleet: SimFleet): LiveRouter[] {
-  return fleet.seats.flatMap(({ number, lives, router, time, isLeaving }) => {
+  return fleet.routerNodes.flatMap(({ number, lives, router, time, isLeaving }) => {
     const view = router?.view;
     if (!view || !isReal(view)) return [];
     const { isPaused, pendingCount: timers } = time;

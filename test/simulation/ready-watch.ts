@@ -18,10 +18,10 @@ export class ReadyWatch {
   }
 
   /** To be called at every step. @returns routers that wait too long, in words */
-  problems({ seats, time }: SimFleet): string[] {
+  problems({ routerNodes, time }: SimFleet): string[] {
     const nowMs = time.clock.nowMs();
     const found: string[] = [];
-    for (const { number, lives, router, time: own } of seats) {
+    for (const { number, lives, router, time: own } of routerNodes) {
       if (!router || own.isPaused || this.#lives.get(number) !== lives) {
         this.#sinceMs.set(number, nowMs);
         this.#lives.set(number, lives);

@@ -140,7 +140,7 @@ export class SwarmRun {
     const { engines, time } = this.#fleet;
     for (const engine of engines) {
       engine.onMessage(({ sequence, checksum }) => this.#note(logged.published, engine.number, sequence, checksum));
-      engine.onLife(() => {
+      engine.onEpoch(() => {
         this.#upSinceMs[engine.number] = engine.isUp ? time.clock.nowMs() : Number.POSITIVE_INFINITY;
       });
     }
@@ -187,9 +187,9 @@ export class SwarmRun {
 
   /** A router that is about to leave ends first. */
   #startLater(router: number): void {
-    const { seats, time } = this.#fleet;
+    const { routerNodes, time } = this.#fleet;
     if (!this.#fleet.isRouterUp(router)) this.#fleet.startRouter(router);
-    else if (seats[router]!.isLeaving) time.scheduler.after(100, () => this.#startLater(router));
+    else if (routerNodes[router]!.isLeaving) time.scheduler.after(100, () => this.#startLater(router));
   }
 
   #send(): void {

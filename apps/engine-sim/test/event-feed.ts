@@ -174,7 +174,7 @@ export async function followEvents(sim: TestSim, blockSize = 16): Promise<Follow
       messages.push({ sequence, events });
       holdings.apply(events);
     },
-    newLife() {
+    newEpoch() {
       lives += 1;
       messages = [];
       holdings.clear();

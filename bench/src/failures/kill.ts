@@ -37,8 +37,8 @@ export async function runKill(options: SteadyLoadOptions): Promise<PartResult> {
 }
 
 /** A stream that was cut and was not at the engine that died, or whose end was not told. */
-function isUnexpected({ engine, isErrorTold }: Told, kill: Kill): boolean {
-  return engine !== kill.engine || isErrorTold !== true;
+function isUnexpected({ engine, isErrorInBody }: Told, kill: Kill): boolean {
+  return engine !== kill.engine || isErrorInBody !== true;
 }
 
 export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[] {
@@ -58,8 +58,8 @@ export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[
     row("requests", requests),
     row("completed", completed),
     row("failed_without_first_byte", failed.length, { most: 0 }),
-    row("streams_cut_with_error_frame", there.filter(({ isErrorTold }) => isErrorTold).length),
-    row("streams_cut_without_error_frame", there.filter(({ isErrorTold }) => !isErrorTold).length, { most: 0 }),
+    row("streams_cut_with_error_frame", there.filter(({ isErrorInBody }) => isErrorInBody).length),
+    row("streams_cut_without_error_frame", there.filter(({ isErrorInBody }) => !isErrorInBody).length, { most: 0 }),
     row("streams_cut_elsewhere", cut.length - there.length, { most: 0 }),
     row("requests_retried", retried.length),
     row("last_request_sent_there_ms", lastMs),

@@ -53,7 +53,7 @@ export interface AdmissionTicket {
 
 /** One rank of an engine as admission sees it: the load part of a routing target. */
 export interface AdmissionTarget {
-  /** Place in the arrays of `OthersLoad`. */
+  /** Place in the arrays of `PeerLoad`. */
   readonly index: number;
   /** The same in every router. */
   readonly key: string;
@@ -75,13 +75,13 @@ export interface AdmissionTarget {
 }
 
 /** Load sent by other routers, by target index; 0 beyond the end of an array. */
-export interface OthersLoad {
+export interface PeerLoad {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
 }
 
-export const noOthersLoad: OthersLoad = {
+export const noPeerLoad: PeerLoad = {
   inFlight: new Float64Array(),
   pendingPrefillTokens: new Float64Array(),
   pendingWorkMs: new Float64Array(),

@@ -5,7 +5,7 @@ import type {
   AdmissionRequest,
   AdmissionTarget,
   AdmissionTicket,
-  OthersLoad,
+  PeerLoad,
 } from "./admission-request.ts";
 import type { FleetUsage, TenantUsage } from "./fair-share.ts";
 import { PoolAdmission } from "./pool-admission.ts";
@@ -17,7 +17,7 @@ export interface AdmissionOptions {
   readonly scheduler: Scheduler;
   readonly meters: AdmissionMeters;
   /** Load sent by other routers. */
-  readonly others: OthersLoad;
+  readonly others: PeerLoad;
   readonly fleet: FleetUsage;
 }
 

@@ -1,5 +1,5 @@
 import { DecayedSum, RecencyMap } from "@espalier/common";
-import type { AdmissionTarget, OthersLoad } from "./admission-request.ts";
+import type { AdmissionTarget, PeerLoad } from "./admission-request.ts";
 
 /** What other routers have served to a tenant of a class. */
 export interface TenantElsewhere {
@@ -145,11 +145,11 @@ interface BackoffCandidate<Target extends AdmissionTarget> {
  */
 export class FairShareBackoff<Target extends AdmissionTarget> {
   readonly #fleet: FleetUsage;
-  readonly #others: OthersLoad;
+  readonly #others: PeerLoad;
   /** Since when it has been backing off; undefined when it is not. */
   #sinceMs: number | undefined;
 
-  constructor(fleet: FleetUsage, others: OthersLoad) {
+  constructor(fleet: FleetUsage, others: PeerLoad) {
     this.#fleet = fleet;
     this.#others = others;
   }

@@ -6,7 +6,7 @@
 export { type Admission, type AdmissionOptions, createAdmission } from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
 export type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
-export { type AdmissionTarget, noOthersLoad, type OthersLoad } from "./admission-request.ts";
+export { type AdmissionTarget, noPeerLoad, type PeerLoad } from "./admission-request.ts";
 export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
 export {
   type FleetUsage,

@@ -1,5 +1,5 @@
 import { DecayedSum } from "@espalier/common";
-import type { AdmissionTarget, OthersLoad } from "./admission-request.ts";
+import type { AdmissionTarget, PeerLoad } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 
 /**
@@ -21,7 +21,7 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
   readonly #limits: SaturationLimits;
   readonly #partition: ClassPartition;
 
-  constructor(settings: AdmissionSettings, others: OthersLoad, partition: ClassPartition) {
+  constructor(settings: AdmissionSettings, others: PeerLoad, partition: ClassPartition) {
     this.#limits = { maxWaiting: settings.maxWaiting, maxKvUse: settings.maxKvUse, others };
     this.#partition = partition;
   }
@@ -79,11 +79,11 @@ const freshSignalMs = 2_000;
 interface SaturationLimits {
   readonly maxWaiting: number;
   readonly maxKvUse: number;
-  readonly others: OthersLoad;
+  readonly others: PeerLoad;
 }
 
 /** Pending prompt tokens at a target from all routers, per unit of weight. */
-function pendingTokens(target: AdmissionTarget, others: OthersLoad): number {
+function pendingTokens(target: AdmissionTarget, others: PeerLoad): number {
   const { weight } = target.engine;
   const tokens = target.load.pendingPrefillTokens + at(others.pendingPrefillTokens, target.index);
   // An engine of weight 0 is used only when there is no other: then it counts like any other.
@@ -91,12 +91,12 @@ function pendingTokens(target: AdmissionTarget, others: OthersLoad): number {
 }
 
 /** Expected milliseconds of pending prefill work at a target from all routers. */
-function pendingWorkMs(target: AdmissionTarget, others: OthersLoad): number {
+function pendingWorkMs(target: AdmissionTarget, others: PeerLoad): number {
   return target.load.pendingWorkMs + at(others.pendingWorkMs, target.index);
 }
 
 /** Requests in flight to a target from all routers. */
-function requestsAt(target: AdmissionTarget, others: OthersLoad): number {
+function requestsAt(target: AdmissionTarget, others: PeerLoad): number {
   return target.load.inFlight + at(others.inFlight, target.index);
 }
 

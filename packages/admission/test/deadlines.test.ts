@@ -1,4 +1,4 @@
-import { noOthersLoad } from "@espalier/admission";
+import { noPeerLoad } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { createRig, type Rig, testClass } from "./rig.ts";
 
@@ -131,7 +131,7 @@ const roomy = [testClass("default", { maxPendingTokens: 1_000_000, targetMs: 1_0
 
 test("an engine whose prompts need a fifth of the time gets no more, by what all routers have sent", () => {
   const pendingWorkMs = Float64Array.of(100, 199);
-  const rig = createRig({ settings: { classes: roomy }, others: { ...noOthersLoad, pendingWorkMs } });
+  const rig = createRig({ settings: { classes: roomy }, others: { ...noPeerLoad, pendingWorkMs } });
   rig.targets[0]!.load.pendingWorkMs = 100;
   rig.targets[1]!.load.pendingWorkMs = 1;
   const sent = rig.send("waits");

@@ -1,4 +1,4 @@
-import { noOthersLoad } from "@espalier/admission";
+import { noPeerLoad } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { createRig, full } from "./rig.ts";
 
@@ -53,7 +53,7 @@ test("the knee counts what other routers have sent, and the weight of an engine"
   const pendingPrefillTokens = Float64Array.of(32_767, 1, 0);
   const rig = createRig({
     targets: 3,
-    others: { ...noOthersLoad, inFlight: new Float64Array(3), pendingPrefillTokens },
+    others: { ...noPeerLoad, inFlight: new Float64Array(3), pendingPrefillTokens },
   });
   rig.targets[0]!.load.pendingPrefillTokens = 1;
   rig.targets[1]!.engine.weight = 0.5;

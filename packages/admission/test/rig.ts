@@ -10,8 +10,8 @@ import {
   defaultAdmissionSettings,
   type FleetUsage,
   noFleetUsage,
-  noOthersLoad,
-  type OthersLoad,
+  noPeerLoad,
+  type PeerLoad,
 } from "@espalier/admission";
 import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 
@@ -73,7 +73,7 @@ export interface Rig {
 export interface RigOptions {
   readonly targets?: number;
   readonly settings?: Partial<AdmissionSettings>;
-  readonly others?: OthersLoad;
+  readonly others?: PeerLoad;
   readonly fleet?: FleetUsage;
   readonly time?: VirtualTime;
 }
@@ -84,7 +84,7 @@ export const full = 1_000_000;
 export function createRig({
   targets: count = 2,
   settings = {},
-  others = noOthersLoad,
+  others = noPeerLoad,
   fleet = noFleetUsage,
   time = createVirtualTime(),
 }: RigOptions = {}): Rig {

@@ -19,7 +19,7 @@ export { configJsonSchema, describeConfig, renderConfigurationDocs, renderConfig
 export type { Environment } from "./interpolate.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
 export type { FlagValues } from "./overlay.ts";
-export { changedPaths, isReloadable, isTakenUp, takeUp } from "./reload.ts";
+export { applyReload, changedPaths, isAppliedOnReload, isReloadable } from "./reload.ts";
 export type { ConfigTree } from "./schema.ts";
 export { Secret } from "./secret.ts";
 export type { DiscoveryConfig } from "./sections/discovery.ts";

@@ -39,7 +39,7 @@ export function isReloadable(path: string): boolean {
  * Whether a router that runs with one configuration applies a value of another one on reload. Mesh authentication cannot be
  * turned on or off: only one secret can replace another.
  */
-export function isTakenUp(path: string, running: CompiledConfig, loaded: CompiledConfig): boolean {
+export function isAppliedOnReload(path: string, running: CompiledConfig, loaded: CompiledConfig): boolean {
   if (!isReloadable(path)) return false;
   const keepsKind = (running.mesh.secret === undefined) === (loaded.mesh.secret === undefined);
   return keepsKind || !path.startsWith("mesh.");
@@ -70,11 +70,11 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
 }
 
 /** The running configuration with the reloadable settings of the loaded one. */
-export function takeUp(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
+export function applyReload(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
   const { engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
   const { maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare } = loaded.limits;
   const { aliases, splits } = loaded.models;
-  const takes = (path: string): boolean => isTakenUp(path, running, loaded);
+  const takes = (path: string): boolean => isAppliedOnReload(path, running, loaded);
   const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
   return {
     ...running,

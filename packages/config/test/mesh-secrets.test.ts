@@ -1,4 +1,4 @@
-import { changedPaths, describeConfig, isTakenUp, loadConfig, takeUp } from "@espalier/config";
+import { applyReload, changedPaths, describeConfig, isAppliedOnReload, loadConfig } from "@espalier/config";
 import { describe, expect, test } from "vitest";
 import { load, problemsOf } from "./loading.ts";
 
@@ -45,7 +45,7 @@ describe("a reload", () => {
     expect(changedPaths(running, loaded)).toEqual([
       ...["mesh.accepted-secrets", "mesh.cluster", "mesh.port", "mesh.secret"],
     ]);
-    const taken = takeUp(running, loaded);
+    const taken = applyReload(running, loaded);
     expect(secretsOf(taken)).toEqual([second, first]);
     expect(taken.mesh).toMatchObject({ port: 0, cluster: "default" });
     expect(changedPaths(taken, loaded)).toEqual(["mesh.cluster", "mesh.port"]);
@@ -57,11 +57,11 @@ describe("a reload", () => {
     ["the end of all", `, secret: ${first}, accepted-secrets: [${second}]`, ""],
   ])("leaves %s for a restart: links stay as safe as they were", (_, before, after) => {
     const [running, loaded] = [read(before), read(after)];
-    const taken = takeUp(running, loaded);
+    const taken = applyReload(running, loaded);
     expect(secretsOf(taken)).toEqual(secretsOf(running));
     expect(changedPaths(taken, loaded)).toEqual(["mesh.accepted-secrets", "mesh.secret"]);
-    expect(isTakenUp("mesh.secret", running, loaded)).toBe(false);
-    expect(isTakenUp("policy.name", running, loaded)).toBe(true);
+    expect(isAppliedOnReload("mesh.secret", running, loaded)).toBe(false);
+    expect(isAppliedOnReload("policy.name", running, loaded)).toBe(true);
     expect(describeConfig(taken)).toEqual(describeConfig(running));
   });
 });

@@ -1,4 +1,4 @@
-import { changedPaths, describeConfig, isReloadable, loadConfig, takeUp } from "@espalier/config";
+import { applyReload, changedPaths, describeConfig, isReloadable, loadConfig } from "@espalier/config";
 import { describe, expect, test } from "vitest";
 
 const read = (text: string) => loadConfig({ file: { path: "espalier.yaml", text } });
@@ -67,7 +67,7 @@ models: { aliases: { a: y }, max-loaded-adapters: 3 }
 api-keys: [{ name: b, key: key-number-two }]
 pools: [{ models: [m], policy: sticky, engine-api-key: engine-key-1 }]
 `);
-  const taken = takeUp(running, loaded);
+  const taken = applyReload(running, loaded);
 
   test("is of the loaded configuration, and the rest of its own", () => {
     expect(taken.policy.name).toBe("random");
@@ -92,6 +92,6 @@ pools: [{ models: [m], policy: sticky, engine-api-key: engine-key-1 }]
   test("leaves only what waits for a restart as changed", () => {
     const waiting = ["limits.max-body-bytes", "listen.port", "log.format", "models.max-loaded-adapters"];
     expect(changedPaths(taken, loaded)).toEqual(waiting);
-    expect(changedPaths(takeUp(taken, running), running)).toEqual([]);
+    expect(changedPaths(applyReload(taken, running), running)).toEqual([]);
   });
 });

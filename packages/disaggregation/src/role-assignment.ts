@@ -2,24 +2,24 @@ import type { Clock, EngineRole } from "@espalier/common";
 import { hashString } from "@espalier/policies";
 
 /** Assigns engines of role `both` to prefill or decode, by the mix of recent requests. */
-export interface RoleDuties {
+export interface RoleAssignment {
   /**
    * Updates the assignment; at most once a second, so it may be called for every request.
    *
    * @param share of the work that is prefill, 0 to 1; NaN where it is not known
    */
-  update(engines: () => readonly DutyEngine[], share: () => number): void;
+  update(engines: () => readonly AssignableEngine[], share: () => number): void;
   /** Undefined for engines of other roles, and before the first assignment. */
-  dutyOf(engine: DutyEngine): "prefill" | "decode" | undefined;
+  assignedRoleOf(engine: AssignableEngine): "prefill" | "decode" | undefined;
   /** Whether the assignment lets an engine take a side. */
-  allows(engine: DutyEngine, side: "prefill" | "decode"): boolean;
+  allows(engine: AssignableEngine, side: "prefill" | "decode"): boolean;
   /** Engines that prefill for others, those of role `prefill` included; undefined before the first assignment. */
   readonly prefillCount: number | undefined;
-  readonly count: DutyCount;
+  readonly count: PrefillCount;
 }
 
 /** An engine, as the assignment needs it. */
-export interface DutyEngine {
+export interface AssignableEngine {
   readonly id: string;
   readonly role: EngineRole;
 }
@@ -27,12 +27,12 @@ export interface DutyEngine {
 const refreshMs = 1_000;
 
 /** Every engine may take either side until the first assignment. */
-export function createRoleDuties(clock: Clock): RoleDuties {
-  const count = createDutyCount(clock);
+export function createRoleAssignment(clock: Clock): RoleAssignment {
+  const count = createPrefillCount(clock);
   let updatedMs = Number.NEGATIVE_INFINITY;
   let duties: ReadonlySet<string> | undefined;
   let prefillCount: number | undefined;
-  const dutyOf: RoleDuties["dutyOf"] = ({ id, role }) => {
+  const assignedRoleOf: RoleAssignment["assignedRoleOf"] = ({ id, role }) => {
     if (role !== "both" || !duties) return undefined;
     return duties.has(id) ? "prefill" : "decode";
   };
@@ -46,11 +46,11 @@ export function createRoleDuties(clock: Clock): RoleDuties {
       updatedMs = clock.nowMs();
       const known = engines();
       const wanted = count.next(share(), known.length);
-      duties = wanted === undefined ? undefined : prefillDuties(known, wanted);
+      duties = wanted === undefined ? undefined : choosePrefillEngines(known, wanted);
       prefillCount = duties && duties.size + known.filter(({ role }) => role === "prefill").length;
     },
-    dutyOf,
-    allows: (engine, side) => (dutyOf(engine) ?? side) === side,
+    assignedRoleOf,
+    allows: (engine, side) => (assignedRoleOf(engine) ?? side) === side,
   };
 }
 
@@ -63,7 +63,10 @@ export function createRoleDuties(clock: Clock): RoleDuties {
  * @param prefillEngines how many should prefill
  * @returns their ids
  */
-export function prefillDuties(engines: readonly DutyEngine[], prefillEngines: number): ReadonlySet<string> {
+export function choosePrefillEngines(
+  engines: readonly AssignableEngine[],
+  prefillEngines: number,
+): ReadonlySet<string> {
   const either = engines.filter(({ role }) => role === "both");
   const fixedPrefill = engines.filter(({ role }) => role === "prefill").length;
   const hasDecode = engines.length > either.length + fixedPrefill;
@@ -82,36 +85,36 @@ export function prefillDuties(engines: readonly DutyEngine[], prefillEngines: nu
 const orderSeed = 0x2545f491;
 
 /** How many engines prefill: follows the share of prefill in the work. */
-export interface DutyCount {
+export interface PrefillCount {
   /**
    * @param share of prefill in the work, 0 to 1; NaN before the first request
    * @returns from 1 to one less than `engineCount`; undefined before the first decision, or with fewer than two engines
    */
   next(share: number, engineCount: number): number | undefined;
   /** Undefined before the first one. */
-  decision(): DutyDecision | undefined;
+  decision(): PrefillCountDecision | undefined;
   /** Takes over a peer's decision, if that is later. */
-  adopt(decision: DutyDecision): void;
+  adopt(decision: PrefillCountDecision): void;
 }
 
 /** How many engines prefill, and how long ago that was decided. */
-export interface DutyDecision {
+export interface PrefillCountDecision {
   readonly count: number;
   readonly ageMs: number;
 }
 
 /** The first decision comes after so much time with work. */
-export const dutySettleMs = 30_000;
+export const prefillCountSettleMs = 30_000;
 /** A decision stands at least so long. */
-export const dutyHoldMs = 30_000;
+export const prefillCountHoldMs = 30_000;
 /** Hysteresis in engines: the share must be a quarter beyond the middle to the next number. */
-export const dutyBand = 0.75;
+export const prefillCountBand = 0.75;
 
 /**
  * Changes by one engine at a time, with a hold time and hysteresis. Of the decisions of several routers the latest counts, so
  * that they agree.
  */
-export function createDutyCount(clock: Clock): DutyCount {
+export function createPrefillCount(clock: Clock): PrefillCount {
   let seenMs: number | undefined;
   let count: number | undefined;
   let changedMs = Number.NEGATIVE_INFINITY;
@@ -127,9 +130,9 @@ export function createDutyCount(clock: Clock): DutyCount {
       if (!Number.isNaN(share)) seenMs ??= nowMs;
       const wanted = share * engineCount;
       if (count === undefined) {
-        if (seenMs === undefined || nowMs - seenMs < dutySettleMs || Number.isNaN(share)) return undefined;
+        if (seenMs === undefined || nowMs - seenMs < prefillCountSettleMs || Number.isNaN(share)) return undefined;
         decide(bounded(Math.round(wanted)), nowMs);
-      } else if (nowMs - changedMs >= dutyHoldMs && Math.abs(wanted - count) > dutyBand) {
+      } else if (nowMs - changedMs >= prefillCountHoldMs && Math.abs(wanted - count) > prefillCountBand) {
         const changed = bounded(count + Math.sign(wanted - count));
         if (changed !== count) decide(changed, nowMs);
       }

@@ -32,7 +32,7 @@ const memory = 0.98;
 const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
 const priorSpanTokens = 8_192;
 /** Peers count for at most so many transfers, so that own observations soon count for more. */
-export const maxToldTransfers = 16;
+export const maxPeerTransfers = 16;
 /** Outliers are clipped to this factor of the expected time. */
 const outlierFactor = 4;
 
@@ -54,7 +54,7 @@ export function createTransferCost(
 
   const fit = (): void => {
     const peers = others();
-    const counted = Math.min(1, maxToldTransfers / Math.max(least, peers.weight));
+    const counted = Math.min(1, maxPeerTransfers / Math.max(least, peers.weight));
     const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * peers.weight));
     const w = matrix[0]! + counted * peers.weight + 2 * prejudice;
     const x = matrix[1]! + counted * peers.tokens + prejudice * priorSpanTokens;

@@ -6,7 +6,7 @@ import {
   defaultTransferCost,
   isPlausibleTransfers,
   isSplittable,
-  maxToldTransfers,
+  maxPeerTransfers,
   noTransfers,
   probePolicy,
   splitThreshold,
@@ -291,8 +291,8 @@ describe("what others have seen of transfers", () => {
       observe(made, 30);
       return made;
     };
-    expect(cost(maxToldTransfers + 1).ms(8_000)).toBe(cost(maxToldTransfers).ms(8_000));
-    expect(cost(maxToldTransfers - 1).ms(8_000)).toBeLessThan(cost(maxToldTransfers).ms(8_000));
+    expect(cost(maxPeerTransfers + 1).ms(8_000)).toBe(cost(maxPeerTransfers).ms(8_000));
+    expect(cost(maxPeerTransfers - 1).ms(8_000)).toBeLessThan(cost(maxPeerTransfers).ms(8_000));
   });
 
   test("with nothing told, is as if there were no others, to the last bit", () => {

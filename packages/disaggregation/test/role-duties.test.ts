@@ -1,12 +1,12 @@
 import { createSeededRandom, type EngineRole } from "@espalier/common";
 import {
-  createDutyCount,
+  choosePrefillEngines,
+  createPrefillCount,
+  createRoleAssignment,
   createRoleBalance,
-  createRoleDuties,
-  dutyBand,
-  dutyHoldMs,
-  dutySettleMs,
-  prefillDuties,
+  prefillCountBand,
+  prefillCountHoldMs,
+  prefillCountSettleMs,
   promptWorkMs,
 } from "@espalier/disaggregation";
 import { createVirtualTime, randomRuns } from "@espalier/testing";
@@ -20,9 +20,9 @@ describe("how many compute prompts", () => {
   /** A count that has settled on a share of eight engines. */
   function settled(share: number, engineCount = 8) {
     const time = createVirtualTime();
-    const count = createDutyCount(time.clock);
+    const count = createPrefillCount(time.clock);
     count.next(share, engineCount);
-    time.advance(dutySettleMs);
+    time.advance(prefillCountSettleMs);
     expect(count.next(share, engineCount)).toBe(
       Math.min(engineCount - 1, Math.max(1, Math.round(share * engineCount))),
     );
@@ -31,11 +31,11 @@ describe("how many compute prompts", () => {
 
   test("nothing is decided before enough was seen, nor for one engine", () => {
     const { clock, advance } = createVirtualTime();
-    const count = createDutyCount(clock);
-    advance(10 * dutySettleMs);
+    const count = createPrefillCount(clock);
+    advance(10 * prefillCountSettleMs);
     expect(count.next(Number.NaN, 8)).toBeUndefined();
     expect(count.next(0.5, 8)).toBeUndefined();
-    advance(dutySettleMs - 1);
+    advance(prefillCountSettleMs - 1);
     expect(count.next(0.5, 8)).toBeUndefined();
     advance(1);
     expect(count.next(0.5, 1)).toBeUndefined();
@@ -48,7 +48,7 @@ describe("how many compute prompts", () => {
     const { count, advance } = settled(0.25);
     const seen: (number | undefined)[] = [];
     for (let step = 0; step < 8; step++) {
-      advance(dutyHoldMs - 1);
+      advance(prefillCountHoldMs - 1);
       seen.push(count.next(0.75, 8));
       advance(1);
       seen.push(count.next(0.75, 8));
@@ -58,10 +58,10 @@ describe("how many compute prompts", () => {
 
   test("up to three quarters of an engine beside it, the number stays", () => {
     const { count, advance } = settled(0.5);
-    advance(dutyHoldMs);
-    expect(count.next((4 + dutyBand) / 8, 8)).toBe(4);
-    expect(count.next((4 - dutyBand) / 8, 8)).toBe(4);
-    expect(count.next((4 + dutyBand + 0.001) / 8, 8)).toBe(5);
+    advance(prefillCountHoldMs);
+    expect(count.next((4 + prefillCountBand) / 8, 8)).toBe(4);
+    expect(count.next((4 - prefillCountBand) / 8, 8)).toBe(4);
+    expect(count.next((4 + prefillCountBand + 0.001) / 8, 8)).toBe(5);
   });
 
   test("either side keeps an engine, however few are left", () => {
@@ -70,7 +70,7 @@ describe("how many compute prompts", () => {
     expect(count.next(1, 2)).toBe(1);
     // Those that come back find it as it was.
     expect(count.next(1, 8)).toBe(7);
-    advance(dutyHoldMs);
+    advance(prefillCountHoldMs);
     expect(count.next(0, 2)).toBe(1);
   });
 
@@ -82,7 +82,7 @@ describe("how many compute prompts", () => {
     count.adopt({ count: 6, ageMs: 1_000 });
     expect(count.next(0.5, 8)).toBe(6);
     expect(count.decision()).toEqual({ count: 6, ageMs: 1_000 });
-    advance(dutyHoldMs - 1_001);
+    advance(prefillCountHoldMs - 1_001);
     expect(count.next(0.5, 8)).toBe(6);
     advance(1);
     expect(count.next(0.5, 8)).toBe(5);
@@ -106,7 +106,7 @@ describe("how many compute prompts", () => {
           const after = random.float();
           let last: number | undefined;
           for (let step = 0; step < 4 * engines; step++) {
-            advance(dutyHoldMs);
+            advance(prefillCountHoldMs);
             last = count.next(after, engines);
           }
           const advised = Math.min(engines - 1, Math.max(1, Math.round(after * engines)));
@@ -121,9 +121,9 @@ describe("how many compute prompts", () => {
 describe("who computes prompts", () => {
   test("as many as are wanted less those of the role, and one at least answers", () => {
     const mixed = [...enginesOf(2, "prefill"), ...enginesOf(4, "both", 2), ...enginesOf(1, "decode", 6)];
-    expect([1, 2, 3, 5, 6, 9].map((wanted) => prefillDuties(mixed, wanted).size)).toEqual([0, 0, 1, 3, 4, 4]);
-    expect([0, 1, 3, 4, 9].map((wanted) => prefillDuties(enginesOf(4), wanted).size)).toEqual([0, 1, 3, 3, 3]);
-    expect(prefillDuties([], 3).size).toBe(0);
+    expect([1, 2, 3, 5, 6, 9].map((wanted) => choosePrefillEngines(mixed, wanted).size)).toEqual([0, 0, 1, 3, 4, 4]);
+    expect([0, 1, 3, 4, 9].map((wanted) => choosePrefillEngines(enginesOf(4), wanted).size)).toEqual([0, 1, 3, 3, 3]);
+    expect(choosePrefillEngines([], 3).size).toBe(0);
   });
 
   test("the same ones in whatever order engines are known; one engine more or less changes one duty at most", () => {
@@ -135,18 +135,18 @@ describe("who computes prompts", () => {
         (count, wanted, seed) => {
           const random = createSeededRandom(seed);
           const engines = enginesOf(count);
-          const duties = prefillDuties(engines, wanted);
+          const duties = choosePrefillEngines(engines, wanted);
           const shuffled = [...engines].sort(() => random.float() - 0.5);
-          expect(prefillDuties(shuffled, wanted)).toEqual(duties);
+          expect(choosePrefillEngines(shuffled, wanted)).toEqual(duties);
           expect(duties.size).toBe(Math.min(wanted, count - 1));
           const gone = engines[random.integer(count)]!;
-          const left = prefillDuties(
+          const left = choosePrefillEngines(
             engines.filter((engine) => engine !== gone),
             wanted,
           );
           const changed = engines.filter(({ id }) => id !== gone.id && duties.has(id) !== left.has(id));
           expect(changed.length).toBeLessThanOrEqual(1);
-          const more = prefillDuties(engines, wanted + 1);
+          const more = choosePrefillEngines(engines, wanted + 1);
           for (const id of duties) expect(more.has(id)).toBe(true);
         },
       ),
@@ -158,7 +158,7 @@ describe("who computes prompts", () => {
       id: `rack-${Math.floor(at / 4)}-engine-${at % 4}`,
       role: "both" as const,
     }));
-    const duties = [...prefillDuties(racks, 8)];
+    const duties = [...choosePrefillEngines(racks, 8)];
     expect(new Set(duties.map((id) => id.slice(0, 6))).size).toBeGreaterThanOrEqual(3);
   });
 });
@@ -166,7 +166,7 @@ describe("who computes prompts", () => {
 describe("duties", () => {
   test("there are none at first; then every engine of role both has one, and those of other roles have none", () => {
     const { clock, advance } = createVirtualTime();
-    const duties = createRoleDuties(clock);
+    const duties = createRoleAssignment(clock);
     const engines = [...enginesOf(4), ...enginesOf(1, "decode", 4), ...enginesOf(1, "prefill", 5)];
     const look = (share: number) =>
       duties.update(
@@ -174,17 +174,17 @@ describe("duties", () => {
         () => share,
       );
     look(0.5);
-    expect(engines.map((engine) => duties.dutyOf(engine))).toEqual(engines.map(() => undefined));
+    expect(engines.map((engine) => duties.assignedRoleOf(engine))).toEqual(engines.map(() => undefined));
     expect(engines.every((engine) => duties.allows(engine, "prefill") && duties.allows(engine, "decode"))).toBe(true);
     expect(duties.prefillCount).toBeUndefined();
-    advance(dutySettleMs);
+    advance(prefillCountSettleMs);
     look(0.5);
     expect(duties.prefillCount).toBe(3);
-    const given = engines.map((engine) => duties.dutyOf(engine));
+    const given = engines.map((engine) => duties.assignedRoleOf(engine));
     expect(given.slice(0, 4).sort()).toEqual(["decode", "decode", "prefill", "prefill"]);
     expect(given.slice(4)).toEqual([undefined, undefined]);
     for (const engine of engines.slice(0, 4)) {
-      const duty = duties.dutyOf(engine)!;
+      const duty = duties.assignedRoleOf(engine)!;
       expect(duties.allows(engine, duty)).toBe(true);
       expect(duties.allows(engine, duty === "prefill" ? "decode" : "prefill")).toBe(false);
     }
@@ -192,7 +192,7 @@ describe("duties", () => {
 
   test("engines are looked at once a second, however often it is asked", () => {
     const { clock, advance } = createVirtualTime();
-    const duties = createRoleDuties(clock);
+    const duties = createRoleAssignment(clock);
     let looks = 0;
     const engines = () => {
       looks += 1;

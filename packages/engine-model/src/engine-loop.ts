@@ -26,7 +26,7 @@ interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain exten
 }
 
 /** Requests in one engine at most: waiting, running and pinned. */
-export const maxHeldRequests = 65_536;
+export const maxEngineRequests = 65_536;
 
 /**
  * Drives one engine: time passes from step to step, requests come and go in between.
@@ -86,8 +86,8 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     this.#runBefore(timeMs);
     const { active, pinned } = this.#stepEnd;
     if (active.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is in the engine already`);
-    if (active.size + pinned.size >= maxHeldRequests)
-      throw new RangeError(`the engine holds ${maxHeldRequests} requests already`);
+    if (active.size + pinned.size >= maxEngineRequests)
+      throw new RangeError(`the engine holds ${maxEngineRequests} requests already`);
     const chain = frontend.open(request);
     this.#wake(timeMs);
     const sequence = createSequence(chain, cache.open(chain), timeMs);

@@ -2,7 +2,7 @@
 
 export type { BlockEngine, BlockEngineObserver, BlockReport, BlockRequest } from "./block-engine.ts";
 export { type BlockChanges, type BlockEngineOptions, blockChange, createBlockEngine } from "./block-engine.ts";
-export { maxHeldRequests } from "./engine-loop.ts";
+export { maxEngineRequests } from "./engine-loop.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
 export { type StepTimes, slowedSteps } from "./step-timing.ts";
 export { createEngine, type EngineOptions } from "./token-engine.ts";

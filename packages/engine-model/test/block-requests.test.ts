@@ -1,4 +1,4 @@
-import { type BlockChanges, blockChange, createBlockEngine, maxHeldRequests } from "@espalier/engine-model";
+import { type BlockChanges, blockChange, createBlockEngine, maxEngineRequests } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 import { smallEngine } from "./harness.ts";
 
@@ -161,9 +161,9 @@ describe("a request of hashes", () => {
   test("an engine holds so many and not one more", () => {
     const full = createBlockEngine({ parameters: smallEngine, observer: {} });
     const chain = new Uint32Array(0);
-    for (let id = 0; id < maxHeldRequests; id++) full.submit({ id, promptTokens: 1, outputTokens: 1, chain }, 0);
-    const more = { id: maxHeldRequests, promptTokens: 1, outputTokens: 1, chain };
-    expect(() => full.submit(more, 0)).toThrow(`the engine holds ${maxHeldRequests} requests already`);
+    for (let id = 0; id < maxEngineRequests; id++) full.submit({ id, promptTokens: 1, outputTokens: 1, chain }, 0);
+    const more = { id: maxEngineRequests, promptTokens: 1, outputTokens: 1, chain };
+    expect(() => full.submit(more, 0)).toThrow(`the engine holds ${maxEngineRequests} requests already`);
   });
 
   test.each([0, -1, 1.5, Number.NaN])("progress every %d tokens makes no sense", (progressTokens) => {

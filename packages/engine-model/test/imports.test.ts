@@ -5,7 +5,7 @@ import {
   type Engine,
   type EngineParameters,
   type EngineRequest,
-  maxHeldRequests,
+  maxEngineRequests,
 } from "@espalier/engine-model";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
@@ -182,8 +182,8 @@ describe.each(flavours)("pinned blocks, %s", (flavour) => {
     const harness = createHarness({ flavour, prefixCaching: true, blockCount: 70_000, maxRunning: 70_000 });
     harness.run("A", [1], 1, { pinned: true });
     expect(() => harness.submit("A", [1])).toThrow("request A is in the engine already");
-    for (let at = 1; at < maxHeldRequests; at++) harness.submit(`${at}`, [1]);
-    expect(() => harness.submit("more", [1])).toThrow(`the engine holds ${maxHeldRequests} requests already`);
+    for (let at = 1; at < maxEngineRequests; at++) harness.submit(`${at}`, [1]);
+    expect(() => harness.submit("more", [1])).toThrow(`the engine holds ${maxEngineRequests} requests already`);
     harness.engine.release("A", harness.nowMs());
     harness.submit("more", [1]);
   });

@@ -1,4 +1,4 @@
-import { createEngine, type EngineParameters, maxHeldRequests } from "@espalier/engine-model";
+import { createEngine, type EngineParameters, maxEngineRequests } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 import { createHarness, GENERATED, smallEngine, upFrom } from "./harness.ts";
 
@@ -37,11 +37,11 @@ describe("bounds", () => {
 
   test("an engine holds so many requests and not one more", () => {
     const { engine } = createHarness();
-    for (let at = 0; at < maxHeldRequests; at++) engine.submit(request(`r${at}`, [1]), 0);
+    for (let at = 0; at < maxEngineRequests; at++) engine.submit(request(`r${at}`, [1]), 0);
     expect(() => engine.submit(request("one past", [1]), 0)).toThrow(/holds 65536 requests/);
     engine.abort("r7", 0);
     engine.submit(request("in its place", [1]), 0);
-    expect(engine.stats().waiting).toBe(maxHeldRequests);
+    expect(engine.stats().waiting).toBe(maxEngineRequests);
   });
 
   test("an id is free again when its request is gone", () => {

@@ -23,7 +23,7 @@ export {
 } from "./feed/event-sources.ts";
 export type { EventTransport } from "./feed/event-transport.ts";
 export { registerFeedMetrics } from "./feed/feed-record.ts";
-export type { FeedReason, FeedSink, FeedState, NewLifeReason } from "./feed/feed-state.ts";
+export type { FeedReason, FeedSink, FeedState, NewEpochReason } from "./feed/feed-state.ts";
 export { createKvFeed, type FeedEndpoints, type KvFeed, type KvFeedDescription } from "./feed/kv-feed.ts";
 export { createReplayGate, type ReplayGate } from "./feed/replay-run.ts";
 export { createSharedBinds } from "./feed/shared-binds.ts";

@@ -34,7 +34,7 @@ export interface Answer {
   /** The requested headers that are present; absent when none is. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Whether the error came in the body of an answer of status 200, for instance as the last event of a stream. */
-  readonly isErrorTold?: boolean;
+  readonly isErrorInBody?: boolean;
 }
 
 /** A client with its own keep-alive connections. */
@@ -121,7 +121,7 @@ async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Re
   answer.completionTokens = reading.completionTokens;
   answer.cachedTokens = reading.cachedTokens;
   answer.error = reading.error ?? (reading.sawDone ? undefined : "the stream ended without [DONE]");
-  if (reading.error !== undefined) answer.isErrorTold = true;
+  if (reading.error !== undefined) answer.isErrorInBody = true;
   answer.text = reading.text;
 }
 

@@ -80,7 +80,7 @@ test("of an answer that is cut is known what came before: engine, first token, t
   const answer = await client().send({ ...request(url), keepHeaders: ["x-a", "x-c"] });
   expect(answer).toMatchObject({ status: 200, engine: "e1", headers: { "x-a": "1" } });
   expect(answer.headers).toEqual({ "x-a": "1" });
-  expect([answer.error === undefined, answer.isErrorTold]).toEqual([false, undefined]);
+  expect([answer.error === undefined, answer.isErrorInBody]).toEqual([false, undefined]);
 });
 
 test("an error that the answer itself tells is told apart from a cut, and a refusal keeps its headers", async () => {
@@ -89,7 +89,7 @@ test("an error that the answer itself tells is told apart from a cut, and a refu
     response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
     response.end('data: {"error":{"message":"gone"}}\n\n');
   });
-  expect(await client().send(request(telling))).toMatchObject({ status: 200, error: "gone", isErrorTold: true });
+  expect(await client().send(request(telling))).toMatchObject({ status: 200, error: "gone", isErrorInBody: true });
 
   const busy = await listen((_, response) => response.writeHead(429, { "retry-after": "2" }).end("{}"));
   const answer = await client().send({ ...request(busy), keepHeaders: ["retry-after"] });

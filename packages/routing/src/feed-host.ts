@@ -1,7 +1,7 @@
 import type { TargetIndex } from "@espalier/common";
 import { type LedgerSink, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
-import type { FeedStanding } from "./prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";
 
 /** Whose events are read. */
 export interface FeedTarget {
@@ -11,7 +11,7 @@ export interface FeedTarget {
 
 /** Reads the events of one target, from `start` to `stop`. */
 export interface EventReading {
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   start(): Promise<void>;
   stop(): Promise<void>;
   /** Attaches floating blocks whose place a prompt that was placed here shows. */
@@ -23,7 +23,7 @@ export interface EventReading {
 
 /** A target's feed, as long as its engine and event endpoint stay the same. */
 export interface HostedFeed {
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   /** See `EventReading`. */
   attach(): void;
   describe(): FeedStatus;
@@ -57,7 +57,7 @@ export interface BatchOutcome {
 
 /** Confidence of a feed and the reason, published to routers that do not read it. */
 export interface FeedCondition {
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   readonly state: string;
   readonly reason: string;
   /** Why what is read cannot be used. */
@@ -72,7 +72,7 @@ export interface FeedOutput {
   /** These messages were missed for good. */
   gap(from: number, to: number): void;
   /** The engine process was restarted. */
-  newLife(): void;
+  newEpoch(): void;
   /** The engine has emptied its cache. */
   emptied(): void;
   condition(condition: FeedCondition): void;
@@ -119,7 +119,7 @@ export function createLocalOutput(
     },
     batch: () => {},
     gap: () => {},
-    newLife: () => forget(target),
+    newEpoch: () => forget(target),
     emptied: () => forgetPlacements(target),
     condition: () => {},
   };

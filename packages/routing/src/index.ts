@@ -37,7 +37,7 @@ export type { PlacementEvidence, PoolEvidence, PrefixEvidence } from "./prefix/p
 export {
   createLocalPlacements,
   createPrefixKnowledge,
-  type FeedStanding,
+  type FeedConfidence,
   type KnowledgeOptions,
   maxKnownTargets,
   type Placement,

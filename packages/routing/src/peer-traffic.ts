@@ -15,12 +15,12 @@ export interface PeerTraffic {
   sent(prompt: SentPrompt): void;
   /** Prefill tokens that the others are expected to have sent since what they last told, wherever. */
   unseenTokens(): number;
-  /** Whether far more comes at once than on average. Without that `unseenAt` is 0 everywhere, and need not be asked. */
+  /** Whether far more comes at once than on average. Without that `peerTokensAt` is 0 everywhere, and need not be asked. */
   isBurst(): boolean;
   /** Those that they are expected to have sent to one target, because it holds what a burst of prompts begins with. */
-  unseenAt(target: TargetIndex): number;
+  peerTokensAt(target: TargetIndex): number;
   /** Whether prompts that are cold from the same place on should meet at one target, whichever routers they come to. */
-  shouldMeet(promptTokens: number): boolean;
+  isBurstRendezvous(promptTokens: number): boolean;
   /** Whether this router, of all of them, is the one that should send there what could as well go elsewhere. */
   isOwn(target: TargetIndex): boolean;
 }
@@ -79,12 +79,12 @@ export function createPeerTraffic(
       const burst = isBurst() ? cold.excess(atMs) : 0;
       return Math.max(tokensPerMs * loadDelayMs, burst) * shared.originCount;
     },
-    unseenAt(target) {
+    peerTokensAt(target) {
       const burst = matched[target];
       if (shared.originCount === 0 || !burst || !isBurst()) return 0;
       return burst.excess(clock.nowMs()) * shared.originCount;
     },
-    shouldMeet(promptTokens) {
+    isBurstRendezvous(promptTokens) {
       if (shared.originCount === 0) return false;
       return isBurst() || tokensPerMs * loadDelayMs * shared.originCount < seldom * promptTokens;
     },

@@ -107,14 +107,14 @@ export function createTargetSelector(
         if (activeBlocks) addActive(candidates, index, target, activeBlocks, shared);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         snapshot?.describe(candidates, index, target);
-        if (isBurst) addPeerEstimate(candidates, index, traffic.unseenAt(target.index));
+        if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       onMatched?.();
       if (candidates.count === 0) return undefined;
       const session = sessionOf(pool, features);
       const boundKey = session && sessions.targetOf(session);
-      const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
+      const isMeeting = prompt !== undefined && traffic.isBurstRendezvous(features.promptTokens);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
@@ -210,8 +210,8 @@ const noTraffic: PeerTraffic = {
   sent() {},
   unseenTokens: () => 0,
   isBurst: () => false,
-  unseenAt: () => 0,
-  shouldMeet: () => false,
+  peerTokensAt: () => 0,
+  isBurstRendezvous: () => false,
   isOwn: () => false,
 };
 

@@ -70,26 +70,26 @@ describe("a burst", () => {
   test("that follows a match is expected where that is, and nowhere else", () => {
     const { traffic, time } = rig(3);
     for (const tokens of [200, 900, 100]) traffic.sent(matched(4, tokens));
-    expect(traffic.unseenAt(asTargetIndex(4))).toBeCloseTo(3 * 300, 6);
-    expect(traffic.shouldMeet(1_000)).toBe(true);
-    expect(traffic.unseenAt(asTargetIndex(5))).toBe(0);
+    expect(traffic.peerTokensAt(asTargetIndex(4))).toBeCloseTo(3 * 300, 6);
+    expect(traffic.isBurstRendezvous(1_000)).toBe(true);
+    expect(traffic.peerTokensAt(asTargetIndex(5))).toBe(0);
     expect(traffic.unseenTokens()).toBeCloseTo((3 * 1_200 * 6) / 2_000, 6);
     time.advance(12);
-    expect(traffic.unseenAt(asTargetIndex(4))).toBeCloseTo((3 * 300) / Math.E ** 2, 6);
+    expect(traffic.peerTokensAt(asTargetIndex(4))).toBeCloseTo((3 * 300) / Math.E ** 2, 6);
   });
 });
 
 describe("prompts should meet", () => {
   test("where little is unseen, so that nothing else meets there, and in a burst; never without other routers", () => {
     const [here, alone] = [rig(7), rig(0)];
-    expect([here.traffic.shouldMeet(1_000), alone.traffic.shouldMeet(1_000)]).toEqual([true, false]);
+    expect([here.traffic.isBurstRendezvous(1_000), alone.traffic.isBurstRendezvous(1_000)]).toEqual([true, false]);
     for (const one of [here, alone]) sendEvenly(one, 1_000, 10);
     // 4,200 tokens are unseen.
-    expect([here.traffic.shouldMeet(1_000), here.traffic.shouldMeet(100_000)]).toEqual([false, true]);
+    expect([here.traffic.isBurstRendezvous(1_000), here.traffic.isBurstRendezvous(100_000)]).toEqual([false, true]);
     for (let prompts = 0; prompts < 6; prompts++) here.traffic.sent(cold(1_000));
-    expect(here.traffic.shouldMeet(1_000)).toBe(true);
+    expect(here.traffic.isBurstRendezvous(1_000)).toBe(true);
     here.time.advance(20);
-    expect(here.traffic.shouldMeet(1_000)).toBe(false);
+    expect(here.traffic.isBurstRendezvous(1_000)).toBe(false);
   });
 
   test("and a few prompts that happen to come together in even traffic are no burst", () => {
@@ -97,7 +97,7 @@ describe("prompts should meet", () => {
     sendEvenly({ traffic, ...rest }, 1_000, 10);
     const even = traffic.unseenTokens();
     for (let prompts = 0; prompts < 2; prompts++) traffic.sent(matched(4, 1_000));
-    expect(traffic.unseenAt(asTargetIndex(4))).toBe(0);
+    expect(traffic.peerTokensAt(asTargetIndex(4))).toBe(0);
     expect(traffic.unseenTokens()).toBeLessThan(1.05 * even);
   });
 });

@@ -135,7 +135,7 @@ export function createContext(
       ...{ listener: "clients", meter, logger, maxRejected: Math.min(rejectedConnections, descriptors.rejected) },
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
-    memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
+    memory: watchMemory({ config: config.admission, clock, index, feedConfidenceOf: prefix.feedConfidenceOf }),
     metrics: createRequestMetrics(meter),
     decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
@@ -198,7 +198,7 @@ function createSelectors(
     createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies);
   return {
     selector: create(traffic, sessions, rents),
-    quietSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
+    dryRunSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
   };
 }
 

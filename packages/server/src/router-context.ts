@@ -73,7 +73,7 @@ export interface RouterContext {
   /** Watches engines' cache memory; undefined where no class has a max cold wait. */
   readonly memory: MemoryWatch | undefined;
   /** Decides like `selector` but leaves no trace in its state; for requests that are not sent. */
-  readonly quietSelector: TargetSelector;
+  readonly dryRunSelector: TargetSelector;
   readonly prefix: PrefixParts;
   readonly largeBodies: LargeBodies;
   /** What engines hold; made for `maxKnownTargets`. */

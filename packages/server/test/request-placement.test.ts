@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import { createPolicy, type PolicyName } from "@espalier/policies";
-import type { FeedStanding, PoolWork } from "@espalier/routing";
+import type { FeedConfidence, PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
 import {
   answer,
@@ -180,7 +180,7 @@ describe("an attempt that fails", () => {
 // A refusal that is passed on to the client has a body like any answer. Its first byte was taken for the end of the
 // prefill, so engines were thought to hold prompts that they had never computed.
 describe("a refusal that the client gets leaves nothing behind", () => {
-  const standings: readonly FeedStanding[] = ["none", "partial", "complete"];
+  const standings: readonly FeedConfidence[] = ["none", "partial", "complete"];
   const statuses = [400, 413, 429, 500, 503];
 
   test.each(standings.flatMap((standing) => statuses.map((status) => ({ standing, status }))))(

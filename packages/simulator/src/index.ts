@@ -26,12 +26,12 @@ export {
   ttftQuantiles,
 } from "./measure/series.ts";
 export {
-  type JudgedCase,
-  type JudgedFigure,
-  type JudgedRun,
-  type Judgement,
-  judgedFigures,
-  judgePolicies,
+  type ComparedCase,
+  type ComparedFigure,
+  type ComparedRun,
+  comparedFigures,
+  comparePolicies,
+  type PolicyComparison,
   type WorstRatio,
 } from "./measure/worst-ratios.ts";
 export {
@@ -53,7 +53,7 @@ export {
   sharings,
 } from "./run.ts";
 export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
-export { maxFleetEngines, maxFleetRouters, ownScenario, parseFleet } from "./scenarios/own-scenario.ts";
+export { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/own-scenario.ts";
 export type {
   PublishedResult,
   Scenario,

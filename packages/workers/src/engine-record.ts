@@ -47,7 +47,7 @@ export interface EngineRecord {
   /** Whether it is tried although it is down, because too few of a model's engines are up. */
   readonly isTried: boolean;
   /** Whether it is in a `Retry-After` cooldown: it gets no requests for now. */
-  readonly isResting: boolean;
+  readonly isCoolingDown: boolean;
   /** Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. */
   rest(pauseMs: number): void;
   /** One per rank. */

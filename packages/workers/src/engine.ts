@@ -147,7 +147,7 @@ export class Engine implements EngineRecord {
   }
 
   /** Whether a cooldown that it asked for is not over. */
-  get isResting(): boolean {
+  get isCoolingDown(): boolean {
     return this.#cooldownUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#cooldownUntilMs;
   }
 
@@ -265,7 +265,7 @@ class RankTarget implements Target {
   }
 
   get usable(): boolean {
-    const { state, draining, breaker, isOverruled, isTried, isResting } = this.engine;
-    return (state === "up" || isTried) && !draining && (breaker.allows || isOverruled) && !isResting;
+    const { state, draining, breaker, isOverruled, isTried, isCoolingDown } = this.engine;
+    return (state === "up" || isTried) && !draining && (breaker.allows || isOverruled) && !isCoolingDown;
   }
 }

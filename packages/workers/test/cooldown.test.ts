@@ -6,11 +6,11 @@ test("an engine that asks for a pause is not usable meanwhile, for 10 s at most"
   await harness.apply(harness.engine("a"), harness.engine("b"));
   const usable = (): boolean[] => ["a", "b"].map((id) => harness.target(id).usable);
   harness.record("a").rest(3_000);
-  expect([usable(), harness.record("a").isResting]).toEqual([[false, true], true]);
+  expect([usable(), harness.record("a").isCoolingDown]).toEqual([[false, true], true]);
   await harness.time.advanceAsync(2_999);
   expect(usable()).toEqual([false, true]);
   await harness.time.advanceAsync(1);
-  expect([usable(), harness.record("a").isResting]).toEqual([[true, true], false]);
+  expect([usable(), harness.record("a").isCoolingDown]).toEqual([[true, true], false]);
 
   harness.record("a").rest(86_400_000);
   await harness.time.advanceAsync(9_999);

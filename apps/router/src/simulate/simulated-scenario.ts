@@ -4,7 +4,7 @@ import { EspalierError } from "@espalier/common";
 import { policyNames } from "@espalier/policies";
 import {
   clusterIp,
-  ownScenario,
+  customScenario,
   parseFleet,
   type Scenario,
   type ScenarioFleet,
@@ -43,7 +43,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
   const fleet = source.fleet === undefined ? undefined : await readFleetFile(source.fleet);
   const trace = path === undefined ? undefined : await readTrace(path, format === undefined ? {} : { format });
   if (known === undefined)
-    return { scenario: ownScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace };
+    return { scenario: customScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace };
   return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace };
 }
 

@@ -1,6 +1,12 @@
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { type Judgement, judgedFigures, judgePolicies, scenario, type WorstRatio } from "@espalier/simulator";
+import {
+  comparedFigures,
+  comparePolicies,
+  type PolicyComparison,
+  scenario,
+  type WorstRatio,
+} from "@espalier/simulator";
 import { formatTable } from "@espalier/workload";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { executeJobs } from "./execute-jobs.ts";
@@ -28,7 +34,7 @@ export async function runWorstCase(command: WorstCaseCommand, signal: AbortSigna
   );
   noteFailures(failures);
   const failed = new Set(failures.map(({ job }) => job));
-  const judgement = judgePolicies(
+  const judgement = comparePolicies(
     planned.flatMap(({ name, job }, at) => {
       const { policy, routers, seed } = job;
       return failed.has(job) ? [] : [{ name, policy, routers, seed, row: outcomes[at]?.row }];
@@ -57,7 +63,7 @@ function findTraces(cases: readonly WorstCase[], path: string): TraceOf {
   return (name) => found.get(name);
 }
 
-function writeWorstCaseJson({ selection }: WorstCaseCommand, { rows, cases, isPartial }: Judgement): void {
+function writeWorstCaseJson({ selection }: WorstCaseCommand, { rows, cases, isPartial }: PolicyComparison): void {
   const { policies, routers, seeds, isQuick, only } = selection;
   writeJson({
     name: "worst-case",
@@ -68,7 +74,7 @@ function writeWorstCaseJson({ selection }: WorstCaseCommand, { rows, cases, isPa
   });
 }
 
-function writeWorstCaseTable({ rows, isPartial }: Judgement): void {
+function writeWorstCaseTable({ rows, isPartial }: PolicyComparison): void {
   const keyOf = ({ policy, routers }: WorstRatio): string => `${policy} ${routers}`;
   const lines = [...new Set(rows.map(keyOf))].map((key) => rows.filter((row) => keyOf(row) === key));
   writeResult(
@@ -77,7 +83,7 @@ function writeWorstCaseTable({ rows, isPartial }: Judgement): void {
       { header: "routers", value: ([first]) => first?.routers },
       { header: "worst", value: (line) => worstOf(line)?.worst_ratio.toFixed(2) },
       { header: "in", value: (line) => worstOf(line)?.worst_scenario },
-      ...judgedFigures.map((figure) => ({
+      ...comparedFigures.map((figure) => ({
         header: figure,
         value: (line: readonly WorstRatio[]) => show(line.find((row) => row.figure === figure)),
       })),

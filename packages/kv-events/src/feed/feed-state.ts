@@ -43,7 +43,7 @@ export type FeedReason =
   | "stopped";
 
 /** Why a new epoch of an engine began, so that all known of the last one is void. */
-export type NewLifeReason =
+export type NewEpochReason =
   /** A number went back, or the engine does not know a number that it had sent. */
   | "restarted"
   /** The latest number came again with another payload. */
@@ -61,7 +61,7 @@ export interface FeedSink {
    */
   batch(batch: EngineEventBatch, sequence: number, checksum: number): void;
   /** The engine is another process now: all its blocks are gone. Not called for the first epoch of a feed. */
-  newLife(reason: NewLifeReason): void;
+  newEpoch(reason: NewEpochReason): void;
   /** Called on every change of either. */
   state(state: FeedState, reason: FeedReason): void;
 }

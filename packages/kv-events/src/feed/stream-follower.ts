@@ -5,7 +5,7 @@ import type { EventDecoder } from "../codec/event-decoder.ts";
 import type { NumberedMessage } from "../codec/replay-frames.ts";
 import type { FeedLimits } from "./feed-limits.ts";
 import type { FeedRecord } from "./feed-record.ts";
-import type { FeedReason, FeedSink, NewLifeReason } from "./feed-state.ts";
+import type { FeedReason, FeedSink, NewEpochReason } from "./feed-state.ts";
 import { ReorderBuffer } from "./message-queue.ts";
 
 /** Replays that end without getting past a hole before it is given up. */
@@ -223,14 +223,14 @@ export class StreamFollower {
   }
 
   /** @param message the first message of the new epoch */
-  #startEpoch(reason: NewLifeReason, message?: NumberedMessage): void {
+  #startEpoch(reason: NewEpochReason, message?: NumberedMessage): void {
     const { host } = this.#options;
     this.#endEpoch(reason);
     if (message) host.putBack([message]);
     if (host.canReplay) host.beginReplay("new-life");
   }
 
-  #endEpoch(reason: NewLifeReason): void {
+  #endEpoch(reason: NewEpochReason): void {
     const { record, sink, applier, logger } = this.#options;
     logger.info("the engine behind a feed of KV events is another process", { reason, last: this.last });
     this.#dropReordered();
@@ -242,7 +242,7 @@ export class StreamFollower {
     this.#fruitlessReplays = 0;
     this.#staleMessages = 0;
     record.newEpoch();
-    sink.newLife(reason);
+    sink.newEpoch(reason);
   }
 
   #dropReordered(): void {

@@ -36,7 +36,7 @@ export function createRecordingSink(): RecordingSink {
       sink.sequences.push(sequence);
       sink.hashes.push(batch.hashStart[1]! > 0 ? batch.hashes[0]! : -1);
     },
-    newLife(reason) {
+    newEpoch(reason) {
       log.push(`epoch ${reason}`);
       epochs.push(reason);
       sink.sequences.length = 0;

@@ -152,7 +152,7 @@ export class FeedReader {
   }
 
   /** The engine is another process, and the ledger is empty. Which epoch that is shows with its messages. */
-  newLife(): void {
+  newEpoch(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
     this.#run = new FeedLife(this.#run.lastId, this.#state());
     this.#ops.begin();

@@ -101,7 +101,7 @@ export class RigRouter {
     this.ledger.clear();
     this.#read = 0;
     this.isComplete = true;
-    this.reader.newLife();
+    this.reader.newEpoch();
   }
 
   apply({ stored, removed, ...mark }: EngineMessage): void {

@@ -20,7 +20,7 @@ test("an engine that restarts more often than a journal may have feeds is known 
   reader.setRole("owner");
   const chain = chainOf(1, 2);
   for (let life = 0; life < 8 * maxFeeds + 8; life++) {
-    reader.newLife();
+    reader.newEpoch();
     store(reader, 0, chain, life);
     if (life % 16 === 0) time.advance(tickMs);
   }
@@ -48,7 +48,7 @@ test("a router that places prompts keeps no numbers of lives that are over", () 
   reader.setRole("owner");
   const use = { ttlMs: 100, isConfirmed: false };
   for (let life = 0; life < 50; life++) {
-    reader.newLife();
+    reader.newEpoch();
     store(reader, 0, chainOf(1, 2), life);
     time.advance(tickMs);
     for (const { replica } of [owner, other]) replica.placements.place("engine", chainOf(life + 2, 2), 2, use);

@@ -15,7 +15,7 @@ const mostLoss = 0.5;
 export interface ColdPromptParts {
   readonly watch: MemoryWatch;
   /** Of decisions that are not carried out; see `explainSelection`. */
-  readonly quietSelector: TargetSelector;
+  readonly dryRunSelector: TargetSelector;
   readonly pool: SelectablePool;
   /** Prompt tokens of all routers that wait at a target. */
   readonly pendingTokens: (target: RoutingTarget) => number;
@@ -75,9 +75,9 @@ export class ColdPrompt<Target extends RoutingTarget> {
   }
 
   #choose(targets: readonly Target[]): { readonly target: Target; readonly uncachedTokens: number } | undefined {
-    const { quietSelector, pool } = this.#parts;
+    const { dryRunSelector, pool } = this.#parts;
     const explaining = { ...pool, policy: explainingPolicy(pool.policy) };
-    const selection = quietSelector.select(explaining, targets, this.#request, this.#restriction);
+    const selection = dryRunSelector.select(explaining, targets, this.#request, this.#restriction);
     if (!selection) return undefined;
     const uncachedTokens = this.#request.features.promptTokens - selection.matchedTokens;
     return { target: selection.target, uncachedTokens };

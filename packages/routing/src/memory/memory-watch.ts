@@ -1,6 +1,6 @@
 import type { Clock, TargetIndex } from "@espalier/common";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
-import type { FeedStanding } from "../prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { type PromptUse, RecentUses } from "./recent-uses.ts";
 
@@ -14,7 +14,7 @@ interface MemoryWatchOptions {
   readonly clock: Clock;
   /** What targets have told of their blocks. */
   readonly index: Pick<PrefixIndex, "factBlockCount" | "findByLow">;
-  readonly standingOf: (target: TargetIndex) => FeedStanding;
+  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
 }
 
 /** A prompt that was idle for longer is not expected to be gone on with. */
@@ -70,7 +70,7 @@ export class MemoryWatch {
     const { blockSize, blockCount } = signals;
     const held = this.#options.index.factBlockCount(index, tier.gpu);
     const wanted = held + tokens / blockSize - blockCount;
-    if (!(wanted > 0) || this.#options.standingOf(index) !== "complete") return 0;
+    if (!(wanted > 0) || this.#options.feedConfidenceOf(index) !== "complete") return 0;
     this.#count();
     this.#dropLost(index);
     // What is not remembered was used before all that is.

@@ -3,14 +3,14 @@ import {
   addTransfers,
   balanceHalfLifeMs,
   createDecodePolicy,
+  createRoleAssignment,
   createRoleBalance,
-  createRoleDuties,
   createTransferCost,
-  type DutyDecision,
   isPlausibleTransfers,
   noTransfers,
+  type PrefillCountDecision,
+  type RoleAssignment,
   type RoleBalance,
-  type RoleDuties,
   type RoleWork,
   type TransferCost,
   type TransferSums,
@@ -22,7 +22,7 @@ import type { Note, NoteChannel } from "@espalier/replication";
 export interface ModelRoles {
   /** Of the work that all routers have seen. */
   readonly balance: RoleBalance;
-  readonly duties: RoleDuties;
+  readonly duties: RoleAssignment;
   /** Of handing a prompt's KV blocks over, by what all routers have seen. */
   readonly cost: TransferCost;
   /** Chooses who decodes, by that. */
@@ -79,7 +79,7 @@ export function createFleetRoles(clock: Clock, notes: NoteChannel | undefined): 
 
 class OwnRoles implements ModelRoles {
   readonly balance: RoleBalance;
-  readonly duties: RoleDuties;
+  readonly duties: RoleAssignment;
   readonly cost: TransferCost;
   readonly decodePolicy: Policy;
   readonly #clock: Clock;
@@ -96,7 +96,7 @@ class OwnRoles implements ModelRoles {
     this.#notes = notes;
     this.#key = key;
     this.balance = createRoleBalance({ clock, others: () => this.#others() });
-    this.duties = createRoleDuties(clock);
+    this.duties = createRoleAssignment(clock);
     this.cost = createTransferCost(undefined, () => this.#othersTransfers());
     this.decodePolicy = createDecodePolicy(this.cost);
   }
@@ -158,7 +158,7 @@ class OwnRoles implements ModelRoles {
 interface RoleNote {
   readonly work: RoleWork;
   /** Undefined before the first one. */
-  readonly decision: DutyDecision | undefined;
+  readonly decision: PrefillCountDecision | undefined;
   /** Of KV blocks between engines. */
   readonly transfers: NotedTransfers;
 }

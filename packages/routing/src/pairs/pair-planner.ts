@@ -72,7 +72,7 @@ export interface PairPlannerOptions {
   readonly limits: SplitThresholdOptions & { readonly appliesRoleBalance: boolean };
   readonly selector: TargetSelector;
   /** For decisions that are not carried out; see `explainSelection`. */
-  readonly quietSelector: TargetSelector;
+  readonly dryRunSelector: TargetSelector;
   readonly roles: FleetRoles;
   /** The model whose roles a pool has: of an adapter its parent; the pool's own unless given. */
   readonly roleModel?: (model: string) => string;
@@ -119,8 +119,8 @@ export class PairPlanner<Target extends PairTarget> {
 
   /** The same decisions, not carried out. @param metrics where they are counted */
   quiet(metrics: SplitMetrics): PairPlanner<Target> {
-    const { quietSelector } = this.#options;
-    return new PairPlanner({ ...this.#options, selector: quietSelector, metrics });
+    const { dryRunSelector } = this.#options;
+    return new PairPlanner({ ...this.#options, selector: dryRunSelector, metrics });
   }
 
   /** Those of the model that the pool is of, or is an adapter of. */
@@ -166,7 +166,7 @@ export class PairPlanner<Target extends PairTarget> {
       return this.#isAssignedTo(pool, engine, "decode") && (split?.allows(spoken) ?? false);
     };
     const { decodePolicy } = this.rolesOf(pool);
-    return this.#options.quietSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
+    return this.#options.dryRunSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
   }
 
   /** Targets that may serve a request alone: those assigned to decode, as long as one of them has not been tried. */
@@ -184,10 +184,10 @@ export class PairPlanner<Target extends PairTarget> {
   }
 
   /** The role that an engine of role `both` is assigned; undefined where it has both. @param model that it serves */
-  dutyOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
+  assignedRoleOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
     const { limits, roles } = this.#options;
     if (!limits.appliesRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
-    return roles.of(model).duties.dutyOf(engine);
+    return roles.of(model).duties.assignedRoleOf(engine);
   }
 
   /** Adds the work of an answered request to the role balance, and publishes the number of engines that each role needs. */
@@ -225,7 +225,7 @@ export class PairPlanner<Target extends PairTarget> {
       this.#isAssignedTo(pool, target.engine, "prefill") &&
       !tried.prefill.has(target.key);
     const choosing = { ...pool, policy: this.#prefill.policy };
-    const prefill = this.#options.quietSelector.select(choosing, targets, request, { tried: tried.any, accepts });
+    const prefill = this.#options.dryRunSelector.select(choosing, targets, request, { tried: tried.any, accepts });
     return prefill ? { protocol, prefill, decode } : "no_prefill_engine";
   }
 

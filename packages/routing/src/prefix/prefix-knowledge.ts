@@ -16,7 +16,7 @@ import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./wr
  * How far a target's feed of events can be believed. `complete`: it covers everything that the target holds. `partial`: what
  * it said is true, but the target may hold more. `void`: what it said may no longer be true. `none`: there is no feed.
  */
-export type FeedStanding = "complete" | "partial" | "void" | "none";
+export type FeedConfidence = "complete" | "partial" | "void" | "none";
 
 /** What the router knows (facts, from events) and predicts (placements) of the caches of its targets. */
 export interface PrefixKnowledge {
@@ -80,7 +80,7 @@ export interface KnowledgeOptions {
   readonly placements: PlacementWriter;
   readonly recent: RecentPrompts;
   readonly meters: CacheMeters;
-  readonly standingOf: (target: TargetIndex) => FeedStanding;
+  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
   /** Pools whose blocks count for the targets that can fetch them; none unless given. */
   readonly pools?: PoolReach;
   /** TTL of a placement that no events will confirm. */
@@ -102,9 +102,9 @@ const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 
 /** Writes placements through `placements` and reads facts and placements from `index`, where the former must end up. */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
-  const { clock, index, standingOf, pools = noPools } = options;
+  const { clock, index, feedConfidenceOf, pools = noPools } = options;
   const matches = createPrefixMatches(maxKnownTargets);
-  const write = createMatchWriter(matches, pools, standingOf);
+  const write = createMatchWriter(matches, pools, feedConfidenceOf);
   const waiting = new Set<PlacedPrompt>();
   const placing: PlacedPromptOptions = { ...options, waiting };
   return {
@@ -114,14 +114,14 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
     describe(target, prompt, candidates, at) {
       const number = target.index;
       if (number >= maxKnownTargets) return;
-      const standing = standingOf(number);
+      const standing = feedConfidenceOf(number);
       candidates.heldTokens[at] =
         heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
       write(target, prompt, standing, candidates, at);
     },
     evidence: (target) =>
       target < maxKnownTargets
-        ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), standingOf })
+        ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), feedConfidenceOf })
         : undefined,
     place(
       target,
@@ -148,7 +148,7 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
  * The placed blocks of a target; NaN with a complete feed, by which a full cache always looks full and that of a slow target
  * looks empty, which would draw the next prompts to it.
  */
-function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStanding): number {
+function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedConfidence): number {
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
@@ -192,7 +192,7 @@ class PlacedPrompt implements Placement {
     }
     this.#place(options.placementTtlMs);
     // Without a feed there are no floating blocks to attach.
-    if (prompt.from === "bytes" || options.standingOf(target.index) === "none") return;
+    if (prompt.from === "bytes" || options.feedConfidenceOf(target.index) === "none") return;
     options.recent.add(prompt);
     options.onPlaced(target.index);
   }
@@ -233,7 +233,7 @@ class PlacedPrompt implements Placement {
 
   /** Whether the feed covers the prompt's blocks. */
   get #hasFacts(): boolean {
-    return this.#prompt.from !== "bytes" && this.#options.standingOf(this.#target) === "complete";
+    return this.#prompt.from !== "bytes" && this.#options.feedConfidenceOf(this.#target) === "complete";
   }
 
   #place(ttlMs: number): void {
@@ -261,7 +261,7 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
 /** Facts and placements of a prompt at one target as they are in the index: in blocks, before confidence is applied. */
 export interface PrefixEvidence {
   /** Confidence of the feed: facts of a `void` or `none` feed are not believed. */
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   /** Leading blocks that the engine has announced, each in the fastest tier that has it. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
   /** Blocks in pools that the target can fetch from. */
@@ -272,7 +272,7 @@ export interface PrefixEvidence {
 
 export interface PoolEvidence {
   readonly pool: string;
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   /** Leading blocks of the prompt, in whatever memory of the pool. */
   readonly blocks: number;
 }
@@ -280,7 +280,7 @@ export interface PoolEvidence {
 /** The pools in a target's reach, and the confidence of feeds. */
 interface EvidenceSources {
   readonly pools: readonly KnownPool[];
-  readonly standingOf: (target: TargetIndex) => FeedStanding;
+  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
 }
 
 export interface PlacementEvidence {
@@ -296,7 +296,7 @@ export interface PlacementEvidence {
 function prefixEvidence(
   matches: PrefixMatches,
   target: TargetIndex,
-  { pools, standingOf }: EvidenceSources,
+  { pools, feedConfidenceOf }: EvidenceSources,
 ): PrefixEvidence {
   const gpu = matches.gpuBlocks[target]!;
   const blocksIn = (name: TierName, inTier: number): [TierName, number] => [
@@ -306,11 +306,11 @@ function prefixEvidence(
   ];
   const blocks = matches.placedBlocks[target]!;
   return {
-    standing: standingOf(target),
+    standing: feedConfidenceOf(target),
     factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
     pools: pools.map(({ name, index }) => ({
       pool: name,
-      standing: standingOf(index),
+      standing: feedConfidenceOf(index),
       blocks: matches.factBlocks[index]!,
     })),
     placement:

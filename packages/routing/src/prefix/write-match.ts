@@ -2,7 +2,7 @@ import type { TargetIndex } from "@espalier/common";
 import type { CandidateSet } from "@espalier/policies";
 import type { PrefixMatches } from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";
-import type { FeedStanding } from "./prefix-knowledge.ts";
+import type { FeedConfidence } from "./prefix-knowledge.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
 /**
@@ -14,7 +14,7 @@ import type { PromptBlocks } from "./prompt-blocks.ts";
 type MatchWriter = (
   target: RoutingTarget,
   prompt: PromptBlocks,
-  standing: FeedStanding,
+  standing: FeedConfidence,
   candidates: CandidateSet,
   at: number,
 ) => void;
@@ -23,14 +23,14 @@ type MatchWriter = (
 export function createMatchWriter(
   matches: PrefixMatches,
   reach: PoolReach,
-  standingOf: (target: TargetIndex) => FeedStanding,
+  feedConfidenceOf: (target: TargetIndex) => FeedConfidence,
 ): MatchWriter {
   return (target, prompt, standing, candidates, at) => {
     const isListed = matches.isListed[target.index] === 1;
     const held = isListed ? writeOwn(matches, target, prompt, standing, candidates, at) : 0;
     const pools = reach.poolsOf(target.index);
     if (pools.length === 0) return;
-    const pooledBlocks = deepestPool(matches, pools, standingOf);
+    const pooledBlocks = deepestPool(matches, pools, feedConfidenceOf);
     if (pooledBlocks === 0) return;
     const pooled = Math.max(0, usableOf(pooledBlocks, target, prompt) - held);
     candidates.matchedExternalTokens[at]! += pooled;
@@ -38,14 +38,14 @@ export function createMatchWriter(
   };
 }
 
-const isBelieved = (standing: FeedStanding): boolean => standing === "complete" || standing === "partial";
+const isBelieved = (standing: FeedConfidence): boolean => standing === "complete" || standing === "partial";
 
 /** Writes what a target has itself, and returns how many tokens of the prompt that is. */
 function writeOwn(
   matches: PrefixMatches,
   target: RoutingTarget,
   prompt: PromptBlocks,
-  standing: FeedStanding,
+  standing: FeedConfidence,
   candidates: CandidateSet,
   at: number,
 ): number {
@@ -73,13 +73,13 @@ function writeOwn(
 function deepestPool(
   matches: PrefixMatches,
   pools: readonly KnownPool[],
-  standingOf: (target: TargetIndex) => FeedStanding,
+  feedConfidenceOf: (target: TargetIndex) => FeedConfidence,
 ): number {
   let deepest = 0;
   for (let place = 0; place < pools.length; place++) {
     const { index } = pools[place]!;
     const blocks = matches.factBlocks[index]!;
-    if (blocks > deepest && isBelieved(standingOf(index))) deepest = blocks;
+    if (blocks > deepest && isBelieved(feedConfidenceOf(index))) deepest = blocks;
   }
   return deepest;
 }

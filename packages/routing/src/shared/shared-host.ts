@@ -3,7 +3,7 @@ import type { FeedRole, Ownership } from "@espalier/mesh";
 import type { TierName } from "@espalier/prefix-index";
 import type { FeedReader, Replica } from "@espalier/replication";
 import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "../feed-host.ts";
-import type { FeedStanding } from "../prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 
 /** Reads the events of those targets whose feeds fall to this router, for all routers. */
 export interface SharedHost extends FeedHost {
@@ -72,7 +72,7 @@ class SharedFeed implements HostedFeed {
     this.#onStop = onStop;
   }
 
-  get standing(): FeedStanding {
+  get standing(): FeedConfidence {
     return this.#parts.replica.qualityOf(this.#target.key);
   }
 
@@ -123,7 +123,7 @@ class SharedFeed implements HostedFeed {
         reader.batch(mark, isComplete);
       },
       gap: (from, to) => reader.gap(from, to),
-      newLife: () => reader.newLife(),
+      newEpoch: () => reader.newEpoch(),
       emptied: () => {},
       condition: ({ standing, state, reason, unusable }) => {
         reader.setQuality(standing, state, reason, unusable ?? null);

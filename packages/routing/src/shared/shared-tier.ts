@@ -19,7 +19,7 @@ import {
   type SharedLoad,
   type TargetSlots,
 } from "@espalier/replication";
-import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
+import type { FeedConfidence, PlacementWriter } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
 import { createReachability, createSharedHost, type SharedHost } from "./shared-host.ts";
@@ -55,7 +55,7 @@ export interface SharedTier extends Startable {
   /** Whether this router reads the target's feed for all: each has one reader, so this shares targets out among routers. */
   isOwn(target: TargetIndex): boolean;
   /** Feed confidence of a target now. */
-  standingOf(target: TargetIndex): FeedStanding;
+  feedConfidenceOf(target: TargetIndex): FeedConfidence;
   /** Takes no new work from here on, so others take over its feeds. */
   setDraining(): void;
   /** Called when a target's process was restarted, whichever router noticed. */
@@ -119,7 +119,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     placements: createSharedPlacements(replica.placements, slots),
     load: replica.load.shared,
     isOwn: (target) => owned[target] === 1,
-    standingOf: (target) => confidence.of(target),
+    feedConfidenceOf: (target) => confidence.of(target),
     setDraining() {
       ownership.setDraining(true);
       backend.setDraining(true);
@@ -193,7 +193,7 @@ export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): P
 
 /** Feed confidence by target, cached: decisions read it for every candidate of every request. */
 interface ConfidenceCache {
-  of(target: TargetIndex): FeedStanding;
+  of(target: TargetIndex): FeedConfidence;
 }
 
 /** Caches the replica's answer until a claim changes it. */
@@ -202,7 +202,7 @@ export function createConfidenceCache(
   slots: Pick<TargetSlots, "keyOf" | "find">,
 ): ConfidenceCache {
   /** By slot, with the key of the target that it was then. */
-  const known: ({ readonly key: string; readonly standing: FeedStanding } | undefined)[] = [];
+  const known: ({ readonly key: string; readonly standing: FeedConfidence } | undefined)[] = [];
   replica.onClaims((target) => {
     const slot = slots.find(target);
     if (slot >= 0) known[slot] = undefined;

@@ -25,7 +25,7 @@ test("what events come to is in the index of this router, and what ends with a l
   output.condition({ standing: "partial", state: "partial", reason: "gap", unusable: undefined });
   expect([index.factBlockCount(2, tier.gpu), forgotten]).toEqual([4, []]);
   output.emptied();
-  output.newLife();
+  output.newEpoch();
   expect(forgotten).toEqual(["guesses of 2", "all of 2"]);
   output.sink.cleared();
   expect([index.factBlockCount(2, tier.gpu), index.factBlockCount(2, tier.cpu)]).toEqual([0, 0]);

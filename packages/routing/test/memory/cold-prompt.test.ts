@@ -14,7 +14,7 @@ const coldBlocks = coldTokens / blockSize + 1;
 /** Engines of 300 blocks; the first so many of them are full of what somebody waits with. */
 function rigOf(full: number, count = 3) {
   const { knowledge, index, time } = knowledgeRig({ standing: "complete" });
-  const watch = new MemoryWatch({ clock: time.clock, index, standingOf: () => "complete" });
+  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => "complete" });
   const signals = { blockSize, blockCount: 300 };
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, `e${at}`, { signals }));
   for (const [at, target] of targets.entries()) {
@@ -26,10 +26,10 @@ function rigOf(full: number, count = 3) {
     watch.sent(at, held.chain, 300, true);
     watch.arrived(held);
   }
-  const quietSelector = createTargetSelector(createSeededRandom(1), knowledge);
+  const dryRunSelector = createTargetSelector(createSeededRandom(1), knowledge);
   const pool = { policy: createPolicy("least_work") };
   let pending = 0;
-  const parts = { watch, quietSelector, pool, pendingTokens: () => pending };
+  const parts = { watch, dryRunSelector, pool, pendingTokens: () => pending };
   const coldPrompt = (blocks: number, restriction: Partial<Restriction<ScriptedTarget>> = {}) => {
     const prompt = promptOf(tokensOf("x", blocks * blockSize));
     const features = {

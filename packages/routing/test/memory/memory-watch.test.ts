@@ -3,20 +3,20 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { MemoryWatch, maxVictims } from "../../src/memory/memory-watch.ts";
 import type { PromptUse } from "../../src/memory/recent-uses.ts";
-import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { scriptedTarget } from "../scripted-target.ts";
 
 interface RigOptions {
   readonly blockCount?: number;
-  readonly standing?: FeedStanding;
+  readonly standing?: FeedConfidence;
 }
 
 /** An engine of a hundred blocks, each prompt of which is named by a letter and has as many as are said. */
 function rigOf({ blockCount = 100, standing = "complete" }: RigOptions = {}) {
   const time = createVirtualTime();
   const index = createPrefixIndex({ maxTargets: 4 });
-  const watch = new MemoryWatch({ clock: time.clock, index, standingOf: () => standing });
+  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => standing });
   const target = scriptedTarget(0, "engine", { signals: { blockSize, blockCount } });
   const text = (letter: string, blocks: number) => promptOf(tokensOf(letter, blockSize * blocks));
   return {

@@ -78,7 +78,7 @@ test("routers with different clients agree on the share, and on who computes pro
   for (const share of shares) expect(share).toBeCloseTo(0.75, 1);
   expect(new Set(routers.map(update)).size).toBe(1);
   expect(Math.abs(update(routers[0]!)! - 6)).toBeLessThanOrEqual(1);
-  const duties = routers.map((roles) => engines.filter((engine) => roles.duties.dutyOf(engine) === "prefill"));
+  const duties = routers.map((roles) => engines.filter((engine) => roles.duties.assignedRoleOf(engine) === "prefill"));
   for (const own of duties) expect(own).toEqual(duties[0]);
 });
 

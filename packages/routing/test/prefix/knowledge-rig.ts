@@ -5,7 +5,7 @@ import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
 import {
   createLocalPlacements,
   createPrefixKnowledge,
-  type FeedStanding,
+  type FeedConfidence,
   maxKnownTargets,
   type PrefixKnowledge,
 } from "../../src/prefix/prefix-knowledge.ts";
@@ -44,7 +44,7 @@ export interface Seen {
 }
 
 export interface RigOptions {
-  readonly standing?: FeedStanding | ((target: number) => FeedStanding);
+  readonly standing?: FeedConfidence | ((target: number) => FeedConfidence);
   /** Pools in the reach of target 0. */
   readonly pools?: readonly KnownPool[];
   readonly engineBlock?: number;
@@ -72,7 +72,7 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
     placements: createLocalPlacements(index, time.clock),
     recent,
     meters: createCacheMeters(meter),
-    standingOf: (number) => (typeof standing === "function" ? standing(number) : standing),
+    feedConfidenceOf: (number) => (typeof standing === "function" ? standing(number) : standing),
     ...(options.pools ? { pools: { poolsOf: (number) => (number === 0 ? options.pools! : []) } } : {}),
     placementTtlMs: ttlMs,
     placementTokens,

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import { blockSize, join, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, targetLike, ttlMs } from "./knowledge-rig.ts";
@@ -20,7 +20,7 @@ function endsAfterMs({ time, see }: KnowledgeRig, of: PromptBlocks): number {
 }
 
 describe("how long a guess is believed", () => {
-  test.each<{ standing: FeedStanding; of: PromptBlocks; name: string; lastsMs: number }>([
+  test.each<{ standing: FeedConfidence; of: PromptBlocks; name: string; lastsMs: number }>([
     { name: "tokens", of: prompt, standing: "partial", lastsMs: 600_000 },
     { name: "tokens", of: prompt, standing: "complete", lastsMs: 10_000 },
     { name: "the beginning", of: beginning, standing: "complete", lastsMs: 10_000 },
@@ -48,17 +48,20 @@ describe("how long a guess is believed", () => {
     expect(see(prompt).gpu).toBe(0);
   });
 
-  test.each<FeedStanding>(["none", "partial"])("where the feed is %s, the first byte says nothing new", (standing) => {
-    const { knowledge, target, time, see } = knowledgeRig({ standing });
-    const placement = knowledge.place(target, prompt, 0);
-    time.advance(ttlMs - 1);
-    placement.computed();
-    time.advance(1);
-    expect(see(prompt).gpu).toBe(0);
-  });
+  test.each<FeedConfidence>(["none", "partial"])(
+    "where the feed is %s, the first byte says nothing new",
+    (standing) => {
+      const { knowledge, target, time, see } = knowledgeRig({ standing });
+      const placement = knowledge.place(target, prompt, 0);
+      time.advance(ttlMs - 1);
+      placement.computed();
+      time.advance(1);
+      expect(see(prompt).gpu).toBe(0);
+    },
+  );
 
   test("a feed that becomes complete between dispatch and first byte does not shorten what was promised", () => {
-    let standing: FeedStanding = "partial";
+    let standing: FeedConfidence = "partial";
     const rig = knowledgeRig({ standing: () => standing });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
     standing = "complete";
@@ -68,7 +71,7 @@ describe("how long a guess is believed", () => {
   });
 
   test("a feed that breaks in between leaves the guess the time that it had", () => {
-    let standing: FeedStanding = "complete";
+    let standing: FeedConfidence = "complete";
     const rig = knowledgeRig({ standing: () => standing });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
     standing = "void";
@@ -108,7 +111,7 @@ test("a prompt that waits in a queue is believed in until it is computed", () =>
 });
 
 describe("which placements the events may use to find a block's place", () => {
-  test.each<{ name: string; of: PromptBlocks; standing: FeedStanding; told: boolean }>([
+  test.each<{ name: string; of: PromptBlocks; standing: FeedConfidence; told: boolean }>([
     { name: "tokens at a target without events", of: prompt, standing: "none", told: false },
     { name: "tokens at a target with some", of: prompt, standing: "partial", told: true },
     { name: "tokens at a target whose events are void", of: prompt, standing: "void", told: true },
@@ -150,7 +153,7 @@ describe("a target that failed or refused", () => {
 });
 
 describe("what the engine says it had found in its cache", () => {
-  test.each<{ name: string; standing: FeedStanding; computed: boolean; cached: number | undefined; lasts: boolean }>([
+  test.each<{ name: string; standing: FeedConfidence; computed: boolean; cached: number | undefined; lasts: boolean }>([
     { name: "confirms a guess", standing: "none", computed: true, cached: 0, lasts: true },
     { name: "confirms it where events do not tell all", standing: "partial", computed: true, cached: 96, lasts: true },
     { name: "is not needed where they do", standing: "complete", computed: true, cached: 96, lasts: false },

@@ -3,7 +3,7 @@ import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import { createTargetSelector } from "../../src/select-target.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, type RigOptions, targetLike } from "./knowledge-rig.ts";
@@ -56,14 +56,14 @@ describe("what a pool holds", () => {
   });
 
   test("counts for a target that publishes no events, beyond what was sent there", () => {
-    const standing = (target: number): FeedStanding => (target === 0 ? "none" : "complete");
+    const standing = (target: number): FeedConfidence => (target === 0 ? "none" : "complete");
     const { see, pool, index, target } = poolRig({ standing });
     index.place(target.index, prompt.chain, 3, { nowMs: 0, ttlMs: 1_000 });
     pool(near.index, 0, 6);
     expect(see(prompt)).toMatchObject({ gpu: 48, external: 48, pooled: 48 });
   });
 
-  test.each<[FeedStanding, number]>([
+  test.each<[FeedConfidence, number]>([
     ["complete", 64],
     ["partial", 64],
     ["void", 0],
@@ -75,7 +75,7 @@ describe("what a pool holds", () => {
   });
 
   test("is named in the evidence, believed or not", () => {
-    const standing = (target: number): FeedStanding => (target === far.index ? "void" : "complete");
+    const standing = (target: number): FeedConfidence => (target === far.index ? "void" : "complete");
     const { knowledge, pool, target } = poolRig({ standing });
     pool(near.index, 0, 4);
     pool(far.index, 0, 6);

@@ -1,6 +1,6 @@
 import { asTargetIndex } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { type FeedStanding, maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
+import { type FeedConfidence, maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { knowledgeRig, type RigOptions, type Seen, targetLike, ttlMs } from "./knowledge-rig.ts";
 
@@ -16,7 +16,7 @@ describe("what a target is thought to hold", () => {
     expect(see(prompt)).toEqual({ ...nothing, held: Number.NaN });
   });
 
-  test.each<[FeedStanding, number, number]>([
+  test.each<[FeedConfidence, number, number]>([
     ["complete", 48, Number.NaN],
     ["partial", 48, 0],
     ["void", 0, 0],
@@ -72,7 +72,7 @@ describe("lower tiers add what begins where the GPU ends", () => {
     expect(see(prompt)).toMatchObject(seen);
   });
 
-  test.each<FeedStanding>(["void", "none"])(
+  test.each<FeedConfidence>(["void", "none"])(
     "they are believed no more than the GPU when the feed is %s",
     (standing) => {
       const { see, announce } = knowledgeRig({ standing });

@@ -4,7 +4,7 @@ import {
   createAdmissionMeters,
   defaultAdmissionSettings,
   noFleetUsage,
-  noOthersLoad,
+  noPeerLoad,
 } from "@espalier/admission";
 import { createSeededRandom, type EspalierError, silentMeter } from "@espalier/common";
 import { createPolicy } from "@espalier/policies";
@@ -41,7 +41,7 @@ function rig(count = 2, waits = false) {
   const settings = { ...defaultAdmissionSettings, maxQueued: 1 };
   const admission = createAdmission<ScriptedTarget>({
     ...{ settings, clock: time.clock, scheduler: time.scheduler, meters: createAdmissionMeters(silentMeter) },
-    ...{ others: noOthersLoad, fleet: noFleetUsage },
+    ...{ others: noPeerLoad, fleet: noFleetUsage },
   });
   const queue: RequestQueue<ScriptedTarget> = {
     ...{ admission, cold: undefined },

@@ -47,7 +47,7 @@ export class ScriptedEngine {
   restart(): void {
     this.#messages = [];
     this.#life += 1;
-    for (const { output } of this.#connected()) output.newLife();
+    for (const { output } of this.#connected()) output.newEpoch();
   }
 
   /** Its process ends. @returns those that read it */
@@ -68,7 +68,7 @@ export class ScriptedEngine {
       this.#isUp = true;
       this.#messages = [];
       this.#life += 1;
-      for (const reading of before) if (this.#readings.has(reading)) reading.output.newLife();
+      for (const reading of before) if (this.#readings.has(reading)) reading.output.newEpoch();
       for (const reading of this.#readings) this.#connect(reading);
     });
   }

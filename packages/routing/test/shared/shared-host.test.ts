@@ -197,7 +197,10 @@ test("what a reading says goes to the reader of the feed, message by message", (
   const reader = {
     sink: {},
     ...Object.fromEntries(
-      ["setRole", "batch", "gap", "newLife", "unknownRemovals", "setQuality", "stop"].map((name) => [name, note(name)]),
+      ["setRole", "batch", "gap", "newEpoch", "unknownRemovals", "setQuality", "stop"].map((name) => [
+        name,
+        note(name),
+      ]),
     ),
   } as unknown as FeedReader;
   const ownership = { addTarget() {}, removeTarget() {}, setQuality() {} } as unknown as Ownership;
@@ -217,7 +220,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
   output?.batch(mark, { isComplete: false, unknownRemovals: 0 });
   output?.batch(mark, { isComplete: true, unknownRemovals: 2 });
   output?.gap(4, 6);
-  output?.newLife();
+  output?.newEpoch();
   output?.emptied();
   output?.condition({ standing: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
   output?.condition({ standing: "partial", state: "live", reason: "gap", unusable: undefined });
@@ -229,7 +232,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
     ["unknownRemovals", 2],
     ["batch", mark, true],
     ["gap", 4, 6],
-    ["newLife"],
+    ["newEpoch"],
     ["setQuality", "void", "connecting", "socket-lost", "block size"],
     ["reach", "a", false],
     ["setQuality", "partial", "live", "gap", null],

@@ -53,13 +53,15 @@ describe("facts", () => {
     engine.store(chain);
     const target = engine.key;
     expect(cluster.until(() => one.held(target, chain) === 6 && other.held(target, chain) === 6)).toBeLessThan(100);
-    cluster.until(() => [one, other].every(({ tier, indexOf }) => tier.standingOf(indexOf(engine.key)) === "complete"));
+    cluster.until(() =>
+      [one, other].every(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)) === "complete"),
+    );
   });
 
   test("of which a message was lost are worth less at both, at once", async () => {
     await readTogether();
     engine.store(chainOf(1, 2));
-    const standings = () => [one, other].map(({ tier, indexOf }) => tier.standingOf(indexOf(engine.key)));
+    const standings = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
     cluster.until(() => standings().join() === "complete,complete");
     engine.lose(chainOf(2, 2));
     expect(cluster.until(() => standings().join() === "partial,partial")).toBeLessThan(100);
@@ -67,7 +69,7 @@ describe("facts", () => {
 
   test("of a target that nobody reads are worth nothing", async () => {
     await startBoth();
-    expect(one.tier.standingOf(one.indexOf("engine-9"))).toBe("none");
+    expect(one.tier.feedConfidenceOf(one.indexOf("engine-9"))).toBe("none");
   });
 
   test("each of many engines is read for all by one router, and what it holds is told with its tier", async () => {

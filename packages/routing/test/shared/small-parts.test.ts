@@ -2,7 +2,7 @@ import { asTargetIndex } from "@espalier/common";
 import { createTargetSlots, type PlacementLog } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import { createReachability } from "../../src/shared/shared-host.ts";
 import { createConfidenceCache, createSharedPlacements, createTargetIndices } from "../../src/shared/shared-tier.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
@@ -116,7 +116,7 @@ test("guesses are told by the target's key", () => {
 describe("what facts are worth", () => {
   function standings() {
     const slots = createTargetSlots(4);
-    const worth: Record<string, FeedStanding> = {};
+    const worth: Record<string, FeedConfidence> = {};
     const asked: string[] = [];
     let listener: (target: string) => void = () => {};
     const replica = {

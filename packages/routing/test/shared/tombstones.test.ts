@@ -97,7 +97,7 @@ test("one that is back before is as it was; one that is back later is read anew 
   feeds = routers.map((router) => router.read(engine));
   engine.store(chainOf(2, 4));
   cluster.until(() => haveIt(4, 1) && haveIt(4, 2));
-  const standings = () => routers.map(({ tier, indexOf }) => tier.standingOf(indexOf(engine.key)));
+  const standings = () => routers.map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
   cluster.until(() => standings().every((standing) => standing === "complete"));
 });
 

@@ -78,7 +78,7 @@ export async function explainRequest(
   const { pool, targets, features, onlyEngine } = plan;
   const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };
-  const explained = explainSelection(context.quietSelector, pool, targets, plan, restriction);
+  const explained = explainSelection(context.dryRunSelector, pool, targets, plan, restriction);
   const candidates = explained
     ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
     : [];

@@ -1,7 +1,7 @@
 import type { ExplainedCandidate } from "@espalier/policies";
 import type { TierName } from "@espalier/prefix-index";
 import { lifeId, type SharedLoad } from "@espalier/replication";
-import { type FeedStanding, type PrefixEvidence, servesAlone } from "@espalier/routing";
+import { type FeedConfidence, type PrefixEvidence, servesAlone } from "@espalier/routing";
 import type { EngineRecord, Target, TargetLoad } from "@espalier/workers";
 import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import { poolKey } from "../prefix/engine-feeds.ts";
@@ -24,7 +24,7 @@ interface FactsReport {
   /** Leading blocks of the prompt, by tier. */
   readonly blocks: Readonly<Record<TierName, number>>;
   /** Quality of the feed: facts count only when it is `complete` or `partial`. */
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   /** The feed; null for an engine that publishes none. */
   readonly feed: FeedReport | null;
 }
@@ -33,7 +33,7 @@ interface PoolReport {
   readonly pool: string;
   /** Leading blocks of the prompt, in whatever memory of the pool. */
   readonly blocks: number;
-  readonly standing: FeedStanding;
+  readonly standing: FeedConfidence;
   readonly feed: FeedReport | null;
 }
 
@@ -158,12 +158,12 @@ export function whyLeftOut(
 }
 
 function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutReasons): readonly string[] {
-  const { state, stateReason, draining, breaker, isOverruled, isTried, isResting, role, id } = engine;
+  const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
   if (draining) reasons.push("an operator has drained it");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
-  if (isResting) reasons.push("it is in cooldown: it answered with Retry-After");
+  if (isCoolingDown) reasons.push("it is in cooldown: it answered with Retry-After");
   if (onlyEngine !== undefined && id !== onlyEngine)
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);

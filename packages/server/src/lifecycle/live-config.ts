@@ -1,5 +1,5 @@
 import { EspalierError, type Random } from "@espalier/common";
-import { type CompiledConfig, changedPaths, isTakenUp, takeUp } from "@espalier/config";
+import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } from "@espalier/config";
 import { hashString } from "@espalier/policies";
 import type { DataPlaneSettings } from "../router-context.ts";
 import { type Pools, poolRules } from "../routing/pools.ts";
@@ -46,8 +46,8 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
     apply(loaded) {
       const changed = changedPaths(current, loaded);
       const rules = poolRules(loaded);
-      const next = takeUp(current, loaded);
-      const taken = new Set(changed.filter((path) => isTakenUp(path, current, loaded)));
+      const next = applyReload(current, loaded);
+      const taken = new Set(changed.filter((path) => isAppliedOnReload(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);
       // Nothing from here on throws. Splits draw anew only where names changed.
       if (isNew("models")) modelRouter = createModelRouter(next.models, random);

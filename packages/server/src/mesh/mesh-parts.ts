@@ -140,11 +140,11 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
 }
 
 /** @param isDirect whether each router reads the events itself */
-function prefixSharing({ replica, placements, host, standingOf }: SharedTier, isDirect: boolean): PrefixSharing {
+function prefixSharing({ replica, placements, host, feedConfidenceOf }: SharedTier, isDirect: boolean): PrefixSharing {
   return {
     placements,
     host: isDirect ? undefined : host,
-    standingOf: (target) => (isDirect ? undefined : standingOf(target)),
+    feedConfidenceOf: (target) => (isDirect ? undefined : feedConfidenceOf(target)),
     // Kept while any router reads its feed: the target may come back. The tier forgets it when no router does.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);

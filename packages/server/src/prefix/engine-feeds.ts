@@ -20,8 +20,8 @@ import {
   readVllmEventSources,
 } from "@espalier/kv-events";
 import {
+  type FeedConfidence,
   type FeedHost,
-  type FeedStanding,
   type FeedStatus,
   type FeedTarget,
   type HostedFeed,
@@ -33,7 +33,7 @@ import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** The KV event feeds of the fleet's engines and of KV pools: discovers them, and keeps one feed per target. */
 export interface EngineFeeds extends Startable {
-  standingOf(target: TargetIndex): FeedStanding;
+  feedConfidenceOf(target: TargetIndex): FeedConfidence;
   /** A prompt was placed at a target: floating blocks of its feed may be attached by it. */
   attach(target: TargetIndex): void;
   /** Every target with a feed, for operators. */
@@ -120,7 +120,7 @@ class FleetFeeds implements EngineFeeds {
     await Promise.all(feeds.map((feed) => feed.stop()));
   }
 
-  standingOf(target: TargetIndex): FeedStanding {
+  feedConfidenceOf(target: TargetIndex): FeedConfidence {
     return this.#byTarget[target]?.standing ?? "none";
   }
 

@@ -20,8 +20,8 @@ import {
   createLocalPlacements,
   createPrefixKnowledge,
   createRecentPrompts,
+  type FeedConfidence,
   type FeedHost,
-  type FeedStanding,
   type KnownPool,
   type PlacementWriter,
   type PoolReach,
@@ -40,7 +40,7 @@ export interface PrefixParts extends Startable {
   /** Undefined when KV events are switched off. */
   readonly feeds: EngineFeeds | undefined;
   /** Confidence in what is known of a target's cache. */
-  standingOf(target: TargetIndex): FeedStanding;
+  feedConfidenceOf(target: TargetIndex): FeedConfidence;
 }
 
 /** Prefix knowledge that is shared with other routers. */
@@ -49,7 +49,7 @@ export interface PrefixSharing {
   /** Set when one router reads the events of an engine for all; undefined when each router reads them itself. */
   readonly host: FeedHost | undefined;
   /** Undefined for targets whose events this router reads only for itself. */
-  standingOf(target: TargetIndex): FeedStanding | undefined;
+  feedConfidenceOf(target: TargetIndex): FeedConfidence | undefined;
   /** The target left this router's fleet. */
   forget(target: Target): void;
 }
@@ -87,8 +87,8 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const meters = createCacheMeters(meter);
   const recent = createRecentPrompts();
   const reach = createFleetPoolReach(fleet, options.pools ?? []);
-  const standingOf = (target: TargetIndex): FeedStanding =>
-    sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none";
+  const feedConfidenceOf = (target: TargetIndex): FeedConfidence =>
+    sharing?.feedConfidenceOf(target) ?? feeds?.feedConfidenceOf(target) ?? "none";
   const knowledge = createPrefixKnowledge({
     clock,
     index,
@@ -98,7 +98,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     placementTokens,
     pools: reach,
     placements: sharing?.placements ?? createLocalPlacements(index, clock),
-    standingOf,
+    feedConfidenceOf,
     onPlaced: (target) => feeds?.attach(target),
   });
   const host = sharing?.host ?? localHost(index, knowledge);
@@ -139,7 +139,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     knowledge,
     reader,
     feeds,
-    standingOf,
+    feedConfidenceOf,
     start: parts.start,
     async stop() {
       unsubscribe();

@@ -19,7 +19,7 @@ import {
   type TierName,
   tierNames,
 } from "@espalier/prefix-index";
-import type { FeedOutput, FeedStanding, FeedTarget, RecentPrompts } from "@espalier/routing";
+import type { FeedConfidence, FeedOutput, FeedTarget, RecentPrompts } from "@espalier/routing";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
 
 /** Shared by all feeds of a router. */
@@ -42,7 +42,7 @@ export interface TargetFeedParts {
  * Blocks announced before a lost connection may be those of a process that is gone, so they are void. A gap or a delay costs
  * less confidence.
  */
-function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
+function feedConfidenceOf(state: FeedState, reason: FeedReason): FeedConfidence {
   switch (state) {
     case "live":
       return "complete";
@@ -95,12 +95,12 @@ export class TargetFeed {
       endpoints,
       sink: {
         batch: (batch, sequence, checksum) => this.#batch(batch, sequence, checksum),
-        newLife: () => {
+        newEpoch: () => {
           this.#ledger.clear();
           this.#lastSequence = undefined;
           this.#isUnusable = false;
           this.#unplacedBlocks = 0;
-          output.newLife();
+          output.newEpoch();
         },
         state: (state, reason) => {
           this.#state = state;
@@ -125,8 +125,8 @@ export class TargetFeed {
     this.#ledger.clear();
   }
 
-  get standing(): FeedStanding {
-    return this.#isUnusable ? "none" : standingOf(this.#state, this.#reason);
+  get standing(): FeedConfidence {
+    return this.#isUnusable ? "none" : feedConfidenceOf(this.#state, this.#reason);
   }
 
   /** Attaches floating blocks where a recently placed prompt contains them. */

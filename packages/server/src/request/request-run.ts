@@ -50,7 +50,7 @@ type RunContext = Pick<
   | "metrics"
   | "prefix"
   | "proxy"
-  | "quietSelector"
+  | "dryRunSelector"
   | "random"
   | "relay"
   | "selector"

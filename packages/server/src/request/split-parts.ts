@@ -20,22 +20,23 @@ interface SplitPartsOptions {
   readonly meter: Meter;
   readonly selector: TargetSelector;
   /** As `selector`, for requests that are not sent. */
-  readonly quietSelector: TargetSelector;
+  readonly dryRunSelector: TargetSelector;
   /** Shared estimates of the work of each role; undefined when nothing is shared. */
   readonly notes?: NoteChannel | undefined;
 }
 
 export function createSplitParts(options: SplitPartsOptions): SplitParts {
-  const { config, clock, http, fleet, meter, selector, quietSelector, notes } = options;
+  const { config, clock, http, fleet, meter, selector, dryRunSelector, notes } = options;
   const planner = new PairPlanner<Target>({
-    ...{ selector, quietSelector, limits: config.disaggregation, metrics: createSplitMetrics(meter) },
+    ...{ selector, dryRunSelector, limits: config.disaggregation, metrics: createSplitMetrics(meter) },
     roles: createFleetRoles(clock, notes),
     roleModel: (model) => fleet.model(model)?.parent ?? model,
   });
   return {
     planner,
     peers: createPeerIds({ http, fleet }),
-    assignedRoleOf: (engine) => planner.dutyOf(engine, engine.models?.find(({ parent }) => parent === undefined)?.id),
+    assignedRoleOf: (engine) =>
+      planner.assignedRoleOf(engine, engine.models?.find(({ parent }) => parent === undefined)?.id),
   };
 }
 

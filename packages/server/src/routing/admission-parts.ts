@@ -4,14 +4,14 @@ import {
   createAdmission,
   createAdmissionMeters,
   noFleetUsage,
-  noOthersLoad,
-  type OthersLoad,
+  noPeerLoad,
+  type PeerLoad,
 } from "@espalier/admission";
 import type { Clock, Meter, Scheduler, TargetIndex } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { UsagePlane } from "@espalier/replication";
-import { ColdPrompt, type FeedStanding, MemoryWatch, type RoutingTarget, servesAlone } from "@espalier/routing";
+import { ColdPrompt, type FeedConfidence, MemoryWatch, type RoutingTarget, servesAlone } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -32,14 +32,14 @@ interface AdmissionPartsOptions {
   readonly scheduler: Scheduler;
   readonly meter: Meter;
   /** Load sent by other routers; undefined when nothing is shared. */
-  readonly others: OthersLoad | undefined;
+  readonly others: PeerLoad | undefined;
   /** Shared usage of tenants, by the model of the pool; undefined likewise. */
   readonly usage: Pick<UsagePlane, "of"> | undefined;
 }
 
 /** @throws RangeError for a configuration that was not checked */
 export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionParts {
-  const { config, clock, scheduler, meter, others = noOthersLoad, usage } = options;
+  const { config, clock, scheduler, meter, others = noPeerLoad, usage } = options;
   const queues = new WeakMap<PoolSettings, Admission<Target>>();
   const { meters, counts } = countClasses(createAdmissionMeters(meter));
   const create = ({ model }: PoolSettings): Admission<Target> => {
@@ -119,7 +119,7 @@ interface MemoryWatchOptions {
   readonly config: AdmissionConfig;
   readonly clock: Clock;
   readonly index: PrefixIndex;
-  readonly standingOf: (target: TargetIndex) => FeedStanding;
+  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
 }
 
 /**
@@ -127,9 +127,9 @@ interface MemoryWatchOptions {
  *
  * @returns undefined when no class has a max cold wait: it is not needed then
  */
-export function watchMemory({ config, clock, index, standingOf }: MemoryWatchOptions): MemoryWatch | undefined {
+export function watchMemory({ config, clock, index, feedConfidenceOf }: MemoryWatchOptions): MemoryWatch | undefined {
   if (!config.isOn || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
-  const watch = new MemoryWatch({ clock, index, standingOf });
+  const watch = new MemoryWatch({ clock, index, feedConfidenceOf });
   index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
   return watch;
 }
@@ -142,14 +142,14 @@ const noneTried: ReadonlySet<string> = new Set();
  * @returns undefined when memory is not watched, for a request without a prompt, and in a pool with KV transfer
  */
 export function coldPromptOf(
-  context: Pick<RouterContext, "memory" | "quietSelector" | "mesh">,
+  context: Pick<RouterContext, "memory" | "dryRunSelector" | "mesh">,
   plan: PlannedRequest,
 ): ColdPrompt<Target> | undefined {
-  const { memory, quietSelector, mesh } = context;
+  const { memory, dryRunSelector, mesh } = context;
   const { pool, prompt, targets, onlyEngine } = plan;
   if (!memory || !prompt || targets.some(({ engine }) => engine.kvTransfer)) return undefined;
   const pendingTokens = ({ index, load }: RoutingTarget): number =>
     load.pendingPrefillTokens + (mesh?.load.pendingPrefillTokens[index] ?? 0);
-  const parts = { watch: memory, quietSelector, pool, pendingTokens };
+  const parts = { watch: memory, dryRunSelector, pool, pendingTokens };
   return new ColdPrompt<Target>(parts, plan, { tried: noneTried, onlyEngine, accepts: servesAlone });
 }

@@ -1,5 +1,5 @@
 /** Engines of role both keep to one side, where that is applied; what would be left without anybody is served all the same. */
-import { dutySettleMs } from "@espalier/disaggregation";
+import { prefillCountSettleMs } from "@espalier/disaggregation";
 import { expect, test } from "vitest";
 import { choosePair, type SplitRig, splitRig } from "./split-rig.ts";
 
@@ -19,7 +19,7 @@ async function busyRig(
   balance.observe({ uncachedTokens: 0, outputTokens: 200 * (1 - share), prefillMs: 100 * share });
   choosePair(rig.context, rig.plan(), untried);
   // A second more, for engines are looked at once in that.
-  await rig.fleet.time.advanceAsync(dutySettleMs + 1_000);
+  await rig.fleet.time.advanceAsync(prefillCountSettleMs + 1_000);
   choosePair(rig.context, rig.plan(), untried);
   return rig;
 }

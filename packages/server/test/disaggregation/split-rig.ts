@@ -87,10 +87,10 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
   const usual = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384, appliesRoleBalance: false };
   const limits = { ...usual, ...options };
   const context = {
-    ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, quietSelector: selector },
+    ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, dryRunSelector: selector },
     split: createSplitParts({
       ...{ config: { disaggregation: limits }, clock, http: fleet.http, fleet: fleet.fleet, meter: meter as Meter },
-      ...{ selector, quietSelector: selector },
+      ...{ selector, dryRunSelector: selector },
     }),
     proxy: { sendSide: (request: SideRequest) => sendSide(legs, request) },
   } as unknown as RouterContext;

@@ -85,7 +85,7 @@ test("guesses of a target are forgotten at every router when its engine's life b
   const isAt = (sequence: number) => () => other.parts.replica.fold.state("a")?.last?.sequence === sequence;
   await waitFor(isAt(1), { what: "facts" });
   expect([one.forgotten, other.forgotten]).toEqual([[], []]);
-  reader.newLife();
+  reader.newEpoch();
   store(0, 9_000_000, 3);
   await waitFor(isAt(0), { what: "the new life" });
   expect([one.forgotten, other.forgotten]).toEqual([[0], [0]]);

@@ -80,7 +80,7 @@ test("an owner reads, claims, and what it reads is in the index and the journal"
   await tell(0, "a", 4);
   expect(described()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
-  expect(feeds.standingOf(target("a").index)).toBe("complete");
+  expect(feeds.feedConfidenceOf(target("a").index)).toBe("complete");
   await tell(1, "b", 2);
   expect(described().blocks.gpu).toBe(6);
   await settle();

@@ -52,7 +52,11 @@ describe("finding out where the events are", () => {
     rig.answers.b = { [info]: sglang };
     await rig.apply(specOf("a"), specOf("b"), specOf("c"));
     expect(rig.described).toEqual(["a tcp://a:5557", "b tcp://b:5601"]);
-    expect(["a", "b", "c"].map((id) => rig.feeds.standingOf(rig.target(id).index))).toEqual(["void", "void", "none"]);
+    expect(["a", "b", "c"].map((id) => rig.feeds.feedConfidenceOf(rig.target(id).index))).toEqual([
+      "void",
+      "void",
+      "none",
+    ]);
   });
 
   test("one that publishes none is not asked again while it stays up", async () => {
@@ -175,7 +179,7 @@ describe("an engine with ranks", () => {
     rig.socket("tcp://a:5558").tell(0, stored(tokensOf("a", 64), { first: 1 }));
     const [rank0, rank1] = ["a", "a#1"].map((key) => rig.target(key).index);
     expect([rig.index.factBlockCount(rank0!, tier.gpu), rig.index.factBlockCount(rank1!, tier.gpu)]).toEqual([0, 4]);
-    expect([rig.feeds.standingOf(rank0!), rig.feeds.standingOf(rank1!)]).toEqual(["void", "complete"]);
+    expect([rig.feeds.feedConfidenceOf(rank0!), rig.feeds.feedConfidenceOf(rank1!)]).toEqual(["void", "complete"]);
   });
 });
 
@@ -200,7 +204,7 @@ describe("an engine's entry in the configuration", () => {
     await rig.apply(specOf("a", { kvEvents: { ...kvEvents, endpoint: "tcp://events:8000" } }));
     expect(rig.transport.open).toEqual(["tcp://events:8000 connect kv"]);
     expect(rig.index.factCount).toBe(0);
-    expect(rig.feeds.standingOf(rig.target("a").index)).toBe("void");
+    expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("void");
   });
 
   test("that stays while others change leaves the feed alone", async () => {
@@ -282,7 +286,7 @@ describe("engines that go and come", () => {
     rig.answers.a = {};
     await bringUp(rig, "a");
     expect([rig.described, rig.transport.open, rig.index.factCount]).toEqual([[], [], 0]);
-    expect(rig.feeds.standingOf(rig.target("a").index)).toBe("none");
+    expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("none");
   });
 
   test("a target index that another engine has now is not written to by the one that is gone", async () => {
@@ -313,7 +317,7 @@ describe("engines that go and come", () => {
     ticket.end();
     await rig.time.advanceAsync(0);
     expect(rig.described).toEqual(["a tcp://moved:6000"]);
-    expect(rig.feeds.standingOf(rig.engine("a").targets[0]!.index)).toBe("void");
+    expect(rig.feeds.feedConfidenceOf(rig.engine("a").targets[0]!.index)).toBe("void");
   });
 
   test("targets past the bound have no feed", async () => {
@@ -321,7 +325,7 @@ describe("engines that go and come", () => {
     rig.answers.last = { [sources]: vllmSources(5557, { ranks: 2 }) };
     await rig.apply(specOf("many", { ranks: maxKnownTargets - 1 }), specOf("last", { ranks: 2 }));
     expect(rig.described).toEqual(["last tcp://last:5557"]);
-    expect(rig.feeds.standingOf(asTargetIndex(maxKnownTargets))).toBe("none");
+    expect(rig.feeds.feedConfidenceOf(asTargetIndex(maxKnownTargets))).toBe("none");
   });
 });
 
@@ -365,7 +369,7 @@ test("the end closes every feed and asks nobody any more", async () => {
   await rig.apply(specOf("a"), specOf("b"), specOf("c"));
   expect([rig.transport.open, rig.described, rig.index.factCount]).toEqual([[], [], 0]);
   expect([rig.asked("b").length, rig.asked("c").length]).toEqual([asked, 0]);
-  expect(rig.feeds.standingOf(rig.target("a").index)).toBe("none");
+  expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("none");
   const matches = createPrefixMatches(maxKnownTargets);
   rig.index.match(prompt.chain, prompt.blockCount, 0, matches);
   expect(matches.count).toBe(0);

@@ -12,7 +12,7 @@ import {
   createRetryMeters,
   createTargetSelector,
   type FailureKind,
-  type FeedStanding,
+  type FeedConfidence,
   maxKnownTargets,
   PoolWork,
   type PromptBlocks,
@@ -111,7 +111,7 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
 
 export interface ExchangeRigOptions {
   /** What the events of both engines are worth. */
-  readonly standing?: FeedStanding;
+  readonly standing?: FeedConfidence;
   /** Loading an adapter that an engine has not; engines serve every adapter when left out. */
   readonly loadAdapter?: () => Promise<boolean>;
 }
@@ -126,7 +126,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   const knowledge = createPrefixKnowledge({
     ...{ clock, index, recent: createRecentPrompts(), meters: createCacheMeters(meter) },
     placements: createLocalPlacements(index, clock),
-    standingOf: () => standing,
+    feedConfidenceOf: () => standing,
     placementTtlMs: ttlMs,
     placementTokens: 1_000_000,
     onPlaced: () => {},
@@ -147,7 +147,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
     prefix: { knowledge },
     metrics: createRequestMetrics(meter),
     selector: createTargetSelector(createSeededRandom(3), knowledge),
-    quietSelector: createTargetSelector(createSeededRandom(3), knowledge),
+    dryRunSelector: createTargetSelector(createSeededRandom(3), knowledge),
     storedResponses: createStoredResponses(10),
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },

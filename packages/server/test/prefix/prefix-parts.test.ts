@@ -166,7 +166,7 @@ async function startEngine() {
     }),
   ]);
   const target = fleet.engines[0]!.targets[0]!;
-  const standing = () => parts.feeds?.standingOf(target.index);
+  const standing = () => parts.feeds?.feedConfidenceOf(target.index);
   await waitFor(() => standing() === "complete", { what: "a complete feed" });
   return { publisher, fleet, parts, pages, target };
 }

@@ -70,7 +70,7 @@ export function createPrivateStore(
     own.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true));
   if (!shared) {
     // Metrics show that an engine was restarted.
-    for (const engine of engines) engine.onLife(() => own.placements.clear(engine.number));
+    for (const engine of engines) engine.onEpoch(() => own.placements.clear(engine.number));
     return { index: own, placements, facts: own, onPlaced, maintain };
   }
   shared.onForget((target) => own.placements.clear(target));

@@ -48,7 +48,7 @@ export class SharedKnowledge {
     if (!options.times.factsDueMs) return;
     for (const engine of engines) {
       engine.onMessage(({ changes }) => this.#send(engine.number, changes));
-      engine.onLife(() => this.#send(engine.number, undefined));
+      engine.onEpoch(() => this.#send(engine.number, undefined));
     }
   }
 

@@ -1,6 +1,6 @@
 import type { Cancel, Scheduler } from "@espalier/common";
 import { type LedgerSink, type Tier, tier } from "@espalier/prefix-index";
-import type { EventReading, FeedOutput, FeedStanding, FeedStatus } from "@espalier/routing";
+import type { EventReading, FeedConfidence, FeedOutput, FeedStatus } from "@espalier/routing";
 import { type BlockMove, blockMoveOf, type EngineMessage, type SimEngine } from "./sim-engine.ts";
 
 interface EventSubscriptionOptions {
@@ -28,14 +28,14 @@ export class EventSubscription implements EventReading {
   #isComplete = true;
   /** Known blocks; undefined while the subscriber has received every message. */
   #blocks: BlockSet | undefined;
-  #standing: FeedStanding = "void";
+  #standing: FeedConfidence = "void";
   #isStopped = false;
 
   constructor(options: EventSubscriptionOptions) {
     this.#options = options;
   }
 
-  get standing(): FeedStanding {
+  get standing(): FeedConfidence {
     return this.#standing;
   }
 
@@ -47,7 +47,7 @@ export class EventSubscription implements EventReading {
         const epoch = engine.lives;
         scheduler.after(delayMs, () => this.#arrived(epoch, message));
       }),
-      engine.onLife(() => scheduler.after(delayMs, () => this.#connect())),
+      engine.onEpoch(() => scheduler.after(delayMs, () => this.#connect())),
     );
     // A connection, and a request for earlier messages.
     scheduler.after(3 * delayMs, () => this.#connect());
@@ -92,7 +92,7 @@ export class EventSubscription implements EventReading {
       this.#next = from;
       this.#isComplete = from === 0;
       if (!this.#isComplete) this.#blocks = new BlockSet();
-      if (!isFirst) output.newLife();
+      if (!isFirst) output.newEpoch();
     }
     this.#replay();
     this.#reportStanding();
@@ -170,7 +170,7 @@ export class EventSubscription implements EventReading {
     else this.#report("partial", "partial", "incomplete");
   }
 
-  #report(standing: FeedStanding, state: string, reason: string): void {
+  #report(standing: FeedConfidence, state: string, reason: string): void {
     this.#standing = standing;
     this.#options.output.condition({ standing, state, reason, unusable: undefined });
   }
@@ -252,7 +252,7 @@ export function createEventFaults(engines: readonly SimEngine[]): EventFaults {
       state.left--;
       state.lost.add(sequence);
     });
-    engine.onLife(() => state.lost.clear());
+    engine.onEpoch(() => state.lost.clear());
     return state;
   });
   return {

@@ -145,7 +145,7 @@ export class RealView implements RouterView {
       placements: this.tier.placements,
       recent: createRecentPrompts(),
       meters: createCacheMeters(meter),
-      standingOf: (target) => this.tier.standingOf(target),
+      feedConfidenceOf: (target) => this.tier.feedConfidenceOf(target),
       onPlaced: () => {},
     });
     this.tier.onNewLife((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
@@ -157,13 +157,17 @@ export class RealView implements RouterView {
 
   get isSettled(): boolean {
     return this.#options.engines.every(({ isUp, number }) => {
-      return !isUp || this.tier.standingOf(asTargetIndex(number)) === "complete";
+      return !isUp || this.tier.feedConfidenceOf(asTargetIndex(number)) === "complete";
     });
   }
 
   watchMemory(): MemoryWatch {
     const { index, tier } = this;
-    const watch = new MemoryWatch({ clock: this.#options.clock, index, standingOf: (slot) => tier.standingOf(slot) });
+    const watch = new MemoryWatch({
+      clock: this.#options.clock,
+      index,
+      feedConfidenceOf: (slot) => tier.feedConfidenceOf(slot),
+    });
     index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
     return watch;
   }

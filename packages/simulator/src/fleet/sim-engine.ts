@@ -63,7 +63,7 @@ export interface SimEngine {
   /** Called when the engine publishes a message. The listener adds network delay itself. */
   onMessage(listener: (message: EngineMessage) => void): Cancel;
   /** Called when the engine was started or stopped. */
-  onLife(listener: () => void): Cancel;
+  onEpoch(listener: () => void): Cancel;
   /** Its steps take `factor` times as long, after restarts too; 1 is the initial speed. */
   slow(factor: number): void;
   kill(): void;
@@ -175,7 +175,7 @@ export class ModelledEngine implements SimEngine {
     return this.#messageListeners.add(listener);
   }
 
-  onLife(listener: () => void): Cancel {
+  onEpoch(listener: () => void): Cancel {
     return this.#epochListeners.add(listener);
   }
 

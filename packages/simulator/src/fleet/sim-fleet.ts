@@ -67,7 +67,7 @@ const startDeadlineMs = 30_000;
 export class SimFleet implements FleetControls {
   readonly time: VirtualTime;
   readonly engines: readonly SimEngine[];
-  readonly seats: readonly RouterNode[];
+  readonly routerNodes: readonly RouterNode[];
   readonly network: MemoryNetwork;
   readonly events: EventFaults;
   readonly #options: SimFleetOptions;
@@ -91,7 +91,7 @@ export class SimFleet implements FleetControls {
         }),
     );
     this.events = createEventFaults(this.engines);
-    this.seats = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
+    this.routerNodes = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
     const delayed = hasLinks
@@ -100,7 +100,7 @@ export class SimFleet implements FleetControls {
     this.#factory = {
       ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, seed, delayed },
       ...{ network: this.network, trueClock: clock },
-      seeds: this.seats.slice(0, 3).map(({ address }) => address),
+      seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
       engineOrder: options.engineOrder ?? "arrival",
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
@@ -113,7 +113,7 @@ export class SimFleet implements FleetControls {
   /** Starts the routers and runs until all are ready. @throws Error when they do not become ready */
   async start(): Promise<void> {
     if (this.#service) return;
-    const first = this.seats.slice(0, this.#options.startedRouters ?? this.seats.length);
+    const first = this.routerNodes.slice(0, this.#options.startedRouters ?? this.routerNodes.length);
     for (const { number } of first) this.startRouter(number);
     while (!first.every(({ isServing, router }) => isServing && router?.view.isSettled)) {
       if (this.time.clock.nowMs() > startDeadlineMs) throw new Error("the routers did not become ready");
@@ -145,7 +145,7 @@ export class SimFleet implements FleetControls {
         this.#service.handle(request, (outcome) => back(outcome, -1));
         return;
       }
-      const serving = this.seats.filter(({ isServing }) => isServing);
+      const serving = this.routerNodes.filter(({ isServing }) => isServing);
       const node = serving[this.#random.integer(Math.max(1, serving.length))];
       if (!node) back(refused(clock.nowMs(), "no router is ready"), -1);
       else node.handle(request, (outcome) => back(outcome, node.number));
@@ -154,13 +154,13 @@ export class SimFleet implements FleetControls {
 
   /** Ends all processes. */
   async stop(): Promise<void> {
-    for (const node of this.seats) node.end(this.time.clock.nowMs());
+    for (const node of this.routerNodes) node.end(this.time.clock.nowMs());
     for (const engine of this.engines) engine.kill();
     await this.run(this.time.clock.nowMs() + sliceMs);
   }
 
   get routerCount(): number {
-    return this.seats.length;
+    return this.routerNodes.length;
   }
 
   get engineCount(): number {
@@ -190,7 +190,7 @@ export class SimFleet implements FleetControls {
   heal(): void {
     this.network.heal();
     this.events.heal();
-    for (const { number } of this.seats) this.resumeRouter(number);
+    for (const { number } of this.routerNodes) this.resumeRouter(number);
   }
 
   isRouterUp(router: number): boolean {
@@ -278,7 +278,7 @@ export class SimFleet implements FleetControls {
   }
 
   #node(number: number): RouterNode {
-    const node = this.seats[number];
+    const node = this.routerNodes[number];
     if (!node) throw new RangeError(`there is no router ${number}`);
     return node;
   }

@@ -96,14 +96,14 @@ export class SimRouter implements SimFront {
     const { knowledge, sharedLoad, sessions } = view;
     this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);
     const quiet = [quietTraffic(traffic), quietSessions(sessions), quietRents(this.#rents)] as const;
-    const quietSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
-    const selectors = { selector: this.selector, quietSelector };
+    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
+    const selectors = { selector: this.selector, dryRunSelector };
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);
     this.admission = admissionOf(options);
     if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
     this.coldPrompts = {
-      ...{ watch: view.watchMemory(), quietSelector, pool: this.pool },
+      ...{ watch: view.watchMemory(), dryRunSelector, pool: this.pool },
       pendingTokens: ({ index, load }) => load.pendingPrefillTokens + (sharedLoad.pendingPrefillTokens[index] ?? 0),
     };
   }
@@ -186,7 +186,7 @@ interface SimPlannerOptions {
   readonly clock: Clock;
   readonly selector: TargetSelector;
   /** A selector without side effects. */
-  readonly quietSelector: TargetSelector;
+  readonly dryRunSelector: TargetSelector;
   /** Carries the estimated work per role; undefined where routers share none. */
   readonly notes: NoteChannel | undefined;
 }

@@ -1,9 +1,9 @@
 import type { SimulateRow } from "./rows.ts";
 
 /** The figures by which policies are compared. */
-export const judgedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;
+export const comparedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;
 
-export type JudgedFigure = (typeof judgedFigures)[number];
+export type ComparedFigure = (typeof comparedFigures)[number];
 
 /** Requests that must have been answered, or the figures of a run say nothing. */
 export const minComparedRequests = 100;
@@ -15,20 +15,20 @@ const leastTimeS = 0.001;
 const maxFailedShare = 0.01;
 
 /** One run that was planned. */
-export interface JudgedRun {
+export interface ComparedRun {
   /** What runs of different policies are compared in. */
   readonly name: string;
   readonly policy: string;
   readonly routers: number;
   readonly seed: number;
   /** Undefined when the run was not made. */
-  readonly row: Pick<SimulateRow, JudgedFigure | "requests" | "errors"> | undefined;
+  readonly row: Pick<SimulateRow, ComparedFigure | "requests" | "errors"> | undefined;
 }
 
-type Figures = Partial<Record<JudgedFigure, number>>;
+type Figures = Partial<Record<ComparedFigure, number>>;
 
 /** What a policy did in one case. A figure that means nothing is absent, and so is its ratio. */
-export interface JudgedCase {
+export interface ComparedCase {
   readonly case: string;
   readonly policy: string;
   readonly routers: number;
@@ -48,7 +48,7 @@ export interface JudgedCase {
 export interface WorstRatio {
   readonly policy: string;
   readonly routers: number;
-  readonly figure: JudgedFigure;
+  readonly figure: ComparedFigure;
   readonly worst_ratio: number;
   readonly worst_scenario: string;
   readonly mean_ratio: number;
@@ -58,13 +58,13 @@ export interface WorstRatio {
   readonly failed_cases: number;
 }
 
-export interface Judgement {
+export interface PolicyComparison {
   /**
    * Policies in order of the cases that they failed, then of their worst ratio of all, then of their mean one; of each by
    * routers and figures.
    */
   readonly rows: readonly WorstRatio[];
-  readonly cases: readonly JudgedCase[];
+  readonly cases: readonly ComparedCase[];
   /** Whether runs are missing, so that cases or seeds are omitted. */
   readonly isPartial: boolean;
 }
@@ -75,8 +75,8 @@ export interface Judgement {
  *
  * @param runs that were planned, but for those that failed
  */
-export function judgePolicies(runs: readonly JudgedRun[]): Judgement {
-  const contests = new Map<string, JudgedRun[]>();
+export function comparePolicies(runs: readonly ComparedRun[]): PolicyComparison {
+  const contests = new Map<string, ComparedRun[]>();
   for (const run of runs) {
     const key = JSON.stringify([run.name, run.routers]);
     const contest = contests.get(key);
@@ -87,7 +87,7 @@ export function judgePolicies(runs: readonly JudgedRun[]): Judgement {
   return { rows: ranked(worstRatios(cases)), cases, isPartial: runs.some(({ row }) => row === undefined) };
 }
 
-function judgeCase(runs: readonly JudgedRun[]): readonly JudgedCase[] {
+function judgeCase(runs: readonly ComparedRun[]): readonly ComparedCase[] {
   const missing = new Set(runs.filter(({ row }) => row === undefined).map(({ seed }) => seed));
   const counted = runs.filter(({ seed }) => !missing.has(seed));
   const entries = [...new Set(counted.map(({ policy }) => policy))].map((policy) =>
@@ -95,7 +95,7 @@ function judgeCase(runs: readonly JudgedRun[]): readonly JudgedCase[] {
   );
   const best: Figures = {};
   for (const { figures } of entries) {
-    for (const figure of judgedFigures) {
+    for (const figure of comparedFigures) {
       const value = figures[figure];
       if (value === undefined) continue;
       const known = best[figure];
@@ -105,19 +105,19 @@ function judgeCase(runs: readonly JudgedRun[]): readonly JudgedCase[] {
   return entries.map((entry) => ({ ...entry, ratios: ratiosTo(best, entry.figures) }));
 }
 
-const isHigherBetter = (figure: JudgedFigure): boolean => figure === "total_tokens_per_s";
+const isHigherBetter = (figure: ComparedFigure): boolean => figure === "total_tokens_per_s";
 
-const isBetter = (figure: JudgedFigure, value: number, other: number): boolean =>
+const isBetter = (figure: ComparedFigure, value: number, other: number): boolean =>
   isHigherBetter(figure) ? value > other : value < other;
 
 /** @param runs of one policy in one case, at least one */
-function summarize(runs: readonly JudgedRun[]): Omit<JudgedCase, "ratios"> {
+function summarize(runs: readonly ComparedRun[]): Omit<ComparedCase, "ratios"> {
   const { name, policy, routers } = runs[0]!;
   const rows = runs.flatMap(({ row }) => (row === undefined ? [] : [row]));
   const figures: Figures = {};
   const isFailed = rows.some(({ requests, errors }) => errors > maxFailedShare * requests);
   if (!isFailed && rows.every(({ requests, errors }) => requests - errors >= minComparedRequests)) {
-    for (const figure of judgedFigures) {
+    for (const figure of comparedFigures) {
       const values = rows.flatMap((row) => row[figure] ?? []);
       if (values.length === rows.length) figures[figure] = medianOf(values);
     }
@@ -133,7 +133,7 @@ function summarize(runs: readonly JudgedRun[]): Omit<JudgedCase, "ratios"> {
 
 function ratiosTo(best: Figures, own: Figures): Figures {
   const ratios: Figures = {};
-  for (const figure of judgedFigures) {
+  for (const figure of comparedFigures) {
     const [value, least] = [own[figure], best[figure]];
     if (value === undefined || least === undefined) continue;
     const ratio = isHigherBetter(figure) ? least / value : Math.max(leastTimeS, value) / Math.max(leastTimeS, least);
@@ -142,12 +142,12 @@ function ratiosTo(best: Figures, own: Figures): Figures {
   return ratios;
 }
 
-function worstRatios(cases: readonly JudgedCase[]): readonly WorstRatio[] {
+function worstRatios(cases: readonly ComparedCase[]): readonly WorstRatio[] {
   const rows = new Map<string, { -readonly [Key in keyof WorstRatio]: WorstRatio[Key] }>();
   const failed = (policy: string, routers: number): number =>
     cases.filter((one) => one.isFailed && one.policy === policy && one.routers === routers).length;
   for (const { case: name, policy, routers, ratios } of cases) {
-    for (const figure of judgedFigures) {
+    for (const figure of comparedFigures) {
       const ratio = ratios[figure];
       if (ratio === undefined) continue;
       const key = JSON.stringify([policy, routers, figure]);
@@ -184,7 +184,7 @@ function ranked(rows: readonly WorstRatio[]): readonly WorstRatio[] {
   return policies.flatMap(({ own }) => own);
 }
 
-const placeOf = ({ figure }: WorstRatio): number => judgedFigures.indexOf(figure);
+const placeOf = ({ figure }: WorstRatio): number => comparedFigures.indexOf(figure);
 
 function medianOf(values: readonly number[]): number {
   const sorted = values.toSorted((one, other) => one - other);

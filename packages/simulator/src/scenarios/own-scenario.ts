@@ -28,7 +28,7 @@ const minRowsToTell = 16;
  * A user's own trace on a user's own fleet. The rows are given with each run's `trace`. Times that are rounded to steps
  * of three seconds, as Mooncake's are, are spread over them.
  */
-export function ownScenario({ name, fleet }: OwnScenarioOptions): Scenario {
+export function customScenario({ name, fleet }: OwnScenarioOptions): Scenario {
   return {
     name,
     summary: `The trace ${name} on ${fleet.engines} engines.`,

@@ -41,7 +41,7 @@ export class ScriptedEngine implements SimEngine {
     return this.#messageListeners.add(listener);
   }
 
-  onLife(listener: () => void): Cancel {
+  onEpoch(listener: () => void): Cancel {
     return this.#lifeListeners.add(listener);
   }
 

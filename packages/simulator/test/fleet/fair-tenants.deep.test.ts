@@ -35,10 +35,10 @@ async function servedRatio(
   const beginMs = clock.nowMs();
   const served = { small: 0, large: 0 };
   let index = 0;
-  const send = (tenant: "small" | "large", seats: readonly number[]): void => {
+  const send = (tenant: "small" | "large", routerNodes: readonly number[]): void => {
     const promptTokens = 200 + random.integer(3_000);
     const request = { ...requestOf({ index: index++, promptTokens, outputTokens }), tenant };
-    const seat = fleet.seats[seats[random.integer(seats.length)]!]!;
+    const seat = fleet.routerNodes[routerNodes[random.integer(routerNodes.length)]!]!;
     scheduler.after(random.float() * durationMs, () => {
       seat.handle(request, ({ error, firstTokenMs }) => {
         if (error !== undefined || firstTokenMs < beginMs + settledMs || firstTokenMs > beginMs + durationMs) return;

@@ -31,10 +31,10 @@ function factDifferences(router: number, view: RealView, engine: SimEngine): str
 
 function loadDifferences(router: number, fleet: SimFleet, { number, key }: SimEngine): string[] {
   let actual = 0;
-  for (const seat of fleet.seats) {
+  for (const seat of fleet.routerNodes) {
     if (seat.number !== router && seat.router) actual += seat.router.targets[number]!.load.inFlight;
   }
-  const believed = fleet.seats[router]!.router!.view.sharedLoad.inFlight[number]!;
+  const believed = fleet.routerNodes[router]!.router!.view.sharedLoad.inFlight[number]!;
   return believed === actual ? [] : [`router ${router} sees ${believed} of the others at ${key}, not ${actual}`];
 }
 

@@ -66,7 +66,7 @@ test("what is lost for good makes routers doubt that engine alone, until its nex
   await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
-  const standings = fleet.seats.map(({ router }) => router!.view.isSettled);
+  const standings = fleet.routerNodes.map(({ router }) => router!.view.isSettled);
   expect(standings).toEqual([false, false, false]);
   expect(differencesIn(fleet).every((what) => what.includes("engine-1"))).toBe(true);
   fleet.killEngine(1);
@@ -76,7 +76,7 @@ test("what is lost for good makes routers doubt that engine alone, until its nex
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
-  expect(fleet.seats.every(({ router }) => router!.view.isSettled)).toBe(true);
+  expect(fleet.routerNodes.every(({ router }) => router!.view.isSettled)).toBe(true);
 });
 
 test("with every router gone a client is refused, and served again by the next one", async () => {
@@ -109,7 +109,7 @@ for (const links of ["real", "delays"] as const) {
     expect(rig.ended).toHaveLength(rig.sentCount);
     expect(fleet.engines.every((engine) => engine.stats().running === 0)).toBe(true);
     expect(fleet.time.pendingCount).toBe(0);
-    for (const { router, time } of fleet.seats) expect([router, time.pendingCount]).toEqual([undefined, 0]);
+    for (const { router, time } of fleet.routerNodes) expect([router, time.pendingCount]).toEqual([undefined, 0]);
   });
 }
 

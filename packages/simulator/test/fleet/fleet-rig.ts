@@ -68,7 +68,7 @@ export function createFleetRig(options: Partial<SimFleetOptions> = {}): FleetRig
 /** Views of the routers that run. @throws TypeError for a fleet without links */
 export function viewsOf(fleet: SimFleet): Map<number, RealView> {
   const views = new Map<number, RealView>();
-  for (const { router, number } of fleet.seats) {
+  for (const { router, number } of fleet.routerNodes) {
     if (!router) continue;
     if (!(router.view instanceof RealView)) throw new TypeError("these routers have no links");
     views.set(number, router.view);

@@ -17,7 +17,7 @@ async function learn(seed: number, startsPerS: number, parameters: Partial<Engin
   const workload = scenario.createWorkload({ seed, engines: 4, kvTokens: 0, scale: 1 });
   workload.start({ clock, scheduler, send: (request, ended) => fleet.send(request, ended), finished() {} });
   await fleet.run(clock.nowMs() + 30_000);
-  const learned = fleet.seats.map(({ router }) => router!.pool.work!);
+  const learned = fleet.routerNodes.map(({ router }) => router!.pool.work!);
   const targets = fleet.engines.map(({ number, key }) => ({ index: number, key }));
   await fleet.stop();
   return { learned, targets };

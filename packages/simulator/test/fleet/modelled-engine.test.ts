@@ -106,7 +106,7 @@ test("a killed engine loses its answers, once, refuses others, and says nothing 
     return answer;
   });
   let lives = 0;
-  engine.onLife(() => lives++);
+  engine.onEpoch(() => lives++);
   time.advance(200);
   const toldBefore = told.length;
   engine.kill();
@@ -167,7 +167,7 @@ test("listeners that left hear nothing", () => {
   const { time, engine } = createEngineRig();
   let messages = 0;
   let lives = 0;
-  const ends = [engine.onMessage(() => messages++), engine.onLife(() => lives++)];
+  const ends = [engine.onMessage(() => messages++), engine.onEpoch(() => lives++)];
   for (const end of ends) end();
   engine.submit(requestOf({ index: 0 }), recordedAnswer());
   time.advance(second);

@@ -59,7 +59,7 @@ export function recordedOutput(): RecordedOutput {
       isComplete = outcome.isComplete;
     },
     gap: (from, to) => news.push(`gap ${from}-${to}`),
-    newLife() {
+    newEpoch() {
       news.push("new life");
       sink.clear();
       sequences.length = 0;

@@ -18,7 +18,7 @@ function expectEachOnce(rig: { readonly ended: readonly { index: number }[]; rea
 test("routers that have started know of each other and of every engine, and come to know what engines tell", async () => {
   const rig = createFleetRig();
   await rig.fleet.start();
-  for (const { view } of rig.fleet.seats.map(({ router }) => router!)) {
+  for (const { view } of rig.fleet.routerNodes.map(({ router }) => router!)) {
     expect(view.isSettled).toBe(true);
     expect(view.waitingFor).toEqual([]);
   }
@@ -77,7 +77,7 @@ test("the times that a client sees have four hops in them", async () => {
 test("behind a service address there are two hops, and no router", async () => {
   const rig = createFleetRig({ policy: "clusterip" });
   await rig.fleet.start();
-  expect(rig.fleet.seats.every(({ router }) => router === undefined)).toBe(true);
+  expect(rig.fleet.routerNodes.every(({ router }) => router === undefined)).toBe(true);
   const sentMs = rig.fleet.time.clock.nowMs();
   rig.send();
   await rig.drain();
@@ -103,8 +103,8 @@ test("a killed router fails what it has, others take over its feeds, and its nex
   await rig.pass(20 * second);
   expect(differencesIn(fleet)).toEqual([]);
   fleet.startRouter(1);
-  expect(fleet.seats[1]).toMatchObject({ isServing: false, lives: 2 });
-  while (!fleet.seats[1]!.isServing) await rig.pass(1);
+  expect(fleet.routerNodes[1]).toMatchObject({ isServing: false, lives: 2 });
+  while (!fleet.routerNodes[1]!.isServing) await rig.pass(1);
   // Used from here on: what it will decide by must be what the others know.
   expect(differencesIn(fleet).filter((what) => what.startsWith("router 1 holds"))).toEqual([]);
   await rig.load({ durationMs: 2 * second, perS: 20 });
@@ -125,7 +125,7 @@ test("a router that leaves answers what it has, takes nothing new, and ends; oth
     readsOfLeaver = ownedBy(fleet, 0);
     fleet.leaveRouter(0);
     fleet.leaveRouter(0);
-    expect(fleet.seats[0]!.isServing).toBe(false);
+    expect(fleet.routerNodes[0]!.isServing).toBe(false);
     expect(fleet.isRouterUp(0)).toBe(true);
   });
   await loaded;
@@ -151,7 +151,7 @@ test("every router can be restarted in turn under load without an error", async 
   await rig.load({ durationMs: 10 * second, perS: 16 });
   await rig.drain();
   await rig.pass(2 * second);
-  expect(fleet.seats.map(({ lives }) => lives)).toEqual([2, 2, 2]);
+  expect(fleet.routerNodes.map(({ lives }) => lives)).toEqual([2, 2, 2]);
   expectEachOnce(rig);
   expect(rig.ended.filter(({ error }) => error !== undefined)).toEqual([]);
   expect(differencesIn(fleet)).toEqual([]);
@@ -190,7 +190,7 @@ test("requests in the socket of a paused router fail when it is killed, and its 
   expect(rig.ended.some(({ error }) => error === "the router went away")).toBe(true);
   fleet.startRouter(0);
   await rig.pass(10 * second);
-  expect(fleet.seats[0]).toMatchObject({ isServing: true });
+  expect(fleet.routerNodes[0]).toMatchObject({ isServing: true });
   await rig.load({ durationMs: second, perS: 16 });
   await rig.drain();
   await rig.pass(second);
@@ -245,7 +245,7 @@ test("a spare router joins under load, and is used only when it knows what the o
   expect(rig.ended.some(({ router }) => router === 3)).toBe(false);
   fleet.startRouter(3);
   fleet.startRouter(3);
-  expect(fleet.seats[3]).toMatchObject({ lives: 1, isServing: false });
+  expect(fleet.routerNodes[3]).toMatchObject({ lives: 1, isServing: false });
   await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);

@@ -30,7 +30,7 @@ describe.each(["real", "delays"] as const)("a router that joins others that have
     const fleet = await fleetOf(links, 2);
     fleet.startRouter(2);
     await fleet.run(fleet.time.clock.nowMs() + 3_000);
-    const [first, second, joiner] = fleet.seats.map(({ router }) => router!.pool.work!);
+    const [first, second, joiner] = fleet.routerNodes.map(({ router }) => router!.pool.work!);
     const targets = fleet.engines.map(({ number, key }) => ({ index: number, key }));
     expect(joiner!.rates.samples).toBe(0);
     for (const target of targets) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type JudgedRun, judgePolicies, minComparedRequests } from "../../src/measure/worst-ratios.ts";
+import { type ComparedRun, comparePolicies, minComparedRequests } from "../../src/measure/worst-ratios.ts";
 
 interface Given {
   readonly name?: string;
@@ -14,15 +14,15 @@ interface Given {
   readonly tokens?: number;
 }
 
-function run(policy: string, given: Given = {}): JudgedRun {
+function run(policy: string, given: Given = {}): ComparedRun {
   const { name = "one", routers = 1, seed = 1, requests = 1_000, errors = 0 } = given;
   const { ttft = 1, p99 = 1, e2e = 1, tokens = 1 } = given;
   const figures = { ttft_mean_s: ttft, ttft_p99_s: p99, e2e_mean_s: e2e, total_tokens_per_s: tokens };
   return { name, policy, routers, seed, row: { requests, errors, ...figures } };
 }
 
-const ratioOf = (runs: readonly JudgedRun[], policy: string, figure = "ttft_mean_s", routers = 1) =>
-  judgePolicies(runs).rows.find((row) => row.policy === policy && row.figure === figure && row.routers === routers);
+const ratioOf = (runs: readonly ComparedRun[], policy: string, figure = "ttft_mean_s", routers = 1) =>
+  comparePolicies(runs).rows.find((row) => row.policy === policy && row.figure === figure && row.routers === routers);
 
 test("ratios to the best: of times the least, of tokens the most", () => {
   const runs = [run("a", { ttft: 0.2, tokens: 500 }), run("b", { ttft: 0.5, tokens: 1_000 })];
@@ -45,7 +45,7 @@ test("the worst case of each figure, and the mean of all", () => {
 });
 
 test("equal policies are all best, and the first of equal cases is named", () => {
-  const { rows } = judgePolicies([run("a"), run("b"), run("a", { name: "two" }), run("b", { name: "two" })]);
+  const { rows } = comparePolicies([run("a"), run("b"), run("a", { name: "two" }), run("b", { name: "two" })]);
   expect(rows).toHaveLength(8);
   expect(rows.every(({ worst_ratio, worst_scenario }) => worst_ratio === 1 && worst_scenario === "one")).toBe(true);
 });
@@ -62,28 +62,28 @@ test("medians over the seeds are compared", () => {
     run("a", { seed, ttft: [1, 2, 9][seed - 1]! }),
     run("b", { seed, ttft: [4, 4, 1][seed - 1]! }),
   ]);
-  const { cases } = judgePolicies(runs);
+  const { cases } = comparePolicies(runs);
   expect(cases.map(({ policy, seeds, figures }) => [policy, seeds, figures.ttft_mean_s])).toEqual([
     ["a", [1, 2, 3], 2],
     ["b", [1, 2, 3], 4],
   ]);
   const two = runs.filter(({ seed }) => seed < 3);
-  expect(judgePolicies(two).cases[0]?.figures.ttft_mean_s).toBe(1.5);
+  expect(comparePolicies(two).cases[0]?.figures.ttft_mean_s).toBe(1.5);
 });
 
 test("seeds of which a run is missing do not count, and cases without one that is whole are left out", () => {
-  const missing: JudgedRun = { ...run("b", { seed: 2 }), row: undefined };
+  const missing: ComparedRun = { ...run("b", { seed: 2 }), row: undefined };
   const runs = [run("a", { ttft: 3 }), run("b"), run("a", { seed: 2, ttft: 0.1 }), missing];
-  const judged = judgePolicies(runs);
+  const judged = comparePolicies(runs);
   expect(judged.isPartial).toBe(true);
   expect(judged.cases.map(({ seeds }) => seeds)).toEqual([[1], [1]]);
   expect(ratioOf(runs, "a")?.worst_ratio).toBe(3);
-  expect(judgePolicies([run("a", { seed: 2 }), missing])).toEqual({ rows: [], cases: [], isPartial: true });
-  expect(judgePolicies([])).toEqual({ rows: [], cases: [], isPartial: false });
+  expect(comparePolicies([run("a", { seed: 2 }), missing])).toEqual({ rows: [], cases: [], isPartial: true });
+  expect(comparePolicies([])).toEqual({ rows: [], cases: [], isPartial: false });
 });
 
 test("figures of too few requests say nothing", () => {
-  const of = (requests: number) => judgePolicies([run("a", { requests }), run("b", { ttft: 2 })]);
+  const of = (requests: number) => comparePolicies([run("a", { requests }), run("b", { ttft: 2 })]);
   expect(of(minComparedRequests).rows.find(({ policy }) => policy === "b")?.worst_ratio).toBe(2);
   const few = of(minComparedRequests - 1);
   expect(few.cases[0]).toMatchObject({ policy: "a", figures: {}, ratios: {}, isFailed: false });
@@ -93,7 +93,7 @@ test("figures of too few requests say nothing", () => {
 test("a figure that a run lacks is absent for its policy, and is nobody's best", () => {
   const { row, ...rest } = run("a");
   const { ttft_p99_s: _, ...without } = row!;
-  const runs = [{ ...rest, row: without as NonNullable<JudgedRun["row"]> }, run("b", { p99: 7 })];
+  const runs = [{ ...rest, row: without as NonNullable<ComparedRun["row"]> }, run("b", { p99: 7 })];
   expect(ratioOf(runs, "a", "ttft_p99_s")).toBeUndefined();
   expect(ratioOf(runs, "b", "ttft_p99_s")?.worst_ratio).toBe(1);
   expect(ratioOf(runs, "a", "e2e_mean_s")?.worst_ratio).toBe(1);
@@ -101,7 +101,7 @@ test("a figure that a run lacks is absent for its policy, and is nobody's best",
 
 test("a policy that fails requests is not made the best by those that it has not served", () => {
   const runs = [run("a", { ttft: 0.1, errors: 11 }), run("b", { ttft: 2 }), run("a", { name: "two" })];
-  const { rows, cases } = judgePolicies(runs);
+  const { rows, cases } = comparePolicies(runs);
   expect(cases[0]).toMatchObject({ policy: "a", isFailed: true, figures: {} });
   expect(ratioOf(runs, "b")?.worst_ratio).toBe(1);
   expect(rows.map(({ policy, failed_cases }) => `${policy} ${failed_cases}`)).toEqual([
@@ -125,6 +125,6 @@ test("ranked by the worst of all figures and routers, then by the mean", () => {
     run("best"),
     run("spiky", { e2e: 2 }),
   ];
-  const order = [...new Set(judgePolicies(runs).rows.map(({ policy }) => policy))];
+  const order = [...new Set(comparePolicies(runs).rows.map(({ policy }) => policy))];
   expect(order).toEqual(["best", "spiky", "steady", "wide"]);
 });

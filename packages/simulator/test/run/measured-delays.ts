@@ -55,7 +55,7 @@ export async function measureDelays(options: DelayMeasurement): Promise<Measured
   const random = createSeededRandom(seed);
   const untilMs = clock.nowMs() + (durationS - 1.5) * 1_000;
   for (let mark = 0; clock.nowMs() < untilMs; mark++) {
-    const way = { fleet, seat: fleet.seats[random.integer(routers)]!, engine: random.integer(engines), mark };
+    const way = { fleet, seat: fleet.routerNodes[random.integer(routers)]!, engine: random.integer(engines), mark };
     placements.push(...(await placementDelays(way)));
     load.push(...(await loadDelays(way)));
     await fleet.run(clock.nowMs() + gapMs * random.float());

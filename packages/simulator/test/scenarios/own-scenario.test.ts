@@ -1,6 +1,6 @@
 import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
-import { maxFleetEngines, maxFleetRouters, ownScenario, parseFleet } from "../../src/scenarios/own-scenario.ts";
+import { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/own-scenario.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
 const path = "fleet.json";
@@ -74,7 +74,7 @@ describe("a scenario of one's own", () => {
       ...{ session: `s-${index}`, turn: 0 },
     }));
   const fleet = fleetOf({ engines: 3, routers: 2, preset: "a10g-7b" });
-  const own = ownScenario({ name: "mine.jsonl", fleet });
+  const own = customScenario({ name: "mine.jsonl", fleet });
   const send = (trace: readonly TraceRequest[] | undefined, scale = 1) => {
     const workload = own.createWorkload({
       ...{ seed: 1, engines: 3, kvTokens: 60_000, scale },

@@ -176,7 +176,7 @@ test("who is left out, and why; where nobody is left there is no choice", async 
   expect(some.reason).toBe("only_candidate");
   expect(some.leftOut).toEqual([
     { key: sims[0]!.id, reasons: [expect.stringContaining("prefill")] },
-    { key: sims[1]!.id, reasons: ["an operator has drained it"] },
+    { key: sims[1]!.id, reasons: ["drained by an operator"] },
   ]);
   await sims[2]!.fault({ kind: "refuse", status: 500 });
   await ask(router, "/v1/chat/completions", chat());

@@ -60,7 +60,7 @@ const report: ExplainReport = {
       placement: null,
     },
   ],
-  leftOut: [{ key: "d:1", reasons: ["down: probe timed out", "an operator has drained it"] }],
+  leftOut: [{ key: "d:1", reasons: ["down: probe timed out", "drained by an operator"] }],
 };
 
 type Row = ExplainReport["candidates"][number];
@@ -132,7 +132,7 @@ describe("for people", () => {
   });
 
   test("who is left out", () => {
-    expect(left).toBe("left out\n  d:1: down: probe timed out; an operator has drained it\n");
+    expect(left).toBe("left out\n  d:1: down: probe timed out; drained by an operator\n");
   });
 
   test("a prompt that is not looked up, chance, and a router that shares nothing", () => {

@@ -4,7 +4,6 @@ import { Value } from "typebox/value";
 import { formatPath, type Path, type Problem } from "./problems.ts";
 import { defaultOf, type LeafKind, type LeafNotes, type Shape, shapeOf, writtenNames } from "./schema-builders.ts";
 import { mask } from "./secret.ts";
-
 import { parseDuration, parseSize } from "./units.ts";
 
 interface ReadContext {
@@ -126,7 +125,13 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   const places = [formatPath(path), formatPath(path.slice(0, -1))];
   if (places.some((place) => context.unfilled.has(place))) return value;
   const isUnquoted = notes.kind === "text" && (typeof value === "number" || typeof value === "boolean");
-  const advice = isUnquoted ? "; put it in quotes if it is meant as text" : "";
+  const { enum: choices } = schema as { readonly enum?: readonly string[] };
+  const meant = choices && typeof value === "string" && !notes.isSecret ? nearestName(value, choices) : undefined;
+  const advice = isUnquoted
+    ? "; put it in quotes if it is meant as text"
+    : meant === undefined
+      ? ""
+      : `; did you mean ${meant}?`;
   const shown = notes.isSecret
     ? mask
     : (places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined) ?? show(written));

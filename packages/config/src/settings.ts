@@ -162,8 +162,14 @@ export function typeText({ shape }: Setting): string {
 export function defaultText({ default: value, shape }: Setting): string | undefined {
   if (shape.form === "map") return "{}";
   if (value === undefined) return undefined;
-  return Array.isArray(value) ? `[${value.join(", ")}]` : String(value);
+  if (!Array.isArray(value)) return String(value);
+  // Sections of a list are told by their names.
+  const elements = value.map((one: unknown) => (isNamed(one) ? one.name : String(one)));
+  return `[${elements.join(", ")}]`;
 }
+
+const isNamed = (value: unknown): value is { readonly name: string } =>
+  typeof value === "object" && value !== null && "name" in value && typeof value.name === "string";
 
 /** One command-line flag. */
 export interface FlagEntry {

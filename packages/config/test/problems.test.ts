@@ -25,6 +25,10 @@ test.each([
   ["log: { level: loud }", 'log.level: "loud" is not one of debug, info, warn, error (e.yaml:1:8)'],
   ["policy: fastest", /^policy\.name: "fastest" is not one of .*least_connections.* \(e\.yaml:1:1\)$/],
   [
+    "policy: least_conections",
+    /^policy\.name: "least_conections" is not one of .*; did you mean least_connections\? \(e\.yaml:1:1\)$/,
+  ],
+  [
     "policy: { load-factor: 0.5, name: consistent_hashing }",
     "policy.load-factor: 0.5 is not 0, or a number from 1 to 1000 (e.yaml:1:11)",
   ],

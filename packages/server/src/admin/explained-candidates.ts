@@ -161,7 +161,7 @@ function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutRe
   const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
-  if (draining) reasons.push("an operator has drained it");
+  if (draining) reasons.push("drained by an operator");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
   if (isCoolingDown) reasons.push("it is in cooldown: it answered with Retry-After");
   if (onlyEngine !== undefined && id !== onlyEngine)

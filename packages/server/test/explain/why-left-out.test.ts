@@ -36,7 +36,7 @@ test("candidates are not listed, the others in their order", () => {
 
 test.each<[EngineChanges, string]>([
   [{ state: "down" }, "down: probe timed out"],
-  [{ draining: true }, "an operator has drained it"],
+  [{ draining: true }, "drained by an operator"],
   [{ breaker: { allows: false, state: "open", reason: "5 failures" } }, "its circuit breaker is open: 5 failures"],
   [{ role: "prefill" }, "its role is prefill: it serves no request alone"],
   [{}, "it is not among the candidates of this request"],
@@ -47,7 +47,7 @@ test.each<[EngineChanges, string]>([
 test("every reason there is", () => {
   expect(reasons({ state: "starting", draining: true, role: "prefill" }, "b")).toEqual([
     "starting: probe timed out",
-    "an operator has drained it",
+    "drained by an operator",
     "the response that this one follows is at b",
     "its role is prefill: it serves no request alone",
   ]);

@@ -439,8 +439,9 @@ function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): v
 function log({ logger }: Watchers, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
   const { outcome, selection, attempts } = end;
   const worker = selection?.target.engine.id;
-  const fields = { requestId, model: pool.model, worker, attempts, outcome: outcome.kind };
+  const { model } = pool;
   if (outcome.kind === "failed" || outcome.kind === "cut") {
-    logger.warn("request failed", { ...fields, code: outcome.error.code });
-  } else logger.debug("request", fields);
+    const { code } = outcome.error;
+    logger.warn("request failed", { requestId, model, worker, attempts, outcome: outcome.kind, code });
+  } else logger.debug("request", { requestId, model, worker, attempts, outcome: outcome.kind });
 }

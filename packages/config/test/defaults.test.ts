@@ -127,7 +127,7 @@ test("without any source the configuration is complete", () => {
       maxMeshBufferBytes: 67_108_864,
     },
     drain: { delayMs: 5_000, graceMs: 180_000 },
-    log: { level: "info", format: "json" },
+    log: { level: "info", format: "auto" },
     warnings: ["No engines are configured; the router is not ready until some are added."],
   });
 });

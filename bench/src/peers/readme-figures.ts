@@ -1,0 +1,27 @@
+/** Who has a column in the README's table, in its order; undefined for one that was not measured. */
+const columns = ["espalier", "smg", "sglang-router", undefined, undefined, undefined] as const;
+const mark = "<!-- cpu-row -->";
+
+/** What of the report of `npm run bench -- peers --json` goes into the README. */
+export interface MeasuredPeers {
+  readonly rows: readonly { readonly name: string; readonly cpu_us_4k?: number; readonly cpu_us_48k?: number }[];
+}
+
+/**
+ * The README with the figures of a report in the row that is marked for them. `npm run docs` writes it.
+ *
+ * @throws Error where the row or a product's figures are missing
+ */
+export function withFigures(readme: string, report: MeasuredPeers): string {
+  const line = readme.split("\n").find((each) => each.includes(mark));
+  if (line === undefined) throw new Error(`README.md has no row with ${mark}`);
+  const title = line.slice(0, line.indexOf(mark) + mark.length);
+  const cells = columns.map((name) => (name === undefined ? "not measured" : figuresOf(report, name)));
+  return readme.replace(line, `${title} | ${cells.join(" | ")} |`);
+}
+
+function figuresOf({ rows }: MeasuredPeers, name: string): string {
+  const { cpu_us_4k: small, cpu_us_48k: large } = rows.find((row) => row.name === name) ?? {};
+  if (small === undefined || large === undefined) throw new Error(`the report has no figures of ${name}`);
+  return `${Math.round(small)} / ${Math.round(large)} us`;
+}

@@ -73,7 +73,7 @@ test("a file is followed; one that is broken keeps its last seeds, is logged and
   expect([found.seeds(), failures(source)]).toEqual([["c:3"], 1]);
   const [line, ...others] = logger.lines.filter(({ level }) => level === "error");
   expect([line?.message, others]).toEqual(["source of other routers failed; the last good list stays", []]);
-  expect(String(line?.fields.error)).toContain("99999 is no port");
+  expect(String(line?.fields.error)).toContain("99999 is not a port");
   const before = changes();
   await file.replace("[]");
   await until();

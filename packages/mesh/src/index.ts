@@ -1,6 +1,6 @@
 /**
- * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of what a
- * replica shares, over direct links or through Redis.
+ * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of
+ * what a replica shares, over direct links or through Redis.
  */
 export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
 export type { LinkSecurity } from "./link/links.ts";

@@ -10,7 +10,7 @@ import { Membership, type MembershipChange, type MembershipLimits } from "./memb
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
 import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
 
-/** How long peers may take to be found before a router goes on without them. */
+/** How long a router looks for peers before it continues without them. */
 const defaultGraceMs = 3_000;
 const ratesPeriodMs = 1_000;
 /**
@@ -38,9 +38,9 @@ export interface MeshOptions {
   readonly fleetSeed: string;
   readonly blockSizeTokens: number;
   readonly security: LinkSecurity;
-  /** `host:port` each; a name may stand for many addresses. */
+  /** `host:port` each; a name may have many addresses. */
   readonly seeds: readonly string[];
-  /** Seeds that come and go; whoever finds them is started and stopped apart from the mesh. */
+  /** Seeds that come and go. Their finder is started and stopped apart from the mesh. */
   readonly found?: FoundSeeds;
   /** All addresses of a name; the system's resolver when left out. */
   readonly resolve?: (host: string) => Promise<readonly string[]>;
@@ -59,8 +59,8 @@ export interface MeshOptions {
 }
 
 /**
- * Joins a replica to those of other routers. `start` fails with what the transport throws, and with `mesh_insecure` when
- * strangers could connect.
+ * Joins a replica to those of other routers. `start` fails with what the transport throws, and with `mesh_insecure`
+ * when strangers could connect.
  *
  * @throws RangeError for a seed that is not `host:port`, and for limits that cannot work
  */

@@ -1,6 +1,6 @@
 import type { RouterId } from "@espalier/common";
 
-/** One epoch of a router: what it has written is told apart from what it wrote before it was restarted. */
+/** One epoch of a router. It distinguishes what the router writes now from what it wrote before a restart. */
 export interface Origin {
   readonly router: RouterId;
   /** Milliseconds since the Unix epoch at its start, or more where a peer knew a later epoch: it only rises. */

@@ -41,15 +41,15 @@ export interface ReplicaPorts {
   readonly notes: PlaneExchange;
   readonly snapshots: SnapshotSource & {
     beginImport(): SnapshotSink;
-    /** What the replica lacks and nobody was asked for yet; taken by asking. */
+    /** Calls the listener with states that the replica lacks and has not asked for yet. */
     onRequest(listener: (request: SnapshotRequest) => void): () => void;
-    /** Nobody has it: the replica goes on without. */
+    /** No peer has it: the replica continues without. */
     unavailable(request: SnapshotRequest): void;
   };
   /** Statements about targets that this replica's reader is responsible for, to be compared by others now and then. */
   statements(): readonly FoldStatement[];
   compareStatement(statement: FoldStatement, from: Origin): void;
-  /** The highest epoch known of a router. */
+  /** The router's highest known epoch. */
   highestEpoch(router: RouterId): number;
   /** A peer knew a later epoch of this router than this one claims to be: begins a later one. */
   renewEpoch(above: number): void;

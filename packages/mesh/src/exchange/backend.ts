@@ -45,7 +45,7 @@ export interface MemberDescription {
   readonly bufferedBytes: number;
 }
 
-/** Longest wait for what peers have; a router that has come so far without it goes on without. */
+/** Longest wait for what peers have; after it the router continues without. */
 const defaultMaxWaitMs = 30_000;
 
 export interface ReadinessOptions {
@@ -62,7 +62,7 @@ export interface ReadinessOptions {
   readonly conditions: Readonly<Record<string, () => boolean>>;
 }
 
-/** Says what a router that has just started waits for. Once it waits for nothing, it never does again. */
+/** Says what a router that has just started waits for. Once it is ready, it stays ready. */
 export class Readiness {
   readonly #options: ReadinessOptions;
   /** Undefined before the start, when all the time is still to come. */
@@ -77,7 +77,7 @@ export class Readiness {
     this.#startMs = this.#options.clock.nowMs();
   }
 
-  /** Whether peers may still be found that nobody knows of yet. */
+  /** Whether more peers may still be found. */
   get isLooking(): boolean {
     return this.#elapsedMs < this.#options.graceMs && !this.#options.hasTriedAll();
   }

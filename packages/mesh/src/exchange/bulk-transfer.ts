@@ -5,8 +5,8 @@ import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 const types = { part: 1, end: 2, credit: 3 } as const;
 
 /**
- * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is in progress, try again later.
- * `failed`: it could not go on.
+ * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is in progress, try again
+ * later. `failed`: it could not continue.
  */
 export type BulkOutcome = "whole" | "none" | "busy" | "failed";
 const outcomes: readonly BulkOutcome[] = ["whole", "none", "busy", "failed"];
@@ -16,7 +16,7 @@ export type BulkMessage =
   | {
       readonly kind: "part";
       readonly request: number;
-      /** The message goes on in the next part of the same request. */
+      /** The message continues in the next part of the same request. */
       readonly goesOn: boolean;
       readonly bytes: Uint8Array;
     }
@@ -131,7 +131,7 @@ export class BulkSender {
     this.#turn = undefined;
   }
 
-  /** Begins an answer; when too many wait on this link, the other end is told to try again later. */
+  /** Begins an answer. When too many wait on this link, the other end gets `busy`. */
   answer(link: Link, answer: BulkAnswer): void {
     const outlet = this.#outlets.get(link);
     if (outlet === undefined || outlet.jobs.length >= this.#deps.limits.maxAnswersPerLink) {
@@ -245,7 +245,7 @@ export class BulkSender {
     this.#end(outlet, job.request, outcome);
   }
 
-  /** Ends are few and small. One that does not fit waits, in a list as long as the answers may be. */
+  /** Ends are few and small. One that does not fit waits, in a list bounded like the answers. */
   #end(outlet: Outlet, request: number, outcome: BulkOutcome): void {
     if (outlet.link.send("bulk", encodeBulkMessage({ kind: "end", request, outcome }))) return;
     if (outlet.ends.length < this.#deps.limits.maxAnswersPerLink) outlet.ends.push({ request, outcome });
@@ -281,7 +281,7 @@ export interface BulkReceiverDeps {
   readonly limits: ExchangeLimits;
 }
 
-/** Takes what others send as bulk, gives it to whoever asked, and grants them more. */
+/** Receives bulk from others, passes it to who asked for it, and grants them more credit. */
 export class BulkReceiver {
   readonly #deps: BulkReceiverDeps;
   readonly #inlets = new Map<Link, Inlet>();
@@ -336,7 +336,7 @@ export class BulkReceiver {
     if (whole !== undefined) expected.taker.message(whole);
   }
 
-  /** Gives up what nobody answers. @returns what was abandoned, so that the other end can be told */
+  /** Gives up requests without an answer. @returns what was abandoned, so that the other end can be informed */
   sweep(): { readonly link: Link; readonly request: number }[] {
     const { clock, limits } = this.#deps;
     const silentBeforeMs = clock.nowMs() - limits.answerTimeoutMs;

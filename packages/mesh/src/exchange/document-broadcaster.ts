@@ -9,25 +9,27 @@ import type { ExchangeParts } from "./exchange-parts.ts";
  */
 export interface PeerDocuments {
   readonly link: Link;
-  /** Numbers of documents whose names this end has told. */
+  /** Numbers of documents whose names this end has sent. */
   readonly opened: Set<number>;
   /** Names behind the other end's numbers. */
   readonly names: Map<number, PeerDocument>;
-  /** Versions that this end has told, by changes or by vectors. */
+  /** Versions that this end has sent, by changes or by vectors. */
   readonly advertised: Map<string, number>;
-  /** Versions that the other end has told, by name. */
+  /** Versions that the other end has sent, by name. */
   readonly peerVersions: Map<string, number>;
   /** Shared documents: the version up to which this end has all that the other one had. */
   readonly synced: Map<string, number>;
   /** Name of the journal that the other end writes. */
   ownName: string | undefined;
-  /** What the other end had when the link came up and this end has not got yet; undefined until it has told. */
+  /**
+   * What the other end had when the link came up and this end still lacks; undefined until the other end has said it.
+   */
   goals: Map<string, number> | undefined;
   /** The other end has state of its own to give as a snapshot. */
   canServe: boolean;
   /** A frame was dropped for lack of capacity: nothing is sent until there is some again, then a vector. */
   isDirty: boolean;
-  /** What was last told of the own ability to serve. */
+  /** What this end last said of its own ability to serve. */
   advertisedCanServe: boolean;
   wholeVectorAtMs: number;
   /** How long its latest change took to arrive; undefined before the first. */
@@ -79,8 +81,9 @@ export interface DocumentBroadcasterDeps
 }
 
 /**
- * Tells peers of changes as they happen, and of how far this router has documents that they may not hear of otherwise.
- * What a peer is known to have is not sent to it; what was dropped for lack of capacity is made up by a vector.
+ * Sends changes to peers as they happen, and advertises how far this router has documents that peers may not hear of
+ * otherwise. It does not send what a peer is known to have. A vector makes up for what was dropped for lack of
+ * capacity.
  */
 export class DocumentBroadcaster {
   readonly #deps: DocumentBroadcasterDeps;
@@ -119,7 +122,7 @@ export class DocumentBroadcaster {
    * Advertises to a peer how far this router has documents.
    *
    * @param what `first`: everything, as the first message on a link; `whole`: everything that the peer may not hear of
-   * otherwise; `changed`: of that, what it was not told yet
+   *   otherwise; `changed`: of that, what it was not sent yet
    */
   advertise(peer: PeerDocuments, what: "first" | "whole" | "changed"): void {
     const { canServe, clock, documents, limits, meter } = this.#deps;
@@ -173,7 +176,7 @@ export class DocumentBroadcaster {
     return update.to > 0 && (peer.peerVersions.get(update.name) ?? 0) >= update.to;
   }
 
-  /** The number of a document, whose name the peer is told before; undefined when there is no capacity for it. */
+  /** The number of a document; sends the peer its name first. Undefined when there is no capacity for it. */
   #open(peer: PeerDocuments, name: string): number | undefined {
     const number = this.#numbers.numberOf(name);
     if (number === undefined || peer.opened.has(number)) return number;
@@ -217,7 +220,9 @@ export class DocumentNumbers {
     return number;
   }
 
-  /** Frees the numbers of documents that are gone. @returns them; their names must be told again before they are used */
+  /**
+   * Frees the numbers of documents that are gone. @returns them; their names must be sent again before they are used
+   */
   retain(isThere: (name: string) => boolean): number[] {
     const freed: number[] = [];
     for (const [name, number] of this.#numbers) {

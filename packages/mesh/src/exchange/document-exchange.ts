@@ -13,9 +13,9 @@ import { DocumentFetcher } from "./document-fetcher.ts";
 import type { OpenMessage, UpdateMessage, VectorMessage, WantMessage } from "./document-frames.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 
-/** Stands for the version of a shared document of which a peer has something that it has not told the version of. */
+/** The version of a shared document of which a peer has something, but has not sent its version. */
 const unheardVersion = -1;
-/** What came by a diff is told to those who depend on this router after so long, together with what else came. */
+/** How long what a diff brought is gathered before it is advertised to those who depend on this router. */
 const advertiseDelayMs = 20;
 
 export interface DocumentExchangeDeps extends ExchangeParts {
@@ -26,7 +26,7 @@ export interface DocumentExchangeDeps extends ExchangeParts {
 
 /**
  * Keeps documents equal over links. Own changes go to every peer at once; those of others only to peers that have no
- * link to their writer. Who lacks something, by a gap or by what a peer tells, asks for a diff.
+ * link to their writer. A router that lacks something, by a gap or by a peer's version, asks for a diff.
  */
 export class DocumentExchange {
   readonly #deps: DocumentExchangeDeps;
@@ -82,7 +82,7 @@ export class DocumentExchange {
     if (!isHeld) this.#fetcher.pump();
   }
 
-  /** Whether all that the peers had when their links came up is here. */
+  /** Whether this router has all that the peers had when their links came up. */
   get hasReachedGoals(): boolean {
     for (const peer of this.#peers.values()) {
       if (peer.goals === undefined) return false;
@@ -108,7 +108,7 @@ export class DocumentExchange {
     this.#fetcher.pump();
   }
 
-  /** Tells peers what they may lack; now and then everything. */
+  /** Advertises to peers what they may lack; now and then everything. */
   advertise(): void {
     const { clock, limits } = this.#deps;
     const wholeBeforeMs = clock.nowMs() - limits.wholeVectorPeriodMs;
@@ -218,7 +218,7 @@ export class DocumentExchange {
     this.#broadcaster.send(update, others, true);
   }
 
-  /** Passes on what its writer cannot tell a peer itself. Where it came from is known to have it. */
+  /** Relays to peers what the writer cannot send them itself. The peer that sent it is known to have it. */
   #relay(update: HeldUpdate): void {
     const { documents, peers } = this.#deps;
     const writer = documents.state(update.name)?.origin?.router;
@@ -245,7 +245,7 @@ export class DocumentExchange {
     return version > (state?.clock ?? 0);
   }
 
-  /** Applies what was held, as far as it follows on. */
+  /** Applies held updates as far as they follow on. */
   #drain(name: string): void {
     const [anyPeer] = this.#peers.values();
     let isFollowing = anyPeer !== undefined;
@@ -300,7 +300,7 @@ export class DocumentIntake {
     this.#deps = deps;
   }
 
-  /** Whether a document was abandoned, or did not fit. One that was abandoned may be begun again by this router. */
+  /** Whether a document was abandoned, or did not fit. This router may begin an abandoned one again. */
   isRefused(name: string): boolean {
     if ((this.#full.get(name) ?? 0) > this.#deps.clock.nowMs()) return true;
     return this.#refused.has(name) && this.#deps.documents.state(name) === undefined;
@@ -357,8 +357,9 @@ interface Held {
 const overheadBytes = 64;
 
 /**
- * Changes that came before those they follow on, while a diff for these is in progress. They save the receiver from asking
- * again and again for what a busy writer has written meanwhile. The newest are kept, because the diff brings the oldest.
+ * Changes that arrived before those they follow on, while a diff for these is in progress. Without them the receiver
+ * would ask again and again for what a busy writer has written meanwhile. The newest are kept, because the diff brings
+ * the oldest.
  */
 export class HeldUpdates {
   readonly #limits: { readonly maxHeldBytesPerDocument: number; readonly maxHeldBytes: number };
@@ -389,7 +390,7 @@ export class HeldUpdates {
     if (held.updates.length === 0) this.#held.delete(update.name);
   }
 
-  /** Takes out what is held of a document, in the order of its writer. */
+  /** Takes out a document's held updates, in the order of its writer. */
   take(name: string): readonly HeldUpdate[] {
     const held = this.#held.get(name);
     if (held === undefined) return [];

@@ -12,7 +12,7 @@ interface Fetch {
   hasProgressed: boolean;
   attempts: number;
   notBeforeMs: number;
-  /** Whoever failed last is asked again only when nobody else can be. */
+  /** The peer that failed last is asked again only when no other can be. */
   failed: PeerDocuments | undefined;
 }
 
@@ -20,11 +20,11 @@ export interface DocumentFetcherDeps
   extends Pick<ExchangeParts, "documents" | "clock" | "random" | "limits" | "meter"> {
   readonly receiver: BulkReceiver;
   peers(): Iterable<PeerDocuments>;
-  /** Whether the peer has something of a document that this router has not. */
+  /** Whether the peer has something of a document that this router lacks. */
   lacks(peer: PeerDocuments, name: string): boolean;
   /** Takes a piece; undefined when it was refused and the link is closed. */
   take(peer: PeerDocuments, update: DocumentUpdate): ApplyOutcome | undefined;
-  /** An answer has ended: what was held of the document may follow on now. */
+  /** An answer has ended: held updates of the document may follow on now. */
   drain(name: string): void;
   /** Nothing more is asked of this document for now. */
   settled(name: string): void;
@@ -147,7 +147,7 @@ export class DocumentFetcher {
   #ended(fetch: Fetch, peer: PeerDocuments, outcome: BulkOutcome | "lost" | "silent"): void {
     const version = this.#release(fetch)?.version ?? 0;
     if (outcome === "none") peer.peerVersions.delete(fetch.name);
-    // The peer may have told a later version meanwhile, of which this end had everything already.
+    // Meanwhile the peer may have sent a later version, of which this end had everything already.
     if (outcome === "whole" && peer.synced.get(fetch.name) !== peer.peerVersions.get(fetch.name))
       peer.synced.set(fetch.name, version);
     this.#deps.drain(fetch.name);

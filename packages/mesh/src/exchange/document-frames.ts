@@ -5,7 +5,7 @@ import type { FoldStatement } from "@espalier/replication";
 const maxNameBytes = 1024;
 /** Bytes of a state vector: that of a shared document has an entry per epoch of a router. */
 const maxStateVectorBytes = 64 * 1024;
-/** Entries of one vector, statements and targets of one frame: what the sender's own bounds allow, and no more. */
+/** Entries of one vector, statements and targets of one frame: the sender's own bounds are no higher. */
 const maxEntries = 4096;
 
 const types = { open: 1, update: 2, vector: 3, want: 4, cancel: 5, "snapshot-want": 6, statements: 7 } as const;

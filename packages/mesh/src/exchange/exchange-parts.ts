@@ -24,13 +24,13 @@ export interface ExchangeLimits {
   readonly maxBulkMessageBytes: number;
   /** How long bulk answers may be computed in one turn of the event loop. */
   readonly bulkTurnMs: number;
-  /** Answers that one link may have waiting; further requests are told to try again later. */
+  /** Answers that may wait on one link; further requests get `busy`. */
   readonly maxAnswersPerLink: number;
-  /** Changes longer than this are not sent as they happen: the peer is told that they exist, and asks in pieces. */
+  /** Longer changes are not sent as they happen: the peer learns of the new version, and asks for it in pieces. */
   readonly maxLiveUpdateBytes: number;
   /** Numbers of documents that each end of a link may give out. */
   readonly maxDocumentNumbers: number;
-  /** Documents of which this router may know that it lacks something. */
+  /** Documents that this router may know it lacks something of. */
   readonly maxLackingDocuments: number;
   /** Diffs that this router asks of one peer at a time. */
   readonly maxFetchesPerLink: number;
@@ -45,13 +45,13 @@ export interface ExchangeLimits {
   readonly maxTargetsPerRequest: number;
   /** Statements compared per round. */
   readonly maxStatements: number;
-  /** Nothing came for so long: whoever was asked is abandoned for another. */
+  /** Nothing came for so long: the request is abandoned, and another peer is asked. */
   readonly answerTimeoutMs: number;
   readonly retryFirstMs: number;
   readonly retryMaxMs: number;
-  /** How often peers are told of what they have not heard of. */
+  /** How often peers get the versions that they have not heard of. */
   readonly vectorPeriodMs: number;
-  /** How often they are told everything again, against what nobody thought of. */
+  /** How often they get everything again, against faults that were not foreseen. */
   readonly wholeVectorPeriodMs: number;
   readonly statementPeriodMs: number;
   /** How often a statement that has not changed is repeated. */
@@ -96,7 +96,7 @@ export type ExchangeKind =
   | "statement"
   | "note";
 
-/** `vector`: a peer told of more. `gap`: a change came that follows on one that did not. */
+/** `vector`: a peer advertised more. `gap`: a change arrived whose predecessor did not. */
 export type ResyncReason = "vector" | "gap" | "retry";
 
 const lagBucketsSeconds = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -162,8 +162,8 @@ export function createExchangeMeter(meter: Meter) {
 export interface MeshPeers {
   readonly self: Origin;
   /**
-   * Whether a router is known to have a link of its own to another one, so that it hears it without anybody's relay.
-   * What is not known counts as no.
+   * Whether a router is known to have a link of its own to another one, and so hears it without a relay. Unknown counts
+   * as no.
    */
   hears(router: RouterId, other: RouterId): boolean;
   /** The epoch of another router that is known; undefined for a router that is not. */

@@ -30,14 +30,15 @@ export interface ExchangeDeps {
   readonly logger: Logger;
   readonly meter: Meter;
   readonly limits?: Partial<ExchangeLimits>;
-  /** Whether peers may still be found that nobody knows of yet. */
+  /** Whether more peers may still be found. */
   isLooking(): boolean;
 }
 
 /**
- * Carries what a replica shares over links, and to the replica what comes by them.
+ * Carries what a replica shares over links, and passes what arrives to the replica.
  *
- * A router whose replica knows no journal but its own joins: it asks one peer for everything before it asks for journals.
+ * A router whose replica knows no journal but its own joins: it asks one peer for everything before it asks for
+ * journals.
  */
 export class Exchange {
   readonly #deps: ExchangeDeps;
@@ -220,7 +221,7 @@ export class Exchange {
     return { canServe: peer?.canServe ?? false, documents: peer?.peerVersions.size ?? 0 };
   }
 
-  /** Somebody may be found yet, or has not told what it has. */
+  /** More peers may still be found, or a peer has not said yet what it has. */
   #mayComeMore(): boolean {
     if (this.#deps.isLooking()) return true;
     return [...this.#links].some((link) => this.#documents.peer(link)?.goals === undefined);

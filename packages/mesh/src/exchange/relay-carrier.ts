@@ -72,8 +72,8 @@ export class RelayCarrier {
   }
 
   /**
-   * Whether a link may bring the word of an origin: each its own peer's, in the epoch that it is linked in, and that of
-   * routers in the epoch that they are known in, unless they are linked here themselves.
+   * Whether a link may speak for an origin. Each link may speak for its own peer, in the epoch that it is linked in. It
+   * may speak for other routers in their known epoch, unless they are linked here themselves.
    */
   #isCredible(link: Link, { router, epoch }: Origin): boolean {
     const { origin: peer } = link.peer;

@@ -13,7 +13,7 @@ export interface SnapshotExchangeDeps extends Pick<ExchangeParts, "clock" | "log
   offer(link: Link): { readonly canServe: boolean; readonly documents: number };
   /** Whether more peers may still come: a router that joins waits for one that has state. */
   mayComeMore(): boolean;
-  /** The first state has come, or nobody has any. */
+  /** The first state has come, or no peer has any. */
   joined(): void;
 }
 
@@ -22,7 +22,7 @@ interface Pending {
   readonly tried: Set<Link>;
   /** This router has just come, and wants everything before it asks for journals. */
   readonly isJoin: boolean;
-  /** Somebody has answered without it: the replica asks again when nobody else is left. */
+  /** A peer has answered without it: the replica asks again when no other peer is left. */
   readonly wasAnswered: boolean;
 }
 
@@ -68,7 +68,7 @@ export class SnapshotExchange {
     this.#imports.clear();
   }
 
-  /** Whether this router has the state that it came without; before, it has none to give. */
+  /** Whether this router has the state that it joined for; before, it has none to give. */
   get hasJoined(): boolean {
     return this.#hasJoined;
   }
@@ -153,7 +153,7 @@ export class SnapshotExchange {
     return chosen;
   }
 
-  /** Who is asked next: whoever is known to have it, else the one that knows most of those that have something. */
+  /** The peer to ask next: the one known to have it, else the one with most documents among those that have state. */
   #best({ request, tried }: Pending): Link | undefined {
     let best: Link | undefined;
     let bestDocuments = -1;
@@ -196,7 +196,7 @@ export class SnapshotExchange {
     }
   }
 
-  /** Goes on without what nobody has. */
+  /** Gives up requests that no peer can answer. */
   #giveUp(): void {
     const hopeless = this.#pending.filter((one) => {
       if (one.isJoin && this.#deps.mayComeMore()) return false;

@@ -1,7 +1,7 @@
 import type { Cancel, Clock, Random, RouterId, Scheduler } from "@espalier/common";
 import type { LinkLimits } from "./link.ts";
 
-/** An address that is dialed for as long as it is not forgotten. */
+/** An address that is dialed until it is forgotten. */
 export interface DialTarget {
   readonly address: string;
   /** Who answered there last. */
@@ -21,7 +21,7 @@ export interface DialerDeps {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly limits: Pick<LinkLimits, "maxAddresses" | "redialMs">;
-  /** Whether there is a link to whoever is at the address. */
+  /** Whether there is a link to the router at the address. */
   isCovered(target: DialTarget): boolean;
   /** Begins to dial; `ended` must be called once the attempt has failed, or has led to a link. */
   open(target: DialTarget): void;

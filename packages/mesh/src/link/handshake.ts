@@ -46,7 +46,7 @@ export interface LocalIdentity {
 /** The name under which a router says that it takes proofs of several secrets. */
 const secretsCapability = "secrets";
 
-/** What this router makes of a peer that has proved who it is: undefined to take it. */
+/** This router's decision on a peer that has proved who it is: undefined to take it. */
 export type Verdict = undefined | "replaced" | Rejection;
 
 export type HandshakeResult =
@@ -55,7 +55,7 @@ export type HandshakeResult =
   | { readonly kind: "done"; readonly peer: PeerIdentity }
   /** Another connection to the same router is kept. `by`: which end said so. */
   | { readonly kind: "replaced"; readonly by: "us" | "peer" }
-  /** `isProved`: whoever rejects knows the secret. */
+  /** `isProved`: the router that rejects knows the secret. */
   | {
       readonly kind: "rejected";
       readonly by: "us" | "peer";
@@ -70,7 +70,7 @@ export interface HandshakeDeps {
   /** One or more, the own one first. A single empty one when links are not authenticated by a secret. */
   readonly secrets: readonly string[];
   readonly nonce: Uint8Array;
-  /** Whether a nonce was made by this process: then it talks to itself. */
+  /** Whether this process made the nonce: then it talks to itself. */
   isOwnNonce(nonce: Uint8Array): boolean;
   decide(peer: PeerIdentity): Verdict;
   send(frame: Uint8Array): void;
@@ -87,7 +87,7 @@ export class Handshake {
   #ownHello: Uint8Array;
   #transcript: Transcript | undefined;
   peer: PeerIdentity | undefined;
-  /** What the other end has proved to know. */
+  /** The secret that the other end has proved to know. */
   secret: string | undefined;
 
   constructor(deps: HandshakeDeps) {
@@ -201,7 +201,7 @@ export class Handshake {
     return this.#conclude() ?? { kind: "accepted" };
   }
 
-  /** What a dialer proves to know. A peer that takes one proof only gets that of the own secret. */
+  /** The secrets that a dialer proves to know. A peer that takes one proof only gets that of the own secret. */
   #told(): readonly string[] {
     const { secrets } = this.#deps;
     return this.peer?.capabilities?.includes(secretsCapability) ? secrets : secrets.slice(0, 1);
@@ -253,7 +253,7 @@ export interface SessionDeps {
 }
 
 const rejectedCode = 4_000;
-/** What the websocket protocol calls ends that a frame has caused. */
+/** Close codes of the websocket protocol for ends that a frame has caused. */
 const frameCodes: ReadonlySet<number> = new Set([1002, 1003, 1007, 1009]);
 
 /** One connection, from its opening to its end: first the handshake, then perhaps a link. */
@@ -292,7 +292,7 @@ export class Session implements ConnectionObserver {
     return this.#deps.target;
   }
 
-  /** What the other end has proved to know; undefined before that. */
+  /** The secret that the other end has proved to know; undefined before that. */
   get secret(): string | undefined {
     return this.#handshake.secret;
   }

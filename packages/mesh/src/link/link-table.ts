@@ -14,7 +14,7 @@ export interface LinkTableDeps {
   readonly clock: Clock;
   readonly limits: Pick<LinkLimits, "maxPeers" | "silentMs">;
   self(): RouterId;
-  /** The highest epoch known of a router, 0 for none. */
+  /** The router's highest known epoch, 0 for none. */
   highestEpoch(router: RouterId): number;
 }
 

@@ -2,8 +2,8 @@ import type { Origin } from "@espalier/replication";
 
 /**
  * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
- * behind documents; `bulk` (snapshots, diffs) has a credit of its own; `notes` wait for all else, and go only to peers that
- * have the capability of this name.
+ * behind documents; `bulk` (snapshots, diffs) has a credit of its own; `notes` wait for all else, and go only to peers
+ * that have the capability of this name.
  */
 export const channels = ["load", "membership", "documents", "bulk", "notes"] as const;
 
@@ -37,8 +37,8 @@ export interface Link {
   /**
    * Queues a frame. Frames of one channel keep their order.
    *
-   * @returns false when it was dropped because too much waits on that channel: documents must be resynced by a diff once
-   * `onDrained` tells that there is capacity again
+   * @returns false when it was dropped because too much waits on that channel: documents must be resynced by a diff
+   *   once `onDrained` reports capacity again
    */
   send(channel: Channel, frame: Uint8Array): boolean;
   /** Bytes that wait, the socket's own buffer included. */
@@ -62,10 +62,10 @@ export interface LinkStats {
   lastHeardMs: number;
 }
 
-/** Takes what links tell, synchronously. */
+/** Sees what happens on links, synchronously. */
 export interface LinkObserver {
   up(link: Link): void;
-  /** `isRefused`: whoever listened there does not any more, so its process is gone. */
+  /** `isRefused`: the address refuses connections, so the process that listened there is gone. */
   down(link: Link, why: LinkEnd): void;
   /** Throwing an EspalierError closes the link with that reason. */
   frame(link: Link, channel: Channel, frame: Uint8Array): void;
@@ -113,8 +113,8 @@ export interface LinkLimits {
   /** Bytes that may wait on each channel. */
   readonly queueBytes: Readonly<Record<Channel, number>>;
   /**
-   * Bytes of a channel that may be on their way, not yet dealt with by the other end; at least `creditBytes`. It keeps
-   * the buffers of the operating systems, which nobody sees, from filling with what load would have to wait for.
+   * Bytes of a channel that may be in flight, not yet processed by the other end; at least `creditBytes`. It keeps the
+   * operating systems' buffers, which no meter sees, from filling up ahead of load frames.
    */
   readonly windowBytes: Readonly<Record<"documents" | "bulk", number>>;
 }

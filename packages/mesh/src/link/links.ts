@@ -32,7 +32,7 @@ import { createLinkMeters, creditBytes, type LinkMeters, PeerLink } from "./peer
 
 /** What keeps strangers out. Without either, the transport may listen on this machine only. */
 export type LinkSecurity =
-  /** One to four, the own one first: links are made with whoever knows one of them. */
+  /** One to four, the own one first: links are made with routers that know one of them. */
   | { readonly kind: "secret"; readonly secrets: readonly string[] }
   /** The transport takes only peers with a certificate. */
   | { readonly kind: "mutual-tls" }
@@ -49,7 +49,7 @@ export interface LinksOptions {
   readonly logger: Logger;
   readonly meter: Meter;
   readonly observer: LinkObserver;
-  /** The highest epoch known of a router, 0 for none. */
+  /** The router's highest known epoch, 0 for none. */
   readonly highestEpoch: (router: RouterId) => number;
   /** A peer that knows the secret knows a later epoch of this router: it should begin one that is later still. */
   readonly onEpochBehind: (knownEpoch: number) => void;
@@ -137,7 +137,7 @@ export class Links implements Startable {
   }
 
   /**
-   * Keeps a link to whoever is at the address, for as long as it is not forgotten.
+   * Keeps a link to the router at the address, until the address is forgotten.
    *
    * @returns false when too many addresses are dialed already
    */
@@ -312,7 +312,7 @@ export class Links implements Startable {
     if (knownEpoch <= before) return;
     onEpochBehind(knownEpoch);
     if (identity().origin.epoch === before) return;
-    // The other ends know this router by its old epoch: all must be told the new one.
+    // The other ends know this router by its old epoch: all must learn the new one.
     for (const link of this.#table.all()) link.close("replaced");
   }
 
@@ -333,7 +333,7 @@ function checkSecrets(secrets: readonly string[]): readonly string[] {
 }
 
 function failureOf({ kind, isReset }: ConnectionEnd): DialFailure {
-  // What stands before a dead router, a sidecar or a forwarded port, accepts and resets: nobody listens.
+  // A sidecar or a forwarded port before a dead router accepts and resets: no router listens there.
   if (isReset) return { kind: "refused" };
   return { kind: kind === "refused" || kind === "timeout" ? kind : "unreachable" };
 }
@@ -409,7 +409,7 @@ class LinkRenewal {
     this.#deps = deps;
   }
 
-  /** A link was made with whoever knows this secret. */
+  /** A link was made with a router that knows this secret. */
   made(link: Link, secret: string): void {
     this.#proved.set(link, secret);
   }

@@ -300,7 +300,7 @@ export class SendQueue {
     queue.flyingBytes -= bytes;
   }
 
-  /** The channels that had dropped frames and have moved on until half empty; each is told once. */
+  /** The channels that had dropped frames and are half empty again; each is returned once. */
   takeDrained(): readonly Channel[] {
     const drained: Channel[] = [];
     for (const queue of this.#queues) {

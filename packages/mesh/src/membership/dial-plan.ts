@@ -38,7 +38,7 @@ export class DialPlan {
     }
   }
 
-  /** A link to that member has ended: it is to be dialed now. */
+  /** A link to that member has ended: dial it now. */
   redial({ record }: MemberEntry): void {
     if (this.#wanted.has(record.address)) this.#deps.ports.dial(record.address);
   }
@@ -64,7 +64,7 @@ export class DialPlan {
     }
   }
 
-  /** @returns whether an address is not to be dialed any more */
+  /** @returns whether an address was dropped from the plan */
   tick(): boolean {
     const nowMs = this.#deps.processTime.nowMs();
     let hasLapsed = false;

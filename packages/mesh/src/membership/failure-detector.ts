@@ -8,7 +8,7 @@ import type { MembershipChange, MembershipLimits, MembershipMeters } from "./mem
 import { encodeMembership } from "./membership-frames.ts";
 import type { ProcessTime } from "./process-time.ts";
 
-/** Others that are asked whether they hear a silent peer (k of SWIM). */
+/** How many other routers are asked whether they hear a silent peer (k of SWIM). */
 const maxProbed = 3;
 /** Peers that one router asks about at a time, per link: more are not answered. */
 const maxWaitingProbes = 16;
@@ -156,7 +156,7 @@ export interface FailureDetectorDeps {
   unlink(entry: MemberEntry): void;
 }
 
-/** Evaluates the members after every event, and tells listeners what has changed. */
+/** Evaluates the members after every event, and reports to listeners what has changed. */
 export class FailureDetector {
   readonly #deps: FailureDetectorDeps;
   readonly #listeners = new Set<(change: MembershipChange) => void>();

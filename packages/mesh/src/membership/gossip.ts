@@ -68,7 +68,7 @@ export class Gossip {
     this.#flushSoon();
   }
 
-  /** Passes a claim on, at once: time matters to whoever must refute it. */
+  /** Passes a claim on at once: its subject needs time to refute it. */
   spread(claim: MemberClaim, source: Link | undefined): void {
     const [frame] = encodeMembership({ kind: "claims", claims: [claim] });
     for (const link of this.#links.keys()) {
@@ -85,7 +85,7 @@ export class Gossip {
     return sum;
   }
 
-  /** A peer's ping told its digest. */
+  /** A peer's ping had its digest. */
   compare(link: Link, digest: number): void {
     const sync = this.#links.get(link);
     if (!sync || this.#cancelFlush) return;
@@ -127,7 +127,7 @@ export class Gossip {
     this.#links.clear();
   }
 
-  /** Whether a peer does not get a record from its author, nor gave it to this router. */
+  /** Whether a peer neither gets a record from its author nor gave it to this router. */
   #lacks(link: Link, { record, links, source }: MemberEntry): boolean {
     const { router: peer } = link.peer.origin;
     const author = record.origin.router;
@@ -204,9 +204,9 @@ export class OwnRecord {
   }
 
   /**
-   * Others hold something of this router that its next incarnation, later than this one, has to answer.
+   * Others have a claim about this router that its next incarnation, later than this one, must answer.
    *
-   * @returns false when there is nothing to answer: it has been, or nobody takes what is so far ahead
+   * @returns false when there is nothing to answer: it was answered, or no router accepts a number so far ahead
    */
   answer(incarnation: number): boolean {
     if (incarnation < this.#incarnation || !isWithinReach(this.#incarnation, incarnation)) return false;

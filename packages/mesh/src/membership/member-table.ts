@@ -21,10 +21,10 @@ export interface MemberRecord {
   readonly links: readonly string[];
 }
 
-/** What a router says of another one that no path leads to, for that one to refute. */
+/** A router's claim about another one that no path leads to, for that one to refute. */
 export interface MemberClaim {
   readonly origin: Origin;
-  /** The latest incarnation that whoever says it knew. */
+  /** The latest incarnation that the author of the claim knew. */
   readonly incarnation: number;
   readonly state: "suspect" | "down";
 }
@@ -44,12 +44,12 @@ export function isLater(
  */
 const maxAhead = 65_536;
 
-/** Whether a router that is known to have counted this far may have said, or be said to have said, something under another number. */
+/** Whether an incarnation is plausible for a router that is known to have counted this far. */
 export function isWithinReach(knownIncarnation: number, incarnation: number): boolean {
   return incarnation <= knownIncarnation + maxAhead;
 }
 
-/** What is known of a router that has said nothing of itself yet. It is not passed on. */
+/** The record of a router that has said nothing of itself yet. It is not passed on. */
 export function unheardRecord(origin: Origin, address: string): MemberRecord {
   return { origin, incarnation: 0, hasLeft: false, isDraining: false, address, unreachable: [], links: [] };
 }
@@ -73,11 +73,11 @@ export interface MemberEntry {
   claim: MemberClaim | undefined;
   /** When each peer said that it had found it dead. */
   readonly downBy: Map<RouterId, number>;
-  /** From whom the record came. */
+  /** The link that brought the record. */
   source: Link | undefined;
   /** The state that listeners know. */
   reportedState: Member["state"] | undefined;
-  /** Listeners are to be told. */
+  /** Listeners must be called. */
   isChanged: boolean;
 }
 
@@ -103,11 +103,12 @@ export class MemberTable {
   }
 
   /**
-   * Takes a router's own word, if it is news. By its own link it says what holds, whatever others have said in its name;
-   * what they say of a router that has a link is not heard.
+   * Merges a router's own record, if it is news. A record by the router's own link wins over what others have passed on
+   * in its name. For a router that has a link, records from others are ignored.
    *
    * @param source who passed it on; undefined for what a handshake said
-   * @returns `superseded`: it is of a later epoch than the one known, which must be replaced; `full`: there is no capacity
+   * @returns `superseded`: it is of a later epoch than the one known, which must be replaced; `full`: there is no
+   *   capacity
    */
   merge(record: MemberRecord, source: Link | undefined, nowMs: number): "news" | "old" | "superseded" | "full" {
     const entry = this.entries.get(record.origin.router);
@@ -139,7 +140,7 @@ export class MemberTable {
   /**
    * Keeps a claim that is worse than, or of a later incarnation than, the one kept.
    *
-   * @param by the peer whose own finding a claim that somebody is down is; undefined for this router's
+   * @param by the peer that itself found the router down, for a claim of that; undefined for this router's
    * @returns whether it was kept
    */
   claim(claim: MemberClaim, by: RouterId | undefined, nowMs: number): boolean {
@@ -173,9 +174,9 @@ export class MemberTable {
   }
 
   /**
-   * What a member's state is now.
+   * The present state of a member.
    *
-   * @param scale by how much this router's own slowness stretches its judgement
+   * @param scale by how much this router's own slowness stretches its timeouts
    */
   evaluate(entry: MemberEntry, isReached: boolean, nowMs: number, scale: number): MemberEntry["state"] {
     if (entry.record.hasLeft) return entry.state === undefined ? undefined : "left";

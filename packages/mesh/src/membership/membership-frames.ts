@@ -2,7 +2,7 @@ import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from
 import type { Origin } from "@espalier/replication";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
-/** Bounds of what a frame holds, the same for who writes and who reads. */
+/** Bounds on the content of a frame, the same for writing and reading. */
 export const frameBounds = {
   idBytes: 128,
   addressBytes: 256,
@@ -19,13 +19,16 @@ export const frameBounds = {
   incarnation: 2 ** 48,
 } as const;
 
-/** What members tell each other, as read from a frame. */
+/** Messages between members, as read from a frame. */
 export type MembershipMessage =
   | { readonly kind: "ping"; readonly number: number; readonly digest: number }
   | { readonly kind: "ack"; readonly number: number }
   | { readonly kind: "records"; readonly records: readonly MemberRecord[] }
   | { readonly kind: "claims"; readonly claims: readonly MemberClaim[] }
-  /** Asks whether the sender's peer hears that router; `heard` is the answer, and there is none when it does not. */
+  /**
+   * Asks whether the sender's peer hears that router. `heard` is the answer; a peer that does not hear it does not
+   * answer.
+   */
   | { readonly kind: "probe" | "heard"; readonly origin: Origin };
 
 const codes = { ping: 1, ack: 2, records: 3, claims: 4, probe: 5, heard: 6 } as const;

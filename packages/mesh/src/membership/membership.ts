@@ -36,7 +36,7 @@ export interface MembershipLimits {
   readonly pingMs: number;
   /** A busy link is pinged this often too: pings measure the round trip and compare the tables. */
   readonly busyPingMs: number;
-  /** Others are asked whether they hear a peer that has been silent for so long. */
+  /** A peer that has been silent for so long is probed: others are asked whether they hear it. */
   readonly probeMs: number;
   /** A link on which nothing was heard for so long is ended. */
   readonly silentMs: number;
@@ -48,9 +48,9 @@ export interface MembershipLimits {
   readonly forgetMs: number;
   /** The address of a forgotten member is dialed for so long, so that a split mesh whose seeds are dead heals. */
   readonly rejoinMs: number;
-  /** Members of which anything is known, the forgotten apart. */
+  /** Members that are kept, without forgotten ones. */
   readonly maxMembers: number;
-  /** Routers that a mesh is made for, each with a link to each. Where there are more, operators are told so. */
+  /** Routers that a mesh is made for, each with a link to each. Beyond it operators get a warning. */
   readonly maxRouters: number;
   readonly maxRejoinAddresses: number;
 }
@@ -73,7 +73,7 @@ export const defaultMembershipLimits: MembershipLimits = {
 /** Something about a member has changed: its state, its epoch, its link, or what it says about itself. */
 export interface MembershipChange {
   readonly member: Member;
-  /** The state that listeners were told before; undefined for a new member. */
+  /** The state that listeners last saw; undefined for a new member. */
   readonly before: Member["state"] | undefined;
   /** It is not among the members any more. A later epoch of the same router has a change of its own. */
   readonly isForgotten: boolean;
@@ -111,14 +111,14 @@ const noLinks: ReadonlySet<RouterId> = new Set();
 /**
  * Who the other routers are, and which of them are alive.
  *
- * Every router says of itself who it has links to. A member is alive while a path of links leads to it, by the word of
- * the routers along it; a link counts while something is heard on it. A member without a path is suspected, and told
- * so; unless it refutes that under a higher incarnation it is considered dead. (SWIM by Das, Gupta and Motivala, 2002;
- * judgement stretched by one's own slowness as in Lifeguard by Dadgar, Phillips and Currey, 2017.)
+ * Every router publishes whom it has links to. A member is alive while a path of links leads to it, by the records of
+ * the routers along it; a link counts while something is heard on it. A member without a path is suspected, and gets
+ * the claim; unless it refutes the claim under a higher incarnation, it is considered dead. (SWIM by Das, Gupta and
+ * Motivala, 2002; timeouts stretched by one's own slowness as in Lifeguard by Dadgar, Phillips and Currey, 2017.)
  *
  * Wires records, links, gossip and dialing together.
  *
- * Links are told to it by whoever makes them; it sends on their channel `membership` and ends those that are silent.
+ * The owner of the links reports them to it. It sends on their channel `membership` and ends silent ones.
  */
 export class Membership {
   readonly #deps: MembershipDeps;

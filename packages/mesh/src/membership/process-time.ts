@@ -45,7 +45,9 @@ export interface PauseReportDeps {
   readonly logger: Logger;
 }
 
-/** Tells operators of time in which nothing was done for other routers, and whether this process spent it itself. */
+/**
+ * Reports to operators the time in which this router did nothing for others, and whether its own process was busy then.
+ */
 export class PauseReport {
   readonly #deps: PauseReportDeps;
   #cpuMs: number;
@@ -56,7 +58,7 @@ export class PauseReport {
     this.#cpuMs = deps.cpuMs();
   }
 
-  /** @param lostMs since the last tick, that did not count; to be told at every tick */
+  /** @param lostMs since the last tick, that did not count; call it at every tick */
   tick(lostMs: number): void {
     const { logger, paused } = this.#deps;
     const isPause = lostMs >= pauseMs;

@@ -34,8 +34,8 @@ export function eligibleFor(target: string, candidates: readonly Candidate[]): r
 }
 
 /**
- * Who may be the backup of a target: those that it is given to, unless that is the claimant alone. Then one of the others
- * reads along whatever it has said before, for whether a router reaches a target is only known while it tries.
+ * Who may be the backup of a target: the eligible routers, unless the claimant is the only one. Then one of the others
+ * reads along even if it has reported the target unreachable: only by trying does a router know whether it reaches it.
  */
 export function backupsFor(
   claimant: RouterId | undefined,
@@ -48,7 +48,7 @@ export function backupsFor(
   return staying.length > 0 ? staying : others;
 }
 
-/** How a router stands among the candidates for one target. */
+/** How a router ranks among the candidates for one target. */
 export interface Ranking {
   /** The candidate of the highest weight. */
   readonly nominee: RouterId | undefined;
@@ -133,7 +133,7 @@ export interface RoleQuestion {
 
 const ranks: Readonly<Record<FeedQuality, number>> = { none: 0, void: 1, partial: 2, complete: 3 };
 
-/** What a router is to do with a feed. */
+/** This router's role for a feed. */
 export function decideRole(question: RoleQuestion): FeedRole {
   const { self, ranking, holding, quality, mayTakeOver, unclaimedMs } = question;
   const { nominee, backup, rank } = ranking;

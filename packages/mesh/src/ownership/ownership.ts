@@ -48,8 +48,8 @@ export interface OwnershipDeps {
   /** The claims of a target in all journals, one's own included. */
   readonly claims: (target: string) => readonly PostedClaim[];
   /**
-   * Told when a role changes. An owner claims the feed in its journal, with a stamp later than every claim known; it is
-   * told again every second while its claim does not hold.
+   * Called when a role changes. An owner claims the feed in its journal, with a stamp later than every known claim. It
+   * is called again every second while its claim does not prevail.
    */
   readonly onRole: (target: string, role: FeedRole) => void;
   readonly meter: Meter;
@@ -62,7 +62,9 @@ interface OwnedTarget {
   owner: RouterId | undefined;
   /** The last owner known, to count moves. */
   lastOwner: RouterId | undefined;
-  /** The latest claim that held here: what it superseded stays void when its author dies, until it is withdrawn. */
+  /**
+   * The latest claim that prevailed here. What it superseded stays void when its author dies, until it is withdrawn.
+   */
   latest: PostedClaim | undefined;
   unclaimedSinceMs: number | undefined;
   lostAtMs: number;
@@ -70,12 +72,12 @@ interface OwnedTarget {
 }
 
 /**
- * Decides which feeds this router reads, and whether for everybody or to take over.
+ * Decides which feeds this router reads, as owner for all routers or as backup.
  *
  * Nominates by rendezvous hashing, decides by claims.
  *
- * `membersChanged` and `claimsChanged` must be called whenever what `members` and `claims` answer has changed, and
- * `membersChanged` when `self` begins a new epoch.
+ * Call `membersChanged` and `claimsChanged` whenever the answers of `members` and `claims` have changed, and
+ * `membersChanged` also when `self` begins a new epoch.
  */
 export class Ownership {
   readonly #deps: OwnershipDeps;
@@ -87,7 +89,7 @@ export class Ownership {
   #candidates: readonly Candidate[] = [];
   /** Epoch of each live router. */
   #live = new Map<RouterId, number>();
-  /** What the candidates were made of. */
+  /** What the candidates were made from. */
   #seen = "";
   #isDraining = false;
   #unreachable: ReadonlySet<string> = new Set();
@@ -233,7 +235,7 @@ export class Ownership {
   #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): PostedClaim | undefined {
     let holding: PostedClaim | undefined;
     const claims = this.#deps.claims(target);
-    // A claim of a clock that is far ahead would void all others for as long, though nobody holds by it any more.
+    // A claim by a clock that is far ahead would void all others until then, even after it is withdrawn.
     if (owned.latest && !claims.some((claim) => isSameClaim(claim, owned.latest!))) owned.latest = undefined;
     for (const claim of claims) {
       if (owned.latest && !holdsAgainst(claim, owned.latest)) continue;
@@ -244,7 +246,10 @@ export class Ownership {
     return holding;
   }
 
-  /** A claim counts while its author's epoch lasts and it reaches the target, unless nobody does. */
+  /**
+   * A claim counts while its author's epoch lasts and its author reaches the target; if no router does, reach is
+   * ignored.
+   */
   #isLive(target: string, { origin }: PostedClaim, eligible: readonly Candidate[]): boolean {
     if (this.#live.get(origin.router) !== origin.epoch) return false;
     if (eligible === this.#candidates || eligible.some(({ router }) => router === origin.router)) return true;
@@ -293,12 +298,13 @@ export interface JoinedBackendParts {
   readonly scheduler: Scheduler;
 }
 
-/** How often a router that joins looks whether it knows all that its peers do. */
+/** How often a router that joins checks whether it knows all that its peers do. */
 const joinCheckMs = 20;
 
 /**
- * A backend that tells replica and ownership which routers are alive, and says goodbye at the end. Feeds are claimed only when the
- * router knows all that its peers do: whoever decided before it knew the claims of others would claim every feed.
+ * A backend that reports the living routers to replica and ownership, and says goodbye at the end. It claims feeds only
+ * when the router knows all that its peers do: a router that decides before it knows the claims of others would claim
+ * every feed.
  */
 export function joinedBackend({ backend, replica, ownership, scheduler }: JoinedBackendParts): Startable {
   let cancelCheck: Cancel = () => {};

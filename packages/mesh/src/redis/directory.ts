@@ -4,7 +4,7 @@ import { decodeLease, type Lease } from "./lease.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { isWrongType, listOf, pairsOf, type RedisReply, type RedisSession, textOf } from "./redis-session.ts";
 
-/** Where the copy of a journal stands. */
+/** The place of a journal's copy. */
 export interface StoredJournal {
   readonly origin: Origin;
   /** Rises with every copy. */
@@ -54,14 +54,14 @@ export class Directory {
     return { leases, ...stored };
   }
 
-  /** Routers that nobody looks for any more; they add themselves again if they come back. */
+  /** Routers that are not looked for any more; they add themselves again if they come back. */
   async forget(session: RedisSession, routers: readonly string[]): Promise<void> {
     if (routers.length > 0) await session.run("SREM", this.#options.keys.members, ...routers);
   }
 
   /**
-   * Removes journals that have run out or are `unwanted`, the names of routers without a lease, of which no live router
-   * may ever have heard, and the epochs of those that began longest ago.
+   * Removes journals that have expired or are `unwanted`, the names of routers without a lease, which live routers may
+   * never have heard of, and the epochs that began longest ago.
    */
   async sweep(session: RedisSession, dead: readonly StoredJournal[], isUnwanted: (origin: Origin) => boolean) {
     const { keys } = this.#options;

@@ -6,7 +6,7 @@ import { listOf, type RedisSession } from "./redis-session.ts";
 
 /** Pieces that are read at once. */
 const readPieces = 8;
-/** State vector of a document of which nothing is known. */
+/** State vector of an unknown document. */
 const emptyStateVector = Uint8Array.of(0);
 
 export interface JournalStoreOptions {
@@ -21,12 +21,13 @@ export interface JournalStoreOptions {
 }
 
 /**
- * Keeps a copy of the own documents in Redis, each a list of pieces, for routers that start when nobody else is there. It is
- * written again when the documents have changed, at most every `storeMs`; what was changed since is lost with the last router.
+ * Keeps a copy of the own documents in Redis, each a list of pieces, for routers that start when no other router is
+ * there. It writes the copy again when the documents have changed, at most every `storeMs`. Later changes are lost with
+ * the last router.
  */
 export class JournalStore {
   readonly #options: JournalStoreOptions;
-  /** Where the latest whole copy stands. */
+  /** Where the latest whole copy is. */
   #stored: StoredJournal | undefined;
   #isChanged = true;
   /** Keys of the journals of others that were read. */
@@ -46,9 +47,9 @@ export class JournalStore {
   }
 
   /**
-   * Lets the copy live longer, and writes it if it is due or gone.
+   * Extends the copy's expiry, and writes the copy if it is due or gone.
    *
-   * @param announced what Redis says of where the own journal stands
+   * @param announced what Redis says of the place of the own journal
    */
   async keep(session: RedisSession, announced: StoredJournal | undefined): Promise<void> {
     const { keys, limits, clock, origin, count } = this.#options;
@@ -98,7 +99,7 @@ export class JournalStore {
       }
       await session.run("HSET", keys.journals, originKey(origin), String(version));
     } catch (error) {
-      // A Redis that is out of memory would get no better by copies that nobody needs.
+      // Unneeded copies would make it worse for a Redis that is out of memory.
       await session.run("DEL", key).catch(() => {});
       throw error;
     }

@@ -61,7 +61,7 @@ function isTargets(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.length <= maxUnreachable && value.every((target) => typeof target === "string");
 }
 
-/** `held`: as before; `anew`: it was not there any more; `taken`: another run of this router has it. */
+/** `held`: as before; `anew`: it was gone and was written again; `taken`: another run of this router has it. */
 export type LeaseOutcome = "held" | "anew" | "taken";
 
 export interface LeaseKeeperOptions {

@@ -13,9 +13,9 @@ import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
 
 /** After somebody came, left or moved, the others look again so soon. */
 const lookSoonMs = 5;
-/** What is to be stored and sent is given so long when the router leaves. */
+/** How long a router that leaves waits until everything is stored and sent. */
 const leaveTimeoutMs = 1_000;
-/** Looks between two sweeps of what nobody needs. */
+/** Looks between two sweeps of obsolete entries. */
 const sweepEvery = 20;
 const ratesPeriodMs = 1_000;
 
@@ -35,11 +35,12 @@ export interface RedisBackendOptions {
 }
 
 /**
- * Carries the frames of the mesh's exchange through Redis, where leases say which routers are alive, and keeps a copy of every journal
- * there for a tier that starts again. While Redis is away the replica goes on with what it has, and members stay as they were.
+ * Carries the frames of the mesh's exchange through Redis, where leases say which routers are alive. It keeps a copy of
+ * every journal there for a tier that starts again. While Redis is away the replica continues with what it has, and
+ * members stay as they were.
  *
  * `start` throws EspalierError `redis_unusable` when Redis refuses user or password, and `mesh_rejected` when another
- * living router has the same id. When Redis cannot be reached it returns, and goes on trying.
+ * living router has the same id. When Redis cannot be reached it returns, and retries.
  */
 export function createRedisBackend(options: RedisBackendOptions): Backend {
   return new RedisBackend(options);

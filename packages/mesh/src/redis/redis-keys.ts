@@ -2,13 +2,13 @@ import { counterBy, type Meter } from "@espalier/common";
 import { defaultLinkLimits, type LinkLimits } from "../link/link.ts";
 import type { StoredJournal } from "./directory.ts";
 
-/** Names of what a cluster keeps in Redis. All in one slot of a Redis Cluster, by the tag in braces. */
+/** Names of a cluster's keys in Redis. All are in one slot of a Redis Cluster, by the tag in braces. */
 export interface RedisKeys {
   /** Channel of what all routers should hear. */
   readonly all: string;
   /** Channel of what one router should hear. */
   inbox(router: string): string;
-  /** Set of router ids whose leases are worth looking for. */
+  /** Set of ids of routers that may have a lease. */
   readonly members: string;
   /** Hash from `<router>@<epoch>` to the version of its stored journal. */
   readonly journals: string;
@@ -21,7 +21,7 @@ export interface RedisKeys {
   olderLease(router: string): string;
 }
 
-/** Version of what stands in Redis and goes through it. */
+/** Version of what is stored in Redis and sent through it. */
 const version = 2;
 
 export function createRedisKeys(cluster: string): RedisKeys {
@@ -40,7 +40,7 @@ export function createRedisKeys(cluster: string): RedisKeys {
   };
 }
 
-/** What went wrong in Redis, or stood there that no router wrote. */
+/** What went wrong in Redis, or was there and no router wrote it. */
 export type RedisIncident =
   | "entry-invalid"
   | "message-invalid"

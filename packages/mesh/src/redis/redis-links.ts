@@ -6,9 +6,10 @@ import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import type { RedisSession } from "./redis-session.ts";
 
 /**
- * What routers publish. `hello` begins a link, and tells the number of the other end's hello that it answers, 0 for none; `ready` says that its sender had the other end's hello, and from which number
- * on frames for all are for this link too. `frame` carries a frame of a link, `shared` one that is the same for all links.
- * `goodbye` says that a router leaves, `look` that its lease has changed.
+ * What routers publish. `hello` begins a link, and has the number of the other end's hello that it answers, 0 for none.
+ * `ready` says that its sender had the other end's hello, and from which number on frames for all are for this link
+ * too. `frame` carries a frame of a link, `shared` one that is the same for all links. `goodbye` says that a router
+ * leaves, `look` that its lease has changed.
  */
 export type RedisMessage = { readonly from: Origin } & (
   | { readonly kind: "hello"; readonly link: number; readonly answers: number }
@@ -102,7 +103,7 @@ export interface RedisLinksOptions {
 /** What this router says to another one, and what it expects from it. */
 interface Endpoint {
   readonly peer: Origin;
-  /** Number of the link as this router tells it; no number comes twice in one epoch of a router. */
+  /** Number that this router gives the link; no number occurs twice in one epoch of a router. */
   link: number;
   /** Number of the next frame of this link that is not shared. */
   next: number;
@@ -177,7 +178,7 @@ export class RedisLinks {
     return channels.reduce((sum, channel) => sum + this.#waiting[channel], 0);
   }
 
-  /** Tells all routers; settles once Redis has it, or has failed. */
+  /** Publishes to all routers; settles once Redis has it, or has failed. */
   async tellAll(kind: "goodbye" | "look"): Promise<void> {
     this.#flush();
     await this.#publish(this.#options.keys.all, { kind, from: this.#options.origin() });
@@ -250,7 +251,7 @@ export class RedisLinks {
     else this.#missedHello(endpoint, link);
   }
 
-  /** A link goes on whose hello was missed, unless it is left from before this end began again. */
+  /** Completes a link whose hello was missed, unless it is left from before this end began again. */
   #missedHello(endpoint: Endpoint, link: number): void {
     if (link > Math.max(endpoint.given, endpoint.heard?.link ?? 0)) this.#restart(endpoint, link);
   }
@@ -435,7 +436,7 @@ interface RedisLinkParts {
 class RedisLink implements Link {
   readonly peer;
   readonly stats: LinkStats;
-  /** Redis tells nothing of it. */
+  /** Redis does not report it. */
   readonly roundTripMs = Number.NaN;
   readonly #parts: RedisLinkParts;
 

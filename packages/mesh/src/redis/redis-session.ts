@@ -156,7 +156,7 @@ export function pairsOf(reply: RedisReply | undefined): (readonly [string, Redis
   return pairs;
 }
 
-/** Whether Redis refused a command because the key holds something of another type. */
+/** Whether Redis refused a command because the key has a value of another type. */
 export function isWrongType(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("WRONGTYPE");
 }
@@ -193,7 +193,7 @@ export class RedisConnector {
     this.#options = options;
   }
 
-  /** The session that stands, if one does. */
+  /** The present session, if there is one. */
   get session(): RedisSession | undefined {
     return this.#session;
   }

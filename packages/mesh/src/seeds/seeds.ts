@@ -5,11 +5,11 @@ import type { DialFailure } from "../link/link.ts";
 
 /** Seeds that somebody else finds and keeps up to date. */
 export interface FoundSeeds {
-  /** `host:port` each; a name may stand for many addresses. */
+  /** `host:port` each; a name may have many addresses. */
   seeds(): readonly string[];
-  /** Whether whoever looks for them has found some, or has failed to, at least once. */
+  /** Whether the finder of seeds has found some, or has failed to, at least once. */
   readonly isTried: boolean;
-  /** Told when there are others, and when they have been tried. */
+  /** Calls the listener when the seeds change, and when they have been tried. */
   onChange(listener: () => void): Cancel;
 }
 
@@ -18,11 +18,11 @@ const resolveMs = 5_000;
 const jitterShare = 0.2;
 /** An answer that took longer is not waited for. */
 const patienceMs = 15_000;
-/** Addresses that all seeds together stand for. */
+/** Addresses of all seeds together. */
 export const maxSeedAddresses = 256;
 
 export interface SeedsDeps {
-  /** `host:port` each; a name may stand for many addresses. */
+  /** `host:port` each; a name may have many addresses. */
   readonly seeds: readonly string[];
   /** Those that come and go. */
   readonly found?: FoundSeeds;
@@ -35,7 +35,9 @@ export interface SeedsDeps {
   forget(address: string): void;
   /** Whether the router that listens there is this one. */
   isSelf(address: string): boolean;
-  /** Whether the router that listens there is a live member, so that whoever should have a link to it seeks one. */
+  /**
+   * Whether the router that listens there is a live member. If so, the member that should have a link to it dials it.
+   */
   isReached(address: string): boolean;
   readonly meter: Meter;
   readonly logger: Logger;
@@ -80,7 +82,9 @@ export class Seeds {
       .series();
   }
 
-  /** Whether every name has been resolved, or has failed to be, at least once, and so with what finds seeds. */
+  /**
+   * Whether every name has been resolved, or has failed to be, at least once, and the finder of seeds has been tried.
+   */
   get isResolved(): boolean {
     return this.#states().every(({ isTried }) => isTried) && (this.#deps.found?.isTried ?? true);
   }
@@ -109,7 +113,7 @@ export class Seeds {
     this.#update();
   }
 
-  /** The addresses that the seeds stand for at present, this router's own left out. */
+  /** The present addresses of the seeds, without this router's own. */
   addresses(): readonly string[] {
     const all = new Set(this.#states().flatMap(({ found }) => found));
     for (const address of this.#own) if (!all.has(address)) this.#own.delete(address);
@@ -126,7 +130,7 @@ export class Seeds {
   }
 
   /**
-   * Takes the seeds as they are listed now; what is known of those that stay stays.
+   * Takes the seeds as they are listed now; what is known of those that remain is kept.
    *
    * @returns whether a name is new
    */
@@ -207,7 +211,7 @@ export interface SeedAddress {
 }
 
 /**
- * @param text `host:port`; an IPv6 address stands in brackets
+ * @param text `host:port`; an IPv6 address is in brackets
  * @throws RangeError for anything else
  */
 export function parseSeed(text: string): SeedAddress {

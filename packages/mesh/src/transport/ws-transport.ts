@@ -15,7 +15,9 @@ import {
 } from "@espalier/common";
 import { type RawData, WebSocket, WebSocketServer } from "ws";
 
-/** Certificates of both ends, in PEM. Whoever has one that `ca` has signed counts as a router of the cluster. */
+/**
+ * Certificates of both ends, in PEM. A peer with a certificate that `ca` has signed counts as a router of the cluster.
+ */
 export interface MutualTls {
   readonly cert: string | Uint8Array;
   readonly key: string | Uint8Array;
@@ -78,7 +80,7 @@ export function createWsTransport(options: WsTransportOptions): WebSocketTranspo
   return new WsTransport({ ...defaultWsLimits, ...options });
 }
 
-/** What a request may take to come in whole before it is dropped. */
+/** How long a request may take to arrive whole before it is dropped. */
 const requestTimeoutMs = 2_000;
 const maxHeaderBytes = 8 * 1_024;
 
@@ -165,7 +167,7 @@ class WsTransport implements WebSocketTransport {
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Until a websocket has taken it, nobody else hears of the socket's errors.
+    // Until a websocket has taken over the socket, only this listener sees its errors.
     socket.on("error", () => socket.destroy());
     const path = (request.url ?? "").split("?", 1)[0];
     if (path !== meshPath) {
@@ -294,7 +296,7 @@ function dialWebSocket(
 
 const asPem = (value: string | Uint8Array): string | Buffer => (typeof value === "string" ? value : Buffer.from(value));
 
-/** Finds no fault: whoever the cluster's own authority has signed is a router, at whatever address. */
+/** Accepts every address: a peer with a certificate of the cluster's own authority is a router. */
 const checkServerIdentity = (): boolean => false;
 
 /** @param isSecure over TLS, where a router that is alive may refuse a certificate by a reset */
@@ -405,7 +407,7 @@ class WsConnection implements Connection {
   }
 }
 
-/** Codes of ws for frames that break the protocol, and what a websocket says of them. */
+/** Codes of ws for frames that break the protocol, and how a websocket reports them. */
 const frameErrors: Readonly<Record<string, number>> = {
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: 1009,
   WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: 1009,

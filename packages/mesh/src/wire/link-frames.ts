@@ -95,7 +95,7 @@ export interface Hello {
   readonly capabilities: readonly string[];
 }
 
-/** "ESPA", so that another program's frame is told from a router's at once. */
+/** "ESPA" distinguishes another program's frame from a router's at once. */
 const magic = 0x41505345;
 const digestBytes = 32;
 const maxVersion = 0xffff;
@@ -254,7 +254,7 @@ export interface Rejection {
   readonly reason: RejectReason;
   /** A sentence for the log of both ends. */
   readonly detail: string;
-  /** With `epoch-behind`: the highest epoch known of the other's id; else 0. */
+  /** With `epoch-behind`: the highest known epoch of the other's id; else 0. */
   readonly knownEpoch: number;
 }
 

@@ -10,7 +10,7 @@ export interface YWebsocketEndpointOptions {
   readonly documents: readonly ServedDocuments[];
   /** SHA-256 of the key that readers must show; undefined lets everybody read. */
   readonly keySha256: Buffer | undefined;
-  /** Whether whoever asks may, by where the page is from that it runs in; everybody may unless given. */
+  /** Whether a client may ask, by the origin of the page that it runs in. All may by default. */
   readonly allows?: (request: Pick<IncomingMessage, "headers">) => boolean;
   readonly limits?: Partial<YWebsocketLimits>;
   readonly logger: Logger;
@@ -136,7 +136,7 @@ function makeMeters(meter: Meter) {
   };
 }
 
-/** Where documents stand; the rest of the path is the name, its slashes plain or escaped. */
+/** Path of documents; the rest of the path is the name, its slashes plain or escaped. */
 const prefix = "/yjs/";
 
 /** Characters of a document's name at most. */
@@ -174,7 +174,7 @@ export interface YWebsocketLimits {
   readonly maxPayloadBytes: number;
   /** A document goes out in pieces of about this many bytes, each after the one before it has left. */
   readonly pieceBytes: number;
-  /** A reader is told that somebody is there; the stock provider reconnects after 30 s of silence. */
+  /** How often a reader gets a sign of life; the stock provider reconnects after 30 s of silence. */
   readonly awarenessIntervalMs: number;
 }
 
@@ -189,7 +189,7 @@ export const defaultYWebsocketLimits: YWebsocketLimits = {
 /** Documents as those see them who let browsers follow them. */
 export type ServedDocuments = Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate">;
 
-/** Close codes from 4400 to 4499 tell the stock provider not to come back. */
+/** Close codes from 4400 to 4499 keep the stock provider from coming back. */
 const closeCodes = { unreadable: 4400, documentGone: 4404 } as const;
 
 /** What readers did that is counted. */
@@ -287,7 +287,7 @@ export function createDocumentReader(options: DocumentReaderOptions): DocumentRe
 const kinds = { sync: 0, awareness: 1, auth: 2, queryAwareness: 3 } as const;
 const syncKinds = { step1: 0, step2: 1, update: 2 } as const;
 
-/** What a reader may send. `write` stands for every attempt to change the document. */
+/** What a reader may send. `write` is any attempt to change the document. */
 export type ClientMessage =
   | { readonly kind: "sync-step-1"; readonly stateVector: Uint8Array }
   | { readonly kind: "write" | "awareness" | "query-awareness" | "unknown" };
@@ -314,7 +314,7 @@ export function readClientMessage(bytes: Uint8Array, maxBytes: number): ClientMe
   }
 }
 
-/** A change of the document, as everybody is told of it. */
+/** A change of the document, as the message to all readers. */
 export function updateMessage(update: Uint8Array): Uint8Array {
   const writer = new ByteWriter(update.length + 16);
   writer.varint(kinds.sync);
@@ -326,8 +326,8 @@ export function updateMessage(update: Uint8Array): Uint8Array {
 /** An update without structs and deletions. */
 const emptyUpdate = Uint8Array.of(0, 0);
 
-/** Tells the reader that it has all there is: sync step 2 with an empty update, after the contents went as updates. */
+/** Says that the reader has all there is: sync step 2 with an empty update, after the contents went as updates. */
 export const syncedMessage = Uint8Array.of(kinds.sync, syncKinds.step2, emptyUpdate.length, ...emptyUpdate);
 
-/** The awareness states of nobody. It tells the reader that somebody is there. */
+/** Awareness states of no client. They are a sign of life for the reader. */
 export const emptyAwarenessMessage = Uint8Array.of(kinds.awareness, 1, 0);

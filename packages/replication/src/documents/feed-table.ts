@@ -11,7 +11,7 @@ export interface OwnFeed extends JournalFeed {
   readonly statement: LogValue;
   /** Of the statement; undefined until it is committed. */
   clock: number | undefined;
-  /** Whether whoever reads the target's events writes of it, and gives it up. */
+  /** Whether a reader of the target's events writes this feed. Then the reader is who retires it. */
   isRead: boolean;
   /** Which items of facts it needs. */
   readonly items: FeedItems;
@@ -25,8 +25,8 @@ export interface FeedTableOptions {
 }
 
 /**
- * What the feed numbers of the own journal mean. A feed is open until it is retired: only then may it be written of, and is
- * found by its target and epoch. It ends, and its number with it, when neither facts nor placements in the log mention it.
+ * What the feed numbers of the own journal mean. A feed is open until it is retired; only an open feed is written, and
+ * found by its target and epoch. A feed and its number end when neither facts nor placements in the log mention it.
  */
 export class FeedTable {
   readonly #options: FeedTableOptions;

@@ -24,8 +24,8 @@ import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
 export const itemOverheadBytes = 420;
 
 /**
- * The Yjs document of one journal: a single array to whose end one client adds. Because nothing else is in it, deleted
- * items that stand together merge into one struct, so its size depends on what is live and not on what has been.
+ * The Yjs document of one journal: a single array, to whose end one client adds. It has nothing else in it, so adjacent
+ * deleted items merge into one struct, and its size depends on what is live, not on what has been.
  */
 export class JournalDocument {
   readonly name: string;
@@ -35,7 +35,10 @@ export class JournalDocument {
   liveItems = 0;
   /** Bytes of the values of live items. */
   #contentBytes = 0;
-  /** Rises with every deletion, so that whoever sends the document in pieces knows of deletions between two of them. */
+  /**
+   * Rises with every deletion. A sender of the document in pieces sees by it that items were deleted between two
+   * pieces.
+   */
   deletionCount = 0;
 
   /** @param isOwn whether this replica writes it; another client's number would look to Yjs like a second writer */
@@ -97,7 +100,7 @@ export class JournalDocument {
     return update;
   }
 
-  /** Takes an update that `readJournalUpdate` has found good, and that goes on where this replica is. */
+  /** Applies an update that `readJournalUpdate` has accepted and that follows on this replica's state. */
   apply(update: JournalUpdate, bytes: Uint8Array): void {
     const before = this.clock;
     for (const range of update.deletions) this.#discount(range);
@@ -157,7 +160,7 @@ export class JournalDocument {
   }
 }
 
-/** Statements that stand together are one item: Yjs would merge them into one, in time quadratic in their number. */
+/** Adjacent statements are one item: Yjs would merge them into one, in time quadratic in their number. */
 function* contentsOf(values: readonly LogValue[]): Generator<ContentBinary | ContentAny, void, undefined> {
   let statements: LogValue[] = [];
   for (const value of values) {
@@ -178,7 +181,7 @@ function deleteItem(transaction: Transaction, client: number, clock: number): vo
   getItemCleanEnd(transaction, transaction.doc.store, id).delete(transaction);
 }
 
-/** What a struct takes on the wire besides its content, at most. */
+/** Upper bound of a struct's wire bytes without its content. */
 const structOverheadBytes = 24;
 
 /** @throws RangeError for bytes that are no state vector */
@@ -191,10 +194,10 @@ export function readStateVector(bytes: Uint8Array): Map<number, number> {
 }
 
 /**
- * A journal from a clock on, in updates of about `maxBytes`, cut between items. Whoever has taken one of them has
- * everything before its end, deletions included: the first one brings all deletions up to its end, and later ones do
- * where the document lost items meanwhile, else those within it. These say again what deleted structs say, for who has
- * come by the items another way since it asked: it skips the structs.
+ * A journal from a clock on, in updates of about `maxBytes`, cut between items. A receiver of one update has everything
+ * before its end, deletions included. The first update brings all deletions up to its end. A later one brings them
+ * again if the document lost items meanwhile, and otherwise only those within it. Deletions repeat what deleted structs
+ * say, for receivers that skip these structs because they got the items another way since they asked.
  *
  * @param current the document, or undefined once it is gone: the updates end then
  */

@@ -8,7 +8,7 @@ import type { FeedDeclaration } from "./journal.ts";
 /** Name of the one array that a journal is. */
 export const logName = "log";
 
-/** First byte of a binary item: what the rest of it is. An empty item makes capacity for deletions to travel. */
+/** First byte of a binary item: its kind. An empty item makes capacity for deletions to travel. */
 export const itemKind = { empty: 0, facts: 1, placements: 2 } as const;
 
 /** The texts of a declaration or claim together in characters. */

@@ -26,7 +26,7 @@ export interface JournalLimits {
   readonly maxDocuments: number;
   /** What one journal of another router may hold, in bytes. Default: 256 MiB. */
   readonly maxDocumentBytes: number;
-  /** What the own journal may hold in bytes until all feeds are checkpointed, which shortens it. Default: 128 MiB. */
+  /** Size in bytes at which the own journal has all feeds checkpointed, which shortens it. Default: 128 MiB. */
   readonly maxOwnBytes: number;
   /** What it may hold at all: beyond, its oldest facts go, and who lacks them asks for a state. Default: 192 MiB. */
   readonly maxHeldBytes: number;
@@ -34,7 +34,7 @@ export interface JournalLimits {
   readonly maxFeeds: number;
   /** Memory of the own journal's placement items in bytes: beyond, the oldest go. Default: 16 MiB. */
   readonly maxPlacementBytes: number;
-  /** Routers of which dropped journals are remembered: beyond, the oldest are forgotten. Default: 4,096. */
+  /** How many routers with dropped journals are remembered. Beyond it the oldest are forgotten. Default: 4,096. */
   readonly maxDroppedRouters: number;
 }
 
@@ -56,7 +56,7 @@ function refused(message: string, cause?: unknown): EspalierError {
   return new EspalierError("mesh_update_refused", message, { cause });
 }
 
-/** A document would hold more than this replica keeps of one, which is no fault of whoever sent it. */
+/** A document would exceed what this replica keeps of one. The sender is not at fault. */
 export class DocumentFullError extends EspalierError {
   constructor(message: string) {
     super("mesh_update_refused", message);
@@ -128,7 +128,7 @@ export class Journals {
     this.#dropped.add(origin);
   }
 
-  /** The highest epoch known of a router, dropped journals included; 0 for none. */
+  /** The router's highest known epoch, dropped journals included; 0 for none. */
   highestEpoch(router: string): number {
     let highest = this.#dropped.epochOf(router);
     for (const origin of [this.#own.origin, ...this.origins()]) {
@@ -185,7 +185,7 @@ export class Journals {
     return () => this.#updateListeners.delete(listener);
   }
 
-  /** Told of a document that is no journal and not attached, before an update of it is taken or not. */
+  /** Calls the listener for a document that is no journal and not attached, before it decides on an update of it. */
   onUnknown(listener: (name: string) => void): Cancel {
     this.#unknownListeners.add(listener);
     return () => this.#unknownListeners.delete(listener);
@@ -228,7 +228,7 @@ export class Journals {
     return diffJournal(() => (this.#document(name) === document ? document : undefined), from, maxBytes);
   }
 
-  /** `update.bytes` are the store's from now on: what observers are told are views of them. */
+  /** The store takes over `update.bytes`: observers get views of them. */
   apply(update: DocumentUpdate): ApplyOutcome {
     const { name, bytes } = update;
     if (bytes.length > this.#limits.maxUpdateBytes) throw refused(`${name}: an update of ${bytes.length} bytes`);
@@ -328,7 +328,7 @@ export class DroppedJournals {
     return this.#epochs.has(router) && epoch <= this.epochOf(router);
   }
 
-  /** Beyond the bound the router goes of which something was dropped the longest time ago. */
+  /** Beyond the bound the router whose latest drop is the longest ago is forgotten. */
   add({ router, epoch }: Origin): void {
     const latest = Math.max(epoch, this.epochOf(router));
     this.#epochs.delete(router);

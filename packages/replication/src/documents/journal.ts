@@ -4,14 +4,14 @@ import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 
-/** What the numbers in a journal's items stand for: a target, in one of its lives where it has a feed. */
+/** What a number in a journal's items denotes: a target, and one of its epochs if it has a feed. */
 export interface FeedDeclaration {
   readonly target: string;
-  /** Null for placements at a target of which no epoch is known. */
+  /** Null for placements at a target without a known epoch. */
   readonly life: Life | null;
 }
 
-/** A feed that a journal declares, and how far the journal tells of it. */
+/** A feed that a journal declares, and how far the journal covers it. */
 export interface JournalFeed {
   readonly number: number;
   readonly declaration: FeedDeclaration;
@@ -21,17 +21,17 @@ export interface JournalFeed {
   lastCheckpoint: number;
 }
 
-/** Notes what a journal tells of a feed. */
+/** Notes what a journal says about a feed. */
 export function noteEntry(feed: JournalFeed, entry: FactEntry): void {
   if (entry.kind === "gap") return;
   feed.lastSequence = Math.max(feed.lastSequence, entry.sequence);
   if (entry.kind === "checkpoint") feed.lastCheckpoint = Math.max(feed.lastCheckpoint, entry.sequence);
 }
 
-/** What a number in the items of one journal stands for: the same object as long as the journal has it. */
+/** What a number in the items of one journal denotes. The object stays the same while the journal has the number. */
 export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
 
-/** What a journal of another router says, in the order it was written. Never told of the own journal. */
+/** Sees what a journal of another router says, in the order it was written. Does not see the own journal. */
 export interface JournalObserver {
   /** Comes before anything that mentions the number. */
   feedDeclared(origin: Origin, feed: number, declaration: FeedDeclaration): void;
@@ -43,7 +43,7 @@ export interface JournalObserver {
   journalDropped(origin: Origin): void;
 }
 
-/** Told of what is written to the own journal, of which a `JournalObserver` is not. */
+/** Sees what is written to the own journal, which a `JournalObserver` does not. */
 export interface OwnJournalObserver {
   /** Something waits for a commit. */
   pending(): void;
@@ -74,8 +74,8 @@ export interface DocumentUpdate {
 }
 
 /**
- * `applied`; `duplicate`: all of it was there; `gap`: something before it is missing, nothing was applied, and a diff
- * must be asked for; `dropped`: the document was abandoned for good, and whoever sends it may give it up too.
+ * `applied`; `duplicate`: all of it was there already; `gap`: something before it is missing, nothing was applied, and
+ * the caller must ask for a diff; `dropped`: the document was abandoned for good, and the sender may give it up too.
  */
 export type ApplyOutcome = "applied" | "duplicate" | "gap" | "dropped";
 
@@ -85,7 +85,7 @@ export interface DocumentState {
   readonly origin: Origin | undefined;
   /** The writer's clock, as far as it is known here; 0 for the registry. */
   readonly clock: number;
-  /** Bytes of what the document holds now, about. */
+  /** Approximate bytes of the document's present content. */
   readonly byteLength: number;
 }
 
@@ -111,7 +111,7 @@ export interface ReplicatedDocuments {
    */
   apply(update: DocumentUpdate): ApplyOutcome;
   /**
-   * Told of every update, after it was applied.
+   * Calls the listener with every update, after it was applied.
    *
    * @param listener `isOwn`: this replica wrote it
    */

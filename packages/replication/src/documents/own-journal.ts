@@ -90,7 +90,7 @@ export class OwnJournal {
     return this.#claims;
   }
 
-  /** Whether it has grown so long that its feeds should be checkpointed, so that others do not come to refuse it. */
+  /** Whether it is so long that its feeds should be checkpointed, before other routers refuse it. */
   get isLong(): boolean {
     return this.document.byteLength > this.#options.maxOwnBytes;
   }
@@ -130,7 +130,7 @@ export class OwnJournal {
     return this.#feeds.declarePlacing(declaration).number;
   }
 
-  /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
+  /** What a number denotes; undefined if it was never given or its feed has left the log. */
   declarationOf(feed: number): FeedDeclaration | undefined {
     return this.#feeds.get(feed)?.declaration;
   }
@@ -189,7 +189,7 @@ export class OwnJournal {
     this.#options.observer?.pending();
   }
 
-  /** Nothing of any feed of this target is needed any more: nobody has it. */
+  /** All feeds of this target are obsolete: no router has the target. */
   retireFeedsOf(target: string): void {
     this.#feeds.retireAllOf(target);
     this.#options.observer?.pending();
@@ -213,7 +213,7 @@ export class OwnJournal {
     this.#placements.keep(item, untilMs);
   }
 
-  /** Whether the item is still in the log and not to be deleted for lack of capacity. */
+  /** Whether the item is still in the log and not marked for deletion for lack of capacity. */
   holdsPlacements(item: number): boolean {
     return this.#placements.holds(item, this.#options.clock.nowMs());
   }
@@ -223,7 +223,7 @@ export class OwnJournal {
     return this.#feeds.get(feed)?.items.ops ?? 0;
   }
 
-  /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */
+  /** One transaction: adds what is pending, deletes what is settled or expired. `onUpdate` listeners see it. */
   commit(): void {
     this.#placements.expire(this.#options.clock.nowMs());
     if (!this.hasPending) return;
@@ -281,7 +281,7 @@ export class OwnJournal {
     this.#changedClaims.clear();
   }
 
-  /** Clocks of items that nobody needs. */
+  /** Clocks of obsolete items. */
   #takeDeletions(): number[] {
     const deletions = this.#emptyClocks;
     this.#emptyClocks = [];

@@ -108,7 +108,7 @@ export class PlacementItems {
     return this.#writtenBytes - item.startBytes <= this.#maxBytes * safeShare;
   }
 
-  /** Takes the items that are to be added, without those that have gone before they came. */
+  /** Takes the items to add, without those that expired before they were added. */
   takePending(): readonly { readonly bytes: Uint8Array; committed(clock: number): void }[] {
     const taken = this.#pending.filter((item) => !item.isDoomed);
     this.#pending = [];

@@ -70,7 +70,7 @@ function readStructs(decoder: Decoder, client: number, known: number, items: Log
   return { from, to: clock };
 }
 
-/** Every struct stands at the end of the log: right of the clock before it, or first of all. */
+/** Every struct is at the end of the log: right of the clock before it, or first of all. */
 function checkPlace(decoder: Decoder, info: number, client: number, clock: number): void {
   if ((info & foreignFlags) !== 0) throw new RangeError("not at the end of the log");
   if ((info & leftFlag) !== 0) {

@@ -5,8 +5,8 @@ import type { JournalDocument } from "./journal-document.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
 
 /**
- * What the live statements of one kind say, each about one key: of several about the same one the latest counts. A
- * statement goes when the journal's writer deletes its item, and with it what it says, unless a later one says otherwise.
+ * The live statements of one kind, each about one key. Of several about one key the latest counts. When the journal's
+ * writer deletes the item, the statement goes, and its effect ends unless a later statement about the key remains.
  */
 class Statements<Key, Value> {
   readonly values = new Map<Key, Value>();
@@ -20,7 +20,7 @@ class Statements<Key, Value> {
     this.#keys.set(clock, key);
   }
 
-  /** Keys of which nothing is said any more once these statements are gone. */
+  /** Keys that have no statement left once these statements are gone. */
   *endedBy(range: ClockRange): Generator<Key, void, undefined> {
     for (const clock of clocksIn(this.#keys, range)) {
       const key = this.#keys.get(clock)!;
@@ -28,7 +28,7 @@ class Statements<Key, Value> {
     }
   }
 
-  /** @returns keys of which nothing is said any more */
+  /** @returns keys that have no statement left */
   delete(range: ClockRange): Key[] {
     const ended = [...this.endedBy(range)];
     for (const key of ended) {
@@ -56,7 +56,7 @@ export class ReplicaJournal {
     return this.#feeds.values.values();
   }
 
-  /** Whether feeds and claims stay within a bound. */
+  /** Whether the update keeps feeds and claims within their bounds. */
   hasCapacityFor({ items, deletions }: JournalUpdate, maxFeeds: number): boolean {
     if (Math.max(this.#feeds.values.size, this.#claims.values.size) + items.length <= maxFeeds) return true;
     const feeds = new Set(this.#feeds.values.keys());
@@ -72,7 +72,7 @@ export class ReplicaJournal {
     return feeds.size <= maxFeeds && claims.size <= maxFeeds;
   }
 
-  /** Takes what an update says, and tells it in the order in which it was written. */
+  /** Applies an update, and passes what it says to the observers in the order in which it was written. */
   take(update: JournalUpdate, observers: readonly JournalObserver[]): void {
     for (const { clock, content } of update.items) {
       if (content.kind === "feed") {

@@ -32,7 +32,7 @@ export class FeedItems {
   }
 }
 
-/** An item of the own log that is to be deleted. */
+/** An item of the own log that may be deleted. */
 export interface DeletableItem {
   readonly clock: number;
   readonly byteLength: number;
@@ -115,7 +115,10 @@ export class SettledItems {
     if (feed.mentions === 0) this.#freeFeeds.push(feed);
   }
 
-  /** Has the oldest items go, whoever needs them, until so much can be deleted. Who lacks them asks for a state. */
+  /**
+   * Marks the oldest items for deletion, needed or not, until so many bytes can go. Routers that lack them ask for a
+   * state.
+   */
   dropOldest(bytes: number): void {
     for (const item of this.#log) {
       if (this.#deletableBytes + this.#deletable.length * itemOverheadBytes >= bytes) return;
@@ -129,7 +132,7 @@ export class SettledItems {
     }
   }
 
-  /** Items that nobody needs; taken by asking. */
+  /** Obsolete items; the call takes them. */
   takeDeletable(): readonly DeletableItem[] {
     const taken = this.#deletable.splice(0) as (Item & { clock: number })[];
     this.#deletableBytes = 0;

@@ -101,7 +101,7 @@ export class SharedDocuments {
   }
 }
 
-/** Whether an update refers to anything that is neither there nor in it. */
+/** Whether an update refers to anything that neither the document nor the update has. */
 function missesAnything(doc: Doc, structs: readonly (Item | GC | Skip)[], ds: DeletedRanges): boolean {
   const ends = new Map<number, number>();
   const endOf = (client: number): number => ends.get(client) ?? getState(doc.store, client);

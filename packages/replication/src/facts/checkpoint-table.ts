@@ -62,7 +62,10 @@ export class CheckpointTable {
   }
 }
 
-/** `settles`: the state is what the checkpoint says. `outranked`: it is not, and is better. `replaces`: the checkpoint is. */
+/**
+ * `settles`: the state equals the checkpoint. `outranked`: the state differs and is better. `replaces`: the checkpoint
+ * is better.
+ */
 export type CheckpointVerdict = "settles" | "outranked" | "replaces";
 
 /** Weighs what checkpoints say of a target's state against the state, and against what earlier checkpoints said. */
@@ -77,7 +80,7 @@ export class CheckpointValidator {
     this.#self = self;
   }
 
-  /** Another state is to be validated. */
+  /** Begins to validate another state. */
   reset(): void {
     this.#settledBy = undefined;
     this.#outrankedAt = -1;

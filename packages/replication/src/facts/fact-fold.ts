@@ -25,7 +25,7 @@ export interface FoldState {
   readonly life: Life | undefined;
   /** The latest message that is applied; undefined while none is. */
   readonly last: BatchMark | undefined;
-  /** Whether every message of the epoch up to `last` is in it. */
+  /** Whether it includes every message of the epoch up to `last`. */
   readonly isComplete: boolean;
   /**
    * `current`: all that is known is applied. `waiting`: later messages are there, earlier ones are not. `open`: went on
@@ -56,18 +56,19 @@ export interface FoldReplacement {
   readonly mark: BatchMark;
   /** Whether the reader has read every message of the epoch up to the mark. */
   readonly isComplete: boolean;
-  /** Tells everything that the target holds, parents before children, onto nothing. */
+  /** Passes everything that the target holds to a sink that holds nothing, parents before children. */
   readonly tellAll: (sink: LedgerSink) => void;
 }
 
 export interface FactFoldOptions {
-  /** Nobody else writes facts to it. */
+  /** Only the fold writes facts to it. */
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
   /** This router: its own checkpoints are never a reason to doubt its state. */
   readonly self: RouterId;
   /**
-   * Told once per need; the target is `loading` until an import brings it, or `giveUpLoading` says that nobody has it.
+   * Called once per need. The target is `loading` until an import brings it, or until `giveUpLoading` says that no
+   * router has it.
    *
    * @param from who stated what this replica lacks
    */
@@ -77,7 +78,7 @@ export interface FactFoldOptions {
   readonly limits?: Partial<FoldLimits>;
 }
 
-/** What a declaration stands for. */
+/** What a declaration denotes. */
 interface FoundFeed {
   readonly fold: TargetFold;
   readonly life: KnownLife;
@@ -90,8 +91,8 @@ interface Need {
 }
 
 /**
- * Keeps the facts of a prefix index equal to what journals say: for each target the fold, in the order of the engine's
- * sequence numbers, of the set of its newest epoch's records, whoever wrote them and in whatever order they come.
+ * Keeps the facts of a prefix index equal to what journals say. For each target it folds the set of the newest epoch's
+ * records, in the order of the engine's sequence numbers, whoever wrote them and in whatever order they arrive.
  *
  * Begins with no target.
  */
@@ -104,7 +105,7 @@ export class FactFold {
   readonly #found = new WeakMap<FeedDeclaration, FoundFeed>();
   readonly #targets = new Map<string, TargetFold>();
   readonly #listeners = new Set<(target: string) => void>();
-  /** What is to be told once everything is applied. */
+  /** Folds to report on once everything is applied. */
   readonly #touched = new Set<TargetFold>();
   #asked: Need[] = [];
   #isTelling = false;
@@ -146,8 +147,8 @@ export class FactFold {
   }
 
   /**
-   * What a checkpoint of the target would state now: as `statement`, and also while the fold is `open`, so that whoever is
-   * responsible for the target can close a gap that nobody fills.
+   * What a checkpoint of the target would state now. Unlike `statement` it answers while the fold is `open` too, so
+   * that the router responsible for the target can close a gap that no other router fills.
    */
   checkpointStatement(target: string): FoldStatement | undefined {
     const fold = this.#targets.get(target);
@@ -195,10 +196,10 @@ export class FactFold {
   }
 
   /**
-   * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there: what was
-   * folded is voided, everything is told again, kept records up to the mark are dropped, those after it are applied. A
-   * snapshot that is in progress for the target is not waited for any more. It is `current` then, so that the reader can
-   * state a checkpoint of it, which is written to the journal and given to `apply` like every own entry.
+   * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there. It voids
+   * what was folded, takes the reader's state, drops kept records up to the mark and applies those after it. It stops
+   * waiting for a snapshot of the target. The target is `current` then, so that the reader can state a checkpoint of
+   * it; the checkpoint is written to the journal and given to `apply` like every own entry.
    *
    * @returns false when the epoch is not the newest one known, in which case nothing changes
    */
@@ -259,7 +260,7 @@ export class FactFold {
     };
   }
 
-  /** Nobody can give a snapshot: the targets go on with what they have, as partial. */
+  /** No router can give a snapshot: the targets continue with what they have, as partial. */
   giveUpLoading(targets: readonly string[]): void {
     for (const target of targets) {
       const fold = this.#targets.get(target);
@@ -278,7 +279,7 @@ export class FactFold {
     this.#tell();
   }
 
-  /** Told when the newest epoch or the progress of a target changes, or whether it is complete, and when it is forgotten. */
+  /** Calls the listener when a target's newest epoch, progress or completeness changes, and when it is forgotten. */
   onChange(listener: (target: string) => void): Cancel {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -327,7 +328,7 @@ export class FactFold {
     this.#touched.add(fold);
   }
 
-  /** Tells what has changed. Listeners may change more, which is told before it returns. */
+  /** Reports what has changed. Listeners may change more, which is reported before the call returns. */
   #tell(): void {
     if (this.#touched.size === 0 && this.#asked.length === 0) return;
     for (const fold of this.#touched) fold.refold();

@@ -5,7 +5,7 @@ import type { BatchMark } from "./life.ts";
 const formatVersion = 1;
 /** Sequences, timestamps and feed numbers are below this, so that differences of two of them are safe integers. */
 const maxNumber = 2 ** 52;
-/** The ops of one record in bytes: 393,216 stored blocks, more than an engine tells of in one message. */
+/** Bound on the bytes of one record's ops: 393,216 stored blocks, more than an engine announces in one message. */
 export const maxRecordOpsBytes = 3 * 1_048_576;
 
 const kind = { record: 0, gap: 1, checkpoint: 2 } as const;
@@ -208,7 +208,7 @@ export interface FactRecord extends BatchMark {
   readonly ops: Uint8Array;
 }
 
-/** The writer will not read these messages any more: who waits for them goes on without. */
+/** The writer will not read these messages any more: a fold that waits for them continues without. */
 export interface GapEntry {
   readonly kind: "gap";
   readonly feed: number;

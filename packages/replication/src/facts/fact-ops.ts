@@ -16,15 +16,15 @@ const maxKeptBytes = 1_048_576;
 
 export interface FactOpsWriterOptions {
   /**
-   * Whether exactly one live block of the record's target in this tier has these low 32 bits, and it is the one with
-   * these high bits. Asked while the record is written: of what was there before the record.
+   * Whether exactly one live block of the record's target in this tier has these low 32 bits, and has these high bits.
+   * Asked while the record is written, about the blocks before the record.
    */
   readonly isUnambiguous: (tier: Tier, low: number, high: number) => boolean;
 }
 
 /**
- * Writes down what a ledger tells, as the ops of one record: runs of blocks, eight bytes each; removed blocks four bytes
- * each where their low words say which they are. `applyFactOps` tells the same again.
+ * Writes what a ledger reports as the ops of one record, in runs of blocks. A block takes eight bytes, a removed one
+ * four where its low word identifies it. `applyFactOps` reports the same again.
  */
 export class FactOpsWriter implements LedgerSink {
   readonly #isUnambiguous: FactOpsWriterOptions["isUnambiguous"];
@@ -47,7 +47,7 @@ export class FactOpsWriter implements LedgerSink {
     this.#writer.reset();
   }
 
-  /** @returns the ops of the record, empty when nothing was told */
+  /** @returns the ops of the record, empty when the ledger reported nothing */
   finish(): Uint8Array {
     this.#closeRun();
     const ops = this.#writer.copy();
@@ -84,7 +84,7 @@ export class FactOpsWriter implements LedgerSink {
     this.#addBlock(factOp.holeGone, tier, words, at);
   }
 
-  /** What the record said before does not matter any more, so it is not written. */
+  /** What the record said before has no effect any more, so it is not written. */
   cleared(): void {
     this.#reset();
     this.#writer.reset();
@@ -124,7 +124,7 @@ export class FactOpsWriter implements LedgerSink {
   }
 }
 
-/** Blocks that a sink is told of in one call at most. */
+/** Blocks that a sink gets in one call at most. */
 const chunkBlocks = 2_048;
 /** A depth beyond this many blocks is no depth of any prompt. */
 const maxDepthBlocks = 0xffff_ffff;
@@ -143,7 +143,7 @@ export interface FactOpsSink extends LedgerSink {
 /**
  * Checks the ops of a record.
  *
- * @returns how many blocks, holes and clearings they tell of
+ * @returns how many blocks, holes and clearings they contain
  * @throws RangeError for bytes that are no ops
  */
 export function countFactOps(ops: Uint8Array): number {
@@ -197,11 +197,11 @@ const wordBytes = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1 ? new Uint8A
 const maxLoopWords = 32;
 
 /**
- * Tells a sink what a record holds. The array that the sink gets means something during the call only, and the sink
- * must not apply other ops meanwhile.
+ * Passes the ops of a record to a sink. The sink may read the array during the call only, and must not apply other ops
+ * meanwhile.
  *
- * @returns how many blocks, holes and clearings it was told of
- * @throws RangeError for bytes that are no ops; the sink has been told of nothing then
+ * @returns how many blocks, holes and clearings the sink got
+ * @throws RangeError for bytes that are no ops; the sink has got nothing then
  */
 export function applyFactOps(ops: Uint8Array, sink: FactOpsSink): number {
   const count = countFactOps(ops);

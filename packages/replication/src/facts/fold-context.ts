@@ -15,7 +15,7 @@ export interface FoldLimits {
   readonly maxGapsPerTarget: number;
   /** Bytes of what has changed in targets since a gap, to go back to it, all together. */
   readonly maxKeptBytes: number;
-  /** How long a target waits for messages that nobody says are lost, before its state is asked for. */
+  /** How long a target waits for messages that are not declared lost, before its state is asked for. */
   readonly maxHoleMs: number;
 }
 
@@ -56,7 +56,7 @@ type IgnoredReason = "no-slot" | "unknown-feed" | "old-life" | "malformed" | "li
  */
 type HintKind = "unknown" | "ambiguous" | "cut";
 
-/** What a fold counts. */
+/** Counters of a fold. */
 export type FoldMeters = ReturnType<typeof createFoldMeters>;
 
 export function createFoldMeters(meter: Meter) {

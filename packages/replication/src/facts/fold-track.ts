@@ -9,15 +9,15 @@ import { type BatchMark, type FoldPoint, never } from "./life.ts";
 const none = -1;
 
 /**
- * Applies the records of one epoch of a target in the order of their sequences, and goes on over declared gaps. From the
- * point on where something better may still come it keeps a copy of the state and what followed, to fold it again.
+ * Applies the records of one epoch of a target in the order of their sequences, and skips declared gaps. Where
+ * something better may still arrive, it keeps the state at that point and what followed, to fold it again.
  */
 export class FoldTrack {
   readonly waiting: WaitingRecords;
   readonly gaps: SequenceRanges;
-  /** Whether something came that changes what was applied since `kept`. */
+  /** Whether something arrived that changes what was applied since `kept`. */
   needsRefold = false;
-  /** Whether it was folded again from a state that is not known, and no message has dropped everything since. */
+  /** Whether it was folded again from an unknown state, and no message has dropped everything since. */
   isUnfounded = false;
   readonly #context: FoldContext;
   readonly #slot: number;
@@ -55,7 +55,7 @@ export class FoldTrack {
     return this.#kept;
   }
 
-  /** Whether it went on over a gap that may still be filled. */
+  /** Whether it skipped a gap that may still be filled. */
   get isOpen(): boolean {
     return this.#skippedTo !== none;
   }
@@ -75,7 +75,7 @@ export class FoldTrack {
     return this.#kept ? this.#kept.point.position : this.#position;
   }
 
-  /** Goes on from this point; what waits beyond it stays. The index holds its state, or will when it is advanced. */
+  /** Continues from this point; what waits beyond it stays. The index holds its state, or will when it is advanced. */
   moveTo(point: FoldPoint): void {
     this.dropKept();
     this.isUnfounded = false;
@@ -92,7 +92,7 @@ export class FoldTrack {
     return this.#step(record);
   }
 
-  /** Keeps a record until it is its turn, and longer while there is a kept state. @returns whether anything changed */
+  /** Keeps a record until its turn, and longer while there is a kept state. @returns whether anything changed */
   keep(origin: Origin, record: FactRecord): boolean {
     if (!isWellFormed(record.ops)) {
       this.#context.meters.ignored("malformed");
@@ -217,7 +217,7 @@ export class FoldTrack {
     this.closeKept();
   }
 
-  /** Goes on over a gap that holds the next message, up to the next one that there is a record for. */
+  /** Skips a gap that holds the next message, up to the next message that has a record. */
   #skip(next: number, checkpoints: CheckpointTable): boolean {
     const end = this.gaps.endOf(next);
     if (end === undefined) return false;
@@ -312,7 +312,7 @@ export class SequenceRanges {
   }
 }
 
-/** What a waiting record takes besides its ops, about. */
+/** Approximate bytes of a waiting record without its ops. */
 const recordOverheadBytes = 128;
 
 /** A record as it waits: by itself, not as a part of a journal's item. */
@@ -323,8 +323,8 @@ export interface WaitingRecord extends BatchMark {
 }
 
 /**
- * `new`: nothing was known of its sequence. `better`: it replaces another one that says something else. `same`: nothing
- * changes by it.
+ * `new`: the first record of its sequence. `better`: it replaces another one that says something else. `same`: it
+ * changes nothing.
  */
 export type AddedAs = "new" | "better" | "same";
 
@@ -367,7 +367,7 @@ export class WaitingRecords {
     return record?.sequence === sequence ? record : undefined;
   }
 
-  /** @returns the lowest sequence above this one that there is a record for */
+  /** @returns the lowest sequence above this one that has a record */
   firstAfter(sequence: number): number | undefined {
     return this.#records[this.#indexFrom(sequence + 1)]?.sequence;
   }

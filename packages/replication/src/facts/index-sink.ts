@@ -106,7 +106,7 @@ export class IndexSink implements FactOpsSink {
     this.#kept = undefined;
   }
 
-  /** @returns how many were held */
+  /** @returns how many the target held */
   #remove(inTier: Tier, words: Uint32Array, from: number, to: number): number {
     const kept = this.#kept;
     if (!kept) return this.#index.removeFacts(this.#slot, inTier, words, from, to);

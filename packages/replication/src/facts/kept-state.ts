@@ -5,7 +5,7 @@ import type { FoldPoint } from "./life.ts";
 const entryWords = 3;
 const entryBytes = 4 * entryWords;
 const minEntries = 64;
-/** The third word: the tier, and whether the block was stored. */
+/** Flag in the third word, next to the tier: the block was stored. */
 const storedFlag = 4;
 const tierMask = 3;
 /** Blocks that are undone in one call to the index. */
@@ -15,7 +15,7 @@ const runBlocks = 256;
 export class ChangeLog {
   #words = new Uint32Array(minEntries * entryWords);
   #length = 0;
-  /** Whether any block came to a GPU, where it may have closed a hole. */
+  /** Whether any block was stored on a GPU, where it may have closed a hole. */
   #hasStoredOnGpu = false;
 
   get count(): number {
@@ -90,18 +90,18 @@ export class ChangeLog {
 }
 
 /**
- * What a target held before a gap, to fold again from when the gap is filled: not as a copy, for which the whole index
- * would must be searched, but as what has changed since. Keeping it costs nothing at the gap, and going back costs what
- * has changed.
+ * What a target held before a gap, to fold again from when the gap is filled. It is kept as the changes since, because
+ * a copy would need a search of the whole index. Keeping it costs nothing at the gap, and going back costs what has
+ * changed.
  *
- * Changes are noted as the index saw them, so that going back is exact whatever records are folded then. Applying
- * the records of a refold on top of a later state would not do: better ones need not touch every block that the worse
- * ones have touched.
+ * It notes changes as the index saw them, so that going back is exact whatever records are folded then. Applying the
+ * records of a refold on top of a later state would be wrong: better records need not touch every block that the worse
+ * ones touched.
  */
 export class KeptState {
   readonly point: FoldPoint;
   readonly changes = new ChangeLog();
-  /** Whether the target may have had holes, of which the index does not tell how deep those were that are closed. */
+  /** Whether the target may have had holes. The index does not keep the depth of closed holes. */
   readonly #hadHoles: boolean;
   #areHolesLost = false;
   #isVoid = false;
@@ -117,14 +117,14 @@ export class KeptState {
   }
 
   /**
-   * Whether everything was dropped since, and nobody knows what it was. A refold begins with nothing then: it comes by
-   * the message that drops everything again, so that what was held before does not matter.
+   * Whether a message dropped everything since, so that the dropped blocks are unknown. A refold then begins with
+   * nothing: it reaches the same message, which drops everything again, so the blocks before it do not matter.
    */
   get isVoid(): boolean {
     return this.#isVoid;
   }
 
-  /** The holes of the state: none, those that the index has now save blocks that were held, or not known. */
+  /** The holes of the state: none, those that the index has now except for held blocks, or unknown. */
   get holes(): "none" | "same" | "unknown" {
     if (!this.#hadHoles) return "none";
     return this.#areHolesLost || this.changes.hasStoredOnGpu ? "unknown" : "same";
@@ -141,7 +141,7 @@ export class KeptState {
     this.changes.clear();
   }
 
-  /** Brings the index back to the state. The target is to be folded again from `point` on before anybody looks at it. */
+  /** Brings the index back to the state. The target must be folded again from `point` on before it is read. */
   restore(index: PrefixIndex, slot: number): void {
     if (this.#isVoid) index.clearFacts(slot);
     else {

@@ -29,7 +29,7 @@ export function unreadLifeAfter(before: Life): Life {
   return { sequence: 0, timestampUs: before.timestampUs, checksum: crc32(predecessor), predecessor };
 }
 
-/** Whether an epoch was made known before its first message. */
+/** Whether an epoch was announced before its first message. */
 export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
   return sequence === 0 && predecessor !== null && checksum === crc32(predecessor);
 }
@@ -47,7 +47,7 @@ export interface FoldPoint {
 /** `incompleteFrom` of a state that every message up to its position is in. */
 export const never = Number.MAX_SAFE_INTEGER;
 
-/** Where an epoch begins: nothing is held before its first message. */
+/** Where an epoch begins: the target holds nothing before its first message. */
 export function startOf(life: BatchMark): FoldPoint {
   return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
 }
@@ -57,7 +57,7 @@ export const maxLivesPerTarget = 64;
 /** Predecessors of one epoch: its reader names every one that is dated later. */
 const maxPredecessors = maxLivesPerTarget;
 
-/** An epoch that was declared, the same object whoever declared it. */
+/** A declared epoch; one object for all routers that declare it. */
 export interface KnownLife {
   readonly id: string;
   readonly mark: BatchMark;
@@ -65,7 +65,7 @@ export interface KnownLife {
   life: Life;
   /** In the order in which they were named. */
   readonly predecessors: string[];
-  /** Whether anything was said of it that is not kept, because another epoch was newer then or became so. */
+  /** Whether something said of it was not kept, because another epoch was newer then or became so. */
   hasMissed: boolean;
 }
 

@@ -23,8 +23,8 @@ export interface SnapshotStamp {
 }
 
 /**
- * One frame of a snapshot. Targets have numbers in it, in the order of their stamps. Groups name targets by these
- * numbers. The end tells how many stamps and groups there were, and of which targets what was sent has become void.
+ * One frame of a snapshot. Its targets have numbers, in the order of their stamps, and groups name targets by them. The
+ * end says how many stamps and groups there were, and for which targets the sent groups have become void.
  */
 export type SnapshotFrame =
   | {

@@ -6,7 +6,7 @@ import type { TargetFold } from "./target-fold.ts";
 
 /** Frames cannot be made smaller than this. */
 export const minSnapshotFrameBytes = 65_536;
-/** What a frame has besides its groups. */
+/** Bytes of a frame without its groups. */
 const frameOverheadBytes = 64;
 const groupOverheadBytes = 32;
 
@@ -84,7 +84,7 @@ function* frames(
   yield writeSnapshotFrame({ kind: "end", stamps: stamps.length, groups, voided });
 }
 
-/** One frame, or more where groups had to be told apart. */
+/** One frame, or several if groups had to be split. */
 function* framesOf(groups: readonly FactsGroup[], maxBytes: number): Generator<Uint8Array, void, undefined> {
   let begin = 0;
   let bytes = 0;
@@ -120,7 +120,7 @@ function validGroups(exported: readonly Exported[], { targets, part }: FactsGrou
   return groups;
 }
 
-/** Whether the state that the export began with cannot be told any more. */
+/** Whether the state that the export began with is no longer available. */
 function isVoid({ fold, generation, kept }: Exported): boolean {
   return (
     fold.generation !== generation || (kept !== undefined && (fold.track.kept !== kept.state || kept.state.isVoid))
@@ -159,9 +159,9 @@ type HolesChunk = Extract<FactsChunk, { kind: "holes" }>;
  */
 class KeptExport {
   readonly #kept: KeptState;
-  /** By tier and hash: whether the kept state holds the block, of those that have changed since. */
+  /** By tier and hash, of the blocks that changed since: whether the kept state holds the block. */
   readonly #changed = new Map<string, boolean>();
-  /** Low words of them, which tell fast of most blocks that they are none of these. */
+  /** Low words of the changed blocks: a fast check that most other blocks fail. */
   readonly #lows = new Set<number>();
   #followed = 0;
 
@@ -169,7 +169,7 @@ class KeptExport {
     this.#kept = kept;
   }
 
-  /** What the state has of a part that was read just now: the part itself where that is all; undefined for nothing. */
+  /** The state's share of a part that was just read: the part itself if that is all of it; undefined for nothing. */
   take(part: FactsChunk): FactsChunk | undefined {
     this.#follow();
     if (part.kind === "blocks") return this.#blocks(part);
@@ -179,7 +179,7 @@ class KeptExport {
     return holes === "same" ? this.#holes(part) : undefined;
   }
 
-  /** What the state has besides, once everything was read: of some of it that was read, too. */
+  /** What else the state has, once everything was read, including blocks of parts that were read. */
   *rest(): Generator<FactsChunk, void, undefined> {
     this.#follow();
     const gone: number[][] = [[], [], [], []];
@@ -220,7 +220,7 @@ class KeptExport {
     return { ...part, words: pick(words, wanted), depths: depths.filter((_depth, at) => wanted[at] === 1) };
   }
 
-  /** @returns 1 for every block that is to be taken */
+  /** @returns 1 for every block to take */
   #select(words: Uint32Array, isWanted: (low: number, high: number) => boolean): Uint8Array {
     const wanted = new Uint8Array(words.length / 2).fill(1);
     for (let at = 0; at < wanted.length; at++) {

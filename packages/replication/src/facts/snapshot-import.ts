@@ -11,7 +11,7 @@ export interface SnapshotImportOptions {
   readonly sink: Pick<IndexSink, "noteHoles">;
   /** The fold of a target, which may be new here; undefined when there is no capacity for it. */
   readonly foldOf: (target: string) => TargetFold | undefined;
-  /** Told of every target that anything was done with. */
+  /** Called with every target that the import touched. */
   readonly touched: (fold: TargetFold) => void;
 }
 

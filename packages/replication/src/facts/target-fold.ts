@@ -7,16 +7,16 @@ import type { FoldContext } from "./fold-context.ts";
 import { FoldTrack } from "./fold-track.ts";
 import { type BatchMark, type FoldPoint, type KnownLife, type Life, LifeOrder, startOf } from "./life.ts";
 
-/** Told that the state of the target must be fetched. */
+/** Asks for the state of a target. */
 export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origin | undefined) => void;
 
 /**
- * Why a target is loading. `behind`: its state is right as far as it goes, and goes on when what is missing comes.
- * `replace`: its state is not to be trusted. `importing`: a snapshot is on its way into the index.
+ * Why a target is loading. `behind`: its state is right as far as it goes, and continues when what is missing arrives.
+ * `replace`: its state cannot be trusted. `importing`: a snapshot is being written into the index.
  */
 type LoadMode = "behind" | "replace" | "importing";
 
-/** The fold of one target: which epoch it is in, how far records lead, and whether checkpoints agree. */
+/** The fold of one target: its epoch, how far records lead, and whether checkpoints agree. */
 export class TargetFold {
   readonly key: string;
   readonly slot: number;
@@ -24,7 +24,7 @@ export class TargetFold {
   readonly track: FoldTrack;
   /** Changes whenever the state becomes another one than further records would make of it. */
   generation = 0;
-  /** What listeners were told of last. */
+  /** What listeners last saw. */
   reported = "";
   readonly #context: FoldContext;
   readonly #ask: AskForState;
@@ -78,7 +78,7 @@ export class TargetFold {
     return known;
   }
 
-  /** @returns whether more may have changed than what is held */
+  /** @returns whether more than the held blocks may have changed */
   record(origin: Origin, record: FactRecord): boolean {
     if (this.#load === undefined && this.track.applyNext(record)) return false;
     if (record.sequence <= this.#floor() || !this.track.keep(origin, record)) return false;
@@ -117,7 +117,7 @@ export class TargetFold {
     else this.track.closeIfComplete();
   }
 
-  /** Whether the state is that of this checkpoint or statement. O(1). */
+  /** Whether the state equals that of this checkpoint or statement. O(1). */
   agrees({ blocks, digest }: TargetContent): boolean {
     const own = contentOf(this.#context.index, this.slot);
     return blocks === own.blocks && own.digest[0] === digest[0] && own.digest[1] === digest[1];
@@ -135,7 +135,7 @@ export class TargetFold {
     if (clock.nowMs() - this.#stuck.sinceMs >= limits.maxHoleMs) this.#beginLoad("behind", "unknown-base", undefined);
   }
 
-  /** Voids the state and goes on from a point, with what waits beyond it. The caller fills the index. */
+  /** Voids the state and continues from a point, with what waits beyond it. The caller fills the index. */
   reset(point: FoldPoint): void {
     this.#context.sink.void(this.slot);
     this.track.moveTo(point);
@@ -153,7 +153,7 @@ export class TargetFold {
     this.track.waiting.clear();
   }
 
-  /** Whether a state at this point is better than what there is, and leads on to what waits. */
+  /** Whether a state at this point is better than the present one, and leads to what waits. */
   canUse({ position, incompleteFrom }: FoldPoint): boolean {
     const { track } = this;
     const own = track.point;
@@ -194,7 +194,7 @@ export class TargetFold {
     else this.#beginLoad("replace", "unknown-base", undefined);
   }
 
-  /** Goes on with what there is, over everything that is missing. */
+  /** Continues with the present state, over everything that is missing. */
   giveUpLoading(): void {
     if (this.#load !== "behind" && this.#load !== "replace") return;
     const { highest } = this.#checkpoints;
@@ -261,7 +261,7 @@ export class TargetFold {
     return this.#load === undefined || this.#load === "behind";
   }
 
-  /** Whether nothing was said of the present epoch. */
+  /** Whether no journal has said anything of the present epoch. */
   get #isAtStart(): boolean {
     const { last, waiting, gaps, isComplete } = this.track;
     return this.#isTrusted && last === undefined && isComplete && waiting.count + gaps.count === 0;
@@ -312,7 +312,7 @@ export class TargetFold {
   }
 }
 
-/** What a target holds, in short: two replicas that hold the same have the same. */
+/** A target's content in short: two replicas with equal content have equal values. */
 export interface TargetContent {
   /** Of all tiers. */
   readonly blocks: number;

@@ -15,7 +15,7 @@ export interface TargetSlots {
   keyOf(slot: number): string | undefined;
   /** Targets that have a number. */
   targets(): Iterable<string>;
-  /** Told of each target that is given a number. */
+  /** Calls the listener with each target that gets a number. */
   onTaken(listener: (target: string) => void): Cancel;
   /** The number may be given to another target. */
   release(target: string): void;

@@ -2,7 +2,7 @@ import type { Origin } from "../origin.ts";
 import { stampsPerMs } from "../placements/hybrid-clock.ts";
 import type { FeedJournal } from "./feed-reader.ts";
 
-/** What a feed's events are worth to who routes by them; the server's feed states have the details. */
+/** How far routing may rely on a feed's facts; the server's feed states have the details. */
 export type FeedQuality = "complete" | "partial" | "void" | "none";
 
 /** The reason of a feed, as `kv-events` names it, whose engine has answered that it has published nothing. */
@@ -29,17 +29,18 @@ export interface PostedClaim {
   readonly claim: FeedClaim;
 }
 
-/** Whether a claim holds against another one: the later stamp does, of equal ones that of the lower router id. */
+/** Whether a claim prevails over another one: the later stamp does; of equal stamps the lower router id. */
 export function holdsAgainst(one: PostedClaim, other: PostedClaim): boolean {
   if (one.claim.stamp !== other.claim.stamp) return one.claim.stamp > other.claim.stamp;
   return one.origin.router <= other.origin.router;
 }
 
 /**
- * Whether there is capacity for later claims. A stamp may take half of the numbers that are left from now to 2^53, which no clock
- * comes near before the year 2067, nor, until 2039, that of another router for one whose own clock was never set.
+ * Whether a later claim is still possible. A stamp may use up to half of the numbers that are left from now to 2^53. No
+ * clock comes near that before the year 2067. A router whose clock was never set does not judge another's stamp too
+ * high before 2039.
  *
- * @param wallMs of the router that judges, since the Unix epoch
+ * @param wallMs of the router that decides, since the Unix epoch
  */
 export function canBeOutbid({ stamp }: FeedClaim, wallMs: number): boolean {
   return stamp <= (wallMs * stampsPerMs + Number.MAX_SAFE_INTEGER) / 2;
@@ -115,14 +116,17 @@ export class OwnClaim {
     this.#options.journal.unclaim(this.#options.target);
   }
 
-  /** What the feed is worth is a part of the claim, but does not make it another. */
+  /** Sets the feed quality. It is a part of the claim, but does not make it another claim. */
   setQuality(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
     const was = this.#stated;
     this.#quality = { worth, state, reason, unusable };
     this.#restate(was);
   }
 
-  /** Whether it does not show that the facts are of the engine that is read: then they are worth nothing, whatever it says. */
+  /**
+   * Sets whether it is in doubt that the facts are of the engine that is read. Then their quality is `void`, whatever
+   * the reader reports.
+   */
   setDoubt(isDoubted: boolean): void {
     const was = this.#stated;
     this.#isDoubted = isDoubted;

@@ -2,7 +2,7 @@ import type { FoldState } from "../facts/fact-fold.ts";
 import { type BatchMark, isUnread, type Life, lifeId, unreadLifeAfter } from "../facts/life.ts";
 import { lastSequenceOf } from "./takeover.ts";
 
-/** Messages whose marks are remembered, to tell lives apart. */
+/** Messages whose marks are remembered, to tell epochs apart. */
 export const maxKnownMarks = 4_096;
 
 /** The marks of the latest messages of one run of an engine, by their numbers, which ascend. */
@@ -23,7 +23,7 @@ export class MarkHistory {
     this.earliest ??= this.newest;
   }
 
-  /** Whether the message with this number is remembered, and is this one. */
+  /** Whether the remembered message with this number is this one. */
   compare(mark: BatchMark): "equal" | "different" | "not-known" {
     const { earliest } = this;
     if (earliest?.sequence === mark.sequence) return isSameMessage(earliest, mark) ? "equal" : "different";
@@ -57,7 +57,7 @@ export class FeedLife {
   /** The epoch that was known when the run began, and its latest message then. */
   readonly #before: { readonly id: string; readonly last: number } | undefined;
   #undecidedSinceMs: number | undefined;
-  /** Whether the earliest message names an epoch that another one has followed. */
+  /** Whether the earliest message names an epoch that another epoch has already followed. */
   #isEarliestTaken = false;
 
   /**
@@ -83,7 +83,7 @@ export class FeedLife {
     return state?.life !== undefined && this.#current !== undefined && isSameMessage(this.#current, state.life);
   }
 
-  /** Whether the run is the newest epoch that routers know; takes it for that when a message shows it. */
+  /** Whether the run is the newest epoch that routers know. Adopts that epoch when a message shows it. */
   adopt(state: FoldState | undefined): boolean {
     if (!state?.life) return false;
     if (this.isCurrent(state)) return true;
@@ -99,7 +99,7 @@ export class FeedLife {
     this.completeTo = life.sequence - 1;
   }
 
-  /** Whether everything of a state was read. */
+  /** Whether the reader has read everything that a state covers. */
   reaches(state: FoldState): boolean {
     const { newest } = this.marks;
     return newest !== undefined && newest.sequence >= lastSequenceOf(state);
@@ -114,8 +114,8 @@ export class FeedLife {
   /**
    * What to call the run as a new epoch.
    *
-   * @param at.waitMs how long to wait while it does not show whether it is one
-   * @param at.isLive whether everything was read that the engine has published
+   * @param at.waitMs how long to wait while it is unknown whether the run is a new epoch
+   * @param at.isLive whether the reader has read everything that the engine has published
    * @returns undefined when that is not certain, or nothing was read yet
    */
   name(state: FoldState | undefined, { nowMs, waitMs, isLive }: NamingMoment): Life | undefined {
@@ -126,7 +126,7 @@ export class FeedLife {
     const knownTo = this.#before?.id === predecessor ? this.#before.last : undefined;
     const known = { life: state.life, last: state.last, knownTo, isLive };
     const verdict = predecessor === this.#ended ? "later" : compareLife(this.marks, known);
-    // As long as there is more to be read, it may be what others have read already.
+    // While the reader has more to read, the run may still be what others have read already.
     if (verdict === "older" && !isLive) this.#undecidedSinceMs = nowMs;
     if (verdict === "older" || verdict === "unknown") {
       this.#undecidedSinceMs ??= nowMs;
@@ -176,9 +176,9 @@ export interface KnownLifeMarks {
 }
 
 /**
- * Whether the engine's run that is read is the epoch that others know. `later`: it is another one, which began after it.
+ * Whether the run that is read is the epoch that others know. `later`: it is another epoch, which began after that one.
  * `older`: what was read so far is older than what others know, by the engine's clock, which may have been set back.
- * `unknown`: it does not show yet.
+ * `unknown`: the messages do not show it yet.
  */
 export function compareLife(
   marks: MarkHistory,
@@ -201,7 +201,7 @@ export function compareLife(
   return isRenumbered ? "later" : "unknown";
 }
 
-/** Whether the engine's clock tells that one message was made before the other. */
+/** Whether by the engine's clock one message is older than the other. */
 function isBefore(one: BatchMark, other: BatchMark, marginUs = 0): boolean {
   if (one.timestampUs < 0 || other.timestampUs < 0) return false;
   return one.timestampUs + marginUs < other.timestampUs;

@@ -35,18 +35,21 @@ export interface FeedReaderOptions {
   /** Which the fold keeps; read only. */
   readonly index: Pick<PrefixIndex, "findByLow" | "foundHigh" | "factBlockCount">;
   readonly slots: Pick<TargetSlots, "find">;
-  /** Tells a sink everything that the ledger holds. */
+  /** Passes everything that the ledger holds to a sink. */
   readonly tellAll: (sink: LedgerSink) => void;
   readonly clock: Clock;
   /** A hybrid logical clock's time for a claim. */
   readonly stamp: () => number;
   /** All claims of the target that are known, of whatever router. */
   readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
-  /** Whether a checkpoint may be written now; taken by asking. One that is overdue does not ask. Default: always. */
+  /**
+   * Whether a checkpoint may be written now; a call that returns true takes the turn. Overdue checkpoints do not ask.
+   * Default: always.
+   */
   readonly takeCheckpointTurn?: () => boolean;
   /**
-   * Whether a feed with so many changes since its last checkpoint should be checkpointed at once, because somebody is about to fetch the
-   * journal. Default: never.
+   * Whether a feed with so many changes since its last checkpoint should be checkpointed at once, because a router is
+   * about to fetch the journal. Default: never.
    */
   readonly isCheckpointWanted?: (opsSinceCheckpoint: number) => boolean;
   /** This router reads the target's feed for everybody from now on, be it that it took over by itself. */
@@ -80,11 +83,11 @@ export function createFeedReader(options: FeedReaderOptions): FeedReader {
 }
 
 /**
- * One target's feed on its way from the ledger into the journal. As owner it writes what every message did; as backup it
- * keeps that, to go on where the owner ends.
+ * One target's feed on its way from the ledger into the journal. As owner it writes what every message did. As backup
+ * it keeps that, to continue where the owner ends.
  */
 export class FeedReader {
-  /** For the ledger: what becomes of the target's blocks. */
+  /** For the ledger, which reports the changes of the target's blocks to it. */
   readonly sink: LedgerSink;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
@@ -98,9 +101,9 @@ export class FeedReader {
   #readTo: number | undefined;
   #isComplete = false;
   #isWriting = false;
-  /** Another router has taken the feed over, and nobody has given it back. */
+  /** Another router has taken the feed over, and has not given it back. */
   #hasYielded = false;
-  /** The fold tells of its changes while it is being changed from here. */
+  /** This reader is changing the fold, which reports its changes meanwhile. */
   #isBusy = false;
 
   constructor(options: FeedReaderOptions, limits: FeedReaderLimits) {
@@ -125,7 +128,7 @@ export class FeedReader {
   }
 
   /**
-   * A message was applied to the ledger, which has told the sink.
+   * A message was applied to the ledger, and the ledger has reported it to the sink.
    *
    * @param isComplete whether every message of the engine's epoch up to this one was read
    */
@@ -137,13 +140,13 @@ export class FeedReader {
     this.#run.marks.add(mark);
     this.#readTo = mark.sequence;
     this.#isComplete = isComplete;
-    // What the ledger knows without any role is not kept, but must not count as nothing later.
+    // What the ledger learns without any role is not kept, but must not count as nothing later.
     if (this.#wanted === "none") return;
     this.#take({ kind: "record", ...mark, isComplete, ops });
     if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
   }
 
-  /** These messages will not be read any more; both ends are missing. To be told before the message behind them. */
+  /** These messages, both ends included, will not be read any more. Call it before the message behind them. */
   gap(from: number, to: number): void {
     if (this.#run.marks.newest === undefined || to < from) return;
     this.#readTo = Math.max(this.#readTo ?? to, to);
@@ -161,18 +164,18 @@ export class FeedReader {
     this.#isComplete = false;
   }
 
-  /** What the feed is worth, for the claim. */
+  /** Sets the feed quality that the claim states. */
   setQuality(quality: FeedQuality, state: string, reason: string, unusable: string | null): void {
     this.#claim.setQuality(quality, state, reason, unusable);
     this.#advance();
   }
 
-  /** Blocks were removed that the ledger did not know, in the message that is told next. */
+  /** Blocks that the ledger did not know were removed by the message that `batch` reports next. */
   unknownRemovals(count: number): void {
     this.#writer.unknownRemovals += count;
   }
 
-  /** What this router should be. An owner goes on as such until another one's claim and records are there. */
+  /** What this router should be. An owner remains one until another router's claim and records are there. */
   setRole(role: FeedReaderRole): void {
     this.#wanted = role;
     this.#hasYielded = false;
@@ -187,7 +190,7 @@ export class FeedReader {
   /** Newest epoch or progress of the target have changed in the fold. */
   foldChanged(): void {
     this.#writer.isLevel = false;
-    // Nobody but this reader says what the engine runs: until it has seen that itself, it does not answer for the facts.
+    // This reader alone says what the engine runs. Until it has seen that itself, it does not vouch for the facts.
     if (this.#isWriting && !this.#isBusy && !this.#run.isCurrent(this.#state())) this.#isWriting = false;
     this.#advance();
   }
@@ -196,7 +199,7 @@ export class FeedReader {
     this.#claim.seen(origin, claim);
   }
 
-  /** Another router's journal says this of the target, in this epoch. To be told after the fold. */
+  /** Another router's journal says this of the target, in this epoch. Call it after the fold. */
   factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
@@ -296,7 +299,7 @@ export class FeedReader {
       const isKnown = this.#run.adopt(state);
       if (isKnown && state) this.#follow(state);
       if (this.#claim.rival?.hasWritten) this.#yield();
-      // Whoever had taken it over has given it back.
+      // The router that had taken it over has given it back.
       if (this.#hasYielded && !this.#claim.hasOthers()) this.#hasYielded = false;
       if (this.#wanted !== "owner" || this.#hasYielded) {
         if (isKnown && state && this.#knowsBetter(state)) this.#takeOver(state);
@@ -332,7 +335,7 @@ export class FeedReader {
     this.#claim.postUnread();
   }
 
-  /** Makes what is read known as a new epoch. Returns whether the fold takes it for the newest. */
+  /** Declares what is read as a new epoch. Returns whether the fold takes it for the newest. */
   #nameLife(): boolean {
     const { clock, key, logger } = this.#options;
     const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isUsable };
@@ -373,7 +376,7 @@ export class FeedReader {
     this.#options.onClaimed?.();
   }
 
-  /** Makes the state what the ledger holds, unless that is of an earlier message. */
+  /** Makes the state what the ledger holds, unless the ledger is at an earlier message. */
   #replace(): boolean {
     const { fold, key: target, tellAll } = this.#options;
     const mark = this.#run.marks.newest;

@@ -11,11 +11,11 @@ import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts
 export class FeedWriter {
   readonly feeds: OwnFeeds;
   readonly meters: FeedReaderMeters;
-  /** Blocks of a state that other readers have told, which this one cannot verify. */
+  /** Blocks of a state that other readers have stated, which this one cannot verify. */
   inheritedBlocks = 0;
   /** Blocks that were removed without being known to the ledger since the state was inherited. */
   unknownRemovals = 0;
-  /** Whether the index holds exactly what the next message changes. */
+  /** Whether the index holds exactly the state that the next message changes. */
   isLevel = false;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
@@ -46,7 +46,7 @@ export class FeedWriter {
     return this.inheritedBlocks > 0 && this.unknownRemovals * 2 >= this.inheritedBlocks;
   }
 
-  /** Sees whether the fold is where the reader is. */
+  /** Checks whether the fold is where the reader is. */
   look(newest: BatchMark | undefined): void {
     const state = this.#options.fold.state(this.#options.key);
     this.isLevel = state?.progress === "current" && state.last?.sequence === newest?.sequence;
@@ -254,7 +254,7 @@ export interface CheckpointNeed {
   /** Blocks that the target holds. */
   readonly blocks: number;
   readonly sinceCheckpointMs: number;
-  /** Whether any message came after the last checkpoint. */
+  /** Whether any message followed the last checkpoint. */
   readonly hasMoved: boolean;
 }
 
@@ -262,7 +262,7 @@ export interface CheckpointNeed {
 const overdueFactor = 3;
 
 /**
- * When a feed needs another checkpoint: so that what is kept in journals is at most one to three times what is held, and so that
+ * When a feed needs another checkpoint. Journals then keep at most one to three times what the target holds, and
  * replicas that differ find out. `due` ones take turns.
  */
 export function checkpointUrgency(need: CheckpointNeed, limits: FeedReaderLimits): "none" | "due" | "overdue" {
@@ -310,7 +310,7 @@ export function checkFeedLimits(limits: Partial<FeedReaderLimits> = {}): FeedRea
 
 export type FeedReaderMeters = ReturnType<typeof createFeedReaderMeters>;
 
-/** What the readers of all feeds count together. */
+/** Counters that the readers of all feeds share. */
 export function createFeedReaderMeters(meter: Meter) {
   return {
     takenOver: counterBy<Exclude<TakeoverPlan["how"], "wait">>(

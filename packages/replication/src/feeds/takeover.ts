@@ -91,9 +91,9 @@ export interface TakeoverFacts {
 }
 
 /**
- * How a reader goes on where the fold is. `records`: it writes what it keeps, from this message on, be it nothing; before
- * that it says that `gapFrom` and what follows, up to its first one, is not known. `state`: it states all that its ledger
- * holds. `wait`: it cannot tell more than is known yet.
+ * How a reader continues from the fold's state. `records`: it writes the records that it keeps, from this message on,
+ * if there are any; before them it declares the gap from `gapFrom` to its first record. `state`: it states all that its
+ * ledger holds. `wait`: it does not know more than the fold yet.
  */
 export type TakeoverPlan =
   | { readonly how: "records"; readonly from: number; readonly gapFrom?: number }
@@ -106,10 +106,10 @@ export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
   const lifeStart = state.life?.sequence ?? 0;
   const byState: TakeoverPlan = newest.sequence >= last ? { how: "state" } : { how: "wait" };
   if (state.progress === "loading") return isComplete ? byState : { how: "wait" };
-  // No record tells of what was read before the message that names the epoch, and the fold takes that for nothing.
+  // No record covers what was read before the message that names the epoch, and the fold takes that for nothing.
   const isUnfounded = earliest.sequence < lifeStart && completeTo < lifeStart;
   if (isUnfounded && (isComplete || state.last === undefined)) return byState;
-  // What another reader has missed is told again by one who has not.
+  // A reader that has everything repeats what another one has missed.
   const from = (isComplete && !state.isComplete ? Math.min(completeTo, last) : last) + 1;
   if (newest.sequence < from || (keptFrom !== undefined && keptFrom <= from)) return { how: "records", from };
   // A ledger that began later knows less than what was inherited.

@@ -12,13 +12,13 @@ export interface PlaneOptions {
   readonly meter: Meter;
 }
 
-/** What a plane says, and what it makes of what others say. */
+/** The frames of a plane, and how it takes those of other routers. */
 export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome extends string> {
   /** @throws EspalierError `mesh_frame_invalid` */
   read(bytes: Uint8Array): Frame;
-  /** Takes what another router told. */
+  /** Takes the frame of another router. */
   take(frame: Frame): Outcome | "news";
-  /** What a frame counts as that is of this router itself, or that may not speak for its origin. */
+  /** How to count a frame that is of this router itself, or that may not speak for its origin. */
   readonly refusedAs: Outcome;
   /** Frames of what has changed since this was last asked. */
   changes(): readonly Uint8Array[];
@@ -32,9 +32,9 @@ export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome e
 }
 
 /**
- * One leased broadcast: every router tells all others what it has in absolute values, with a counter that only rises; changes
- * are gathered, and repeated from time to time for those who missed them. What is said is a codec's, and who believes it for
- * how long is a table's of the plane (load, usage, notes).
+ * One leased broadcast. Every router sends what it has to all others, in absolute values, with a counter that only
+ * rises. It gathers changes, and repeats them from time to time for routers that missed them. The codec has the
+ * content; the plane's table has whom to believe and how long (load, usage, notes).
  */
 export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome extends string> implements PlaneExchange {
   readonly #self: () => Origin;
@@ -57,7 +57,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     return this.#counter;
   }
 
-  /** Something has changed: others are told at once, or once changes were gathered for long enough. */
+  /** Something has changed: it is sent at once, or when changes were gathered for long enough. */
   changed(): void {
     if (this.#cancelFlush) return;
     const waitMs = this.#codec.gatherMs();
@@ -65,7 +65,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     else this.#cancelFlush = this.#scheduler.after(waitMs, () => this.flush());
   }
 
-  /** Tells what has changed now. */
+  /** Sends the present changes. */
   flush(): void {
     this.#cancelFlush?.();
     this.#cancelFlush = undefined;

@@ -44,7 +44,7 @@ export interface PeerTableOptions<Known extends Peer> {
   succeed(known: Known, origin: Origin): Known;
 }
 
-/** What other routers have told, by router: of each the latest epoch, which an earlier one never replaces. */
+/** What other routers have sent, by router: the latest epoch of each, which an earlier one never replaces. */
 export class PeerTable<Known extends Peer> {
   readonly #options: PeerTableOptions<Known>;
   readonly #peers = new Map<RouterId, Known>();

@@ -1,7 +1,7 @@
 import { asRouterId, type ByteReader, type ByteWriter, type Cancel, EspalierError } from "@espalier/common";
 import type { Origin } from "../origin.ts";
 
-/** A frame that a replica makes of what it knows of another origin. */
+/** A frame that a replica makes of what it knows about another origin. */
 export interface RelayFrame {
   readonly origin: Origin;
   readonly frame: Uint8Array;
@@ -11,29 +11,29 @@ export interface RelayFrame {
 export interface Received {
   /** Whom it speaks for. */
   readonly origin: Origin;
-  /** Whether it told anything new, so that it is worth passing on. */
+  /** Whether it had news, which should be passed on. */
   readonly isNews: boolean;
 }
 
 /**
- * A leased plane as those see it who carry its frames to other replicas: what routers tell each other in absolute values, so
- * that a later frame takes the place of an earlier one, and a lost one costs nothing once the next comes.
+ * A leased plane as the carriers of its frames see it. Routers send each other absolute values, so a later frame
+ * replaces an earlier one, and a lost one costs nothing once the next arrives.
  */
 export interface PlaneExchange {
-  /** Told of every frame of the own origin that is to go to all peers. */
+  /** Calls the listener with every frame of the own origin that should go to all peers. */
   onFrame(listener: (frame: Uint8Array) => void): Cancel;
   /** To how many peers each of these frames goes. */
   setPeerCount?(count: number): void;
-  /** All that is to be said of the own origin, for a peer that has just come. */
+  /** The whole state of the own origin, for a peer that has just come. */
   fullFrames(): readonly Uint8Array[];
-  /** All that is known of other origins, for a peer that cannot hear them itself. */
+  /** The known state of other origins, for a peer that cannot hear them itself. */
   relayFrames(): readonly RelayFrame[];
   /**
    * Takes a frame of another origin.
    *
-   * @param isCredible whether the frame may speak for an origin; asked by planes of which a later epoch outweighs an earlier one
-   *   for good. Default: it may
-   * @returns undefined for a kind that is not known
+   * @param isCredible whether the frame may speak for an origin. Planes ask it where a later epoch outweighs an earlier
+   *   one for good. Default: it may
+   * @returns undefined for an unknown kind
    * @throws EspalierError `mesh_frame_invalid`
    */
   receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received | undefined;
@@ -79,9 +79,9 @@ export function readCounter(reader: ByteReader, frameCounter: number, isRelayed:
 }
 
 /**
- * Reads a frame of another router, which may say anything.
+ * Reads a frame of another router, which may contain anything.
  *
- * @param what the frame is of, for the message
+ * @param what names the kind of frame in the message
  * @throws EspalierError `mesh_frame_invalid` where `read` throws a RangeError, and for more than `maxBytes`
  */
 export function readFrame<Frame>(

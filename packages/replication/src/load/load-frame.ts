@@ -17,11 +17,14 @@ const knownFlags = flag.covers | flag.relayed | flag.active;
 
 /** The absolute gauge of one target. */
 export interface GaugeReport extends LoadGauge {
-  /** Stands for the target in all frames of one origin. */
+  /** Denotes the target in all frames of one origin. */
   readonly number: number;
-  /** The target; absent where an earlier frame has told what the number stands for. */
+  /** The target; absent where an earlier frame has named the number's target. */
   readonly key: string | undefined;
-  /** The counter of the frame of the origin that told this; as the frame's own counter unless a relay made the frame. */
+  /**
+   * The counter of the origin's frame that had this gauge. It equals the frame's own counter unless a relay made the
+   * frame.
+   */
   readonly counter: number;
 }
 

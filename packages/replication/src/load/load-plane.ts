@@ -20,7 +20,7 @@ export interface LoadExchange extends PlaneExchange {
   /** With many peers, changes are gathered for longer. */
   setPeerCount(count: number): void;
   receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received;
-  /** Whether an origin is heard and has told of each of its targets. */
+  /** Whether an origin is heard and has reported each of its targets. */
   hasAllOf(origin: Origin): boolean;
   /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
   originGone(origin: Origin): void;
@@ -28,7 +28,7 @@ export interface LoadExchange extends PlaneExchange {
 
 /** Bounds and times of the load plane. Times in milliseconds on the monotonic clock. */
 export interface LoadLimits extends PeerGaugesLimits {
-  /** At least so long lies between two frames that tell of changes; the first change after it goes out at once. */
+  /** Least time between two frames with changes; the first change after it goes out at once. */
   readonly coalesceMs: number;
   /** Frames of changes a second at most, those to all peers together: with many peers, more lies between two. */
   readonly maxFramesPerS: number;
@@ -62,9 +62,9 @@ type Outcome = "stale" | "unknown";
 type Occasion = "change" | "heartbeat" | "full";
 
 /**
- * Tells other routers what this one has in flight, and sums up what they tell.
+ * Sends what this router has in flight to other routers, and sums up what they send.
  *
- * Beats from the start on; before that, frames are received and changes are told all the same.
+ * Beats from `start` on. Before that it receives frames and sends changes all the same.
  */
 export class LoadPlane {
   readonly shared: LoadSums;
@@ -156,7 +156,8 @@ export class LoadPlane {
     const isLate = nowMs - this.#sweptMs > 2 * this.#limits.sweepMs;
     this.#sweptMs = nowMs;
     this.#peers.observeAges();
-    // After this process stood still, what others sent meanwhile has yet to be read: the next sweep judges them.
+    // After this process stood still, frames that others sent meanwhile are still unread: the next sweep checks the
+    // leases.
     if (!isLate) this.checkLeases();
   }
 

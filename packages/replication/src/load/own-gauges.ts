@@ -28,13 +28,13 @@ interface OwnGauge {
   /** Of its report with the key, at most. */
   readonly sizeBytes: number;
   now: LoadGauge;
-  /** What the latest frame to everybody said. */
+  /** What the latest frame to all routers said. */
   sent: LoadGauge;
 }
 
 const encoder = new TextEncoder();
 
-/** The gauges of this router, and which of them others must be told. */
+/** The gauges of this router, and which of them to send to others. */
 export class OwnGauges {
   readonly #maxTargets: number;
   /** In the order of their numbers. */
@@ -71,7 +71,7 @@ export class OwnGauges {
   takeChanges(): OwnReport[] {
     const reports: OwnReport[] = [];
     for (const own of this.#changed) {
-      // Whoever came while the target was idle has not heard what its number stands for.
+      // A router that joined while the target was idle does not know the number's target.
       if (!isSameGauge(own.now, own.sent)) reports.push(reportOf(own, isIdle(own.sent)));
       own.sent = own.now;
     }
@@ -91,7 +91,7 @@ export class OwnGauges {
     return stretch;
   }
 
-  /** Nobody has been told anything: this router has begun another epoch. */
+  /** Forgets what was sent: this router has begun another epoch. */
   forgetSent(): void {
     for (const own of this.#gauges.values()) {
       own.sent = idleGauge;

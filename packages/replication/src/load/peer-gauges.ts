@@ -48,7 +48,7 @@ export interface PeerGaugesOptions {
   readonly meters: Pick<LoadMeters, "lag" | "age" | "phantom" | "expired" | "refusedTarget">;
 }
 
-/** The gauges of all other routers: of each the newest epoch, as long as it is heard. */
+/** The gauges of all other routers: the newest epoch of each, while it is heard. */
 export class PeerGauges {
   readonly #options: PeerGaugesOptions;
   readonly #origins: PeerTable<OriginGauges>;
@@ -67,7 +67,7 @@ export class PeerGauges {
     });
   }
 
-  /** @returns what the frame was good for */
+  /** @returns what the frame brought */
   receive(frame: LoadFrame): "news" | "stale" | "unknown" {
     const { clock, meters, limits } = this.#options;
     const nowMs = clock.nowMs();
@@ -171,7 +171,7 @@ export class PeerGauges {
 interface KnownGauge {
   readonly number: number;
   readonly key: string;
-  /** Of the frame that told the gauge. */
+  /** Of the frame that had the gauge. */
   counter: number;
   /** -1 while the target has no slot here. */
   slot: number;
@@ -193,7 +193,7 @@ interface OriginGaugesOptions {
 class OriginGauges extends Heard implements Peer {
   readonly origin: Origin;
   isExpired = false;
-  /** Its process is gone, by what is known; only later frames can tell otherwise. */
+  /** Its process is believed gone; only later frames can refute that. */
   isGone = false;
   /** Reports that did not fit. */
   refused = 0;
@@ -203,7 +203,7 @@ class OriginGauges extends Heard implements Peer {
   readonly #elsewhere = new Map<string, KnownGauge>();
   /** Counter of the newest frame that covered all numbers: what it did not report, and no later frame did, is idle. */
   #coveredAt = -1;
-  /** The origin has told of every number below. */
+  /** The origin has reported every number below. */
   #toldTo = 0;
 
   constructor(options: OriginGaugesOptions) {
@@ -212,7 +212,7 @@ class OriginGauges extends Heard implements Peer {
     this.#options = options;
   }
 
-  /** Each of its targets has been told of. */
+  /** Whether each of its targets was reported. */
   get isWhole(): boolean {
     return this.#toldTo === Number.POSITIVE_INFINITY;
   }
@@ -233,7 +233,7 @@ class OriginGauges extends Heard implements Peer {
   /**
    * Takes a frame of this origin.
    *
-   * @returns whether it said anything new
+   * @returns whether it had any news
    */
   apply(frame: LoadFrame, nowMs: number): boolean {
     let isNews = this.hear(frame, nowMs);
@@ -292,7 +292,7 @@ class OriginGauges extends Heard implements Peer {
   #report(report: GaugeReport): boolean {
     let known = this.#gauges.get(report.number);
     if (!known) {
-      // What an unknown number stands for comes with a later heartbeat.
+      // A later heartbeat names the target of an unknown number.
       if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasCapacity()) return false;
       known = { number: report.number, key: report.key, counter: -1, slot: -1, gauge: idleGauge };
       this.#gauges.set(report.number, known);

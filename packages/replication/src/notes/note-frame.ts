@@ -8,7 +8,7 @@ export const maxNoteFrameBytes = 131_072;
 export const maxFrameNotes = 256;
 /** UTF-8 bytes of a key. */
 export const maxNoteKeyBytes = 255;
-/** Bytes of what a note says. */
+/** Bytes of a note's content. */
 export const maxNoteBytes = 16_384;
 
 /** The first byte of a frame of notes. */
@@ -74,7 +74,7 @@ function readNotes(bytes: Uint8Array): NoteFrame {
   return { origin, notes };
 }
 
-/** What a note takes at most next to what it says: its key, counter, age and three lengths. */
+/** Bytes of a note next to its content, at most: its key, counter, age and three lengths. */
 const maxNoteHeadBytes = maxNoteKeyBytes + 2 * 8 + 3 * 3;
 
 /** Cuts notes into as few lists as fit into frames; none when there are none. */

@@ -28,9 +28,9 @@ export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
 
 /** Bounds and times of notes. Times in milliseconds on the monotonic clock. */
 export interface NoteLimits extends HeldNoteLimits {
-  /** Own notes are told again so often: others may have missed them. */
+  /** Period in which own notes are sent again, for routers that missed them. */
   readonly refreshMs: number;
-  /** A note that was not told again for so long is forgotten. */
+  /** A note that was not sent again for so long is forgotten. */
   readonly forgetMs: number;
 }
 
@@ -58,10 +58,10 @@ interface OwnNote {
 const encoder = new TextEncoder();
 
 /**
- * Notes among routers: a few, that change slowly, and of which only the latest counts. They outlive who wrote them, for what
- * was learned stays true for a while.
+ * Notes among routers: few, slowly changing, and only the latest of each counts. They outlive their writers, because
+ * what a router learned stays true for a while.
  *
- * Tells own notes again from the start on; before that, notes are taken and posted all the same.
+ * Sends own notes again from `start` on. Before that it takes and posts notes all the same.
  */
 export class NotePlane {
   readonly exchange: LeasedPlane<NoteFrame, Outcome>;
@@ -69,7 +69,7 @@ export class NotePlane {
   readonly #limits: NoteLimits;
   readonly #meters: ReturnType<typeof createNoteMeters>;
   readonly #own = new Map<string, OwnNote>();
-  /** Keys of own notes that nobody was told of. */
+  /** Keys of own notes that were not sent yet. */
   #posted: string[] = [];
   readonly #held: HeldNotes;
   readonly #listeners = new Set<(note: Note) => void>();
@@ -95,7 +95,7 @@ export class NotePlane {
   }
 
   /**
-   * Tells all others. What is said again from time to time need not be posted again.
+   * Sends a note to all other routers. Repetition is the plane's: a caller need not post the same note again.
    *
    * @returns false when there is no capacity for a note about something else
    * @throws RangeError for a note or a key that is too long
@@ -111,7 +111,7 @@ export class NotePlane {
     return true;
   }
 
-  /** Told of every note that is new here, first of those that are here already. */
+  /** Calls the listener with every note that is new here, first with those that are here already. */
   onNote(listener: (note: Note) => void): Cancel {
     for (const notes of this.#held.byRouter()) for (const note of notes) listener(this.#aged(note));
     return subscribe(this.#listeners, listener);
@@ -125,7 +125,9 @@ export class NotePlane {
     this.exchange.stop();
   }
 
-  /** A note that is told again is a new one, or those would not hear of it who hear this router by another one. */
+  /**
+   * A repeated note gets a new counter; otherwise routers that hear this one through another router would not get it.
+   */
   #refresh(): void {
     for (const note of this.#own.values()) note.counter = this.exchange.nextCounter();
     this.exchange.tell(this.exchange.fullFrames());
@@ -141,7 +143,7 @@ export class NotePlane {
   #relayFrames(): readonly RelayFrame[] {
     const frames: RelayFrame[] = [];
     for (const held of this.#held.byRouter()) {
-      // Lives of a router that have told of different things have a frame each.
+      // Epochs of a router that have notes on different keys get a frame each.
       for (const epoch of new Set(held.map(({ origin }) => origin.epoch))) {
         const ofLife = held.filter(({ origin }) => origin.epoch === epoch);
         const { origin } = ofLife[0]!;
@@ -198,7 +200,7 @@ function createNoteMeters(meter: Meter) {
   };
 }
 
-/** Bounds of what is held. */
+/** Bounds of what is kept. */
 export interface HeldNoteLimits {
   /** Notes of one router. */
   readonly maxNotes: number;
@@ -216,8 +218,8 @@ export interface HeldNote extends WrittenNote {
 }
 
 /**
- * The notes of other routers: of each router and key the one of the latest epoch, and of that the latest. So what is held does
- * not depend on the order in which notes come, nor on how often.
+ * The notes of other routers: per router and key the latest note of the latest epoch. So the result does not depend on
+ * the order in which notes arrive, nor on how often.
  */
 export class HeldNotes {
   readonly #limits: HeldNoteLimits;
@@ -256,7 +258,7 @@ export class HeldNotes {
     }
   }
 
-  /** Those of each router, in the order in which the routers came. */
+  /** The notes of each router, in the order in which the routers came. */
   *byRouter(): Generator<readonly HeldNote[], void, undefined> {
     for (const notes of this.#routers.values()) yield [...notes.values()];
   }

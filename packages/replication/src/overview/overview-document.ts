@@ -3,7 +3,7 @@ import * as Y from "yjs";
 import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
 
-/** What an overview tells, a key of its map each. */
+/** The sections of an overview, a key of its map each. */
 export const overviewSections = ["engines", "load", "links", "prefixes", "queues", "traffic"] as const;
 
 export type OverviewSection = (typeof overviewSections)[number];

@@ -94,7 +94,7 @@ export interface BindingsOptions {
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly hlc: HybridClock;
-  /** Told when something waits to be written. */
+  /** Called when something waits to be written. */
   readonly touch: () => void;
   /** Default: 100,000. */
   readonly capacity?: number;
@@ -127,7 +127,7 @@ const encoder = new TextEncoder();
 
 export function createBindings({ self, clock, hlc, touch, capacity = maxBindings }: BindingsOptions): Bindings {
   const table = new BindingTable(capacity);
-  /** By key: only the last word on a key is told. */
+  /** By key: only the latest record of a key is sent. */
   const pending = new Map<string, BindingRecord>();
   const put = (record: BindingRecord, router: RouterId, rank: number): void => {
     const nowMs = clock.nowMs();
@@ -164,7 +164,7 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
     forget(text) {
       const entry = find(text);
       if (!entry) return;
-      // It must be remembered as forgotten for as long as anybody may still hear of the binding.
+      // It must be remembered as forgotten while any router may still hear of the binding.
       const { stamp, ttlMs, key } = entry.record;
       write({ kind: "unbind", stamp: laterThan(stamp, hlc), ttlMs, key, value: "" });
     },

@@ -155,7 +155,7 @@ function readBinding(reader: ByteReader, kind: BindingRecord["kind"], stamp: num
   return { kind, stamp, ttlMs, key, value: kind === "bind" ? reader.text(maxBindingValueBytes) : "" };
 }
 
-/** What a record can be; its place in this list stands for it on the wire. */
+/** The kinds of a record; the place in this list is the number on the wire. */
 const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 /** Blocks of one chain; longer ones are cut. */
 export const maxRunBlocks = 65_536;
@@ -163,7 +163,7 @@ export const maxRunBlocks = 65_536;
 export const maxPlacementTtlMs = 3_600_000;
 /** A binding that lives for longer is shortened to this. */
 export const maxBindingTtlMs = 86_400_000;
-/** UTF-8 bytes of what a key is bound to. */
+/** UTF-8 bytes of a binding's value. */
 export const maxBindingValueBytes = 1_024;
 
 /** A chain of blocks: all of it, or what it has beyond the first blocks of an earlier run of the same journal. */

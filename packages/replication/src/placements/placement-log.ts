@@ -29,7 +29,7 @@ export interface PlacementLogOptions {
   readonly meter: Meter;
   /** The newest epoch of a target that is known. */
   readonly lifeOf: (target: string) => Life | undefined;
-  /** Told when something waits for `flush` that others should soon know. */
+  /** Called when something waits for `flush` that others should soon know. */
   readonly touch: () => void;
   /** Bytes of the chains of other routers to which their later placements may refer. Default: `maxRunBytes`. */
   readonly maxRunBytes?: number;
@@ -99,7 +99,7 @@ export class PlacementLog {
     if (from < 0 || from >= blockCount) return;
     const slot = slots.find(target);
     if (slot >= 0) index.refute(slot, words, { from, blockCount, nowMs: clock.nowMs() });
-    // A chain as long as no record can say is cut where no other router has it.
+    // A chain too long for one record is cut where no other router has it.
     if (from < maxRunBlocks) this.#write("refute", target, { words, blockCount: from + 1 }, refutationTtlMs);
   }
 
@@ -118,7 +118,7 @@ export class PlacementLog {
     this.#reader.drop(origin);
   }
 
-  /** The router that a number in the index stands for; undefined where it is not known any more. */
+  /** The router of a number in the index; undefined if it is not known any more. */
   routerOf(number: number): RouterId | undefined {
     return number === 0 ? this.#options.self().router : this.#numbers.routerOf(number);
   }

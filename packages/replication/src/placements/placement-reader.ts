@@ -131,7 +131,7 @@ export class PlacementReader {
   }
 }
 
-/** Whether an epoch that somebody declared ended before the newest one that is known here began. */
+/** Whether a declared epoch ended before the newest one that is known here began. */
 function isOlderLife(declared: Life, newest: Life): boolean {
   const declaredId = lifeId(declared);
   const newestId = lifeId(newest);
@@ -142,7 +142,7 @@ function isOlderLife(declared: Life, newest: Life): boolean {
   return declared.checksum < newest.checksum;
 }
 
-/** Routers that are told apart; of further ones it is not known which they are. */
+/** Routers that have numbers of their own; further ones share one number. */
 export const maxNumberedRouters = 4_096;
 
 /** Small numbers for other routers, which the index keeps with what they placed. 0 is this router. */
@@ -160,7 +160,7 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
     numberOf(router) {
       const known = numbers.get(router);
       if (known !== undefined) return known;
-      // The number after the last stands for all others.
+      // The number after the last denotes all others.
       if (routers.length >= capacity) return capacity + 1;
       numbers.set(router, routers.push(router));
       return routers.length;

@@ -23,7 +23,7 @@ export interface PlacementWriterOptions {
   readonly meters: PlacementMeters;
 }
 
-/** What is to be written of one chain. */
+/** What to write of one chain. */
 export interface ChainWords {
   readonly words: Uint32Array;
   readonly blockCount: number;

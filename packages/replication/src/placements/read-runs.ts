@@ -3,7 +3,7 @@ import { maxRunLinks, referenceWindowMs } from "./written-runs.ts";
 
 /** A chunk has capacity for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */
 const wordsPerRun = 16;
-/** What a run takes next to its words. */
+/** Bytes of a run next to its words. */
 const bytesPerRun = 25;
 
 /** Runs of a journal that came one after the other, in one piece of memory. */
@@ -116,7 +116,7 @@ export interface StoredRun {
 const maxRunBytesPerJournal = 33_554_432;
 const minChunkWords = 256;
 const maxChunkWords = 65_536;
-/** A chunk is at most this part of what a journal may have, so that not too much is forgotten at once. */
+/** A chunk is at most this part of a journal's limit, so that not too much is forgotten at once. */
 const chunksPerJournal = 8;
 const bytesPerWord = 4;
 /** No writer refers to a run that is older than its window; a reader hears of both late, and not equally late. */
@@ -193,7 +193,7 @@ export class ReadRuns {
     return false;
   }
 
-  /** Writes the first `end` blocks of a run. A run refers to lower numbers only, so this comes to an end. */
+  /** Writes the first `end` blocks of a run. A run refers to lower numbers only, so the recursion ends. */
   #fill(number: number, end: number, into: Uint32Array): boolean {
     let each = number;
     for (let left = end; left > 0; ) {

@@ -37,9 +37,9 @@ export interface NewRun {
 }
 
 /**
- * Finds what of a chain stands in the own journal already. A direct-mapped cache from block to run: what two blocks map to
- * the later one has, which costs bytes on the wire and nothing else. The latest runs are columns of arrays, at their number
- * modulo how many are kept, so that none is an object that lives for minutes.
+ * Finds the part of a chain that is in the own journal already. It is a direct-mapped cache from block to run: of two
+ * blocks in one place the later one stays, which costs bytes on the wire and nothing else. The latest runs are columns
+ * of arrays, at their number modulo how many are kept, so that none is an object that lives for minutes.
  */
 export class WrittenRuns {
   readonly #journal: Pick<OwnJournal, "keepPlacements" | "holdsPlacements">;
@@ -98,7 +98,7 @@ export class WrittenRuns {
 
   /** Sees to it that a run and what it refers to stay in the log. */
   keep(run: number, untilMs: number): void {
-    // What a run refers to is always kept for as long as the run.
+    // A run's parents are always kept while the run is kept.
     for (let each = run; each > 0; each = this.#parents[placeOf(each)]!) {
       const at = placeOf(each);
       if (this.#keptUntilMs[at]! >= untilMs) return;

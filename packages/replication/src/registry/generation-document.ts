@@ -45,7 +45,7 @@ export class GenerationDocument {
     this.#meta = this.doc.getMap("meta");
   }
 
-  /** The first generation is begun by nobody, so nothing needs to be waited for. */
+  /** The first generation has no predecessor, so nothing needs to be waited for. */
   get isComplete(): boolean {
     return this.generation === 1 || this.#meta.get(completeKey) === true;
   }
@@ -93,7 +93,7 @@ export class GenerationDocument {
     this.doc.transact(() => this.#meta.set(completeKey, true), this);
   }
 
-  /** @param listener told of every change of others, with the keys that changed */
+  /** @param listener called for every change of other routers, with the keys that changed */
   onRemoteChange(listener: (keys: Iterable<string>) => void): void {
     this.#entries.observe((event, transaction) => {
       if (transaction.origin !== this) listener(event.keysChanged);

@@ -48,7 +48,7 @@ export function readRegistryKey(key: string): RegistryName | undefined {
   return { kind, engine, source };
 }
 
-/** Takes what stands in a document that anybody may have written. @returns undefined for what is no entry */
+/** Reads a value from a document that any router may have written. @returns undefined for what is no entry */
 export function readRegistryEntry(found: unknown): RegistryEntry | undefined {
   if (!isRecord(found)) return undefined;
   const { stamp, router, value } = found;

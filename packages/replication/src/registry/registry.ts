@@ -41,7 +41,7 @@ export interface RegisteredEngine {
   readonly value: RegistryValue;
 }
 
-/** A document of the registry that is to be carried to others from now on, or not any more. */
+/** A document of the registry to carry to others from now on, or not any more. */
 export interface RegistryDocument {
   readonly name: string;
   readonly doc: Doc;
@@ -138,7 +138,7 @@ export class Registry {
     return value ? value.isDraining === true : undefined;
   }
 
-  /** Told what has changed, here or elsewhere. */
+  /** Calls the listener with what has changed, here or elsewhere. */
   onChange(listener: (name: RegistryName) => void): Cancel {
     this.#changeListeners.add(listener);
     return () => this.#changeListeners.delete(listener);
@@ -207,7 +207,7 @@ export class Registry {
     for (const key of changed) this.#changed(key);
   }
 
-  /** @returns the keys of which the document knew something later */
+  /** @returns the keys for which the document had something later */
   #learn(document: GenerationDocument, keys: Iterable<string>): string[] {
     const changed: string[] = [];
     for (const key of keys) {
@@ -248,7 +248,7 @@ export class Registry {
     document.destroy();
   }
 
-  /** Whether an entry was removed so long ago that nobody needs to be told. */
+  /** Whether an entry was removed so long ago that no router needs the tombstone. */
   #isForgotten({ value, stamp }: RegistryEntry, slackMs: number): boolean {
     return value === null && this.#options.clock.wallMs() - stampMs(stamp) > tombstoneMs - slackMs;
   }
@@ -263,7 +263,7 @@ export class Registry {
   }
 }
 
-/** What a caller does to its object later must not reach the document. */
+/** The caller's later changes of its object must not reach the document. */
 function copyOf(value: RegistryValue | null): RegistryValue | null {
   return value && (JSON.parse(JSON.stringify(value)) as RegistryValue);
 }

@@ -27,7 +27,7 @@ type CurrentLife = (target: string) => string | undefined;
 
 export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
   const { clock, store, fold, self, placementTtlMs } = options;
-  /** Since when, on the monotonic clock, by key of the origin; in the order in which they died. */
+  /** Time of death on the monotonic clock, by key of the origin; in the order in which they died. */
   const deadSinceMs = new Map<string, number>();
   const currentLife: CurrentLife = (target) => {
     const life = fold.state(target)?.life;
@@ -48,7 +48,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
       for (const key of [...deadSinceMs.keys()]) {
         const origin = dead.get(key);
         if (!origin) continue;
-        // Whoever drops an epoch drops those before it too.
+        // A router that drops an epoch drops the epochs before it too.
         const going = [...dead.values()].filter(
           ({ router, epoch }) => router === origin.router && epoch <= origin.epoch,
         );
@@ -63,7 +63,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
 }
 
 /**
- * Whether a journal is not needed any more: for each of its feeds a living router has made a checkpoint at or beyond the last
+ * Whether a journal is obsolete: for each of its feeds a living router has made a checkpoint at or beyond the last
  * record, or the target has a newer epoch.
  *
  * @param living whose checkpoints count

@@ -61,7 +61,7 @@ export interface FeedCoordinatorOptions {
   readonly meter: Meter;
 }
 
-/** Who reads which target's events, and what the facts of a target are worth for it. */
+/** Who reads which target's events, and the quality of each target's facts that follows from it. */
 export class FeedCoordinator {
   readonly #options: FeedCoordinatorOptions;
   readonly #table = new ClaimTable();
@@ -108,7 +108,7 @@ export class FeedCoordinator {
     for (const [target, reader] of this.#readers) if (reader.role === "owner") yield target;
   }
 
-  /** A claim that nobody could outbid takes the place of the one before, but is none. */
+  /** A claim that no router could outbid replaces the one before, but does not count as a claim. */
   claimChanged(origin: Origin, target: string, posted: FeedClaim | undefined): void {
     const claim = posted && canBeOutbid(posted, this.#options.clock.wallMs()) ? posted : undefined;
     if (posted && !claim) this.#refusedClaim();
@@ -117,7 +117,7 @@ export class FeedCoordinator {
     this.#tell(target);
   }
 
-  /** To be told after the fold. */
+  /** Call it after the fold. */
   factsSeen(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     if (this.#readers.size === 0) return;
     const byFeed = new Map<number, FactEntry[]>();
@@ -152,8 +152,8 @@ export class FeedCoordinator {
   }
 
   /**
-   * What the facts of a target are worth: what their reader says, but nothing while their state is on its way, and less
-   * where something of them is missing or nobody reads on.
+   * The quality of a target's facts: what their reader says. It is `void` while their state is on its way, and lower
+   * where facts are missing or no router reads on.
    */
   qualityOf(target: string): FeedQuality {
     const state = this.#options.fold.state(target);

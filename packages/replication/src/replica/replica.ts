@@ -33,7 +33,7 @@ const gatherMs = 4;
 
 export interface ReplicaOptions {
   readonly router: RouterId;
-  /** Filled by the replica; nobody else writes facts to it. */
+  /** Filled by the replica, the only writer of its facts. */
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
   readonly clock: Clock;
@@ -152,7 +152,7 @@ export class Replica implements Startable {
   /**
    * Begins to read a target's feed for all routers.
    *
-   * @param tellAll tells a sink everything that the reader's ledger holds
+   * @param tellAll passes everything that the reader's ledger holds to a sink
    */
   openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader {
     const { clock, logger, meter, index, slots } = this.#options;
@@ -169,7 +169,7 @@ export class Replica implements Startable {
     return reader;
   }
 
-  /** Claims of every journal that is held, those of dead routers included. */
+  /** Claims in all journals that this replica has, those of dead routers included. */
   claimsOf(target: string): readonly PostedClaim[] {
     return this.#coordinator.claimsOf(target);
   }
@@ -179,17 +179,17 @@ export class Replica implements Startable {
     return this.#coordinator.claimOf(target);
   }
 
-  /** What facts of a target are worth now. */
+  /** The present quality of a target's facts. */
   qualityOf(target: string): FeedQuality {
     return this.#coordinator.qualityOf(target);
   }
 
-  /** Told when claims, or what facts of a target are worth, may have changed. */
+  /** Calls the listener when the claims or the quality of a target's facts may have changed. */
   onClaims(listener: (target: string) => void): Cancel {
     return this.#coordinator.onClaims(listener);
   }
 
-  /** To be told whenever it changes which routers are alive. */
+  /** Call it whenever the set of living routers changes. */
   setMembers(members: readonly Member[]): void {
     this.#coordinator.setMembers(members);
     this.#joinCompaction.setMembers(members);
@@ -198,7 +198,7 @@ export class Replica implements Startable {
     this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
   }
 
-  /** The target's engine is not in this router's fleet, and nobody reads it: what is shared of it is let go of. */
+  /** Drops what is shared of a target whose engine is not in this router's fleet and that no router reads. */
   forgetTarget(target: string): void {
     this.store.own.retireFeedsOf(target);
     this.fold.forgetTarget(target);
@@ -277,7 +277,7 @@ export class Replica implements Startable {
       claimChanged: (origin, target, claim) => {
         if (claim) this.#hybrid.observe(claim.stamp);
         this.#coordinator.claimChanged(origin, target, claim);
-        // Somebody here may have to read on what nobody reads any more.
+        // A reader here may have to take over a feed that no router reads any more.
         if (!claim) this.#schedule.touch();
       },
       facts: (origin, entries, declarationOf) => {
@@ -305,8 +305,8 @@ export class Replica implements Startable {
   }
 
   /**
-   * The old journal is abandoned. Epochs of engines that it named are named again: nobody else may know of them. Only then do
-   * the readers let go, since one that is told at once to read on claims its feed in the journal of the moment.
+   * Abandons the old journal. Epochs of engines that it named are named again, because no other router may know them.
+   * The readers let go last: one that must read on at once claims its feed in the present journal.
    */
   #renewEpoch(above: number): void {
     const { origin } = this.store.own;
@@ -326,7 +326,7 @@ function loadingTargets(fold: FactFold): readonly string[] {
   return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
 }
 
-/** Feeds with fewer changes since their last checkpoint are not worth another. */
+/** A feed with fewer changes since its last checkpoint gets no other checkpoint. */
 export const minCompactionOps = 256;
 /** How long feeds are checkpointed for somebody who has just come. */
 export const compactionMs = 500;

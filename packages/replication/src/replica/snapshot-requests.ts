@@ -2,7 +2,7 @@ import type { Clock, Scheduler } from "@espalier/common";
 import { type Origin, originKey } from "../origin.ts";
 import type { SnapshotRequest, SnapshotSink } from "../replica-ports.ts";
 
-/** Whoever was asked may lack the target as well; then others are asked, so often and no sooner. */
+/** The asked peer may lack the target as well; then others are asked, so often and no sooner. */
 const askAgainMs = 5_000;
 /** Many targets turn out to be lacking at about the same time, and a snapshot of everything may be on its way. */
 const gatherMs = 50;
@@ -13,7 +13,7 @@ export interface SnapshotRequestsOptions {
   readonly scheduler: Scheduler;
   /** Whether a target still waits for a snapshot. */
   readonly isLoading: (target: string) => boolean;
-  /** Nobody could give these. */
+  /** No peer could give these. */
   readonly onGivenUp: (targets: readonly string[]) => void;
 }
 
@@ -45,7 +45,7 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
   let imports = 0;
   const flush = (): void => {
     isScheduled = false;
-    // What the snapshots bring that come in now need not be asked for.
+    // Snapshots that arrive now may bring it, so it is not asked for.
     if (imports > 0) return;
     const requests = [...waiting.values()];
     waiting.clear();

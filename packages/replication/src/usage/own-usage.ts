@@ -2,15 +2,15 @@ import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
 import { maxUsageTokens } from "./usage-frame.ts";
 import type { UsageElsewhere } from "./usage-sums.ts";
 
-/** Bounds of what is remembered of the own tenants, and of what others are told of them. */
+/** Bounds on the own tenants that are remembered and on those that are sent to others. */
 export interface OwnUsageLimits {
   /** Tenants of whom it is remembered what this router has served them; more, and those served longest ago are forgotten. */
   readonly maxTenants: number;
-  /** Of those, the ones that others are told of: those with the most tokens. */
+  /** How many of those are sent to others: the ones with the most tokens. */
   readonly maxTold: number;
-  /** Part of what a tenant was served that must be new before others are told. */
+  /** Part of what a tenant was served that must be new before it is sent. */
   readonly tellShare: number;
-  /** How many of those that do not wait a refresh tells of, in turn. */
+  /** How many tenants that do not wait a refresh includes, in turn. */
   readonly refreshTenants: number;
 }
 
@@ -22,7 +22,7 @@ export interface OwnUsageReport {
   readonly isWaiting: boolean;
 }
 
-/** What this router has done for whom, and what others must be told of it. */
+/** What this router has served to whom, and what to send of it to others. */
 export class OwnUsage {
   readonly #limits: OwnUsageLimits;
   /** The one served latest last. */
@@ -42,7 +42,7 @@ export class OwnUsage {
     return this.#changed.size > 0;
   }
 
-  /** Tenants that the others are not told of. */
+  /** Tenants that are not sent to others. */
   get untold(): number {
     return this.#tenants.size - this.#namedCount;
   }
@@ -88,12 +88,12 @@ export class OwnUsage {
     return [...told].map((tenant) => tenant.tell(nowMs));
   }
 
-  /** All that others are told of. */
+  /** All tenants that are sent to others. */
   all(nowMs: number): readonly OwnUsageReport[] {
     return [...this.#tenants.values()].filter(({ isNamed }) => isNamed).map((tenant) => tenant.report(nowMs));
   }
 
-  /** From here on others are told of those that wait, and of those with the most tokens. */
+  /** From here on sends the tenants that wait, and those with the most tokens. */
   rank(nowMs: number): void {
     if (this.#tenants.size <= this.#limits.maxTold) return;
     const ranked = [...this.#tenants.values()]
@@ -155,13 +155,13 @@ export class OwnUsage {
   }
 }
 
-/** What this router has done for one tenant, and what everybody was told of it. */
+/** What this router has served to one tenant, and what was sent of it. */
 class OwnTenant {
   readonly key: number;
   readonly served = new DecayedSum(usageHalfLifeMs);
   readonly lift = new DecayedSum(usageHalfLifeMs);
   isWaiting = false;
-  /** One of those that others are told of. */
+  /** Whether it is sent to others. */
   isNamed: boolean;
   readonly #toldServed = new DecayedSum(usageHalfLifeMs);
   readonly #toldLift = new DecayedSum(usageHalfLifeMs);

@@ -10,17 +10,17 @@ const leastTokens = 1;
 
 /** Bounds and times of what is believed of others. Times in milliseconds on the monotonic clock. */
 export interface PeerUsageLimits {
-  /** Tenants that are kept of one other router; more, and those it told of longest ago are forgotten. */
+  /** Tenants that are kept of one other router; beyond it the ones reported longest ago are forgotten. */
   readonly maxTenantsOfRouter: number;
   /** Routers whose tenants are kept. */
   readonly maxOrigins: number;
   /** A router that was not heard for so long counts for nothing: what it had served is forgotten but for a sixteenth. */
   readonly leaseMs: number;
-  /** For so long a tenant is believed to wait, unless it is told again. */
+  /** For so long a tenant is believed to wait without another report. */
   readonly waitLeaseMs: number;
 }
 
-/** What all other routers have told of tenants, as long as their leases run. */
+/** What all other routers have reported of tenants, while their leases run. */
 export class PeerUsage {
   readonly #leaseMs: number;
   readonly #peers: PeerTable<OriginUsage>;
@@ -38,7 +38,7 @@ export class PeerUsage {
     });
   }
 
-  /** @returns what the frame was good for */
+  /** @returns what the frame brought */
   receive(frame: UsageFrame, nowMs: number): "news" | "stale" | "unknown" {
     const origin = this.#peers.of(frame.origin, nowMs);
     if (!origin) return "unknown";
@@ -73,19 +73,19 @@ export class PeerUsage {
 
 interface Part extends UsagePart {
   waitsUntilMs: number;
-  /** Of the frame that told it; -1 when an earlier epoch of the router did. */
+  /** Of the frame with the report; -1 when it is of an earlier epoch of the router. */
   counter: number;
 }
 
 /**
- * What one other router has told of its tenants: of each the report with the highest counter, in whatever order reports
- * come. What an earlier epoch of it has served stays until the later one tells of the same tenant.
+ * What one other router has reported of its tenants: per tenant the report with the highest counter, in whatever order
+ * reports arrive. What an earlier epoch has served stays until the later one reports the same tenant.
  */
 class OriginUsage extends Heard implements Peer {
   origin: Origin;
   readonly #sums: UsageSums;
   readonly #limits: PeerUsageLimits;
-  /** The one told of latest last. */
+  /** The one reported latest last. */
   readonly #parts = new Map<number, Part>();
 
   constructor(origin: Origin, sums: UsageSums, limits: PeerUsageLimits) {
@@ -99,7 +99,7 @@ class OriginUsage extends Heard implements Peer {
     return this.#parts.size;
   }
 
-  /** Takes a frame of this epoch. @returns whether it said anything new */
+  /** Takes a frame of this epoch. @returns whether it had any news */
   apply(frame: UsageFrame, nowMs: number): boolean {
     let isNews = this.hear(frame, nowMs);
     for (const report of frame.reports) if (this.#report(report, nowMs)) isNews = true;
@@ -112,7 +112,7 @@ class OriginUsage extends Heard implements Peer {
     for (const part of this.#parts.values()) part.counter = -1;
   }
 
-  /** What this epoch told, as it is by now. */
+  /** What this epoch reported, as it is by now. */
   reports(nowMs: number): readonly UsageReport[] {
     const reports: UsageReport[] = [];
     for (const { key, counter, served, lift, waitsUntilMs } of this.#parts.values()) {

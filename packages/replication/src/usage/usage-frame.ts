@@ -7,7 +7,7 @@ import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane
 export const usageNoteKind = 2;
 /** A longer frame is refused. */
 export const maxUsageFrameBytes = 65_536;
-/** A frame that tells of more tenants is refused. */
+/** A frame with more tenants is refused. */
 export const maxUsageReports = 2_048;
 /** More tokens of one tenant are refused. */
 export const maxUsageTokens = 2 ** 40;
@@ -18,7 +18,9 @@ const flag = { relayed: 1 } as const;
 export interface UsageReport {
   /** See `usageKey`. */
   readonly key: number;
-  /** The counter of the frame of the origin that told this; as the frame's own unless a relay made the frame. */
+  /**
+   * The counter of the origin's frame that had this report. It equals the frame's own unless a relay made the frame.
+   */
   readonly counter: number;
   /** Served, as of the making of the frame; half of them are forgotten in every `usageHalfLifeMs`. */
   readonly tokens: number;
@@ -95,21 +97,24 @@ function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean
   return { key, counter, tokens, lift, isWaiting: head % 2 === 1 };
 }
 
-/** Values of what stands for a class of a pool in a key, and of what stands for a tenant in it. Their product is 2^53. */
+/**
+ * How many values the two parts of a key have: one for the class of a pool, one for a tenant in it. Their product is
+ * 2^53.
+ */
 const groups = 2 ** 16;
 const tenants = 2 ** 37;
 
 /**
- * Stands for a tenant of a class of a pool, so that names of whatever length cost seven bytes: 16 bits of a hash of class
- * and pool, the high ones, and 37 bits of a hash of all three. Among 10,000 tenants of a class two share a key with a
- * probability of one in 2,700; they are then served as if they were one elsewhere.
+ * A key for a tenant of a class of a pool, so that names of any length cost seven bytes. It has 16 bits of a hash of
+ * class and pool, the high ones, and 37 bits of a hash of all three. Among 10,000 tenants of a class two share a key
+ * with a probability of one in 2,700; other routers then serve them as if they were one.
  */
 export function usageKey(pool: string, className: string, tenant: string): number {
   const { low, high } = hashOf(JSON.stringify([pool, className, tenant]));
   return usageGroup(pool, className) * tenants + (high % (tenants / 2 ** 32)) * 2 ** 32 + low;
 }
 
-/** Stands for a class of a pool. */
+/** The part of a key for a class of a pool. */
 export function usageGroup(pool: string, className: string): number {
   return hashOf(JSON.stringify([pool, className])).low % groups;
 }

@@ -5,11 +5,13 @@ import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
 import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
 import { PoolUsage, UsageSums } from "./usage-sums.ts";
 
-/** Bounds and times of what routers tell each other of tenants. Times in milliseconds on the monotonic clock. */
+/** Bounds and times of the usage that routers send each other. Times in milliseconds on the monotonic clock. */
 export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
   /** What is served within this time goes out together. */
   readonly gatherMs: number;
-  /** How often those that wait, and some others in turn, are told of again, for routers that may have missed something. */
+  /**
+   * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
+   */
   readonly refreshMs: number;
   /** Which tenants have the most tokens is found out so often. */
   readonly rankMs: number;
@@ -40,9 +42,9 @@ export interface UsagePlaneOptions extends PlaneOptions {
 type Outcome = "stale" | "unknown";
 
 /**
- * Tells other routers what this one has done for tenants, and sums up what they tell.
+ * Sends what this router has served to tenants to other routers, and sums up what they send.
  *
- * Nothing is sent before `start`, and nothing while this router has done nothing for anybody.
+ * Sends nothing before `start`, and nothing while this router has served no tenant.
  */
 export class UsagePlane {
   readonly exchange: LeasedPlane<UsageFrame, Outcome>;

@@ -2,7 +2,7 @@ import { type Clock, DecayedSum, usageHalfLifeMs } from "@espalier/common";
 import type { OwnUsage } from "./own-usage.ts";
 import { groupOfKey, usageGroup, usageKey } from "./usage-frame.ts";
 
-/** What one router was told to have done for one tenant. */
+/** What one router has reported for one tenant. */
 export interface UsagePart {
   readonly key: number;
   readonly served: DecayedSum;
@@ -34,12 +34,12 @@ export class UsageSums {
   /** Of tenants that wait elsewhere, or did a moment ago, by class and pool. */
   readonly #waiting = new Map<number, Set<Sum>>();
 
-  /** Tenants of whom others have told. */
+  /** How many tenants others have reported. */
   get size(): number {
     return this.#sums.size;
   }
 
-  /** Undefined for a tenant that nobody told of. */
+  /** Undefined for a tenant that no router reported. */
   of(key: number, nowMs: number): UsageElsewhere | undefined {
     const sum = this.#sums.get(key);
     return sum && elsewhere(sum, nowMs);
@@ -95,7 +95,7 @@ function elsewhere({ served, lift, waitsUntilMs }: Sum, nowMs: number): UsageEls
   return { tokens: served.at(nowMs), lift: lift.at(nowMs), waits: waitsUntilMs > nowMs };
 }
 
-/** Anew each time, so that nothing is left of what was taken out. */
+/** Sums from zero each time, so that nothing is left of what was taken out. */
 function addUp(sum: Sum, nowMs: number): void {
   let served = 0;
   let lift = 0;
@@ -122,14 +122,14 @@ export interface PoolUsageParts {
 /** What others say is late by more than this in any case. */
 const lookMs = 10;
 
-/** The usage of one pool, as admission tells and reads it. */
+/** The usage of one pool, as admission reports and reads it. */
 export class PoolUsage {
   readonly #pool: string;
   readonly #parts: PoolUsageParts;
   /** By class and tenant. Names come from clients. */
   readonly #keys = new Map<string, Map<string, number>>();
   #keyCount = 0;
-  /** By class, of which there are few. */
+  /** By class; there are few. */
   readonly #neediest = new Map<string, { readonly servedTokens: number; readonly atMs: number }>();
 
   constructor(pool: string, parts: PoolUsageParts) {
@@ -158,7 +158,7 @@ export class PoolUsage {
     changed();
   }
 
-  /** What the other routers have done for it; undefined when none has told. */
+  /** What the other routers have served to it; undefined when none has reported any. */
   elsewhere(className: string, tenant: string): UsageElsewhere | undefined {
     const { sums, clock } = this.#parts;
     return sums.size === 0 ? undefined : sums.of(this.#keyOf(className, tenant), clock.nowMs());

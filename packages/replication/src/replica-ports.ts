@@ -17,7 +17,7 @@ export interface SnapshotSink {
   frame(bytes: Uint8Array): void;
   /** @returns targets that have their state now */
   end(): readonly string[];
-  /** The targets that it would have brought wait on. */
+  /** The targets that it would have brought still wait. */
   abort(): void;
 }
 
@@ -25,13 +25,13 @@ export interface SnapshotSink {
 export interface SnapshotRequest {
   /** Undefined for all targets, as a router does that joins. */
   readonly targets: readonly string[] | undefined;
-  /** Who is known to have it. */
+  /** The origin that is known to have it. */
   readonly from: Origin | undefined;
 }
 
 /**
- * A replica as a backend sees it: what must reach every other replica, and what comes from them. A mesh of sockets and
- * Redis are two such backends.
+ * A replica as a backend sees it: what must reach every other replica, and what arrives from them. A mesh of sockets
+ * and Redis are two such backends.
  */
 export interface ReplicaPorts {
   /** This epoch of this router. It changes when `renewEpoch` is called. */
@@ -46,12 +46,12 @@ export interface ReplicaPorts {
     /** No peer has it: the replica continues without. */
     unavailable(request: SnapshotRequest): void;
   };
-  /** Statements about targets that this replica's reader is responsible for, to be compared by others now and then. */
+  /** Statements about targets that this replica's reader is responsible for, for others to compare now and then. */
   statements(): readonly FoldStatement[];
   compareStatement(statement: FoldStatement, from: Origin): void;
   /** The router's highest known epoch. */
   highestEpoch(router: RouterId): number;
-  /** A peer knew a later epoch of this router than this one claims to be: begins a later one. */
+  /** A peer knew a later epoch of this router than the present one: begins one that is later still. */
   renewEpoch(above: number): void;
 }
 
@@ -59,7 +59,7 @@ export interface ReplicaPorts {
 export interface Member {
   readonly origin: Origin;
   /**
-   * `alive`; `suspect`: silent, or its link broke; `down`: considered dead, its feeds are others' now; `left`: said
+   * `alive`; `suspect`: silent, or its link broke; `down`: considered dead, others have its feeds now; `left`: said
    * goodbye. A member that is down for long is forgotten.
    */
   readonly state: "alive" | "suspect" | "down" | "left";

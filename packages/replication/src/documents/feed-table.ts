@@ -9,7 +9,7 @@ export interface OwnFeed extends JournalFeed {
   /** Target and epoch as text. */
   readonly key: string;
   readonly statement: LogValue;
-  /** Of the statement; undefined until it is committed. */
+  /** Clock of the statement; undefined until it is committed. */
   clock: number | undefined;
   /** Whether a reader of the target's events writes this feed. Then the reader is who retires it. */
   isRead: boolean;
@@ -30,15 +30,18 @@ export interface FeedTableOptions {
  */
 export class FeedTable {
   readonly #options: FeedTableOptions;
-  /** Those that have not ended; `takeEnded` removes. */
+  /** Feeds that have not ended; `takeEnded` removes. */
   readonly #feeds = new Map<number, OwnFeed>();
   /** The open ones by target and epoch; `retire` removes. */
   readonly #open = new Map<string, OwnFeed>();
-  /** The one that prompts are placed under, of each target; `retire` removes. */
+  /** The feed of each target that prompts are placed under; `retire` removes. */
   readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: OwnFeed }>();
   /** Not committed yet; `takePending` empties it, `takeEnded` removes. */
   #pending: OwnFeed[] = [];
-  /** Retired ones that facts do not mention, with the last placement item that may, in the order of these; `takeEnded` removes. */
+  /**
+   * Retired feeds that facts do not mention, each with the last placement item that may mention it, in the order of
+   * these items; `takeEnded` removes.
+   */
   readonly #leaving: { readonly feed: OwnFeed; readonly lastItem: number }[] = [];
   #nextNumber = 1;
 
@@ -86,7 +89,7 @@ export class FeedTable {
     return feed;
   }
 
-  /** The feed to place prompts under; the one before it is retired, unless events are written under it. */
+  /** The feed to place prompts under. Retires the one before it, unless events are written under it. */
   declarePlacing(declaration: FeedDeclaration): OwnFeed {
     const { target, life } = declaration;
     const before = this.#placing.get(target);
@@ -97,7 +100,7 @@ export class FeedTable {
     return feed;
   }
 
-  /** A feed that was retired before stays so; its target and epoch may be those of another one by now. */
+  /** A feed that was retired before stays retired; its target and epoch may be those of another feed by now. */
   retire(feed: OwnFeed): void {
     if (feed.items.isRetired) return;
     this.#open.delete(feed.key);
@@ -110,7 +113,7 @@ export class FeedTable {
     for (const feed of [...this.#open.values()]) if (feed.declaration.target === target) this.retire(feed);
   }
 
-  /** Feeds to be stated before anything mentions them; taken by asking. */
+  /** Feeds to state before anything mentions them; the call takes them. */
   takePending(): readonly OwnFeed[] {
     return this.#pending.splice(0);
   }
@@ -122,7 +125,7 @@ export class FeedTable {
    */
   takeEnded({ newest, oldest }: Pick<PlacementItems, "newest" | "oldest">): readonly number[] {
     for (const { number } of this.#options.settled.takeFreeFeeds()) {
-      // What was placed and is not written yet comes in the next item.
+      // Placements that are not written yet go into the next item.
       this.#leaving.push({ feed: this.#feeds.get(number)!, lastItem: newest + 1 });
     }
     const kept = this.#leaving.findIndex(({ lastItem }) => oldest !== undefined && oldest <= lastItem);

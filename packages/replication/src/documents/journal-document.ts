@@ -20,7 +20,7 @@ import type { DocumentUpdate } from "./journal.ts";
 import { journalClient, type LogValue, logName } from "./journal-log.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
 
-/** Memory that an item takes besides its content, about: what Yjs keeps for it, measured on Node 20. */
+/** Approximate memory of an item next to its content: what Yjs keeps for it, measured on Node 20. */
 export const itemOverheadBytes = 420;
 
 /**
@@ -125,14 +125,14 @@ export class JournalDocument {
     new Item(id, left, left === null ? null : left.lastId, null, null, log, null, content).integrate(transaction, 0);
   }
 
-  /** Takes account of live items from a clock on. */
+  /** Counts live items from a clock on. */
   #count(clock: number): void {
     for (const struct of this.structsFrom(clock)) {
       if (!struct.deleted) this.#addContent(struct as Item, clock, Number.POSITIVE_INFINITY, 1);
     }
   }
 
-  /** Takes account of live items that are about to be deleted. */
+  /** Subtracts live items that are about to be deleted. */
   #discount({ from, to }: ClockRange): void {
     this.deletionCount += 1;
     for (const struct of this.structsFrom(from)) {

@@ -11,7 +11,7 @@ export const logName = "log";
 /** First byte of a binary item: its kind. An empty item makes capacity for deletions to travel. */
 export const itemKind = { empty: 0, facts: 1, placements: 2 } as const;
 
-/** The texts of a declaration or claim together in characters. */
+/** Characters of all texts of a declaration or claim together. */
 export const maxStatementLength = 4_096;
 
 /** One item of the log, decoded. */
@@ -35,7 +35,7 @@ interface ClaimStatement {
   readonly claim: FeedClaim;
 }
 
-/** Puts the byte of its kind before a payload. */
+/** Prepends the byte of its kind to a payload. */
 export function binaryItem(kind: number, payload: Uint8Array): Uint8Array {
   const item = new Uint8Array(payload.length + 1);
   item[0] = kind;
@@ -73,7 +73,7 @@ export function readStatement(value: unknown): LogContent {
   return { kind: "feed", feed, declaration: { target, life } };
 }
 
-/** @throws RangeError when the others would refuse it */
+/** @throws RangeError when other routers would refuse it */
 export function checkStatement(value: FeedStatement | ClaimStatement): void {
   readStatement(value);
 }

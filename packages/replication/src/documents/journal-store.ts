@@ -18,21 +18,24 @@ import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts"
 import { ReplicaJournal } from "./replica-journal.ts";
 import { SharedDocuments } from "./shared-documents.ts";
 
-/** Bounds of a journal store. Beyond them an update is refused, and nothing of it applied. */
+/** Bounds of a journal store. An update that would exceed one is refused whole. */
 export interface JournalLimits {
   /** One update in bytes. Default: 4 MiB. */
   readonly maxUpdateBytes: number;
-  /** Journals of other routers, dead ones that are still kept among them. Default: 512. */
+  /** Journals of other routers, kept ones of dead routers included. Default: 512. */
   readonly maxDocuments: number;
-  /** What one journal of another router may hold, in bytes. Default: 256 MiB. */
+  /** Bytes of one journal of another router. Default: 256 MiB. */
   readonly maxDocumentBytes: number;
   /** Size in bytes at which the own journal has all feeds checkpointed, which shortens it. Default: 128 MiB. */
   readonly maxOwnBytes: number;
-  /** What it may hold at all: beyond, its oldest facts go, and who lacks them asks for a state. Default: 192 MiB. */
+  /**
+   * Bytes of the own journal at most. Beyond it the oldest facts go; routers that lack them ask for a state. Default:
+   * 192 MiB.
+   */
   readonly maxHeldBytes: number;
-  /** Feeds, and claims, that one journal declares at a time. Default: 16,384. */
+  /** Feeds that one journal declares at a time, and likewise claims. Default: 16,384. */
   readonly maxFeeds: number;
-  /** Memory of the own journal's placement items in bytes: beyond, the oldest go. Default: 16 MiB. */
+  /** Bytes of memory for the own journal's placement items. Beyond it the oldest go. Default: 16 MiB. */
   readonly maxPlacementBytes: number;
   /** How many routers with dropped journals are remembered. Beyond it the oldest are forgotten. Default: 4,096. */
   readonly maxDroppedRouters: number;
@@ -51,7 +54,7 @@ export const defaultJournalLimits: JournalLimits = {
   maxDroppedRouters: 4_096,
 };
 
-/** What others send and cannot be taken. */
+/** The error for updates of others that cannot be applied. */
 function refused(message: string, cause?: unknown): EspalierError {
   return new EspalierError("mesh_update_refused", message, { cause });
 }
@@ -80,7 +83,7 @@ export interface JournalStoreOptions {
   /** This epoch of this router. */
   readonly origin: Origin;
   readonly clock: Clock;
-  /** Journals of other pools are not taken. Default: `default`. */
+  /** Journals of other pools are ignored. Default: `default`. */
   readonly pool?: string;
   readonly limits?: Partial<JournalLimits>;
   readonly ownObserver?: OwnJournalObserver;
@@ -89,9 +92,8 @@ export interface JournalStoreOptions {
 type UpdateListener = (update: DocumentUpdate, isOwn: boolean) => void;
 
 /**
- * All journals that this router has: its own, those of living routers, and those of dead ones that are still needed.
- *
- * The journals of all routers as Yjs documents, and other documents that are shared along with them.
+ * All journals that this router has, as Yjs documents: its own, those of living routers, and those of dead ones that
+ * are still needed. Other documents are shared along with them.
  *
  * @throws RangeError for an origin that makes no name
  */
@@ -143,7 +145,7 @@ export class Journals {
   }
 
   /**
-   * Drops a journal for good: it is refused from now on, and so is every earlier one of the same router.
+   * Drops a journal for good: from now on it is refused, and so is every earlier one of the same router.
    *
    * @throws RangeError for the own journal
    */
@@ -244,7 +246,7 @@ export class Journals {
       throw new DocumentFullError("too many journals");
     const replica = known ?? new ReplicaJournal(new JournalDocument(name, origin, false));
     const read = this.#check(update, replica, clock);
-    // Should Yjs ever take it otherwise than it was read, the journal is fetched again.
+    // Should Yjs ever apply it otherwise than it was read, the journal is fetched again.
     readOrRefuse(
       name,
       () => replica.document.apply(read, bytes),
@@ -273,7 +275,7 @@ export class Journals {
     for (const observer of [...this.#observers]) observer.journalDropped(document.origin);
   }
 
-  /** Others have of the own journal what this router has written, and nothing else. */
+  /** Other routers have of the own journal only what this router has written. */
   #checkOwn({ name, to }: DocumentUpdate): ApplyOutcome {
     if (to > this.#own.document.clock) throw refused(`${name} is written by somebody else`);
     return "duplicate";
@@ -310,7 +312,7 @@ function* eachOf(updates: readonly DocumentUpdate[]): Generator<DocumentUpdate, 
   yield* updates;
 }
 
-/** Remembers which journals were abandoned for good: of each router the latest epoch, and with it all before. */
+/** Remembers which journals were abandoned for good: the latest epoch of each router, which covers all before. */
 export class DroppedJournals {
   readonly #epochs = new Map<string, number>();
   readonly #maxRouters: number;

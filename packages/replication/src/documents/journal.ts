@@ -33,13 +33,13 @@ export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
 
 /** Sees what a journal of another router says, in the order it was written. Does not see the own journal. */
 export interface JournalObserver {
-  /** Comes before anything that mentions the number. */
+  /** Called before anything mentions the number. */
   feedDeclared(origin: Origin, feed: number, declaration: FeedDeclaration): void;
   claimChanged(origin: Origin, target: string, claim: FeedClaim | undefined): void;
   facts(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void;
   /** One item of the placement log; see placements/. */
   placements(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void;
-  /** The journal is gone; what it said of facts stays as it was folded. */
+  /** The journal is gone; its facts stay as they were folded. */
   journalDropped(origin: Origin): void;
 }
 
@@ -60,9 +60,9 @@ export interface JournalStats {
 }
 
 /**
- * A part of a Yjs document on its way to another replica. A journal has one writer, whose clock counts what it has
- * written: `bytes` holds the writer's structs from clock `from` to clock `to` (exclusive), so that duplicates and gaps
- * are seen without decoding. The registry has many writers: there both are 0, and the update is always applied.
+ * A part of a Yjs document for another replica. A journal has one writer, whose clock counts what it has written:
+ * `bytes` holds the writer's structs from clock `from` to clock `to` (exclusive), so that duplicates and gaps are found
+ * without decoding. The registry has many writers: there both are 0, and the update is always applied.
  */
 export interface DocumentUpdate {
   /** Name of the document. */
@@ -89,25 +89,25 @@ export interface DocumentState {
   readonly byteLength: number;
 }
 
-/** The documents of a replica as those see them who carry them to other replicas. */
+/** The documents of a replica as their carriers to other replicas see them. */
 export interface ReplicatedDocuments {
   /** Every document, the own journal first. */
   list(): readonly DocumentState[];
   state(name: string): DocumentState | undefined;
-  /** State vector as y-protocols has it; of an unknown document, that of an empty one. */
+  /** State vector as in y-protocols; for an unknown document, that of an empty one. */
   stateVector(name: string): Uint8Array;
   /**
-   * What somebody with this state vector lacks, in pieces of about `maxBytes` at most (never less than one item), oldest
-   * first. Each piece takes a few milliseconds at most; the document may change between two of them.
+   * What a router with this state vector lacks, in pieces of about `maxBytes` at most (never less than one item),
+   * oldest first. Each piece takes a few milliseconds at most; the document may change between two of them.
    *
    * @throws RangeError for a state vector that cannot be read
    */
   diff(name: string, stateVector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined>;
   /**
-   * Takes an update of another replica. An unknown journal is begun.
+   * Applies an update of another replica. An unknown journal is begun.
    *
-   * @throws EspalierError `mesh_update_refused` when it is no update, holds structs or deletions of anybody but the
-   * document's writer, or exceeds a bound. Nothing is applied then, and the link it came by should be closed.
+   * @throws EspalierError `mesh_update_refused` when it is no update, holds structs or deletions by others than the
+   *   document's writer, or exceeds a bound. Nothing is applied then, and the link that it came by should be closed.
    */
   apply(update: DocumentUpdate): ApplyOutcome;
   /**

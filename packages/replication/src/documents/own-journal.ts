@@ -16,14 +16,14 @@ import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-l
 import { PlacementItems } from "./placement-items.ts";
 import { SettledItems } from "./settled-items.ts";
 
-/** What is pending is committed by itself before it grows beyond this. */
+/** Pending entries are committed before they grow beyond this. */
 export const maxCommitBytes = 1_048_576;
-/** One placement item in bytes: the longest chain that a record may say, and 4 KiB for what else the item says. */
+/** Bytes of one placement item: the longest chain that a record may have, and 4 KiB for the item's other parts. */
 export const maxPlacementItemBytes = 65_536 * 8 + 4_096;
-/** With nothing to write, an empty item is written once so much can be deleted. */
+/** Without anything to write, an empty item is written once so many bytes can be deleted. */
 const minDeletionBytes = 65_536;
 const minDeletionItems = 64;
-/** What an entry of the fact log takes besides its ops, at most. */
+/** Upper bound of an entry's bytes in the fact log without its ops. */
 const entryOverheadBytes = 48;
 
 export interface OwnJournalOptions {
@@ -38,9 +38,8 @@ export interface OwnJournalOptions {
 }
 
 /**
- * The journal of this router, in the epoch of the moment. What is written becomes visible to others with `commit`.
- *
- * Writes the journal of this router: in each of its lives another document.
+ * The journal of this router in its present epoch; each epoch has another document. `commit` makes what is written
+ * visible to others.
  */
 export class OwnJournal {
   document: JournalDocument;
@@ -62,7 +61,7 @@ export class OwnJournal {
     this.#feeds = this.#createFeeds();
   }
 
-  /** Begins a later epoch with nothing; what was not committed in the one before never becomes visible. */
+  /** Begins an empty journal of a later epoch; what was not committed in the one before never becomes visible. */
   restart(document: JournalDocument): void {
     this.document.destroy();
     this.document = document;
@@ -120,8 +119,8 @@ export class OwnJournal {
   }
 
   /**
-   * As `declareFeed`, for prompts that are placed: once they are placed in another epoch of the target, the number is given
-   * up unless the target's events are written under it.
+   * As `declareFeed`, for prompts that are placed. Once prompts are placed in another epoch of the target, the number
+   * is retired unless the target's events are written under it.
    *
    * @throws RangeError as `declareFeed`
    */
@@ -135,12 +134,12 @@ export class OwnJournal {
     return this.#feeds.get(feed)?.declaration;
   }
 
-  /** Those whose numbers are given out now. */
+  /** The feeds whose numbers are in use. */
   feeds(): Iterable<JournalFeed> {
     return this.#feeds.all();
   }
 
-  /** @throws RangeError beyond the bound on claims, which is that on feeds, and for texts that are too long */
+  /** @throws RangeError beyond the bound on claims, which equals that on feeds, and for texts that are too long */
   claim(claim: FeedClaim): void {
     const { target, state, reason, unusable } = claim;
     if (!this.#claims.has(target) && this.#claims.size >= this.#options.maxFeeds)
@@ -173,7 +172,7 @@ export class OwnJournal {
     this.#options.observer?.pending();
   }
 
-  /** Entries of this feed up to and including this sequence are not needed any more, except the newest checkpoint of it. */
+  /** Entries of this feed up to and including this sequence are obsolete, except its newest checkpoint. */
   settle(feed: number, sequence: number): void {
     const known = this.#feeds.get(feed);
     if (known === undefined) return;
@@ -181,7 +180,7 @@ export class OwnJournal {
     this.#options.observer?.pending();
   }
 
-  /** Nothing of this feed is needed any more: its epoch has ended, or another router has checkpointed beyond it. */
+  /** The whole feed is obsolete: its epoch has ended, or another router has checkpointed beyond it. */
   retireFeed(feed: number): void {
     const known = this.#feeds.get(feed);
     if (known === undefined) return;
@@ -198,7 +197,7 @@ export class OwnJournal {
   /**
    * Adds one item to the placement log.
    *
-   * @param expiresMs when nothing in it is of use any more, on the monotonic clock
+   * @param expiresMs when all of it is obsolete, on the monotonic clock
    * @returns a number for `keepPlacements`
    * @throws RangeError for an item that is too long
    */
@@ -208,7 +207,7 @@ export class OwnJournal {
     return this.#placements.add(item, expiresMs);
   }
 
-  /** An item must stay until then, because a later one refers to it. */
+  /** Keeps an item until then, because a later one refers to it. */
   keepPlacements(item: number, untilMs: number): void {
     this.#placements.keep(item, untilMs);
   }
@@ -218,7 +217,7 @@ export class OwnJournal {
     return this.#placements.holds(item, this.#options.clock.nowMs());
   }
 
-  /** Ops written since the feed was last checkpointed, for those who decide when to checkpoint. */
+  /** Ops written since the feed's last checkpoint, for the decision when to checkpoint. */
   opsSinceCheckpoint(feed: number): number {
     return this.#feeds.get(feed)?.items.ops ?? 0;
   }
@@ -257,7 +256,7 @@ export class OwnJournal {
     });
   }
 
-  /** Declarations come before what mentions them, claims last. */
+  /** Declarations precede what mentions them; claims are last. */
   #gather(add: (value: LogValue, atClock: (clock: number) => void) => void, deletions: number[]): void {
     for (const feed of this.#feeds.takePending()) {
       add(feed.statement, (clock) => {

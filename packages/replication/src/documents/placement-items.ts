@@ -4,7 +4,7 @@ import type { DeletableItem } from "./settled-items.ts";
 
 interface PlacementItem {
   readonly number: number;
-  /** What it takes of the capacity. */
+  /** Bytes that count towards the capacity. */
   readonly byteLength: number;
   /** Empty once it is committed or abandoned. */
   bytes: Uint8Array;
@@ -15,21 +15,21 @@ interface PlacementItem {
   isDoomed: boolean;
 }
 
-/** An item counts as about to go when it is older than the newest seven eighths of the capacity. */
+/** An item is about to go when it is older than the newest seven eighths of the capacity. */
 const safeShare = 7 / 8;
-/** Entries of the heap whose items went before their time are cleared away when there are more of them than of others. */
+/** Heap entries of items that went early are swept when they outnumber the others by more than this. */
 const minSweepEntries = 64;
 const noBytes = new Uint8Array();
 
 /**
- * Knows which items of the own placement log are needed: those that have not expired, the newest ones first when the
- * capacity is not enough.
+ * Tracks which items of the own placement log are needed: those that have not expired, and of these the newest when the
+ * capacity is too small for all.
  */
 export class PlacementItems {
   readonly #maxBytes: number;
   /** In the order of their numbers. */
   readonly #items = new Map<number, PlacementItem>();
-  /** Ordered as a heap by the time at which an item expired when it was put there; it may have been kept since. */
+  /** Heap by the expiry that an item had when it was added; it may have been kept longer since. */
   readonly #heap = new BinaryHeap<{ readonly atMs: number; readonly item: PlacementItem }>(
     (one, other) => one.atMs < other.atMs,
   );
@@ -133,7 +133,7 @@ export class PlacementItems {
     }
   }
 
-  /** Items to be deleted; taken by asking. */
+  /** Items to delete; the call takes them. */
   takeDeletable(): readonly DeletableItem[] {
     this.#deletableBytes = 0;
     return this.#deletable.splice(0).map(({ clock, byteLength }) => ({ clock: clock!, byteLength }));

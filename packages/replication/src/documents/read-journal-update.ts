@@ -25,7 +25,7 @@ export interface JournalUpdate {
   /** Clock of the first struct in it; equal to `to` when there is none. */
   readonly from: number;
   readonly to: number;
-  /** Those that are not deleted yet, from the clock that was asked for. */
+  /** Items that are not deleted yet, from the requested clock on. */
   readonly items: readonly LogItem[];
   readonly deletions: readonly ClockRange[];
 }
@@ -38,8 +38,8 @@ const leftFlag = 128;
 const foreignFlags = 64 | 32;
 
 /**
- * Reads an update (version 1) of a journal, and makes sure that it is nothing but the writer's own additions to the end
- * of the log and deletions from it. Yjs takes whatever an update says, so everything is checked before it sees one.
+ * Reads an update (version 1) of a journal, and checks that it holds only the writer's own additions to the end of the
+ * log and deletions from it. Yjs applies whatever an update says, so everything is checked before Yjs sees it.
  *
  * @param client the writer
  * @param known the writer's clock here: items before it are skipped
@@ -82,7 +82,7 @@ function checkPlace(decoder: Decoder, info: number, client: number, clock: numbe
   }
 }
 
-/** @returns how many clocks the struct takes */
+/** @returns how many clocks the struct spans */
 function readContent(decoder: Decoder, kind: number, clock: number, known: number, items: LogItem[]): number {
   switch (kind) {
     case structKind.deleted:

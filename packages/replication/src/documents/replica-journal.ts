@@ -105,7 +105,7 @@ export class ReplicaJournal {
   }
 }
 
-/** Keys within a range, found the shorter way. */
+/** Keys within a range, found by the shorter of two ways. */
 function clocksIn(known: ReadonlyMap<number, unknown>, { from, to }: ClockRange): number[] {
   const found: number[] = [];
   if (to - from <= known.size) {

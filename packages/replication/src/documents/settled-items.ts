@@ -6,7 +6,7 @@ interface Item {
   /** Undefined until it is committed. */
   clock: number | undefined;
   byteLength: number;
-  /** What is still needed of it: feeds with records not settled, and newest checkpoints. */
+  /** What it is still needed for: feeds with unsettled records, and newest checkpoints. */
   open: number;
   /** Feeds that it mentions, each once. */
   readonly feeds: FeedItems[];
@@ -16,11 +16,11 @@ interface Item {
 export class FeedItems {
   readonly number: number;
   settled = -1;
-  /** Items with records or gaps beyond what is settled, and the last sequence of them in each. */
+  /** Items with records or gaps beyond the settled sequence, and the last sequence in each. */
   readonly unsettled = new Map<Item, number>();
   /** The item that holds the newest checkpoint. */
   checkpoint: Item | undefined;
-  /** Items in the log that mention it, and the latest of them. */
+  /** Number of items in the log that mention it, and the latest of them. */
   mentions = 0;
   mentionedBy: Item | undefined;
   isRetired = false;
@@ -39,8 +39,8 @@ export interface DeletableItem {
 }
 
 /**
- * Knows which items of the own fact log are needed: those with an entry that no newer checkpoint of its feed has made
- * superfluous. One summary per item and feed, whatever the number of entries.
+ * Tracks which items of the own fact log are needed: those with an entry that no newer checkpoint of its feed has
+ * replaced. It keeps one summary per item and feed, however many entries there are.
  */
 export class SettledItems {
   #current: Item = newItem();
@@ -63,7 +63,7 @@ export class SettledItems {
     return this.#deletableBytes;
   }
 
-  /** Notes an entry of the item that is being gathered. */
+  /** Adds an entry to the item that is being gathered. */
   add(feed: FeedItems, entry: FactEntry, ops: number): void {
     const item = this.#current;
     if (feed.mentionedBy !== item) {
@@ -149,7 +149,7 @@ export class SettledItems {
     return taken;
   }
 
-  /** Retired feeds that no item mentions any more; taken by asking. */
+  /** Retired feeds that no item mentions any more; the call takes them. */
   takeFreeFeeds(): readonly FeedItems[] {
     return this.#freeFeeds.splice(0);
   }

@@ -21,7 +21,7 @@ type DeletedRanges = ReturnType<typeof decodeUpdate>["ds"];
 
 interface Attached {
   readonly doc: Doc;
-  /** Undefined after a change, until somebody asks. */
+  /** Undefined after a change, until it is asked for. */
   byteLength: number | undefined;
 }
 
@@ -29,7 +29,7 @@ const remote = Symbol("an update of another replica");
 /** An update that says nothing. */
 const emptyUpdateBytes = 2;
 
-/** Documents that are no journals: plain Yjs documents of others' making. */
+/** Documents that are no journals: plain Yjs documents that others create. */
 export class SharedDocuments {
   readonly #attached = new Map<string, Attached>();
   readonly #onUpdate: (update: DocumentUpdate, isOwn: boolean) => void;
@@ -79,9 +79,9 @@ export class SharedDocuments {
   }
 
   /**
-   * Takes an update of an attached document. What would have to wait for something else is not taken at all.
+   * Applies an update of an attached document. An update that would have to wait for another is refused whole.
    *
-   * @throws Error (of any kind) for what cannot be taken
+   * @throws Error (of any kind) for what cannot be applied
    */
   apply(name: string, bytes: Uint8Array): ApplyOutcome {
     const { doc } = this.#attached.get(name)!;
@@ -123,7 +123,7 @@ function missesAnything(doc: Doc, structs: readonly (Item | GC | Skip)[], ds: De
   return false;
 }
 
-/** The type that an item is in, where it is no root type. */
+/** The parent type of an item, unless it is a root type. */
 function parentOf({ parent }: Item): { readonly client: number; readonly clock: number } | null {
   return parent instanceof ID ? parent : null;
 }

@@ -2,7 +2,7 @@ import type { RouterId } from "@espalier/common";
 import type { Origin } from "../origin.ts";
 import type { CheckpointEntry } from "./fact-item.ts";
 
-/** Checkpoints of one target beyond what is folded; of more, the highest are the ones that matter. */
+/** Checkpoints of one target beyond what is folded. Beyond the bound the highest are kept. */
 export const maxWaitingCheckpoints = 16;
 
 /** A checkpoint, and who states it. */
@@ -11,13 +11,13 @@ export interface StatedCheckpoint {
   readonly origin: Origin;
 }
 
-/** Complete checkpoints first, then those of the lowest router; of one router the later one. */
+/** Complete checkpoints rank first, then those of the lowest router; of one router the later one. */
 function outranks(one: StatedCheckpoint, other: StatedCheckpoint): boolean {
   if (one.checkpoint.isComplete !== other.checkpoint.isComplete) return one.checkpoint.isComplete;
   return one.origin.router < other.origin.router;
 }
 
-/** Checkpoints that a target has not reached, by sequence, the best one for each. */
+/** Checkpoints beyond a target's position, by sequence, the best one for each. */
 export class CheckpointTable {
   #checkpoints: StatedCheckpoint[] = [];
 
@@ -68,7 +68,7 @@ export class CheckpointTable {
  */
 export type CheckpointVerdict = "settles" | "outranked" | "replaces";
 
-/** Weighs what checkpoints say of a target's state against the state, and against what earlier checkpoints said. */
+/** Compares checkpoints of a target with its state, and with earlier checkpoints. */
 export class CheckpointValidator {
   readonly #self: RouterId;
   /** The best of the latest checkpoints that agreed with the state. */
@@ -101,7 +101,7 @@ export class CheckpointValidator {
     if (origin.router === this.#self) return "outranked";
     const isOutranked =
       (state.isComplete && !checkpoint.isComplete) || (settled !== undefined && outranks(settled, stated));
-    // A writer that never learns better would stay apart forever, so its second word counts.
+    // A writer that stays at its word would differ forever, so its second checkpoint counts.
     const isRepeated = this.#outrankedAt >= 0 && checkpoint.sequence > this.#outrankedAt;
     if (!isOutranked || isRepeated) return "replaces";
     this.#outrankedAt = checkpoint.sequence;

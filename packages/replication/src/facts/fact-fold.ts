@@ -28,8 +28,8 @@ export interface FoldState {
   /** Whether it includes every message of the epoch up to `last`. */
   readonly isComplete: boolean;
   /**
-   * `current`: all that is known is applied. `waiting`: later messages are there, earlier ones are not. `open`: went on
-   * over a gap that may still be filled. `loading`: waits for a snapshot.
+   * `current`: all known messages are applied. `waiting`: later messages are there, earlier ones are not. `open`: a gap
+   * was skipped that may still be filled. `loading`: waits for a snapshot.
    */
   readonly progress: "current" | "waiting" | "open" | "loading";
 }
@@ -101,7 +101,9 @@ export class FactFold {
   readonly #reload: FactFoldOptions["reload"];
   readonly #meters: FoldMeters;
   readonly #context: FoldContext;
-  /** Of declarations that journals hold: a journal knows its numbers, and what it abandons is gone from here with it. */
+  /**
+   * By the declarations that journals hold: a journal owns its numbers, and when it drops one, the entry goes here too.
+   */
   readonly #found = new WeakMap<FeedDeclaration, FoundFeed>();
   readonly #targets = new Map<string, TargetFold>();
   readonly #listeners = new Set<(target: string) => void>();
@@ -121,7 +123,7 @@ export class FactFold {
     this.#context = { index, sink, limits, meters, clock, self, waiting: { total: 0 }, kept: { total: 0 } };
   }
 
-  /** Bytes of what waits and of kept states, the index not included. */
+  /** Bytes of waiting records and kept states, without the index. */
   get byteLength(): number {
     return this.#context.waiting.total + this.#context.kept.total;
   }
@@ -135,12 +137,12 @@ export class FactFold {
     for (const fold of this.#targets.values()) yield stateOf(fold);
   }
 
-  /** Ids of epochs that are dated later than this one and do not follow it: it must name them to be the newest. */
+  /** Ids of epochs that are dated later than this one and do not follow it. To be the newest, it must name them. */
   outranking(target: string, life: BatchMark): readonly string[] {
     return this.#targets.get(target)?.outranking(life) ?? [];
   }
 
-  /** A statement when the target is settled, that is `current`. */
+  /** A statement for a settled target, that is a `current` one. */
   statement(target: string): FoldStatement | undefined {
     const fold = this.#targets.get(target);
     return fold?.progress === "current" ? statementOf(this.#context.index, fold) : undefined;
@@ -156,13 +158,13 @@ export class FactFold {
     return isFolded ? statementOf(this.#context.index, fold) : undefined;
   }
 
-  /** Compares what another replica states; a difference at the same epoch and sequence reloads the target. */
+  /** Compares another replica's statement; a difference at the same epoch and sequence reloads the target. */
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
     const fold = this.#targets.get(statement.target);
     if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
     if (fold.track.last?.sequence !== statement.sequence) return "not-comparable";
     if (fold.agrees(statement)) {
-      // What somebody who has read everything holds as well lacks nothing.
+      // A state that equals that of a router that has read everything lacks nothing.
       if (statement.isComplete && !fold.track.isComplete) fold.track.settle(statement.sequence, true);
       this.#touch(fold);
       this.#tell();
@@ -176,13 +178,15 @@ export class FactFold {
     return "different";
   }
 
-  /** A journal speaks of an epoch. */
+  /** A journal declares an epoch. */
   declare(declaration: FeedDeclaration): void {
     if (declaration.life) this.#resolve(declaration, declaration.life);
     this.#tell();
   }
 
-  /** In the order of the origin's journal. The own entries go the same way, before they are committed. */
+  /**
+   * Applies entries in the order of the origin's journal. Own entries take the same path, before they are committed.
+   */
   apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     for (const entry of entries) {
       const declaration = declarationOf(entry.feed);
@@ -217,7 +221,7 @@ export class FactFold {
     return true;
   }
 
-  /** Voids everything of a target: the engine is gone for good. What comes for it counts when it is declared again. */
+  /** Voids everything of a target: the engine is gone for good. New entries count once the target is declared again. */
   forgetTarget(target: string): void {
     const fold = this.#targets.get(target);
     if (!fold) return;
@@ -228,15 +232,16 @@ export class FactFold {
   }
 
   /**
-   * State of all targets, or of some, as frames of at most `maxBytes` for `beginImport` of another replica. The state may
-   * change between two frames: together with the records after the stamps that the first frame holds they give the state.
+   * The state of all targets, or of some, as frames of at most `maxBytes` for `beginImport` of another replica. The
+   * state may change between two frames: the frames and the records after the stamps in the first frame together give
+   * the state.
    */
   exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined> {
     const folds = targets ? targets.flatMap((target) => this.#targets.get(target) ?? []) : [...this.#targets.values()];
     return exportSnapshot(this.#context.index, new Set(folds), maxBytes);
   }
 
-  /** Takes one snapshot; frames in their order. */
+  /** Takes one snapshot; its frames must arrive in order. */
   beginImport(): SnapshotSink {
     const snapshot = new SnapshotImport({
       index: this.#context.index,
@@ -270,7 +275,7 @@ export class FactFold {
     this.#tell();
   }
 
-  /** Asks for the state of targets that have waited too long for what is missing. Called about once a second. */
+  /** Asks for the state of targets that have waited too long for missing messages. Called about once a second. */
   maintain(): void {
     for (const fold of this.#targets.values()) {
       fold.maintain();
@@ -300,7 +305,7 @@ export class FactFold {
     }
   }
 
-  /** Finds the fold of a feed, which may not have had a slot so far. */
+  /** Finds the fold of a feed, and gives it a slot if it had none. */
   #resolve(declaration: FeedDeclaration, life: Life): FoundFeed | undefined {
     const fold = this.#foldOf(declaration.target);
     if (!fold) this.#meters.ignored("no-slot");

@@ -11,9 +11,9 @@ export const maxRecordOpsBytes = 3 * 1_048_576;
 const kind = { record: 0, gap: 1, checkpoint: 2 } as const;
 const kindMask = 3;
 const completeFlag = 4;
-/** The feed is that of the entry before. */
+/** The feed is that of the previous entry. */
 const sameFeedFlag = 8;
-/** The sequence is the one after that of the entry before. */
+/** The sequence follows that of the previous entry. */
 const nextSequenceFlag = 16;
 /** The engine does not say when it published. */
 const noTimestampFlag = 32;
@@ -45,7 +45,7 @@ export class FactItemWriter {
     return this.#entries;
   }
 
-  /** @throws RangeError for numbers that no engine gives, and for a record of more than `maxRecordOpsBytes` */
+  /** @throws RangeError for numbers that no engine uses, and for a record of more than `maxRecordOpsBytes` */
   add(entry: FactEntry): void {
     checkEntry(entry);
     if (this.#entries === 0) this.#writer.u8(formatVersion);
@@ -213,7 +213,7 @@ export interface GapEntry {
   readonly kind: "gap";
   readonly feed: number;
   readonly from: number;
-  /** The last one missing. */
+  /** The last missing one. */
   readonly to: number;
 }
 

@@ -4,14 +4,16 @@ import type { LedgerSink, Tier } from "@espalier/prefix-index";
 /** Kinds of runs in the ops of a record. */
 const factOp = { stored: 0, removed: 1, removedLow: 2, orphaned: 3, holeGone: 4, cleared: 5 } as const;
 
-/** A run's header holds its length less one, its tier (2 bits) and its kind (3 bits): one byte for up to four blocks. */
+/**
+ * A run's header holds its length less one, its tier (2 bits) and its kind (3 bits): one byte for up to four blocks.
+ */
 function factOpHeader(op: number, tier: number, blocks: number): number {
   return (blocks - 1) * 32 + tier * 8 + op;
 }
 
 /** Blocks of one run at most; longer ones are cut into several. */
 const maxRunBlocks = 1_024;
-/** The memory of a writer that grew beyond this is given back after the record. */
+/** A writer that grew beyond this frees its memory after the record. */
 const maxKeptBytes = 1_048_576;
 
 export interface FactOpsWriterOptions {
@@ -40,7 +42,7 @@ export class FactOpsWriter implements LedgerSink {
     this.#isUnambiguous = options.isUnambiguous;
   }
 
-  /** Begins a record; what was not finished is dropped. */
+  /** Begins a record; drops an unfinished one. */
   begin(): void {
     this.#reset();
     if (this.#writer.length > maxKeptBytes) this.#writer = new ByteWriter(4_096);
@@ -103,7 +105,7 @@ export class FactOpsWriter implements LedgerSink {
     this.#words[this.#blocks++] = low;
   }
 
-  /** Makes capacity for one more block of a run of this kind. */
+  /** Ensures capacity for one more block of a run of this kind. */
   #toRun(op: number, tier: Tier): void {
     if (this.#blocks === maxRunBlocks || op !== this.#op || tier !== this.#tier) this.#closeRun();
     this.#op = op;
@@ -134,7 +136,7 @@ const maxVarintBytes = 7;
 /** Takes the ops of a record in order. */
 export interface FactOpsSink extends LedgerSink {
   /**
-   * Blocks that were in this tier are no longer; each is the only one of the target in this tier whose chain hash has
+   * These blocks were removed from this tier. Each is the only one of the target in this tier whose chain hash has
    * these low 32 bits.
    */
   removedLow(tier: Tier, lows: Uint32Array, from: number, to: number): void;
@@ -183,7 +185,7 @@ function varintAt(ops: Uint8Array, begin: number): number {
   throw new RangeError("a number that does not end");
 }
 
-/** Where a varint ends that `varintAt` has read. */
+/** The end of a varint that `varintAt` has read. */
 function afterVarint(ops: Uint8Array, begin: number): number {
   let at = begin;
   while (ops[at]! > 127) at += 1;
@@ -191,9 +193,9 @@ function afterVarint(ops: Uint8Array, begin: number): number {
 }
 
 const words = new Uint32Array(2 * chunkBlocks);
-/** The same memory as bytes; null where the machine has its high bytes first, so that they must be put together. */
+/** The same memory as bytes; null on a big-endian machine, which must assemble the words. */
 const wordBytes = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1 ? new Uint8Array(words.buffer) : null;
-/** Up to so many words a loop is faster than a view and a copy. */
+/** For at most so many words a loop is faster than a view and a copy. */
 const maxLoopWords = 32;
 
 /**

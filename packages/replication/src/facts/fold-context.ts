@@ -3,17 +3,17 @@ import type { PrefixIndex } from "@espalier/prefix-index";
 import type { ReloadReason } from "./fact-fold.ts";
 import type { IndexSink } from "./index-sink.ts";
 
-/** The bounds of a fold. Beyond each of them something is abandoned that a snapshot or the next checkpoint brings back. */
+/** The bounds of a fold. Beyond each of them something is abandoned that a snapshot or the next checkpoint restores. */
 export interface FoldLimits {
   /** Records of one target that wait for earlier ones, or are kept over a gap that may still be filled. */
   readonly maxWaitingRecordsPerTarget: number;
-  /** Bytes of them, their overhead included. */
+  /** Bytes of these records, with their overhead. */
   readonly maxWaitingBytesPerTarget: number;
   /** Bytes of the waiting records of all targets. */
   readonly maxWaitingBytes: number;
   /** Declared gaps of one target that no checkpoint has closed. */
   readonly maxGapsPerTarget: number;
-  /** Bytes of what has changed in targets since a gap, to go back to it, all together. */
+  /** Bytes of all targets' changes since a gap, kept to go back to it. */
   readonly maxKeptBytes: number;
   /** How long a target waits for messages that are not declared lost, before its state is asked for. */
   readonly maxHoleMs: number;
@@ -28,7 +28,7 @@ export const defaultFoldLimits: FoldLimits = {
   maxHoleMs: 2_000,
 };
 
-/** Bytes of something that all targets of a fold share a bound for. */
+/** Bytes under a bound that all targets of a fold share. */
 export interface SharedBytes {
   total: number;
 }
@@ -47,12 +47,12 @@ export interface FoldContext {
   readonly kept: SharedBytes;
 }
 
-/** Why an entry of a journal was not taken. */
+/** Why an entry of a journal was ignored. */
 type IgnoredReason = "no-slot" | "unknown-feed" | "old-life" | "malformed" | "limit";
 
 /**
- * What hints at a divergence that the next checkpoint will show. `unknown`: a removed block was not there. `ambiguous`: several
- * blocks fit what was removed. `cut`: a checkpoint says something else than a state that ranks before it.
+ * A hint at a divergence that the next checkpoint will show. `unknown`: a removed block was not there. `ambiguous`:
+ * several blocks match a removal. `cut`: a checkpoint differs from a state that ranks before it.
  */
 type HintKind = "unknown" | "ambiguous" | "cut";
 

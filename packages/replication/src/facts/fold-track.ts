@@ -65,12 +65,12 @@ export class FoldTrack {
     return this.nextWaiting !== undefined;
   }
 
-  /** The sequence of the next record that is there. */
+  /** The sequence of the next waiting record. */
   get nextWaiting(): number | undefined {
     return this.waiting.firstAfter(this.#position);
   }
 
-  /** Records and gaps up to this one are useless. */
+  /** Records and gaps up to this one are obsolete. */
   get floor(): number {
     return this.#kept ? this.#kept.point.position : this.#position;
   }
@@ -85,7 +85,7 @@ export class FoldTrack {
     this.#dropThrough(point.position);
   }
 
-  /** Applies a record at once when it is the next one and nothing needs to be kept of it. */
+  /** Applies a record at once when it is the next one and nothing of it must be kept. */
   applyNext(record: FactRecord): boolean {
     if (record.sequence !== this.#position + 1 || this.#kept || this.waiting.count > 0) return false;
     if (!record.isComplete && this.#incompleteFrom === never) return false;
@@ -105,10 +105,10 @@ export class FoldTrack {
   }
 
   /**
-   * Applies what is next as far as there is any. Stops behind every message that a checkpoint was made at, and before a gap that
-   * somebody has checkpointed within.
+   * Applies what is next as far as possible. Stops after every message that has a checkpoint, and before a gap that has
+   * a checkpoint within.
    *
-   * @returns the checkpoint that it has come to
+   * @returns the checkpoint that it has reached
    */
   advance(checkpoints: CheckpointTable): StatedCheckpoint | undefined {
     for (;;) {
@@ -124,7 +124,7 @@ export class FoldTrack {
     }
   }
 
-  /** Folds again from the kept state. Advancing it is the caller's. */
+  /** Folds again from the kept state. The caller advances it. */
   restoreKept(): void {
     const kept = this.#kept;
     this.needsRefold = false;
@@ -138,19 +138,19 @@ export class FoldTrack {
     this.#incompleteFrom = kept.point.incompleteFrom;
   }
 
-  /** Every gap was filled with complete records: nothing better can come. */
+  /** Closes the gaps if complete records have filled them all: nothing better can arrive. */
   closeIfComplete(): void {
     if (this.#kept && this.isComplete && !this.isOpen) this.closeKept();
   }
 
-  /** A checkpoint says that the state up to here is as good as it gets. */
+  /** A checkpoint says that no better state up to here can be had. */
   settle(sequence: number, isComplete: boolean): void {
     if (sequence < this.#skippedTo) return;
     if (isComplete) this.#incompleteFrom = never;
     this.closeKept();
   }
 
-  /** A checkpoint agrees in what is missing below it, and lies behind every gap. */
+  /** A checkpoint agrees on what is missing below it, and is behind every gap. */
   closeBelow(sequence: number): void {
     if (sequence >= this.#skippedTo && sequence >= this.#incompleteFrom) this.closeKept();
   }
@@ -208,7 +208,7 @@ export class FoldTrack {
     return true;
   }
 
-  /** Notes how much more is kept; when it is too much, the gap is closed. */
+  /** Accounts for what is kept in addition; when it is too much, the gap is closed. */
   #accountKept(beforeBytes: number): void {
     const { kept, limits, meters } = this.#context;
     kept.total += (this.#kept?.byteLength ?? 0) - beforeBytes;
@@ -231,7 +231,7 @@ export class FoldTrack {
     return true;
   }
 
-  /** Nothing better can come of what is complete, so an earlier kept state is not needed any more. */
+  /** Nothing better can arrive for complete records, so an earlier kept state is obsolete. */
   #keepState(): void {
     this.closeKept();
     this.#kept = new KeptState(this.point, this.#context.sink.mayHaveHoles(this.#slot));
@@ -315,7 +315,7 @@ export class SequenceRanges {
 /** Approximate bytes of a waiting record without its ops. */
 const recordOverheadBytes = 128;
 
-/** A record as it waits: by itself, not as a part of a journal's item. */
+/** A record as it waits: a copy, not a view of a journal's item. */
 export interface WaitingRecord extends BatchMark {
   readonly isComplete: boolean;
   readonly ops: Uint8Array;
@@ -421,7 +421,7 @@ function waitingRecord(origin: Origin, record: FactRecord): WaitingRecord {
   return { sequence, timestampUs, checksum, isComplete, ops: record.ops.slice(), origin };
 }
 
-/** Complete ones first, then the lowest router, then the lowest epoch. */
+/** Complete ones rank first, then the lowest router, then the lowest epoch. */
 function ranksBefore(isComplete: boolean, { router, epoch }: Origin, other: WaitingRecord): boolean {
   if (isComplete !== other.isComplete) return isComplete;
   if (router !== other.origin.router) return router < other.origin.router;

@@ -3,7 +3,7 @@ import type { FactOpsSink } from "./fact-ops.ts";
 import type { FoldMeters } from "./fold-context.ts";
 import type { KeptState } from "./kept-state.ts";
 
-/** Applies ops to the facts of one target of an index at a time. */
+/** Applies ops to the facts of an index, one target at a time. */
 export class IndexSink implements FactOpsSink {
   /** Whether the target was cleared since `aim`. */
   wasCleared = false;
@@ -13,7 +13,7 @@ export class IndexSink implements FactOpsSink {
   readonly #withHoles = new Set<number>();
   readonly #orphan = { index: 0, depth: 0 };
   #slot = 0;
-  /** Where changes are noted. */
+  /** Records the changes. */
   #kept: KeptState | undefined;
   #found = new Uint32Array(512);
 
@@ -23,9 +23,9 @@ export class IndexSink implements FactOpsSink {
   }
 
   /**
-   * Says whose facts what follows is about.
+   * Sets the target of the ops that follow.
    *
-   * @param kept learns what changes
+   * @param kept gets the changes
    */
   aim(slot: number, kept?: KeptState): void {
     this.wasCleared = false;
@@ -37,7 +37,7 @@ export class IndexSink implements FactOpsSink {
     return this.#withHoles.has(slot);
   }
 
-  /** Holes of a target, or that they are not known, came into the index by another way. */
+  /** Holes of a target, or the fact that they are unknown, entered the index by another way. */
   noteHoles(slot: number): void {
     this.#withHoles.add(slot);
   }

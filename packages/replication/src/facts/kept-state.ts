@@ -8,10 +8,10 @@ const minEntries = 64;
 /** Flag in the third word, next to the tier: the block was stored. */
 const storedFlag = 4;
 const tierMask = 3;
-/** Blocks that are undone in one call to the index. */
+/** Blocks that one call to the index undoes. */
 const runBlocks = 256;
 
-/** The blocks that a target got and lost since some moment, in order; what changed nothing is not in it. */
+/** The blocks that a target got and lost since some moment, in order, without those that changed nothing. */
 export class ChangeLog {
   #words = new Uint32Array(minEntries * entryWords);
   #length = 0;
@@ -46,7 +46,7 @@ export class ChangeLog {
     this.#hasStoredOnGpu = false;
   }
 
-  /** Takes everything back, the latest first. Costs what has changed, whatever the target holds. */
+  /** Undoes all changes, the latest first. The cost depends on the changes, not on what the target holds. */
   undo(index: PrefixIndex, slot: number): void {
     const run = new Uint32Array(2 * runBlocks);
     let blocks = 0;
@@ -65,9 +65,9 @@ export class ChangeLog {
   }
 
   /**
-   * Calls back for changes in their order.
+   * Calls the visitor for changes in their order.
    *
-   * @param from how many to leave out
+   * @param from how many to skip
    */
   visit(from: number, visitor: (inTier: Tier, isStored: boolean, low: number, high: number) => void): void {
     for (let at = from * entryWords; at < this.#length; at += entryWords) {
@@ -135,7 +135,7 @@ export class KeptState {
     this.#areHolesLost = true;
   }
 
-  /** The target was cleared: what has changed before is useless, and what changes from now on neither. */
+  /** The target was cleared: earlier changes are obsolete, and later ones need not be noted. */
   void(): void {
     this.#isVoid = true;
     this.changes.clear();

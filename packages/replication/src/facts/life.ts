@@ -9,20 +9,21 @@ export interface BatchMark {
   readonly checksum: number;
 }
 
-/** One run of an engine's process, named by the earliest of its messages that is known. */
+/** One run of an engine's process, named by its earliest known message. */
 export interface Life extends BatchMark {
-  /** Id of the epoch before it, as far as the router that named it knew one. */
+  /** Id of the epoch before it, if the router that named it knew one. */
   readonly predecessor: string | null;
 }
 
-/** The same in every router that names an epoch by the same message. */
+/** Equal in all routers that name an epoch by the same message. */
 export function lifeId({ sequence, timestampUs, checksum }: BatchMark): string {
   return `${sequence}.${timestampUs}.${checksum.toString(16)}`;
 }
 
 /**
- * The epoch of an engine that was restarted and has published nothing yet: it ends the one before, and holds nothing. The
- * same in every router that finds it, and as late as the epoch before, so that the first message names a later one.
+ * The epoch of an engine that was restarted and has published nothing yet: it ends the one before, and holds nothing.
+ * All routers that find it name it alike. It is dated like the epoch before, so that the first message names a later
+ * one.
  */
 export function unreadLifeAfter(before: Life): Life {
   const predecessor = lifeId(before);
@@ -38,13 +39,16 @@ export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
 export interface FoldPoint {
   /** Every message up to this one is applied, or was skipped. */
   readonly position: number;
-  /** The latest that was applied. */
+  /** The latest applied message. */
   readonly last: BatchMark | undefined;
-  /** Sequence of the first message that may not be in the state as it was; `never` for a complete state. */
+  /**
+   * Sequence of the first message that may be missing from the state, or be incomplete in it; `never` for a complete
+   * state.
+   */
   readonly incompleteFrom: number;
 }
 
-/** `incompleteFrom` of a state that every message up to its position is in. */
+/** `incompleteFrom` of a state that includes every message up to its position. */
 export const never = Number.MAX_SAFE_INTEGER;
 
 /** Where an epoch begins: the target holds nothing before its first message. */
@@ -52,7 +56,7 @@ export function startOf(life: BatchMark): FoldPoint {
   return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
 }
 
-/** Lives of one target that are remembered: of more, those go that others have followed for longest. */
+/** Epochs of one target that are remembered. Beyond the bound those go that have been followed for longest. */
 export const maxLivesPerTarget = 64;
 /** Predecessors of one epoch: its reader names every one that is dated later. */
 const maxPredecessors = maxLivesPerTarget;
@@ -61,7 +65,7 @@ const maxPredecessors = maxLivesPerTarget;
 export interface KnownLife {
   readonly id: string;
   readonly mark: BatchMark;
-  /** As it is declared to others: the same object until its predecessor becomes known. */
+  /** The epoch as declared to others: the same object until its predecessor becomes known. */
   life: Life;
   /** In the order in which they were named. */
   readonly predecessors: string[];
@@ -70,8 +74,8 @@ export interface KnownLife {
 }
 
 /**
- * The epochs of a target, and which of them is the newest: among those that no other one names as its predecessor, the one
- * with the latest mark. It depends on the set of what was declared only, not on the order.
+ * The epochs of a target, and which of them is the newest: of those that no other one names as its predecessor, the one
+ * with the latest mark. The result depends on the set of declarations only, not on their order.
  */
 export class LifeOrder {
   readonly #lives = new Map<string, KnownLife>();
@@ -104,14 +108,14 @@ export class LifeOrder {
     return known;
   }
 
-  /** Ids of epochs that are dated later than this one and do not follow it, so that it counts only when it follows them. */
+  /** Ids of epochs that are dated later than this one and do not follow it. This one counts only if it follows them. */
   outranking(mark: BatchMark): readonly string[] {
     const followers = this.#followersOf(lifeId(mark));
     const others = [...this.#lives.values()].filter((life) => isLater(life.mark, mark) && !followers.has(life.id));
     return others.map(({ id }) => id);
   }
 
-  /** Lives that name this one, those that name them, and so on. */
+  /** Epochs that name this one, those that name them, and so on. */
   #followersOf(id: string): ReadonlySet<string> {
     const found = new Set([id]);
     for (const follower of found) {
@@ -120,7 +124,7 @@ export class LifeOrder {
     return found;
   }
 
-  /** Lives that no other one names. Where every one is named, as no honest router would do, all of them. */
+  /** Epochs that no other one names. If every one is named, which no honest router would do, all of them. */
   #heads(): Iterable<KnownLife> {
     const named = new Set<string>();
     for (const { predecessors } of this.#lives.values()) for (const id of predecessors) named.add(id);
@@ -129,8 +133,9 @@ export class LifeOrder {
   }
 
   /**
-   * Over the bound, one goes whose predecessors are gone, the first that was declared: who names an epoch that is still known
-   * has to stay, or that one would count again. Where lives name each other in a circle, any but the newest.
+   * Over the bound, forgets the first declared epoch whose predecessors are gone. An epoch that names a remembered one
+   * must stay, or the named one would count again. If epochs name each other in a circle, it forgets any but the
+   * newest.
    */
   #forgetOne(): void {
     if (this.#lives.size <= maxLivesPerTarget) return;

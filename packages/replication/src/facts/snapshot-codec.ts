@@ -10,12 +10,12 @@ const maxNumber = 2 ** 52;
 /** A target's key in UTF-8. */
 const maxKeyBytes = 1_024;
 const maxLifeIdBytes = 64;
-/** A stamp takes no more than this, whatever its numbers. */
+/** Upper bound of a stamp's bytes, whatever its numbers. */
 export const maxStampBytes = maxKeyBytes + maxLifeIdBytes + 128;
 /** Targets of one snapshot. */
 export const maxSnapshotTargets = 65_536;
 
-/** Says of what moment the state of a target is. */
+/** Says which moment the state of a target is from. */
 export interface SnapshotStamp {
   readonly target: string;
   readonly life: Life;
@@ -30,7 +30,7 @@ export type SnapshotFrame =
   | {
       readonly kind: "stamps";
       readonly stamps: readonly SnapshotStamp[];
-      /** About how many distinct blocks will come; absent when that is not known. */
+      /** Approximate number of distinct blocks to come; absent when unknown. */
       readonly blocks?: number;
     }
   | { readonly kind: "groups"; readonly groups: readonly FactsGroup[] }

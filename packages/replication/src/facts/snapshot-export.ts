@@ -4,7 +4,7 @@ import type { FoldPoint } from "./life.ts";
 import { maxStampBytes, type SnapshotStamp, writeSnapshotFrame } from "./snapshot-codec.ts";
 import type { TargetFold } from "./target-fold.ts";
 
-/** Frames cannot be made smaller than this. */
+/** Least size of a frame. */
 export const minSnapshotFrameBytes = 65_536;
 /** Bytes of a frame without its groups. */
 const frameOverheadBytes = 64;
@@ -14,13 +14,13 @@ const groupOverheadBytes = 32;
 interface Exported {
   readonly fold: TargetFold;
   readonly generation: number;
-  /** What its state is made from, where it is that from before a gap. */
+  /** The source of a state from before a gap; undefined for the present state. */
   readonly kept: { readonly state: KeptState; readonly parts: KeptExport } | undefined;
 }
 
 /**
- * The state of targets as frames of a snapshot. The stamps are taken when it is called; the blocks are read while they go
- * on changing, which the records after the stamps make good. A target whose state is replaced meanwhile is named as void.
+ * The state of targets as frames of a snapshot. The call takes the stamps; the blocks are read while they change, and
+ * the records after the stamps correct them. A target whose state is replaced meanwhile is named as void.
  *
  * @throws RangeError when `maxBytes` is below `minSnapshotFrameBytes`
  */
@@ -41,7 +41,7 @@ export function exportSnapshot(
   }
   const maxChunkBytes = maxBytes - frameOverheadBytes;
   const slots = exported.map(({ fold }) => fold.slot);
-  // Asked for at once, so that nothing is missed that changes before the first frame is taken.
+  // Called at once, so that no change before the first frame is missed.
   const chunks = index.exportAll(slots, { maxChunkBytes });
   const pairs = slots.reduce((sum, slot) => sum + index.factBlockCount(slot, tier.gpu), 0);
   return frames(stamps, { exported, chunks, blocks: Math.min(pairs, index.distinctGpuBlocks) }, maxChunkBytes);
@@ -50,7 +50,7 @@ export function exportSnapshot(
 interface Export {
   readonly exported: readonly Exported[];
   readonly chunks: Iterable<readonly FactsGroup[]>;
-  /** Distinct ones, about. */
+  /** Approximate number of distinct blocks. */
   readonly blocks: number;
 }
 
@@ -105,7 +105,7 @@ function bytesOf(part: FactsChunk): number {
   return part.words.byteLength + (part.kind === "holes" ? part.depths.byteLength : 0);
 }
 
-/** A group as the targets have it that are not void; of those with a kept state some may have less of it. */
+/** The parts of a group for the targets that are not void; targets with a kept state may have less of it. */
 function validGroups(exported: readonly Exported[], { targets, part }: FactsGroup): FactsGroup[] {
   const whole: number[] = [];
   const groups: FactsGroup[] = [];
@@ -127,7 +127,7 @@ function isVoid({ fold, generation, kept }: Exported): boolean {
   );
 }
 
-/** Where the state that can be exported ends; undefined where there is none. */
+/** The point of the state that can be exported; undefined where there is none. */
 function startOfExport({ progress, track }: TargetFold): { point: FoldPoint; kept: KeptState | undefined } | undefined {
   if (progress === "loading") return undefined;
   const kept = progress === "open" ? track.kept : undefined;
@@ -154,8 +154,8 @@ type BlocksChunk = Extract<FactsChunk, { kind: "blocks" }>;
 type HolesChunk = Extract<FactsChunk, { kind: "holes" }>;
 
 /**
- * Makes the kept state of a target of what an index is read to have now, piece by piece, while the target changes:
- * blocks that came since are left out, and those that went are added at the end.
+ * Makes a target's kept state from what is read of the index now, piece by piece, while the target changes. It leaves
+ * out blocks that were added since, and adds those that were removed at the end.
  */
 class KeptExport {
   readonly #kept: KeptState;
@@ -190,7 +190,7 @@ class KeptExport {
     for (const [inTier, words] of gone.entries()) {
       if (words.length > 0) yield { kind: "blocks", tier: inTier as Tier, words: Uint32Array.from(words) };
     }
-    // The index may have no hole any more of those that it had.
+    // The index may have lost holes that the kept state had.
     if (this.#kept.holes === "unknown") yield { kind: "walked" };
   }
 

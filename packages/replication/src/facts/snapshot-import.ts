@@ -17,11 +17,11 @@ export interface SnapshotImportOptions {
 
 interface Incoming {
   readonly fold: TargetFold;
-  /** The generation that the blocks are for; undefined when the target has no need of them. */
+  /** The generation that the blocks are for; undefined when the target does not need them. */
   readonly generation: number | undefined;
 }
 
-/** Takes the frames of one snapshot, and puts what is of use into the index as it comes. */
+/** Takes the frames of one snapshot, and puts useful parts into the index as they arrive. */
 export class SnapshotImport implements SnapshotSink {
   readonly #options: SnapshotImportOptions;
   /** By number; undefined where there is no capacity for the target or its epoch is not the newest. */
@@ -89,7 +89,7 @@ export class SnapshotImport implements SnapshotSink {
     }
   }
 
-  /** Growing once is much cheaper than growing as blocks come. */
+  /** Growing once is much cheaper than growing block by block. */
   #expect(blocks: number): void {
     if (blocks === this.#expected) return;
     this.#expected = blocks;
@@ -121,7 +121,7 @@ export class SnapshotImport implements SnapshotSink {
     this.#options.index.importChunk(wanted);
   }
 
-  /** @returns -1 when the target has no use for blocks */
+  /** @returns -1 when the target does not need blocks */
   #slotOf(number: number): number {
     const incoming = this.#incoming[number];
     return incoming?.generation !== undefined && incoming.generation === incoming.fold.generation

@@ -22,7 +22,7 @@ export class TargetFold {
   readonly slot: number;
   /** Its records in their order. */
   readonly track: FoldTrack;
-  /** Changes whenever the state becomes another one than further records would make of it. */
+  /** Changes whenever the state is replaced by one that further records would not lead to. */
   generation = 0;
   /** What listeners last saw. */
   reported = "";
@@ -33,7 +33,7 @@ export class TargetFold {
   readonly #validator: CheckpointValidator;
   #life: KnownLife | undefined;
   #load: LoadMode | undefined;
-  /** While loading: what will be imported must reach this message at least. */
+  /** While loading: the import must reach this message at least. */
   #required = -1;
   /** What the state becomes when the import ends, and whether it was asked for. */
   #incoming: { readonly point: FoldPoint; readonly wasAsked: boolean } | undefined;
@@ -66,7 +66,7 @@ export class TargetFold {
     const known = this.#lives.declare(life);
     const { newest } = this.#lives;
     if (newest && newest !== this.#life) {
-      // Nothing of it is kept: should it be the newest again, its state has to come from elsewhere.
+      // Its state is not kept: if it becomes the newest again, the state must come from elsewhere.
       if (this.#life && !this.#isAtStart) this.#life.hasMissed = true;
       this.#life = newest;
       this.reset(startOf(newest.mark));
@@ -106,7 +106,7 @@ export class TargetFold {
     else this.#checkpointHere({ checkpoint, origin });
   }
 
-  /** Folds again from before a gap, when something came that changes what followed it. */
+  /** Folds again from before a gap, when something arrived that changes what followed it. */
   refold(): void {
     if (!this.track.needsRefold) return;
     this.#context.meters.refold();
@@ -123,12 +123,12 @@ export class TargetFold {
     return blocks === own.blocks && own.digest[0] === digest[0] && own.digest[1] === digest[1];
   }
 
-  /** Another router says that the state is wrong, and its word ranks before that of this one. */
+  /** Another router says that the state is wrong, and its statement ranks before this router's. */
   mistrust(from: Origin): void {
     this.#replace("digest-mismatch", from, -1);
   }
 
-  /** Asks for the state when what is missing has not come for long. */
+  /** Asks for the state when missing messages have not come for long. */
   maintain(): void {
     if (this.#load !== undefined || !this.track.isStuck) return;
     const { clock, limits } = this.#context;
@@ -166,7 +166,7 @@ export class TargetFold {
     return position >= own.position && incompleteFrom > own.incompleteFrom;
   }
 
-  /** Makes capacity for a snapshot, which its caller puts in the index. @returns the generation that it is meant for */
+  /** Prepares for a snapshot, which its caller puts in the index. @returns the generation that it is meant for */
   beginImport(point: FoldPoint): number {
     const wasAsked = this.#load !== undefined;
     this.reset(point);
@@ -183,7 +183,7 @@ export class TargetFold {
     this.advance();
   }
 
-  /** What has come of the snapshot is voided; the target waits for another one. */
+  /** Voids what has arrived of the snapshot; the target waits for another one. */
   abortImport(): void {
     if (!this.#incoming || !this.#life) return;
     const { point, wasAsked } = this.#incoming;
@@ -216,7 +216,7 @@ export class TargetFold {
     }
   }
 
-  /** A word on the state as it is now. */
+  /** A checkpoint at the present state. */
   #checkpointHere(stated: StatedCheckpoint): void {
     const { checkpoint, origin } = stated;
     const verdict = this.#validator.validate(stated, {
@@ -228,14 +228,14 @@ export class TargetFold {
     else this.#replace("digest-mismatch", origin, checkpoint.sequence);
   }
 
-  /** A word on a state that records have led on from. */
+  /** A checkpoint at a state that records have led on from. */
   #checkpointBelow({ checkpoint, origin }: StatedCheckpoint): void {
     if (!checkpoint.isComplete) this.track.closeBelow(checkpoint.sequence);
     else if (checkpoint.sequence >= this.track.point.incompleteFrom)
       this.#replace("behind-cut", origin, checkpoint.sequence);
   }
 
-  /** @param sequence what is said of the state is said of it there */
+  /** @param sequence where the checkpoint or statement was made */
   #replace(reason: ReloadReason, from: Origin | undefined, sequence: number): void {
     const { track } = this;
     const isKept = track.kept !== undefined && sequence >= track.kept.point.position;
@@ -289,7 +289,7 @@ export class TargetFold {
     this.#stuck = { position: track.position, sinceMs: this.#context.clock.nowMs() };
   }
 
-  /** Over a bound, what is kept over a gap goes first, then the oldest of what waits. */
+  /** Over a bound, drops first what is kept for a gap, then the oldest waiting records. */
   #shed(): void {
     const { limits, waiting: shared, meters } = this.#context;
     const { track } = this;

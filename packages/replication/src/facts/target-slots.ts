@@ -1,11 +1,11 @@
 import type { Cancel } from "@espalier/common";
 import { subscribe } from "../subscribe.ts";
 
-/** Gives every target's key a small number, by which the prefix index and the columns of loads know it. */
+/** Gives every target's key a small number, which the prefix index and the columns of loads use. */
 export interface TargetSlots {
   /**
-   * The number of a target; a free one is given to a new target. For the fleet and the fold of facts, who give it back: what
-   * others say of a target looks for its number with `find`.
+   * The number of a target; a new target gets a free one. Only the fleet and the fold of facts call it, and release the
+   * number. For what others say of a target, use `find`.
    *
    * @returns -1 when all are taken
    */
@@ -17,7 +17,7 @@ export interface TargetSlots {
   targets(): Iterable<string>;
   /** Calls the listener with each target that gets a number. */
   onTaken(listener: (target: string) => void): Cancel;
-  /** The number may be given to another target. */
+  /** Frees the number for another target. */
   release(target: string): void;
   /** Exclusive bound on slots. */
   readonly capacity: number;

@@ -5,21 +5,23 @@ import type { FeedJournal } from "./feed-reader.ts";
 /** How far routing may rely on a feed's facts; the server's feed states have the details. */
 export type FeedQuality = "complete" | "partial" | "void" | "none";
 
-/** The reason of a feed, as `kv-events` names it, whose engine has answered that it has published nothing. */
+/** The reason, as `kv-events` names it, of a feed whose engine has answered that it has published nothing. */
 const nothingPublished = "nothing-published";
 
-/** Says that a router reads a target's events for everybody. Plain JSON in the journal of that router. */
+/** Says that a router reads a target's events for all routers. Plain JSON in the journal of that router. */
 export interface FeedClaim {
   /** Target's key. */
   readonly target: string;
-  /** Hybrid logical clock of the claim: of two claims the later one holds, of equal ones that of the lower router id. */
+  /**
+   * Hybrid logical clock of the claim: of two claims the later one prevails; of equal ones that of the lower router id.
+   */
   readonly stamp: number;
-  /** The quality of the feed, under the name that journals have for it. */
+  /** The quality of the feed, under the name that journals use for it. */
   readonly worth: FeedQuality;
-  /** State and reason as operators know them, for instance `live`, `complete`. */
+  /** State and reason as operators see them, for instance `live`, `complete`. */
   readonly state: string;
   readonly reason: string;
-  /** Why what is read cannot be used; null when it can. */
+  /** Why the events that are read cannot be used; null when they can. */
   readonly unusable: string | null;
 }
 
@@ -55,16 +57,16 @@ export interface OwnClaimOptions {
 
 type StatedQuality = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
 
-/** Of a feed whose engine may be another process than the one that the facts are of. */
+/** For a feed whose engine may be another process than the one that the facts are of. */
 const doubted: StatedQuality = { worth: "void", state: "stale", reason: "unverified", unusable: null };
 
-/** This router's claim to a target's feed, and who has claimed it since. */
+/** This router's claim to a target's feed, and any router that has claimed it since. */
 export class OwnClaim {
   readonly #options: OwnClaimOptions;
   #quality: StatedQuality = { worth: "none", state: "off", reason: "not-started", unusable: null };
   #isDoubted = false;
   #stamp: number | undefined;
-  /** Who has a better claim. */
+  /** The router with a better claim. */
   #rival: { readonly origin: Origin; hasWritten: boolean } | undefined;
 
   constructor(options: OwnClaimOptions) {
@@ -75,7 +77,7 @@ export class OwnClaim {
     return this.#stamp !== undefined;
   }
 
-  /** Another router has claimed the feed since, and perhaps written too. */
+  /** Another router has claimed the feed since, and has perhaps written too. */
   get rival(): { readonly hasWritten: boolean } | undefined {
     return this.#rival;
   }
@@ -95,7 +97,7 @@ export class OwnClaim {
     return this.#options.claimsOf().some(({ origin }) => !this.#isOwn(origin));
   }
 
-  /** Claims the feed, later than everybody. */
+  /** Claims the feed, with a later stamp than all others. */
   post(): void {
     const { target, journal, stamp, claimsOf } = this.#options;
     this.#rival = undefined;
@@ -104,7 +106,9 @@ export class OwnClaim {
     journal.claim({ target, stamp: this.#stamp, ...this.#stated });
   }
 
-  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
+  /**
+   * A feed has an owner even if its engine has published nothing since it was started, or since this router listens.
+   */
   postUnread(): void {
     if (this.isUsable && !this.isPosted) this.post();
   }
@@ -141,7 +145,7 @@ export class OwnClaim {
     this.#rival = { origin, hasWritten: false };
   }
 
-  /** Records or a checkpoint of another router came. */
+  /** Records or a checkpoint of another router arrived. */
   written(origin: Origin): void {
     if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
   }

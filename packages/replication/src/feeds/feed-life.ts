@@ -7,7 +7,7 @@ export const maxKnownMarks = 4_096;
 
 /** The marks of the latest messages of one run of an engine, by their numbers, which ascend. */
 export class MarkHistory {
-  /** The first one of all, which is not forgotten. */
+  /** The first message of all, which is never forgotten. */
   earliest: BatchMark | undefined;
   newest: BatchMark | undefined;
   readonly #sequences = new Float64Array(maxKnownMarks).fill(-1);
@@ -50,18 +50,18 @@ interface NamingMoment {
 /** One run of an engine as this router reads it, and which of the epochs that routers know it is. */
 export class FeedLife {
   readonly marks = new MarkHistory();
-  /** Everything of the present epoch up to this message was in the fold. */
+  /** The fold had everything of the present epoch up to this message. */
   completeTo = -1;
   #current: Life | undefined;
   readonly #ended: string | undefined;
-  /** The epoch that was known when the run began, and its latest message then. */
+  /** The known epoch when the run began, and its latest message then. */
   readonly #before: { readonly id: string; readonly last: number } | undefined;
   #undecidedSinceMs: number | undefined;
   /** Whether the earliest message names an epoch that another epoch has already followed. */
   #isEarliestTaken = false;
 
   /**
-   * @param ended id of the epoch that this router has read before and that this run is not, unless a message shows it
+   * @param ended id of the epoch that this router read before; the run is not that epoch, unless a message shows it
    * @param known what routers know before this one has read anything of the run
    */
   constructor(ended: string | undefined, known: FoldState | undefined) {
@@ -69,7 +69,7 @@ export class FeedLife {
     this.#before = known?.life && { id: lifeId(known.life), last: lastSequenceOf(known) };
   }
 
-  /** Undefined while that is not known. */
+  /** Undefined while it is unknown. */
   get current(): Life | undefined {
     return this.#current;
   }
@@ -105,7 +105,7 @@ export class FeedLife {
     return newest !== undefined && newest.sequence >= lastSequenceOf(state);
   }
 
-  /** Notes how far the fold of the present epoch has everything. */
+  /** Notes how far the fold of the present epoch is complete. */
   follow(state: FoldState): void {
     if (state.isComplete && state.progress !== "loading")
       this.completeTo = Math.max(this.completeTo, lastSequenceOf(state));
@@ -132,21 +132,24 @@ export class FeedLife {
       this.#undecidedSinceMs ??= nowMs;
       if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
     }
-    // A name that was given already would be that of an epoch before the one that has come up since.
+    // A name that was used already would name an epoch before the one that has followed since.
     const given = [predecessor, state.life.predecessor];
     const isTaken = this.#isEarliestTaken || this.#current !== undefined || given.includes(lifeId(earliest));
     const isOlder = isBefore(earliest, state.last ?? state.life);
     return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }
 
-  /** What to call the run while the engine has published nothing; undefined when the epoch that is known may be it. */
+  /** What to call the run while the engine has published nothing; undefined when the run may be the known epoch. */
   nameUnread(state: FoldState | undefined): Life | undefined {
     if (this.marks.newest !== undefined || !state?.life) return undefined;
     if (isUnread(state.life) && state.last === undefined) return undefined;
     return unreadLifeAfter(state.life);
   }
 
-  /** Begins the epoch that the run was called, if that is the newest; else another one has followed that name already. */
+  /**
+   * Begins the epoch that the run was named, if that is the newest. If not, another epoch has followed that name
+   * already.
+   */
   beginNamed(name: Life, state: FoldState | undefined): boolean {
     const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);
     if (isNewest) this.begin(state.life);
@@ -159,7 +162,7 @@ export class FeedLife {
   }
 }
 
-/** A message with a lower number is of a later epoch when it was made so much later: clocks are corrected by less. */
+/** A message with a lower number is of a later epoch when it was made so much later: clock corrections are smaller. */
 const clockMarginUs = 1_000_000;
 
 /** What the fold knows of a target's newest epoch. */
@@ -167,8 +170,8 @@ export interface KnownLifeMarks {
   readonly life: Life;
   readonly last: BatchMark | undefined;
   /**
-   * The latest message of it that was known before this router connected to the engine; undefined when the epoch was not
-   * known then. An engine that takes a connection is no earlier one than those that were known before.
+   * The epoch's latest message that was known before this router connected to the engine; undefined when the epoch was
+   * unknown then. An engine that accepts a connection is not older than the epochs that were known before.
    */
   readonly knownTo?: number | undefined;
   /** Whether the reader is at the end of what the engine has published. */
@@ -191,9 +194,9 @@ export function compareLife(
   if (verdicts.includes("equal")) return "same";
   if (knownTo === undefined && isBefore(newest, latest)) return "older";
   if (verdicts.includes("different")) return "later";
-  // The engine does not give what others had read, so this cannot be shown to be the same epoch.
+  // The engine does not repeat what others had read, so this cannot be shown to be the same epoch.
   if (latest.sequence < earliest.sequence) return "later";
-  // Nor does it, at its end, have a message that was there before it was connected to.
+  // At the end of its history the engine lacks a message that was known before this router connected to it.
   if (knownTo !== undefined && isLive && newest.sequence < knownTo) return "later";
   const isRenumbered = [latest, life].some(
     (known) => newest.sequence < known.sequence && isBefore(known, newest, clockMarginUs),

@@ -32,7 +32,7 @@ export interface FeedReaderOptions {
   readonly key: string;
   readonly journal: FeedJournal;
   readonly fold: Pick<FactFold, "state" | "outranking" | "checkpointStatement" | "declare" | "apply" | "replaceState">;
-  /** Which the fold keeps; read only. */
+  /** Owned by the fold; read only. */
   readonly index: Pick<PrefixIndex, "findByLow" | "foundHigh" | "factBlockCount">;
   readonly slots: Pick<TargetSlots, "find">;
   /** Passes everything that the ledger holds to a sink. */
@@ -40,7 +40,7 @@ export interface FeedReaderOptions {
   readonly clock: Clock;
   /** A hybrid logical clock's time for a claim. */
   readonly stamp: () => number;
-  /** All claims of the target that are known, of whatever router. */
+  /** All known claims of the target, of every router. */
   readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
   /**
    * Whether a checkpoint may be written now; a call that returns true takes the turn. Overdue checkpoints do not ask.
@@ -52,7 +52,7 @@ export interface FeedReaderOptions {
    * about to fetch the journal. Default: never.
    */
   readonly isCheckpointWanted?: (opsSinceCheckpoint: number) => boolean;
-  /** This router reads the target's feed for everybody from now on, be it that it took over by itself. */
+  /** This router reads the target's feed for all routers from now on. Called for takeovers of its own as well. */
   readonly onClaimed?: () => void;
   readonly onStop?: () => void;
   readonly limits?: Partial<FeedReaderLimits>;
@@ -64,7 +64,7 @@ export type FeedReaderRole = "owner" | "backup" | "none";
 
 export interface FeedReaderDescription {
   readonly role: FeedReaderRole;
-  /** Id of the epoch that is read; null while that is not known. */
+  /** Id of the epoch that is read; null while it is unknown. */
   readonly life: string | null;
   /** Latest message that was read. */
   readonly sequence: number | null;
@@ -72,7 +72,7 @@ export interface FeedReaderDescription {
   /** Kept to take over. */
   readonly keptRecords: number;
   readonly keptBytes: number;
-  /** Blocks of a state that came from other readers and could not be verified, and removals that it did not explain. */
+  /** Blocks of a state from other readers that could not be verified, and removals that it did not explain. */
   readonly inheritedBlocks: number;
   readonly unknownRemovals: number;
 }
@@ -121,7 +121,7 @@ export class FeedReader {
     this.sink = this.#ops;
   }
 
-  /** What it is: `owner` while it has a claim and writes. */
+  /** Its present role: `owner` while it has a claim and writes. */
   get role(): FeedReaderRole {
     if (this.#wanted === "none") return "none";
     return this.#claim.isPosted ? "owner" : "backup";
@@ -154,7 +154,7 @@ export class FeedReader {
     if (this.#wanted !== "none") this.#take({ kind: "gap", from, to });
   }
 
-  /** The engine is another process, and the ledger is empty. Which epoch that is shows with its messages. */
+  /** The engine is another process, and the ledger is empty. Its messages will show which epoch it is. */
   newEpoch(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
     this.#run = new FeedLife(this.#run.lastId, this.#state());
@@ -187,7 +187,7 @@ export class FeedReader {
     this.#advance();
   }
 
-  /** Newest epoch or progress of the target have changed in the fold. */
+  /** The target's newest epoch or progress has changed in the fold. */
   foldChanged(): void {
     this.#writer.isLevel = false;
     // This reader alone says what the engine runs. Until it has seen that itself, it does not vouch for the facts.
@@ -206,7 +206,7 @@ export class FeedReader {
     for (const entry of entries) if (entry.kind === "checkpoint") this.#writer.feeds.settle(life, entry.sequence);
   }
 
-  /** To be called before each commit, and at least every second. */
+  /** Call it before each commit, and at least every second. */
   maintain(): void {
     if (this.#wanted === "none") return;
     const state = this.#state();
@@ -243,7 +243,7 @@ export class FeedReader {
     return this.#options.fold.state(this.#options.key);
   }
 
-  /** Does something that changes the fold, unless such a thing is being done. */
+  /** Runs work that changes the fold, unless such work is running already. */
   #busy(work: () => void): void {
     if (this.#isBusy) return;
     this.#isBusy = true;
@@ -291,7 +291,7 @@ export class FeedReader {
     this.#writer.begin(0);
   }
 
-  /** Sees where the fold is, and takes over where this router should or can do better. */
+  /** Looks where the fold is, and takes over where this router should or can do better. */
   #advance(): void {
     if (this.#wanted === "none" || this.#isWriting || this.#isBusy) return;
     this.#busy(() => {
@@ -306,7 +306,7 @@ export class FeedReader {
         return;
       }
       const hasRead = this.#run.marks.newest !== undefined;
-      // The first message may name an epoch that is over; then a later one does.
+      // The first message may name an epoch that is over; then a later message names the run.
       if (!hasRead) this.#claimUnread();
       else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
       this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
@@ -323,13 +323,13 @@ export class FeedReader {
     return this.#isComplete && !state.isComplete && this.#run.reaches(state);
   }
 
-  /** An engine whose history is empty holds nothing: what others have read was of a process before it. */
+  /** An engine with an empty history holds nothing: what others have read was of an earlier process. */
   #claimUnread(): void {
     const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
     if (life) {
       this.#writer.feeds.declare(life);
       this.#writer.feeds.retireOthers(life);
-      // Whatever the engine says first is later than this, whatever its clock says.
+      // The engine's first message is later than this epoch, whatever its clock says.
       this.#run = new FeedLife(lifeId(life), this.#state());
     }
     this.#claim.postUnread();
@@ -363,7 +363,7 @@ export class FeedReader {
       const isInherited = !this.#isComplete && state.last !== undefined;
       this.#writer.begin(isInherited ? this.#writer.countBlocks() : 0);
       this.#writer.feeds.write(this.#run.current!, entries);
-      // What an earlier reader has stated cannot be made whole by records.
+      // Records cannot complete a state that an earlier reader has stated.
       if (this.#isComplete && !this.#state()?.isComplete) this.#replace();
     }
     this.#isWriting = true;

@@ -7,19 +7,19 @@ import { isSameMessage } from "./feed-life.ts";
 import type { FeedJournal, FeedReaderOptions } from "./feed-reader.ts";
 import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts";
 
-/** Writes a target's entries and checkpoints, while this router reads its feed for all. */
+/** Writes a target's entries and checkpoints, while this router reads its feed for all routers. */
 export class FeedWriter {
   readonly feeds: OwnFeeds;
   readonly meters: FeedReaderMeters;
   /** Blocks of a state that other readers have stated, which this one cannot verify. */
   inheritedBlocks = 0;
-  /** Blocks that were removed without being known to the ledger since the state was inherited. */
+  /** Removed blocks that the ledger did not know, since the state was inherited. */
   unknownRemovals = 0;
   /** Whether the index holds exactly the state that the next message changes. */
   isLevel = false;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
-  /** The message that the last checkpoint was made at; undefined when this router has not made one since it took over. */
+  /** The message of the last checkpoint; undefined when this router has not made one since it took over. */
   #checkpointAt: number | undefined;
   #checkpointMs = 0;
   #openSinceMs: number | undefined;
@@ -41,7 +41,7 @@ export class FeedWriter {
     this.#openSinceMs = undefined;
   }
 
-  /** What was inherited is not believed forever: not when the engine has removed much that the ledger does not know. */
+  /** An inherited state loses trust when the engine has removed many blocks that the ledger does not know. */
   get isDistrusted(): boolean {
     return this.inheritedBlocks > 0 && this.unknownRemovals * 2 >= this.inheritedBlocks;
   }
@@ -72,7 +72,7 @@ export class FeedWriter {
     this.meters.checkpoint();
   }
 
-  /** Writes one when it is time. */
+  /** Writes a checkpoint when it is time. */
   maintain(state: FoldState): void {
     if (!state.life || !state.last || isOnItsWay(state.progress)) return;
     const nowMs = this.#options.clock.nowMs();
@@ -89,7 +89,7 @@ export class FeedWriter {
   }
 
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
-    // The first one after a takeover lets the journals of those who read before be abandoned.
+    // With the first checkpoint after a takeover the journals of earlier readers can be abandoned.
     if (this.#checkpointAt === undefined) return "due";
     const ops = state.life ? this.feeds.opsSinceCheckpoint(state.life) : 0;
     if (this.#options.isCheckpointWanted?.(ops)) return "overdue";
@@ -104,19 +104,19 @@ function isOnItsWay(progress: FoldState["progress"]): boolean {
   return progress === "loading" || progress === "waiting";
 }
 
-/** Lives of one target that this router may have entries of in its journal. */
+/** Epochs of one target that this router may have entries of in its journal. */
 export const maxOwnFeeds = 4;
 
 interface OwnFeed {
   readonly life: Life;
   readonly number: number;
-  /** Numbers of further declarations, by the epoch that each says it follows. */
+  /** Numbers of further declarations, by the predecessor that each of them names. */
   readonly further: Map<string, number>;
-  /** The last message that anything was written of; -1 for none. */
+  /** The last message of which anything was written; -1 for none. */
   last: number;
 }
 
-/** What this router's journal holds of one target, epoch by epoch. Everything that is written goes to the fold as well. */
+/** What this router's journal holds of one target, epoch by epoch. Everything written goes to the fold as well. */
 export class OwnFeeds {
   readonly #target: string;
   readonly #journal: FeedJournal;
@@ -124,7 +124,7 @@ export class OwnFeeds {
   /** By epoch, the latest declared last. */
   readonly #feeds = new Map<string, OwnFeed>();
   #epoch: number;
-  /** The one that was used last. */
+  /** The feed that was used last. */
   #recent: OwnFeed | undefined;
 
   constructor(target: string, journal: FeedJournal, fold: Pick<FactFold, "declare" | "apply" | "outranking">) {
@@ -134,12 +134,12 @@ export class OwnFeeds {
     this.#epoch = journal.origin.epoch;
   }
 
-  /** Makes an epoch one that can be written of; makes known that it is the newest, as far as it is not yet. */
+  /** Makes an epoch writable, and declares it the newest where that is not known yet. */
   declare(life: Life): void {
     this.#outrank(this.#feedOf(life));
   }
 
-  /** Writes entries of an epoch in one go. */
+  /** Writes several entries of an epoch. */
   write(life: Life, entries: readonly KeptEntry[]): void {
     if (entries.length === 0) return;
     const feed = this.#feedOf(life);
@@ -151,7 +151,7 @@ export class OwnFeeds {
     this.#apply(numbered);
   }
 
-  /** Writes a checkpoint, after which nothing up to it is needed. */
+  /** Writes a checkpoint, which makes everything up to it obsolete. */
   checkpoint(life: Life, mark: BatchMark, stated: Pick<CheckpointEntry, "isComplete" | "blocks" | "digest">): void {
     const feed = this.#feedOf(life);
     const { sequence, timestampUs, checksum } = mark;
@@ -181,7 +181,7 @@ export class OwnFeeds {
     return feed ? this.#journal.opsSinceCheckpoint(feed.number) : 0;
   }
 
-  /** Another router has made a checkpoint: nothing up to it is needed of this one's. */
+  /** Another router has made a checkpoint: everything up to it in this journal is obsolete. */
   settle(life: Life, sequence: number): void {
     const feed = this.#known(life);
     if (!feed) return;
@@ -189,7 +189,7 @@ export class OwnFeeds {
     else this.#journal.settle(feed.number, sequence);
   }
 
-  /** Only this epoch matters any more. */
+  /** Only this epoch counts from now on. */
   retireOthers(current: Life): void {
     for (const [id, { life }] of this.#feeds) if (!isSameMessage(life, current)) this.#retire(id);
   }
@@ -204,7 +204,7 @@ export class OwnFeeds {
 
   #known(life: Life): OwnFeed | undefined {
     const { epoch } = this.#journal.origin;
-    // The own journal was begun again, and its numbers mean nothing any more.
+    // The own journal has begun another epoch, and its old numbers mean nothing any more.
     if (epoch !== this.#epoch) {
       this.#feeds.clear();
       this.#recent = undefined;
@@ -229,8 +229,8 @@ export class OwnFeeds {
   }
 
   /**
-   * Declares that the epoch follows every one that is dated later. The journal has to say so by itself: those that named the
-   * lives between may be gone for a router that comes after them.
+   * Declares that the epoch follows every one that is dated later. The own journal must say so itself: the journals
+   * that named the epochs between may be gone for a router that joins later.
    */
   #outrank({ life, further }: OwnFeed): void {
     for (const predecessor of this.#fold.outranking(this.#target, life)) {
@@ -258,7 +258,7 @@ export interface CheckpointNeed {
   readonly hasMoved: boolean;
 }
 
-/** A checkpoint that did not get its turn is made without one when as many times what makes it due has passed. */
+/** A checkpoint that got no turn is made without one after so many times what makes it due. */
 const overdueFactor = 3;
 
 /**
@@ -278,13 +278,13 @@ export function checkpointUrgency(need: CheckpointNeed, limits: FeedReaderLimits
 export interface FeedReaderLimits {
   /** Records that a backup keeps, to take over without loss. */
   readonly maxKeptRecords: number;
-  /** Bytes of them, their overhead included. */
+  /** Bytes of these records, with their overhead. */
   readonly maxKeptBytes: number;
-  /** A feed is checkpointed again after as many blocks stored and removed as it holds, but not before this many. */
+  /** A feed is checkpointed again after as many stored and removed blocks as it holds, and at least this many. */
   readonly minCheckpointOps: number;
   /** A feed that has moved is checkpointed after this time at the latest. */
   readonly maxCheckpointAgeMs: number;
-  /** How long a gap is left open for somebody who may fill it, before a checkpoint closes it. */
+  /** How long a gap stays open for a router that may fill it, before a checkpoint closes it. */
   readonly openGapMs: number;
   /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
   readonly lifeWaitMs: number;

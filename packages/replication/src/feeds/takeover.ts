@@ -1,7 +1,7 @@
 import type { FoldState } from "../facts/fact-fold.ts";
 import type { BatchMark } from "../facts/life.ts";
 
-/** A message's effects or a gap, as it will be written when this router takes over. */
+/** A message's effects or a gap, to be written when this router takes over. */
 export type KeptEntry =
   | (BatchMark & { readonly kind: "record"; readonly isComplete: boolean; readonly ops: Uint8Array })
   | { readonly kind: "gap"; readonly from: number; readonly to: number };
@@ -9,10 +9,10 @@ export type KeptEntry =
 /** Memory of an entry next to its bytes. */
 const entryOverheadBytes = 160;
 
-/** The last message that an entry is about. */
+/** The last message that an entry covers. */
 export const lastMessageOf = (entry: KeptEntry): number => (entry.kind === "record" ? entry.sequence : entry.to);
 
-/** The latest records of a feed, in order; over a bound the oldest go. */
+/** The latest records of a feed, in order; over a bound the oldest are dropped. */
 export class KeptRecords {
   /** Everything that was read from this message on is here. Undefined before the first. */
   start: number | undefined;
@@ -39,12 +39,12 @@ export class KeptRecords {
     while (this.count > this.#maxRecords || this.byteLength > this.#maxBytes) this.#dropFirst();
   }
 
-  /** Drops what is not needed any more. */
+  /** Drops what is obsolete. */
   dropTo(sequence: number): void {
     while (this.count > 0 && lastMessageOf(this.#entries[this.#first]!) <= sequence) this.#dropFirst();
   }
 
-  /** Everything is dropped; what is needed from now on comes after this message. */
+  /** Drops everything; what is needed from now on follows this message. */
   restartAfter(sequence: number): void {
     this.clear();
     this.start = sequence + 1;
@@ -57,7 +57,7 @@ export class KeptRecords {
     this.#first = 0;
   }
 
-  /** What reaches to this message or beyond it, in order. */
+  /** Entries that reach this message or go beyond it, in order. */
   since(sequence: number): KeptEntry[] {
     return this.#entries.slice(this.#first).filter((entry) => lastMessageOf(entry) >= sequence);
   }
@@ -86,7 +86,9 @@ export interface TakeoverFacts {
   readonly isComplete: boolean;
   /** Everything that was read from this message on is kept. */
   readonly keptFrom: number | undefined;
-  /** As far as this message the fold is known to have had everything; the one before the epoch's first at least. */
+  /**
+   * The fold is known to have had everything up to this message, which is at least the one before the epoch's first.
+   */
   readonly completeTo: number;
 }
 
@@ -112,12 +114,12 @@ export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
   // A reader that has everything repeats what another one has missed.
   const from = (isComplete && !state.isComplete ? Math.min(completeTo, last) : last) + 1;
   if (newest.sequence < from || (keptFrom !== undefined && keptFrom <= from)) return { how: "records", from };
-  // A ledger that began later knows less than what was inherited.
+  // A ledger that began later knows less than the inherited state.
   if (!isComplete && keptFrom === earliest.sequence) return { how: "records", from: keptFrom, gapFrom: from };
   return byState;
 }
 
-/** The latest message that is applied; the one before the epoch's first when there is none. */
+/** The latest applied message; without one, the message before the epoch's first. */
 export function lastSequenceOf({ last, life }: FoldState): number {
   return last?.sequence ?? (life ? life.sequence - 1 : -1);
 }

@@ -20,14 +20,14 @@ export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome e
   take(frame: Frame): Outcome | "news";
   /** How to count a frame that is of this router itself, or that may not speak for its origin. */
   readonly refusedAs: Outcome;
-  /** Frames of what has changed since this was last asked. */
+  /** Frames of what has changed since the last call. */
   changes(): readonly Uint8Array[];
   /** Milliseconds from a change to its frame, when nothing else is waiting; 0 or less: at once. */
   gatherMs(): number;
   full(): readonly Uint8Array[];
   relay(): readonly RelayFrame[];
   received(outcome: Outcome | "news" | "invalid"): void;
-  /** What is done from the start on, and how often, in milliseconds. */
+  /** Tasks from `start` on, with their periods in milliseconds. */
   readonly upkeep: readonly (readonly [everyMs: number, task: () => void])[];
 }
 
@@ -51,7 +51,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     this.#codec = codec;
   }
 
-  /** For the next frame, or the next thing that is said. */
+  /** For the next frame, or for the next item in one. */
   nextCounter(): number {
     this.#counter += 1;
     return this.#counter;

@@ -1,12 +1,12 @@
 import type { RouterId } from "@espalier/common";
 import type { Origin } from "../origin.ts";
 
-/** What every frame of a plane says that has a counter of its own. */
+/** The fields of every frame that has a counter of its own. */
 export interface CountedFrame {
   readonly origin: Origin;
   /** Rises with every frame that an origin makes. */
   readonly counter: number;
-  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
+  /** How long the relay that made this frame had not heard the origin; undefined in frames of the origin. */
   readonly relayedAgeMs: number | undefined;
 }
 
@@ -21,7 +21,7 @@ export class Heard {
   hear({ counter, relayedAgeMs }: CountedFrame, nowMs: number): boolean {
     if (counter <= this.counter) return false;
     this.counter = counter;
-    // A relay repeats what it has heard: that does not make it any younger.
+    // A relay repeats what it has heard, which is no younger for that.
     this.heardMs = Math.max(this.heardMs, nowMs - (relayedAgeMs ?? 0));
     return true;
   }
@@ -31,13 +31,13 @@ export class Heard {
 export interface Peer {
   readonly origin: Origin;
   readonly heardMs: number;
-  /** Counts for nothing any more. */
+  /** Makes it count for nothing. */
   clear(nowMs: number): void;
 }
 
 export interface PeerTableOptions<Known extends Peer> {
   readonly maxPeers: number;
-  /** A router that was not heard for so long may have to make capacity for another. */
+  /** A router that was not heard for so long may have to give its place to another. */
   readonly leaseMs: number;
   begin(origin: Origin): Known;
   /** A router has begun a later epoch. @returns what is kept of it from now on */
@@ -61,7 +61,7 @@ export class PeerTable<Known extends Peer> {
     return this.#peers.values();
   }
 
-  /** What is kept of an epoch; undefined when it is an earlier one, or of one router too many. */
+  /** What is kept of an epoch; undefined for an earlier epoch, or beyond the bound on routers. */
   of(origin: Origin, nowMs: number): Known | undefined {
     const known = this.#peers.get(origin.router);
     if (known?.origin.epoch === origin.epoch) return known;
@@ -77,7 +77,7 @@ export class PeerTable<Known extends Peer> {
     this.#peers.delete(known.origin.router);
   }
 
-  /** Forgets the router that is silent for longest, if it must. */
+  /** Forgets the router that has been silent for longest, if it must. */
   #hasCapacity(nowMs: number): boolean {
     const { maxPeers, leaseMs } = this.#options;
     if (this.#peers.size < maxPeers) return true;

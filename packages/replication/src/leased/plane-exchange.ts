@@ -7,9 +7,9 @@ export interface RelayFrame {
   readonly frame: Uint8Array;
 }
 
-/** What became of a frame. */
+/** The outcome of a frame. */
 export interface Received {
-  /** Whom it speaks for. */
+  /** The origin that it speaks for. */
   readonly origin: Origin;
   /** Whether it had news, which should be passed on. */
   readonly isNews: boolean;
@@ -22,7 +22,7 @@ export interface Received {
 export interface PlaneExchange {
   /** Calls the listener with every frame of the own origin that should go to all peers. */
   onFrame(listener: (frame: Uint8Array) => void): Cancel;
-  /** To how many peers each of these frames goes. */
+  /** Sets to how many peers each of these frames goes. */
   setPeerCount?(count: number): void;
   /** The whole state of the own origin, for a peer that has just come. */
   fullFrames(): readonly Uint8Array[];
@@ -39,7 +39,9 @@ export interface PlaneExchange {
   receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received | undefined;
 }
 
-/** Makes one exchange of several, each for the frames that begin with a byte of their own. Frames of other kinds are ignored. */
+/**
+ * Makes one exchange of several; the first byte of a frame says which one it is for. Frames of other kinds are ignored.
+ */
 export function joinPlanes(byKind: ReadonlyMap<number, PlaneExchange>): PlaneExchange {
   const all = [...byKind.values()];
   return {
@@ -71,7 +73,7 @@ export function readOrigin(reader: ByteReader): Origin {
   return { router: asRouterId(router), epoch: reader.varint() };
 }
 
-/** How far the counter of a report lies back behind that of a relay's frame. @throws RangeError when the origin had not begun */
+/** Reads a counter as its distance to that of the relay's frame. @throws RangeError when the origin had not begun */
 export function readCounter(reader: ByteReader, frameCounter: number, isRelayed: boolean): number {
   const lag = isRelayed ? reader.varint() : 0;
   if (lag > frameCounter) throw new RangeError("a report is older than its origin");
@@ -98,9 +100,9 @@ export function readFrame<Frame>(
 }
 
 /**
- * Cuts items into as few lists as fit into frames, in their order; none when there are no items.
+ * Splits items into as few lists as fit into frames, in their order; none when there are no items.
  *
- * @param sizeOf bytes that an item takes at most
+ * @param sizeOf upper bound of an item's bytes
  */
 export function splitIntoFrames<Item>(
   items: readonly Item[],

@@ -28,14 +28,14 @@ export interface GaugeReport extends LoadGauge {
   readonly counter: number;
 }
 
-/** Of all numbers from `from` to `to` (exclusive) those that are not reported are zero. */
+/** Of the numbers from `from` to `to` (exclusive) those without a report are zero. */
 export interface CoveredNumbers {
   readonly from: number;
   readonly to: number;
 }
 
 export interface LoadFrame extends CountedFrame {
-  /** Wall clock of the origin, for measuring how long frames take. */
+  /** Wall clock of the origin, to measure how long frames take. */
   readonly sentWallMs: number;
   readonly covers: CoveredNumbers | undefined;
   readonly reports: readonly GaugeReport[];
@@ -43,10 +43,10 @@ export interface LoadFrame extends CountedFrame {
 
 /**
  * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
- * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the varint
- * 2 x number + (1 when the key follows), the key as text, in a relay's frame how far its counter lies back, and the gauges as
- * varints: 6 to 12 bytes without the key. Tokens of active blocks are in it if flagged: where no account of them is kept, frames
- * are those that routers without it know.
+ * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the
+ * varint 2 x number + (1 when the key follows), the key as text, in a relay's frame the distance of its counter, and
+ * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged. Routers that do not
+ * count them send frames that older routers know.
  */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const { origin, covers, relayedAgeMs, reports } = frame;
@@ -135,12 +135,12 @@ function readGauge(reader: ByteReader): number {
   return value;
 }
 
-/** Bytes that a report takes at most next to its key: number, counter, five gauges, and the length of the key. */
+/** Upper bound of a report's bytes next to its key: number, counter, five gauges, and the length of the key. */
 export const reportBytes = 8 + 8 + 5 * 6 + 2;
-/** Bytes that a frame takes at most next to its reports. */
+/** Upper bound of a frame's bytes next to its reports. */
 const headBytes = 512;
 
-/** Cuts reports into as few lists as fit into frames; one empty list when there are none. */
+/** Splits reports into as few lists as fit into frames; one empty list when there are none. */
 export function splitReports<Report extends { readonly key: string | undefined }>(
   reports: readonly Report[],
 ): (readonly Report[])[] {
@@ -162,7 +162,7 @@ export interface LoadGauge {
   readonly decodeTokens: number;
   /** Milliseconds that the engine is expected to compute on those prompts. */
   readonly pendingWorkMs: number;
-  /** Tokens in prompt blocks of all those requests, each block once; 0 where no account of them is kept. */
+  /** Tokens in prompt blocks of all those requests, each block once; 0 where they are not counted. */
   readonly activeTokens: number;
 }
 

@@ -15,7 +15,7 @@ import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
 import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauges.ts";
 
-/** The gauges of a replica as those see them who carry them to other replicas: ahead of everything else. */
+/** The gauges of a replica as their carriers to other replicas see them. They go ahead of everything else. */
 export interface LoadExchange extends PlaneExchange {
   /** With many peers, changes are gathered for longer. */
   setPeerCount(count: number): void;
@@ -30,7 +30,7 @@ export interface LoadExchange extends PlaneExchange {
 export interface LoadLimits extends PeerGaugesLimits {
   /** Least time between two frames with changes; the first change after it goes out at once. */
   readonly coalesceMs: number;
-  /** Frames of changes a second at most, those to all peers together: with many peers, more lies between two. */
+  /** Frames with changes per second at most, to all peers together: with many peers the gap between two is longer. */
   readonly maxFramesPerS: number;
   readonly heartbeatMs: number;
   readonly sweepMs: number;
@@ -54,7 +54,10 @@ export interface LoadPlaneOptions extends PlaneOptions {
 
 /** Targets that a heartbeat repeats; more take several heartbeats in turn. */
 export const heartbeatTargets = 64;
-/** Bytes of the reports of a new peer's frame, which leaves capacity for its head and for what carries it; heartbeats bring the others. */
+/**
+ * Bytes of the reports in a new peer's first frame, less than a frame to leave capacity for heads. Heartbeats bring the
+ * others.
+ */
 const fullFrameBytes = maxLoadFrameBytes - 2_048;
 
 /** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
@@ -116,8 +119,8 @@ export class LoadPlane {
   }
 
   /**
-   * Says what this router has in flight at a target now. The first change after a quiet time goes out before this
-   * returns, the following ones together, `coalesceMs` after the last frame, or later where many peers get each.
+   * Sets what this router has in flight at a target now. The first change after a quiet time goes out before this
+   * returns. The following ones go out together, `coalesceMs` after the last frame, or later where many peers get each.
    *
    * @throws RangeError for gauges that are not whole numbers from 0, and for a target's key over 255 bytes
    */
@@ -126,17 +129,17 @@ export class LoadPlane {
     if (this.#own.hasChanges) this.exchange.changed();
   }
 
-  /** Ends the leases that have run out. Call it once the sockets were drained, after the process was stopped for long. */
+  /** Ends expired leases. After the process was stopped for long, call it once the sockets were drained. */
   checkLeases(): void {
     this.#peers.expire();
   }
 
-  /** Call it before the slot of a target is abandoned: nothing may be left in the sums there. */
+  /** Call it before the slot of a target is released, so that the sums there hold nothing of the target. */
   release(target: string): void {
     this.#peers.release(target);
   }
 
-  /** Every other router that is known, for operators. */
+  /** Every other known router, for operators. */
   describe(): readonly LoadOrigin[] {
     return this.#peers.describe();
   }
@@ -198,7 +201,7 @@ export class LoadPlane {
     return frame;
   }
 
-  /** Others begin with nothing where a router's epoch is new. */
+  /** In a new epoch other routers know nothing of this one's gauges. */
   #noticeNewLife(): void {
     const { epoch } = this.#options.self();
     if (epoch === this.#epoch) return;

@@ -1,15 +1,15 @@
 import { idleGauge, type LoadGauge } from "./load-frame.ts";
 
-/** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
+/** Sums over the other routers with running leases, by slot of the target. Read on the request path. */
 export type SharedLoad = Omit<LoadSums, "expiredInFlight" | "add" | "remove" | "replace">;
 
-/** Of an origin: when it was last heard, on the monotonic clock. */
+/** When an origin was last heard, on the monotonic clock. */
 interface Contributor {
   readonly heardMs: number;
 }
 
 /**
- * Sums of gauges by slot. All gauges are whole numbers and the sums stay below 2^53, so what was added and taken out again
+ * Sums of gauges by slot. All gauges are whole numbers and the sums stay below 2^53, so adding and removing a gauge
  * leaves exactly zero.
  */
 export class LoadSums {
@@ -19,17 +19,17 @@ export class LoadSums {
   readonly pendingWorkMs: Float64Array;
   readonly activeTokens: Float64Array;
   /**
-   * Such work that was heard to come, all in all since `sinceMs`; it never goes down. What came and was computed between two
-   * frames is not in it.
+   * All such work that was heard to arrive since `sinceMs`; it never decreases. Work that arrived and was computed
+   * between two frames is not in it.
    */
   readonly sentWorkMs: Float64Array;
-  /** When less of that work was last heard to be left, on the monotonic clock; -Infinity before the first time. */
+  /** When a decrease of that work was last heard, on the monotonic clock; -Infinity before the first time. */
   readonly computedMs: Float64Array;
   /** Since when there has been such work without a break; Infinity where there is none. */
   readonly pendingSinceMs: Float64Array;
-  /** Since when others are heard, on the same clock. */
+  /** Since when other routers are heard, on the same clock. */
   readonly sinceMs: number;
-  /** Requests in flight by what silent origins last said: they may still be streaming. */
+  /** Requests in flight by the last reports of silent origins: they may still be streaming. */
   expiredInFlight = 0;
   /** Other routers whose leases run. */
   originCount = 0;
@@ -51,7 +51,7 @@ export class LoadSums {
     this.sinceMs = nowMs();
   }
 
-  /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
+  /** Milliseconds since the oldest gauge in the sums was heard; 0 when there is none. */
   ageMs(slot: number): number {
     const contributors = this.#contributors[slot];
     if (!contributors || contributors.length === 0) return 0;
@@ -68,7 +68,7 @@ export class LoadSums {
     this.#contributors[slot]!.push(by);
   }
 
-  /** Takes out what `add` added. */
+  /** Removes what `add` added. */
   remove(slot: number, gauge: LoadGauge, by: Contributor): void {
     this.#change(slot, gauge, idleGauge);
     const contributors = this.#contributors[slot]!;

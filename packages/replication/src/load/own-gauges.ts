@@ -16,7 +16,7 @@ export interface OwnReport extends LoadGauge {
   readonly key: string | undefined;
 }
 
-/** A stretch of the own gauges, for those who may have missed something. */
+/** A range of the own gauges, for routers that may have missed something. */
 export interface OwnStretch {
   readonly covers: CoveredNumbers;
   readonly reports: readonly OwnReport[];
@@ -25,7 +25,7 @@ export interface OwnStretch {
 interface OwnGauge {
   readonly number: number;
   readonly key: string;
-  /** Of its report with the key, at most. */
+  /** Upper bound, for its report with the key. */
   readonly sizeBytes: number;
   now: LoadGauge;
   /** What the latest frame to all routers said. */
@@ -41,7 +41,7 @@ export class OwnGauges {
   readonly #gauges = new Map<string, OwnGauge>();
   readonly #changed = new Set<OwnGauge>();
   #nextNumber = 0;
-  /** Where the next stretch begins. */
+  /** Where the next range begins. */
   #cursor = 0;
 
   constructor(maxTargets: number) {
@@ -67,7 +67,7 @@ export class OwnGauges {
     return true;
   }
 
-  /** What has changed since this was last asked. */
+  /** Changes since the last call. */
   takeChanges(): OwnReport[] {
     const reports: OwnReport[] = [];
     for (const own of this.#changed) {
@@ -79,7 +79,7 @@ export class OwnGauges {
     return reports;
   }
 
-  /** Everything from the first number on, as far as `maxBytes` reach. */
+  /** All gauges from the first number on, up to `maxBytes`. */
   whole(maxBytes: number): OwnStretch {
     return this.#stretch(0, maxLoadFrameReports, maxBytes);
   }

@@ -23,20 +23,20 @@ export interface LoadOrigin {
   readonly ageMs: number;
   /** Until its gauges leave the sums; 0 when they have. */
   readonly leaseLeftMs: number;
-  /** Targets that have load of it. */
+  /** Targets where it has load. */
   readonly targets: number;
   readonly inFlight: number;
 }
 
-/** Bounds and times of what is believed of others. Times in milliseconds on the monotonic clock. */
+/** Bounds and times for what other routers report. Times in milliseconds on the monotonic clock. */
 export interface PeerGaugesLimits {
   /** Routers whose gauges are kept, dead ones included while they are remembered. */
   readonly maxOrigins: number;
-  /** Targets of one router that have load at a time. */
+  /** Targets where one router has load at a time. */
   readonly maxTargets: number;
   /** A router that was not heard for so long counts as unknown. */
   readonly leaseMs: number;
-  /** What an unknown router last had is remembered for so long. */
+  /** The last gauges of an unknown router are remembered for so long. */
   readonly rememberMs: number;
 }
 
@@ -95,7 +95,7 @@ export class PeerGauges {
     this.#tellTotals();
   }
 
-  /** Ends leases that have run out. */
+  /** Ends expired leases. */
   expire(): void {
     const { clock, limits, meters } = this.#options;
     const nowMs = clock.nowMs();
@@ -137,7 +137,7 @@ export class PeerGauges {
     return frames;
   }
 
-  /** A target's slot is about to be abandoned. */
+  /** A target's slot is about to be released. */
   release(target: string): void {
     for (const origin of this.#origins) origin.release(target);
   }
@@ -186,22 +186,24 @@ interface OriginGaugesOptions {
 }
 
 /**
- * What one epoch of another router has said of its load. Of every target the report with the highest counter counts, in
- * whatever order reports come. While the origin is heard its gauges are in the sums; once it is silent for too long
- * they are kept next to them.
+ * The load of one epoch of another router. For every target the report with the highest counter counts, in whatever
+ * order reports arrive. While the origin is heard its gauges are in the sums; once it is silent for too long they are
+ * kept next to them.
  */
 class OriginGauges extends Heard implements Peer {
   readonly origin: Origin;
   isExpired = false;
   /** Its process is believed gone; only later frames can refute that. */
   isGone = false;
-  /** Reports that did not fit. */
+  /** Reports beyond the bound. */
   refused = 0;
   readonly #options: OriginGaugesOptions;
   readonly #gauges = new Map<number, KnownGauge>();
-  /** Those whose targets have no slot here, by key. */
+  /** Gauges of targets without a slot here, by key. */
   readonly #elsewhere = new Map<string, KnownGauge>();
-  /** Counter of the newest frame that covered all numbers: what it did not report, and no later frame did, is idle. */
+  /**
+   * Counter of the newest frame that covered all numbers: a target that neither it nor a later frame reported is idle.
+   */
   #coveredAt = -1;
   /** The origin has reported every number below. */
   #toldTo = 0;
@@ -217,7 +219,7 @@ class OriginGauges extends Heard implements Peer {
     return this.#toldTo === Number.POSITIVE_INFINITY;
   }
 
-  /** Targets that have load. */
+  /** Targets with load. */
   get targets(): number {
     let count = 0;
     for (const { gauge } of this.#gauges.values()) if (!isIdle(gauge)) count += 1;
@@ -248,7 +250,7 @@ class OriginGauges extends Heard implements Peer {
     return [...this.#gauges.values()].map(({ number, key, counter, gauge }) => ({ number, key, counter, ...gauge }));
   }
 
-  /** Takes the gauges out of the sums, to be remembered next to them. */
+  /** Moves the gauges out of the sums; they are remembered next to them. */
   expire(): void {
     this.#moveAll(() => {
       this.isExpired = true;
@@ -272,7 +274,7 @@ class OriginGauges extends Heard implements Peer {
     this.#toldTo = 0;
   }
 
-  /** The slot of a target is about to be abandoned. */
+  /** The slot of a target is about to be released. */
   release(key: string): void {
     for (const known of this.#gauges.values()) {
       if (known.key !== key) continue;

@@ -19,7 +19,7 @@ export interface WrittenNote {
   readonly key: string;
   /** Rises with every note that an epoch of a router writes. */
   readonly counter: number;
-  /** Since it was written, as far as the frame's sender knows. */
+  /** Milliseconds since it was written, as far as the frame's sender knows. */
   readonly ageMs: number;
   readonly bytes: Uint8Array;
 }
@@ -30,8 +30,8 @@ export interface NoteFrame {
 }
 
 /**
- * Layout: the kind, a byte; router as text; epoch and number of notes as varints; notes. A note is its key as text, varints of
- * its counter and its age in milliseconds, and its bytes behind their number.
+ * Layout: the kind, a byte; router as text; epoch and number of notes as varints; notes. A note is its key as text,
+ * varints of its counter and its age in milliseconds, and its content after its length.
  */
 export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
   const writer = new ByteWriter();
@@ -48,7 +48,7 @@ export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
 }
 
 /**
- * What follows the notes is ignored, so that a later version may add to a frame.
+ * Bytes after the notes are ignored, so that a later version may add to a frame.
  *
  * @throws EspalierError `mesh_frame_invalid`
  */
@@ -68,7 +68,7 @@ function readNotes(bytes: Uint8Array): NoteFrame {
     const key = reader.text(maxNoteKeyBytes);
     const counter = reader.varint();
     const ageMs = reader.varint();
-    // A copy, so that a note that is kept does not keep the whole frame.
+    // A copy, so that a kept note does not retain the whole frame.
     notes.push({ key, counter, ageMs, bytes: reader.bytes(maxNoteBytes).slice() });
   }
   return { origin, notes };
@@ -77,7 +77,7 @@ function readNotes(bytes: Uint8Array): NoteFrame {
 /** Bytes of a note next to its content, at most: its key, counter, age and three lengths. */
 const maxNoteHeadBytes = maxNoteKeyBytes + 2 * 8 + 3 * 3;
 
-/** Cuts notes into as few lists as fit into frames; none when there are none. */
+/** Splits notes into as few lists as fit into frames; none when there are none. */
 export function splitNotes(notes: readonly WrittenNote[]): readonly (readonly WrittenNote[])[] {
   return splitIntoFrames(notes, {
     maxBytes: maxNoteFrameBytes - maxNoteHeadBytes - 16,

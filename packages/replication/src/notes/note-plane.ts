@@ -13,13 +13,13 @@ import {
   writeNoteFrame,
 } from "./note-frame.ts";
 
-/** Something that a router has to say, in a form that only those know who write and read it. */
+/** A message of a router, in a form that only its writers and readers know. */
 export interface Note {
   readonly origin: Origin;
-  /** What it is about. A later note of the same router about the same thing takes its place. */
+  /** The subject. A later note of the same router with the same key replaces it. */
   readonly key: string;
   readonly bytes: Uint8Array;
-  /** Milliseconds since it was written, the time on the way left out. */
+  /** Milliseconds since it was written, without the time on the way. */
   readonly ageMs: number;
 }
 
@@ -206,7 +206,7 @@ export interface HeldNoteLimits {
   readonly maxNotes: number;
   /** Other routers whose notes are kept. */
   readonly maxOrigins: number;
-  /** Bytes of the notes of all of them, keys counted in. */
+  /** Bytes of all these notes, with their keys. */
   readonly maxHeldBytes: number;
 }
 
@@ -263,7 +263,7 @@ export class HeldNotes {
     for (const notes of this.#routers.values()) yield [...notes.values()];
   }
 
-  /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note comes. */
+  /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note arrives. */
   #evictFor(router: RouterId, isAnother: boolean, more: number): boolean {
     const { maxNotes, maxOrigins, maxHeldBytes } = this.#limits;
     const own = this.#routers.get(router);
@@ -302,5 +302,5 @@ function isLater(one: HeldNote, other: HeldNote): boolean {
   return one.origin.epoch === epoch ? one.counter > other.counter : one.origin.epoch > epoch;
 }
 
-/** In memory, about: a UTF-16 unit of a key is two bytes. */
+/** Approximate bytes in memory: a UTF-16 unit of a key is two bytes. */
 const sizeOf = ({ key, bytes }: HeldNote): number => bytes.length + 2 * key.length;

@@ -14,7 +14,7 @@ export const maxOverviewSectionBytes = 65_536;
 /** Changes of a section reach readers at most this often. */
 export const overviewIntervalMs = 1_000;
 
-/** Numbers kept free for sections after each millisecond of the epoch, when client ids are made. */
+/** Client ids reserved for sections after each millisecond of the epoch. */
 const clientIdsPerEpoch = 8;
 
 export interface OverviewDocumentOptions {
@@ -23,11 +23,11 @@ export interface OverviewDocumentOptions {
   readonly scheduler: Scheduler;
 }
 
-/** A small document about one router, for a browser that follows it; never sent to other routers. */
+/** A small document about one router, for browsers that follow it; never sent to other routers. */
 export interface OverviewDocument extends Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate"> {
   readonly name: string;
   /**
-   * Replaces a section. Nothing is written when it equals what is there.
+   * Replaces a section. Writes nothing when the value is unchanged.
    *
    * @param value plain JSON
    */
@@ -40,10 +40,10 @@ const encoder = new TextEncoder();
 /**
  * Makes the document `overview/<router>`, whose map `overview` has the sections as keys.
  *
- * Every section has a Yjs client id of its own: replaced entries of one client id with consecutive clocks merge into one
- * struct, and so the document stays as small as its present contents, however often it changes. Client ids rise with the
- * epoch, because of two concurrent entries of a Y.Map the one with the higher client id holds: a browser that knew this
- * router's earlier epoch takes over the later one's entries.
+ * Every section has a Yjs client id of its own: replaced entries of one client id with consecutive clocks merge into
+ * one struct, so the document stays as small as its present contents, however often it changes. Client ids rise with
+ * the epoch, because of two concurrent entries of a Y.Map the one with the higher client id wins: a browser that knew
+ * this router's earlier epoch takes over the later one's entries.
  */
 export function createOverviewDocument({ origin, clock, scheduler }: OverviewDocumentOptions): OverviewDocument {
   const name = `overview/${origin.router}`;

@@ -9,7 +9,9 @@ export interface BindingEntry {
   readonly router: RouterId;
   /** On the monotonic clock. */
   readonly expiresMs: number;
-  /** By what it goes for lack of capacity, the lowest first: its stamp, or less where that is by a clock that runs ahead. */
+  /**
+   * Entries with the lowest rank go first for lack of capacity: the stamp, or less if it is by a clock that runs ahead.
+   */
   readonly rank: number;
 }
 
@@ -21,9 +23,9 @@ interface Held extends BindingEntry {
 }
 
 /**
- * The newest bindings by stamp. Where no stamp is ahead of time and nothing has expired, what it holds depends on the set of
- * records that it was given only, not on their order: a record that is older than one that had to go for lack of capacity is not
- * taken either.
+ * The newest bindings by stamp. While no stamp is ahead of time and nothing has expired, its content depends only on
+ * the set of records it was given, not on their order: it also refuses a record older than one that went for lack of
+ * capacity.
  */
 export class BindingTable {
   readonly #capacity: number;
@@ -101,24 +103,25 @@ export interface BindingsOptions {
 }
 
 /**
- * Texts bound to texts, the same in all routers, such as which engine holds a stored response. Of two bindings of a key the
- * one with the later stamp holds, of equal stamps that of the greater router id.
+ * Texts bound to texts, the same in all routers, such as which engine holds a stored response. Of two bindings of a key
+ * the later stamp wins; of equal stamps the greater router id.
  */
 export interface Bindings {
   /** @throws RangeError for a value over 1,024 bytes */
   set(key: string, value: string, ttlMs: number): void;
   get(key: string): string | undefined;
-  /** Milliseconds for which a key stays bound unless it is set again; 0 where it is not. */
+  /** Milliseconds for which a key stays bound unless it is set again; 0 when it is unbound. */
   leftMs(key: string): number;
   forget(key: string): void;
-  /** Bindings that are kept, forgotten and expired ones included. */
+  /** Number of bindings, forgotten and expired ones included. */
   readonly size: number;
-  /** What was set and forgotten here since this was last called, for the placement log. */
+  /** What was set and forgotten here since the last call, for the placement log. */
   takePending(): readonly BindingRecord[];
   /**
    * Takes a record from another router's log.
    *
-   * @returns false when its stamp is by a clock that runs ahead: it holds, but goes for lack of capacity as if it had been made now
+   * @returns false when its stamp is by a clock that runs ahead: it wins, but for lack of capacity it goes as if made
+   *   now
    */
   receive(record: BindingRecord, router: RouterId): boolean;
 }
@@ -134,7 +137,7 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
     table.put({ record, router, expiresMs: nowMs + record.ttlMs, rank }, nowMs);
   };
   const write = (record: BindingRecord): void => {
-    // It may have to outrank a stamp that is far ahead.
+    // Its stamp may have to outrank one that is far ahead.
     put(record, self().router, Math.min(record.stamp, hlc.now()));
     const key = hashText(record.key);
     pending.delete(key);
@@ -181,7 +184,7 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
   };
 }
 
-/** The last word of this router on something, even where a router with a wrong clock had one before. */
+/** A stamp that outranks the known one, even if that was by a wrong clock. */
 function laterThan(stamp: number | undefined, hlc: HybridClock): number {
   return Math.max(hlc.now(), (stamp ?? 0) + 1);
 }

@@ -13,7 +13,7 @@ export interface HybridClock {
   /** A stamp: milliseconds of the wall clock times `stampsPerMs`, plus a counter. A safe integer. */
   now(): number;
   /**
-   * Takes notice of a stamp of another router.
+   * Notes a stamp of another router.
    *
    * @returns false when it is so far ahead that its clock must be wrong: it counts only as far as `maxAheadMs`
    */

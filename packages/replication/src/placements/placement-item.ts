@@ -6,7 +6,7 @@ export const maxPlacementItemBytes = 1_048_576;
 
 const version = 1;
 
-/** A chain as the writer has it: `words` from block `shared` to `blockCount` (exclusive) are its own. */
+/** A chain as the writer has it: blocks from `shared` to `blockCount` (exclusive) in `words` are its own. */
 export interface WrittenRun {
   readonly parent: number | undefined;
   readonly shared: number;
@@ -16,11 +16,11 @@ export interface WrittenRun {
 
 /**
  * Writes one item of a placement log. Layout: version as a byte, varints for the number of the item's first run and for
- * the stamp before its first record; then records: kind as a byte, how much its stamp is later than that of the record
+ * the stamp before its first record; then records: kind as a byte, how much later its stamp is than that of the record
  * before, and
  *
- * - `place`, `confirm`, `refute`: varints for feed, time to live in milliseconds, how far its parent lies back in the count
- *   of runs (0: none), blocks shared with the parent if there is one, number of own blocks; their hashes, 8 bytes each;
+ * - `place`, `confirm`, `refute`: varints for feed, time to live in milliseconds, distance of its parent in runs (0:
+ *   none), blocks shared with the parent if there is one, number of own blocks; their hashes, 8 bytes each;
  * - `bind`, `unbind`: time to live as varint, hash of the key in 8 bytes, and for `bind` the value as text.
  */
 export class PlacementItemWriter {
@@ -61,7 +61,7 @@ export class PlacementItemWriter {
     if (record.kind === "bind") this.#writer.text(record.value);
   }
 
-  /** What was written; the writer is empty after it. */
+  /** @returns the item; the writer is empty then */
   take(): Uint8Array {
     const bytes = this.#writer.copy();
     this.#writer.reset();
@@ -98,7 +98,7 @@ export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
   let nextRun = reader.varint();
   let stamp = reader.varint();
   const records: LogRecord[] = [];
-  // All runs of an item lie in one piece of memory.
+  // All runs of an item are in one piece of memory.
   let room = new Uint32Array(reader.remaining >> 2);
   while (reader.remaining > 0) {
     const kind = recordKinds[reader.u8()];
@@ -121,7 +121,7 @@ interface RecordPlace {
   readonly kind: PlacementRecord["kind"];
   readonly stamp: number;
   readonly nextRun: number;
-  /** Where the words of its run are written, at the beginning. */
+  /** Memory at whose beginning the words of its run are written. */
   readonly room: Uint32Array;
 }
 
@@ -159,16 +159,16 @@ function readBinding(reader: ByteReader, kind: BindingRecord["kind"], stamp: num
 const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 /** Blocks of one chain; longer ones are cut. */
 export const maxRunBlocks = 65_536;
-/** A record that lives for longer is shortened to this. */
+/** The time to live of a record at most; a longer one is shortened. */
 export const maxPlacementTtlMs = 3_600_000;
-/** A binding that lives for longer is shortened to this. */
+/** The time to live of a binding at most; a longer one is shortened. */
 export const maxBindingTtlMs = 86_400_000;
 /** UTF-8 bytes of a binding's value. */
 export const maxBindingValueBytes = 1_024;
 
-/** A chain of blocks: all of it, or what it has beyond the first blocks of an earlier run of the same journal. */
+/** A chain of blocks: all of it, or the part after the first blocks of an earlier run of the same journal. */
 export interface ChainRun {
-  /** The number by which later records refer to it; undefined where it has no blocks of its own. */
+  /** The number by which later records refer to it; undefined when it has no blocks of its own. */
   readonly number: number | undefined;
   readonly parent: number | undefined;
   /** Blocks of the parent that it begins with. */
@@ -177,7 +177,10 @@ export interface ChainRun {
   readonly words: Uint32Array;
 }
 
-/** A chain was sent to a target, or (`confirm`) its engine said that it has it, or (`refute`) turned out not to. */
+/**
+ * A chain was sent to a target (`place`), the engine confirmed it (`confirm`), or it turned out not to be there
+ * (`refute`).
+ */
 export interface PlacementRecord {
   readonly kind: "place" | "confirm" | "refute";
   /** The target and its epoch, as the journal declares. */
@@ -189,7 +192,7 @@ export interface PlacementRecord {
   readonly run: ChainRun;
 }
 
-/** A key is bound to a value, or to nothing. */
+/** Binds a key to a value, or unbinds it. */
 export interface BindingRecord {
   readonly kind: "bind" | "unbind";
   readonly stamp: number;

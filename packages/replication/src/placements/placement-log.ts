@@ -19,7 +19,7 @@ import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 export interface PlacementLogOptions {
   /** This epoch of this router. */
   readonly self: () => Origin;
-  /** The own journal of the moment. */
+  /** The present own journal. */
   readonly journal: PlacementJournal;
   readonly bindings: Bindings;
   readonly index: PrefixIndex;
@@ -27,11 +27,11 @@ export interface PlacementLogOptions {
   readonly clock: Clock;
   readonly hlc: HybridClock;
   readonly meter: Meter;
-  /** The newest epoch of a target that is known. */
+  /** The newest known epoch of a target. */
   readonly lifeOf: (target: string) => Life | undefined;
   /** Called when something waits for `flush` that others should soon know. */
   readonly touch: () => void;
-  /** Bytes of the chains of other routers to which their later placements may refer. Default: `maxRunBytes`. */
+  /** Bytes of other routers' chains to which their later placements may refer. Default: `maxRunBytes`. */
   readonly maxRunBytes?: number;
 }
 
@@ -42,12 +42,12 @@ export interface PlacementUse {
   readonly isConfirmed: boolean;
 }
 
-/** A refutation matters only to those who know of the placement, and they hear of it soon. */
+/** A refutation matters only to routers that know of the placement, and they hear of it soon. */
 const refutationTtlMs = 60_000;
 
 /**
- * Predictions of what targets hold, those of this router and those of all others, in one index. Chains are chain hashes of
- * two words each, low word first.
+ * Predicted contents of targets, by this router and all others, in one index. Chains are chain hashes of two words
+ * each, low word first.
  */
 export class PlacementLog {
   readonly #options: PlacementLogOptions;
@@ -71,7 +71,8 @@ export class PlacementLog {
   }
 
   /**
-   * Notes that a chain is sent to a target: at once in this router's index, in others' with the next flush and commit.
+   * Notes that a chain is sent to a target. This router's index has it at once, others' after the next flush and
+   * commit.
    *
    * @throws RangeError when `words` is shorter than `blockCount` says
    */
@@ -103,13 +104,13 @@ export class PlacementLog {
     if (from < maxRunBlocks) this.#write("refute", target, { words, blockCount: from + 1 }, refutationTtlMs);
   }
 
-  /** Writes what waits to the journal; a commit makes it visible to others. */
+  /** Writes pending records to the journal; a commit makes them visible to others. */
   flush(): void {
     this.#noticeNewLife();
     this.#writer.flush();
   }
 
-  /** Takes an item of another router's placement log. One that cannot be read is counted and skipped. */
+  /** Takes an item of another router's placement log. An unreadable one is counted and skipped. */
   receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void {
     this.#reader.receive(origin, item, declarationOf);
   }
@@ -131,7 +132,7 @@ export class PlacementLog {
   ): void {
     this.#noticeNewLife();
     this.#writer.add(kind, { target, life: this.#options.lifeOf(target) ?? null }, chain, ttlMs);
-    // What an engine confirms has been placed before: it only lasts longer, and may go with the next commit.
+    // What an engine confirms was placed before. The confirmation only prolongs it, and may go with the next commit.
     if (kind !== "confirm") this.#options.touch();
   }
 

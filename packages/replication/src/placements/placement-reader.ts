@@ -27,7 +27,7 @@ export interface PlacementReaderOptions {
 }
 
 interface ReadJournal {
-  /** Its router's, in the index. */
+  /** The router's number in the index. */
   readonly by: number;
   readonly runs: ReadRuns;
 }
@@ -170,8 +170,8 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
 }
 
 /**
- * What became of a placement. `older-life`: of an epoch of the engine that has ended; `unresolved`: refers to a run or a feed that
- * is not known; `ahead`: a binding with a stamp by a clock that runs ahead.
+ * The outcome of a placement. `older-life`: of an epoch of the engine that has ended; `unresolved`: refers to an
+ * unknown run or feed; `ahead`: a binding with a stamp by a clock that runs ahead.
  */
 export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot" | "ahead";
 

@@ -7,7 +7,7 @@ import { maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./place
 import type { PlacementMeters } from "./placement-reader.ts";
 import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
-/** What waits is written as an item of its own before it grows beyond this. */
+/** Pending records are written as an item of their own before they grow beyond this. */
 export const flushPlacementBytes = 262_144;
 
 export type PlacementJournal = Pick<
@@ -58,7 +58,7 @@ export class PlacementWriter {
     const record = { kind, feed, stamp, ttlMs };
     const run = { parent: found?.run, shared, words, blockCount };
     const number = this.#placed.addRun(record, run, this.#nextRun);
-    // What is refuted is not to be referred to, but a reader has to know it until it has read this item.
+    // No later record may refer to a refuted run, but a reader must know it until it has read this item.
     const untilMs = nowMs + ttlMs;
     this.#expiresMs = Math.max(this.#expiresMs, untilMs);
     if (number !== undefined) {
@@ -68,7 +68,7 @@ export class PlacementWriter {
     this.#runs.keep(number ?? found!.run, untilMs);
   }
 
-  /** Writes what waits to the journal, where the next commit makes it visible. */
+  /** Writes pending records to the journal, where the next commit makes them visible. */
   flush(): void {
     this.#flushPlaced();
     this.#flushBindings();
@@ -84,7 +84,7 @@ export class PlacementWriter {
     this.#options.meters.written(bytes.length, records);
   }
 
-  /** Bindings live long, so they do not share items with placements, which do not. */
+  /** Bindings live longer than placements, so the two do not share items. */
   #flushBindings(): void {
     const nowMs = this.#options.clock.nowMs();
     let untilMs = 0;

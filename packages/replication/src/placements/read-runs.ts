@@ -1,12 +1,15 @@
 import type { ChainRun } from "./placement-item.ts";
 import { maxRunLinks, referenceWindowMs } from "./written-runs.ts";
 
-/** A chunk has capacity for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */
+/**
+ * A chunk has capacity for one run per so many words. Shorter runs leave words unused, longer ones leave places of
+ * runs.
+ */
 const wordsPerRun = 16;
 /** Bytes of a run next to its words. */
 const bytesPerRun = 25;
 
-/** Runs of a journal that came one after the other, in one piece of memory. */
+/** Consecutive runs of a journal, in one piece of memory. */
 class RunChunk {
   readonly wordCapacity: number;
   readonly byteLength: number;
@@ -14,13 +17,13 @@ class RunChunk {
   readonly #numbers: Float64Array;
   /** -1: none. */
   readonly #parents: Float64Array;
-  /** Where their words end; they begin where those of the run before end. */
+  /** Ends of their words; each run begins at the end of the one before. */
   readonly #ends: Uint32Array;
   readonly #shared: Uint32Array;
   readonly #links: Uint8Array;
   readonly #words: Uint32Array;
   #length = 0;
-  /** When the last of them came. */
+  /** When the last of them arrived. */
   lastMs = Number.NEGATIVE_INFINITY;
 
   constructor(wordCapacity: number) {
@@ -62,7 +65,7 @@ class RunChunk {
     this.#length = at + 1;
   }
 
-  /** The place of the run of a number; -1 when it is not here. */
+  /** The place of the run with a number; -1 when it is not here. */
   find(number: number): number {
     let low = 0;
     let high = this.#length - 1;
@@ -119,13 +122,13 @@ const maxChunkWords = 65_536;
 /** A chunk is at most this part of a journal's limit, so that not too much is forgotten at once. */
 const chunksPerJournal = 8;
 const bytesPerWord = 4;
-/** No writer refers to a run that is older than its window; a reader hears of both late, and not equally late. */
+/** No writer refers to a run that is older than its window. A reader hears of both runs late, by different delays. */
 const forgetAfterMs = 2 * referenceWindowMs;
 
 /**
- * The runs of another router's journal, to which later ones refer. They lie in chunks, each twice as large as the one
- * before up to a bound: an array of its own for each of thousands of runs a second is more work for the collector than
- * all the rest of reading them.
+ * The runs of another router's journal, to which later ones refer. They are in chunks, each twice as large as the one
+ * before up to a bound. An array per run, for thousands of runs a second, would cost the collector more than all the
+ * rest of reading them.
  */
 export class ReadRuns {
   /** In the order of the numbers of their runs. */
@@ -133,7 +136,7 @@ export class ReadRuns {
   readonly #maxBytes: number;
   readonly #maxChunkWords: number;
   #byteLength = 0;
-  /** Where `#seek` found a run. */
+  /** The chunk in which `#seek` found a run. */
   #chunk = new RunChunk(0);
   #at = 0;
 
@@ -142,17 +145,17 @@ export class ReadRuns {
     this.#maxChunkWords = Math.min(maxChunkWords, Math.floor(maxBytes / chunksPerJournal / bytesPerWord));
   }
 
-  /** Of the memory that runs lie in. */
+  /** Bytes of the memory for runs. */
   get byteLength(): number {
     return this.#byteLength;
   }
 
   /**
-   * Writes the chain of a run to the beginning of `into`, and remembers the run if its number is higher than all before, as
+   * Writes the chain of a run to the beginning of `into`. Remembers the run if its number is higher than all before, as
    * its writer's numbers are.
    *
    * @param into capacity for `maxRunBlocks` blocks
-   * @returns how many blocks it has; 0 when what it refers to is not known
+   * @returns how many blocks it has; 0 when what it refers to is unknown
    */
   resolve(run: ChainRun, into: Uint32Array, nowMs: number): number {
     const { number, parent, shared, words } = run;

@@ -2,24 +2,26 @@
 const cacheSlots = 2 ** 16;
 const slotWords = 4;
 
-/** Of a run's blocks every so many can be found again, and its last. What is shared is less than that too short, at most. */
+/**
+ * Every so many blocks of a run can be found again, and its last block. A found prefix is too short by less than that.
+ */
 import type { OwnJournal } from "../documents/own-journal.ts";
 export const blockStride = 4;
 /** Runs in a chain of references. */
 export const maxRunLinks = 64;
-/** Runs that can be referred to. A power of two. */
+/** Runs that others can refer to. A power of two. */
 export const maxWrittenRuns = 65_536;
 /** A chain whose first run is older is written again, so that no item is kept forever. Readers count on it. */
 export const referenceWindowMs = 600_000;
 
 const two32 = 2 ** 32;
 
-/** An item of the log, which gets its number when it is written. */
+/** An item of the log. It gets its number when it is written. */
 export interface LogItem {
   number: number | undefined;
 }
 
-/** The deepest run that a chain can refer to, and how many blocks it has in common with it. */
+/** The deepest run that a chain can refer to, and how many blocks they share. */
 export interface SharedRun {
   readonly run: number;
   readonly shared: number;
@@ -47,10 +49,10 @@ export class WrittenRuns {
   readonly #blocks = new Uint32Array(cacheSlots * slotWords);
   /** 0: none. */
   readonly #parents = new Float64Array(maxWrittenRuns);
-  /** The run that the chain of references begins with. */
+  /** The first run of its chain of references. */
   readonly #firsts = new Float64Array(maxWrittenRuns);
   readonly #writtenMs = new Float64Array(maxWrittenRuns);
-  /** Its item, and those of all it refers to, stay that long. */
+  /** Until then its item and those that it refers to stay. */
   readonly #keptUntilMs = new Float64Array(maxWrittenRuns);
   readonly #blockCounts = new Int32Array(maxWrittenRuns);
   /** Runs from the first one to this. */
@@ -96,7 +98,7 @@ export class WrittenRuns {
     for (let blocks = blockCount; blocks > shared; blocks = before(blocks)) this.#enter(words, blocks - 1, number);
   }
 
-  /** Sees to it that a run and what it refers to stay in the log. */
+  /** Keeps a run and what it refers to in the log. */
   keep(run: number, untilMs: number): void {
     // A run's parents are always kept while the run is kept.
     for (let each = run; each > 0; each = this.#parents[placeOf(each)]!) {
@@ -128,7 +130,7 @@ export class WrittenRuns {
   #canBeShared(run: number, shared: number, nowMs: number): boolean {
     if (!this.#isHere(run)) return false;
     const at = placeOf(run);
-    // The first run has the lowest number of those that this one refers to, so while it is here all are.
+    // The first run has the lowest number of all that this one refers to, so while it is here all are.
     const first = this.#firsts[at]!;
     if (!this.#isHere(first) || this.#blockCounts[at]! < shared || this.#keptUntilMs[at]! <= nowMs) return false;
     const firstAt = placeOf(first);
@@ -155,7 +157,7 @@ function slotOf(words: Uint32Array, block: number): number {
   return (words[block * 2]! & (cacheSlots - 1)) * slotWords;
 }
 
-/** The greatest number of blocks below this one whose last can be found. */
+/** The greatest number of blocks below this one at whose end a run can be found. */
 function before(blocks: number): number {
   return blocks - (blocks % blockStride || blockStride);
 }

@@ -4,9 +4,9 @@ import { type Origin, originKey } from "../origin.ts";
 import { type RegistryEntry, readRegistryEntry } from "./registry-entry.ts";
 
 const prefix = "registry/";
-/** Entries of one transaction while a generation is begun, so that no update is large. */
+/** Entries per transaction while a generation is begun, so that no update is large. */
 const entriesPerTransaction = 256;
-/** A name with a higher number was made up. */
+/** No router reaches a higher number. */
 const maxGeneration = 2 ** 40;
 const completeKey = "complete";
 
@@ -26,7 +26,9 @@ export function readGenerationName(name: string): number | undefined {
     : undefined;
 }
 
-/** One generation of the registry as a Yjs document: a map `entries`, and a map `meta` that says when it is whole. */
+/**
+ * One generation of the registry as a Yjs document: a map `entries`, and a map `meta` that says when it is complete.
+ */
 export class GenerationDocument {
   readonly generation: number;
   readonly name: string;
@@ -34,7 +36,7 @@ export class GenerationDocument {
   readonly #entries: YMap<unknown>;
   readonly #meta: YMap<unknown>;
 
-  /** @param self whose client id it writes with; every epoch of every router has another one */
+  /** @param self the origin whose client id it writes with; every epoch of every router has another one */
   constructor(generation: number, self: Origin) {
     this.generation = generation;
     this.name = generationName(generation);
@@ -85,7 +87,7 @@ export class GenerationDocument {
     }, this);
   }
 
-  /** Writes all entries, and last that they are all. */
+  /** Writes all entries, and then that they are complete. */
   begin(entries: readonly (readonly [string, RegistryEntry])[]): void {
     for (let from = 0; from < entries.length; from += entriesPerTransaction) {
       this.set(entries.slice(from, from + entriesPerTransaction));
@@ -108,10 +110,10 @@ export class GenerationDocument {
   }
 }
 
-/** Later generations that are waited for. One whose beginner died is never whole; the routers go past it. */
+/** Later generations that are waited for. One whose beginner died never completes; the routers skip it. */
 export const maxNextGenerations = 4;
 
-/** Generations after the one that holds, which are not whole yet. */
+/** Generations after the present one that are not complete yet. */
 export class NextGenerations {
   readonly #documents = new Map<number, GenerationDocument>();
 
@@ -132,7 +134,7 @@ export class NextGenerations {
     return this.#documents.size >= maxNextGenerations && generation < Math.min(...this.#documents.keys());
   }
 
-  /** @returns the one that went for lack of capacity */
+  /** @returns the one dropped for lack of capacity */
   add(document: GenerationDocument): GenerationDocument | undefined {
     this.#documents.set(document.generation, document);
     if (this.#documents.size <= maxNextGenerations) return undefined;

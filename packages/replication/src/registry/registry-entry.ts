@@ -2,7 +2,7 @@
 export const maxRegistryValueBytes = 2_048;
 /** UTF-16 units of an engine's id, and of a source's name. */
 const maxRegistryNameLength = 255;
-/** What was removed is remembered for so long, so that nothing older brings it back. */
+/** How long a removed entry is remembered, so that nothing older brings it back. */
 export const tombstoneMs = 86_400_000;
 
 /** Plain JSON: what a source says of an engine. */
@@ -10,14 +10,14 @@ export type RegistryValue = Readonly<Record<string, unknown>>;
 
 /** What the document holds under a key. */
 export interface RegistryEntry {
-  /** Of a hybrid clock: of two entries the one with the later stamp holds, of equal stamps that of the greater router. */
+  /** Of a hybrid clock: of two entries the later stamp wins; of equal stamps the greater router. */
   readonly stamp: number;
   readonly router: string;
-  /** Null for what was removed. */
+  /** Null for a removed entry. */
   readonly value: RegistryValue | null;
 }
 
-/** Stamps beyond this come from no clock: there must be capacity for later ones. */
+/** No clock makes higher stamps: the bound leaves capacity for later ones. */
 const maxStamp = Number.MAX_SAFE_INTEGER - 2 ** 40;
 
 const encoder = new TextEncoder();
@@ -90,9 +90,9 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 /** Entries of the registry, removed ones included while they are remembered. */
 export const maxRegistryEntries = 16_384;
 
-/** Of every key the latest entry that was ever seen. */
+/** The latest entry ever seen of every key. */
 export class RegistryView {
-  /** Entries of others that did not fit. */
+  /** Entries of others beyond the bound. */
   refused = 0;
   readonly #entries = new Map<string, RegistryEntry>();
 

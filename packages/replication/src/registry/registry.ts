@@ -23,7 +23,7 @@ import {
 export const maxRegistryClients = 256;
 /** Yjs structs beyond four per entry that a document may have before the registry moves to another one. */
 const spareStructs = 1_024;
-/** Clocks of routers differ, so one may let go of what was removed a little before the others. */
+/** Clocks of routers differ, so one may forget a removed entry a little before the others. */
 const tombstoneSlackMs = 3_600_000;
 const expiryPeriodMs = 600_000;
 
@@ -54,14 +54,14 @@ export interface RegistryDescription {
   /** Writers that the document remembers. */
   readonly clients: number;
   readonly structs: number;
-  /** Entries of others that did not fit. */
+  /** Entries of others beyond the bound. */
   readonly refused: number;
 }
 
 /**
- * What changes seldom and all routers agree on: engines by source, and the operators' drain flags. Of every key the entry
- * with the latest stamp holds. It lives in one Yjs document with many writers, `registry/<generation>`; the routers move to
- * the next generation together, so that writers that are long dead cost nothing.
+ * Seldom changing state that all routers agree on: engines by source, and the operators' drain flags. Of every key the
+ * entry with the latest stamp wins. It is one Yjs document with many writers, `registry/<generation>`. The routers move
+ * to the next generation together, so that dead writers cost nothing.
  */
 export class Registry {
   readonly #options: RegistryOptions;
@@ -85,7 +85,7 @@ export class Registry {
     return this.#current.doc;
   }
 
-  /** The document of now, and later ones while they are incomplete. */
+  /** The present document, and later ones while they are incomplete. */
   documents(): readonly RegistryDocument[] {
     return [this.#current, ...this.#next.all()].map(({ name, doc }) => ({ name, doc, isOpen: true }));
   }
@@ -144,7 +144,7 @@ export class Registry {
     return () => this.#changeListeners.delete(listener);
   }
 
-  /** Lets go of what was removed long ago. Cheap to call often. */
+  /** Forgets entries that were removed long ago. Cheap to call often. */
   expire(): void {
     const nowMs = this.#options.clock.nowMs();
     if (nowMs - this.#expiredMs < expiryPeriodMs) return;
@@ -160,7 +160,7 @@ export class Registry {
     return clients > maxRegistryClients || structs > 4 * this.#view.size + spareStructs;
   }
 
-  /** Begins the next generation. For one router at a time: others move when they see it. */
+  /** Begins the next generation. Only one router at a time may call it: others move when they see it. */
   rotate(): void {
     const next = this.#await(1 + Math.max(...this.documents().map(({ name }) => readGenerationName(name) ?? 0)));
     next.begin([...this.#view.entries()].filter(([, entry]) => !this.#isForgotten(entry, 0)));
@@ -177,7 +177,7 @@ export class Registry {
     if (known ? canonicalJson(known.value) === canonicalJson(value) : value === null) return;
     if (!known && this.#view.isFull) throw new RangeError(`the registry has room for ${maxRegistryEntries} entries`);
     const { self, hlc } = this.#options;
-    // Later than what it replaces, even where that was written by a router whose clock is ahead.
+    // Later than what it replaces, even if that was written by a router whose clock is ahead.
     const stamp = Math.max(hlc.now(), (known?.stamp ?? 0) + 1);
     const entry: RegistryEntry = { stamp, router: self().router, value: copyOf(value) };
     this.#view.put(key, entry);
@@ -202,7 +202,7 @@ export class Registry {
   #remoteChange(document: GenerationDocument, keys: Iterable<string>): void {
     const changed = this.#learn(document, keys);
     if (this.#next.has(document) && document.isComplete) this.#move(document);
-    // What is said in a generation that is still incomplete is said again in the one that holds.
+    // An entry in a generation that is still incomplete is repeated in the present one.
     else this.#repair(this.#current, keys);
     for (const key of changed) this.#changed(key);
   }
@@ -219,7 +219,10 @@ export class Registry {
     return changed;
   }
 
-  /** Yjs settles concurrent writes of a key by its own order: where that is not by stamp, the latest is written again. */
+  /**
+   * Yjs settles concurrent writes of a key by its own order. Where that is not the order of stamps, the latest is
+   * written again.
+   */
   #repair(document: GenerationDocument, keys: Iterable<string>): void {
     const repairs: [string, RegistryEntry][] = [];
     for (const key of keys) {
@@ -233,7 +236,7 @@ export class Registry {
     document.set(repairs);
   }
 
-  /** Leaves the generation of now for one that is whole, and takes along what is missing there. */
+  /** Moves to a complete generation, and writes there what it lacks. */
   #move(next: GenerationDocument): void {
     const left = this.#current;
     this.#current = next;

@@ -5,7 +5,9 @@ export interface CommitScheduleOptions {
   readonly scheduler: Scheduler;
   /** Least time between two commits, in milliseconds. */
   readonly tickMs: number;
-  /** How long what comes after quiet waits for what belongs to it. Default: to the end of the event loop's turn. */
+  /**
+   * How long the first pending record after quiet waits for related ones. Default: to the end of the event loop's turn.
+   */
   readonly gatherMs?: number;
   readonly commit: () => void;
 }
@@ -18,8 +20,8 @@ export interface CommitSchedule {
 }
 
 /**
- * After quiet a commit follows a little later, so that what belongs together goes together; under load there is one per
- * tick, because the cost of replication is per transaction, not per record.
+ * After quiet a commit follows a little later, so that related records go together. Under load there is one per tick,
+ * because the cost of replication is per transaction, not per record.
  */
 export function createCommitSchedule(options: CommitScheduleOptions): CommitSchedule {
   const { clock, scheduler, tickMs, gatherMs = 0, commit } = options;

@@ -5,7 +5,7 @@ import type { FactFold } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
 import { type Origin, originKey } from "../origin.ts";
 
-/** Journals of dead routers that are kept; with more, the one that is dead for longest goes. */
+/** Journals of dead routers that are kept; beyond it the one that is dead for longest goes. */
 export const maxDeadJournals = 64;
 
 export interface DeadJournalsOptions {
@@ -13,11 +13,11 @@ export interface DeadJournalsOptions {
   readonly store: Pick<Journals, "origins" | "drop" | "feedsOf">;
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
-  /** Predictions in a journal are useless any more when its writer is dead for so long. */
+  /** Predictions in a journal are obsolete when its writer is dead for so long. */
   readonly placementTtlMs: number;
 }
 
-/** Drops journals of routers that are gone, once nothing in them is needed. */
+/** Drops journals of routers that are gone, once all in them is obsolete. */
 export interface DeadJournals {
   /** @param isLiving of origins other than this router */
   collect(isLiving: (origin: Origin) => boolean): void;

@@ -34,7 +34,7 @@ export class ClaimTable {
     return claims ? [...claims.values()] : [];
   }
 
-  /** The claim that holds among those for which `counts`: the latest, of equal ones that of the lower router id. */
+  /** The prevailing claim among those for which `counts`: the latest; of equal ones that of the lower router id. */
   holder(target: string, counts: (origin: Origin) => boolean): PostedClaim | undefined {
     let best: PostedClaim | undefined;
     for (const posted of this.#byTarget.get(target)?.values() ?? []) {
@@ -48,7 +48,7 @@ export class ClaimTable {
   }
 }
 
-/** A reader as it hears of others. */
+/** What a reader hears of others. */
 export type CoordinatedReader = Pick<
   FeedReader,
   "role" | "setRole" | "claimSeen" | "factsSeen" | "foldChanged" | "maintain"
@@ -146,7 +146,7 @@ export class FeedCoordinator {
     return this.#table.of(target);
   }
 
-  /** The claim that holds among those of living routers. */
+  /** The prevailing claim among those of living routers. */
   claimOf(target: string): PostedClaim | undefined {
     return this.#table.holder(target, (origin) => this.isLiving(origin));
   }

@@ -28,7 +28,7 @@ import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-reques
 
 const upkeepMs = 1_000;
 const defaultTickMs = 15;
-/** Decisions that come close together, and the load that goes with them, cost one transaction. */
+/** Decisions close together, and their load, cost one transaction. */
 const gatherMs = 4;
 
 export interface ReplicaOptions {
@@ -61,7 +61,10 @@ export function createReplica(options: ReplicaOptions): Replica {
   return new Replica(options);
 }
 
-/** All that this router shares with the others, as one thing. It moves nothing by itself: a backend does, by `ports`. */
+/**
+ * All that this router shares with the others, as one object. It moves nothing by itself: a backend does, through
+ * `ports`.
+ */
 export class Replica implements Startable {
   readonly ports: ReplicaPorts;
   readonly store: Journals;
@@ -81,7 +84,7 @@ export class Replica implements Startable {
   #cancelUpkeep: Cancel = () => {};
   #isCheckpointTaken = false;
   readonly #joinCompaction: JoinCompaction;
-  /** One router at a time begins another generation of the registry: the living one of the lowest id. */
+  /** Only the living router of the lowest id begins another generation of the registry. */
   #isLowest = true;
 
   constructor(options: ReplicaOptions) {
@@ -161,7 +164,8 @@ export class Replica implements Startable {
       ...{ journal: this.store.own, fold: this.fold, stamp: () => this.#hybrid.now() },
       claimsOf: () => this.#coordinator.claimsOf(target),
       takeCheckpointTurn: () => this.#takeCheckpointTurn(),
-      // An item goes once the last feed in it is checkpointed: where there are too many, feeds are checkpointed that have hardly moved, too.
+      // An item goes once its last feed is checkpointed. With too many items, feeds that have hardly moved are
+      // checkpointed too.
       isCheckpointWanted: (ops) => this.#joinCompaction.isCheckpointWanted(ops) || (ops > 0 && this.store.own.isLong),
       onStop: () => this.#coordinator.closed(target, reader),
     });
@@ -174,7 +178,7 @@ export class Replica implements Startable {
     return this.#coordinator.claimsOf(target);
   }
 
-  /** The claim that holds, among those of living routers. */
+  /** The prevailing claim among those of living routers. */
   claimOf(target: string): PostedClaim | undefined {
     return this.#coordinator.claimOf(target);
   }
@@ -239,7 +243,7 @@ export class Replica implements Startable {
     this.#schedule.touch();
   }
 
-  /** The replica as those see it who carry what it shares. */
+  /** The replica as the carriers of its content see it. */
   #createPorts(): ReplicaPorts {
     const { store, fold } = this;
     const requests = this.#requests;
@@ -293,7 +297,7 @@ export class Replica implements Startable {
     };
   }
 
-  /** A target that was forgotten here and that others still write about is known again. */
+  /** A target that was forgotten here is known again when others still write about it. */
   #declareForgotten(entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     let last = -1;
     for (const { feed } of entries) {
@@ -328,12 +332,12 @@ function loadingTargets(fold: FactFold): readonly string[] {
 
 /** A feed with fewer changes since its last checkpoint gets no other checkpoint. */
 export const minCompactionOps = 256;
-/** How long feeds are checkpointed for somebody who has just come. */
+/** How long feeds are checkpointed for a router that has just come. */
 export const compactionMs = 500;
 
 /**
- * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot and the journals besides:
- * what is in both, each feed's owner can cut away before it is sent.
+ * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot, and the journals
+ * besides: each feed's owner can cut away what is in both before it is sent.
  */
 export interface JoinCompaction {
   setMembers(members: readonly Member[]): void;

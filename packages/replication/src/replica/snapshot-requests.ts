@@ -4,7 +4,7 @@ import type { SnapshotRequest, SnapshotSink } from "../replica-ports.ts";
 
 /** The asked peer may lack the target as well; then others are asked, so often and no sooner. */
 const askAgainMs = 5_000;
-/** Many targets turn out to be lacking at about the same time, and a snapshot of everything may be on its way. */
+/** Many targets turn out to be missing at about the same time, and a snapshot of everything may be on its way. */
 const gatherMs = 50;
 const maxAsked = 4;
 
@@ -21,13 +21,15 @@ export interface SnapshotRequestsOptions {
 export interface SnapshotRequests {
   add(target: string, from: Origin | undefined): void;
   /**
-   * Asks again for what has not come, or gives it up. To be called now and then.
+   * Asks again for what has not come, or gives it up. Call it now and then.
    *
    * @param loading targets that wait for a snapshot
    */
   retry(loading: readonly string[]): void;
   onRequest(listener: (request: SnapshotRequest) => void): () => void;
-  /** A snapshot begins to come in, which may bring what would be asked for. @returns the sink that also says when it ended */
+  /**
+   * A snapshot begins to arrive, which may bring waiting targets. @returns the sink, which also reports when it ended
+   */
   importing(sink: SnapshotSink): SnapshotSink;
 }
 
@@ -107,7 +109,7 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
         if (times < maxAsked) add(target, undefined);
         else givenUp.push(target);
       }
-      // Should one be needed again, it is asked for as often as at first.
+      // A target that is needed again starts with its full number of attempts.
       for (const target of givenUp) asked.delete(target);
       if (givenUp.length > 0) onGivenUp(givenUp);
     },

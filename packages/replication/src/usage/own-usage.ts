@@ -4,7 +4,7 @@ import type { UsageElsewhere } from "./usage-sums.ts";
 
 /** Bounds on the own tenants that are remembered and on those that are sent to others. */
 export interface OwnUsageLimits {
-  /** Tenants of whom it is remembered what this router has served them; more, and those served longest ago are forgotten. */
+  /** Tenants whose served tokens are remembered; beyond it those served longest ago are forgotten. */
   readonly maxTenants: number;
   /** How many of those are sent to others: the ones with the most tokens. */
   readonly maxTold: number;
@@ -25,7 +25,7 @@ export interface OwnUsageReport {
 /** What this router has served to whom, and what to send of it to others. */
 export class OwnUsage {
   readonly #limits: OwnUsageLimits;
-  /** The one served latest last. */
+  /** The one served latest is last. */
   readonly #tenants = new Map<number, OwnTenant>();
   #latest: OwnTenant | undefined;
   readonly #changed = new Set<OwnTenant>();
@@ -68,14 +68,14 @@ export class OwnUsage {
     else this.#waiting.delete(tenant);
   }
 
-  /** Those of whom others would think too differently by now. */
+  /** Tenants whose last report has become too wrong. */
   takeChanges(nowMs: number): readonly OwnUsageReport[] {
     const changed = [...this.#changed].filter((tenant) => tenant.hasNews(this.#limits.tellShare, nowMs));
     this.#changed.clear();
     return changed.map((tenant) => tenant.tell(nowMs));
   }
 
-  /** Those that wait, and the next few others, in turn. Forgets tenants that have next to nothing any more. */
+  /** Waiting tenants, and the next few others, in turn. Forgets tenants that have almost nothing left. */
   takeRefresh(nowMs: number): readonly OwnUsageReport[] {
     const told = new Set([...this.#waiting].filter(({ isNamed }) => isNamed));
     const most = told.size + this.#limits.refreshTenants;
@@ -108,7 +108,10 @@ export class OwnUsage {
     this.#namedCount = this.#limits.maxTold;
   }
 
-  /** In one round as many as there are: those that are served meanwhile move to the end, and would prolong it forever. */
+  /**
+   * A round has as many turns as there are tenants: those served meanwhile move to the end, and would prolong it
+   * forever.
+   */
   #next(): OwnTenant | undefined {
     if (this.#turnsLeft <= 0) {
       this.#turn = this.#tenants.values();
@@ -123,7 +126,7 @@ export class OwnUsage {
 
   #touch(key: number): OwnTenant {
     let tenant = this.#latest;
-    // One tenant has most requests in a row where there are few, and moving it to the end leaves a hole each time.
+    // With few tenants one of them has most requests in a row, and moving it to the end leaves a hole each time.
     if (tenant?.key !== key) {
       tenant = this.#tenants.get(key) ?? this.#begin(key);
       this.#tenants.delete(key);
@@ -172,12 +175,12 @@ class OwnTenant {
     this.isNamed = isNamed;
   }
 
-  /** Nothing that others would have to know. */
+  /** Others need not know anything of it. */
   isIdle(nowMs: number): boolean {
     return !this.isWaiting && this.served.at(nowMs) < 1 && this.lift.at(nowMs) < 1;
   }
 
-  /** @param share of what there is that must be new before it matters */
+  /** @param share of the total that must be new before it matters */
   hasNews(share: number, nowMs: number): boolean {
     if (this.isWaiting !== this.#toldWaiting) return true;
     const served = this.served.at(nowMs);
@@ -193,7 +196,7 @@ class OwnTenant {
     return { key, tokens: rounded(this.served.at(nowMs)), lift: rounded(this.lift.at(nowMs)), isWaiting };
   }
 
-  /** The report goes to everybody. */
+  /** The report goes to all routers. */
   tell(nowMs: number): OwnUsageReport {
     const report = this.report(nowMs);
     this.#toldServed.set(report.tokens, nowMs);

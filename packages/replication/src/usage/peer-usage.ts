@@ -5,16 +5,18 @@ import type { Origin } from "../origin.ts";
 import { type UsageFrame, type UsageReport, writeUsageFrame } from "./usage-frame.ts";
 import type { UsagePart, UsageSums } from "./usage-sums.ts";
 
-/** What has decayed to less is nothing. */
+/** A smaller remainder after decay counts as nothing. */
 const leastTokens = 1;
 
-/** Bounds and times of what is believed of others. Times in milliseconds on the monotonic clock. */
+/** Bounds and times for what other routers report. Times in milliseconds on the monotonic clock. */
 export interface PeerUsageLimits {
   /** Tenants that are kept of one other router; beyond it the ones reported longest ago are forgotten. */
   readonly maxTenantsOfRouter: number;
   /** Routers whose tenants are kept. */
   readonly maxOrigins: number;
-  /** A router that was not heard for so long counts for nothing: what it had served is forgotten but for a sixteenth. */
+  /**
+   * A router that was not heard for so long counts for nothing: all but a sixteenth of what it had served is forgotten.
+   */
   readonly leaseMs: number;
   /** For so long a tenant is believed to wait without another report. */
   readonly waitLeaseMs: number;
@@ -45,17 +47,17 @@ export class PeerUsage {
     return origin.apply(frame, nowMs) ? "news" : "stale";
   }
 
-  /** Ends leases that have run out. */
+  /** Ends expired leases. */
   expire(nowMs: number): void {
     for (const origin of this.#peers) if (nowMs - origin.heardMs > this.#leaseMs) this.#peers.forget(origin, nowMs);
   }
 
-  /** Forgets tenants that have next to nothing any more. */
+  /** Forgets tenants that have almost nothing left. */
   sweep(nowMs: number): void {
     for (const origin of this.#peers) origin.forgetBelow(leastTokens, nowMs);
   }
 
-  /** Since the router was heard that counts and is silent for longest; 0 when there is none. */
+  /** Silence of the router that counts and was heard longest ago; 0 when there is none. */
   ageMs(nowMs: number): number {
     let oldestMs = nowMs;
     for (const { heardMs, tenants } of this.#peers) if (tenants > 0) oldestMs = Math.min(oldestMs, heardMs);

@@ -3,7 +3,7 @@ import { hashOf } from "@espalier/prefix-index";
 import type { CountedFrame } from "../leased/peer-table.ts";
 import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane-exchange.ts";
 
-/** The kind of note that a frame of usage is: its first byte. */
+/** The kind of note that a usage frame is: its first byte. */
 export const usageNoteKind = 2;
 /** A longer frame is refused. */
 export const maxUsageFrameBytes = 65_536;
@@ -14,7 +14,7 @@ export const maxUsageTokens = 2 ** 40;
 
 const flag = { relayed: 1 } as const;
 
-/** What one router has done for one tenant. */
+/** What one router has served to one tenant. */
 export interface UsageReport {
   /** See `usageKey`. */
   readonly key: number;
@@ -26,7 +26,7 @@ export interface UsageReport {
   readonly tokens: number;
   /** Tokens by which it was lifted after an absence, decayed likewise. */
   readonly lift: number;
-  /** Requests of it wait at the router. */
+  /** Its requests wait at the router. */
   readonly isWaiting: boolean;
 }
 
@@ -36,7 +36,7 @@ export interface UsageFrame extends CountedFrame {
 
 /**
  * Layout: kind and flags, a byte each; router as text; varints: epoch, counter, the relay's age if flagged, number of
- * reports. A report: seven bytes of key, the lowest first, in a relay's frame the varint by which its counter lies back, and
+ * reports. A report: seven bytes of key, the lowest first, in a relay's frame the varint distance of its counter, and
  * varints of 4 x tokens + (2 when a lift follows) + (1 when it waits) and of the lift: 9 to 15 bytes.
  */
 export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: UsageFrame): Uint8Array {
@@ -62,7 +62,7 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
 }
 
 /**
- * What follows the reports, and flags that are not known, are ignored, so that a later version may add to a frame.
+ * Bytes after the reports and unknown flags are ignored, so that a later version may add to a frame.
  *
  * @throws EspalierError `mesh_frame_invalid`
  */
@@ -119,7 +119,7 @@ export function usageGroup(pool: string, className: string): number {
   return hashOf(JSON.stringify([pool, className])).low % groups;
 }
 
-/** The class of the pool that a key is of. */
+/** The class and pool of a key. */
 export function groupOfKey(key: number): number {
   return Math.floor(key / tenants);
 }

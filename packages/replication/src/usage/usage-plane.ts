@@ -7,15 +7,15 @@ import { PoolUsage, UsageSums } from "./usage-sums.ts";
 
 /** Bounds and times of the usage that routers send each other. Times in milliseconds on the monotonic clock. */
 export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
-  /** What is served within this time goes out together. */
+  /** Usage within this time goes out together. */
   readonly gatherMs: number;
   /**
    * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
    */
   readonly refreshMs: number;
-  /** Which tenants have the most tokens is found out so often. */
+  /** How often the tenants with the most tokens are determined. */
   readonly rankMs: number;
-  /** Tenants of other routers that have next to nothing any more are forgotten so often. */
+  /** How often tenants of other routers that have almost nothing left are forgotten. */
   readonly sweepMs: number;
 }
 
@@ -82,7 +82,7 @@ export class UsagePlane {
     });
   }
 
-  /** The usage of one pool: tenants of several pools have nothing to do with each other. */
+  /** The usage of one pool: tenants of several pools are independent. */
   of(pool: string): PoolUsage {
     return new PoolUsage(pool, {
       sums: this.#sums,

@@ -11,11 +11,11 @@ export interface UsagePart {
   readonly waitsUntilMs: number;
 }
 
-/** What all other routers have done for a tenant. */
+/** What all other routers have served to a tenant. */
 export interface UsageElsewhere {
   /** Served, half of them forgotten in every `usageHalfLifeMs`. */
   readonly tokens: number;
-  /** The most that one of them has lifted it by, decayed likewise. */
+  /** The greatest lift by one of them, decayed likewise. */
   readonly lift: number;
   readonly waits: boolean;
 }
@@ -28,10 +28,10 @@ interface Sum {
   waitsUntilMs: number;
 }
 
-/** What all other routers have done for each tenant. Read on the request path. */
+/** What all other routers have served to each tenant. Read on the request path. */
 export class UsageSums {
   readonly #sums = new Map<number, Sum>();
-  /** Of tenants that wait elsewhere, or did a moment ago, by class and pool. */
+  /** Tenants that wait elsewhere, or did a moment ago, by class and pool. */
   readonly #waiting = new Map<number, Set<Sum>>();
 
   /** How many tenants others have reported. */
@@ -53,7 +53,7 @@ export class UsageSums {
     }
   }
 
-  /** A part is new, or says something else than before. */
+  /** A part is new or has changed. */
   changed(part: UsagePart, nowMs: number): void {
     let sum = this.#sums.get(part.key);
     if (!sum) {
@@ -65,7 +65,7 @@ export class UsageSums {
     this.#addUp(sum, nowMs);
   }
 
-  /** A part counts no more. */
+  /** A part does not count any more. */
   remove(part: UsagePart, nowMs: number): void {
     const sum = this.#sums.get(part.key);
     if (!sum?.parts.delete(part)) return;
@@ -112,14 +112,14 @@ function addUp(sum: Sum, nowMs: number): void {
 export interface PoolUsageParts {
   readonly sums: UsageSums;
   readonly clock: Clock;
-  /** Keys that are remembered, so that they need not be computed again. */
+  /** Remembered keys, which need not be computed again. */
   readonly maxKeys: number;
   readonly own: OwnUsage;
   /** Called after each change of `own`. */
   readonly changed: () => void;
 }
 
-/** What others say is late by more than this in any case. */
+/** Reports of others are late by more than this in any case. */
 const lookMs = 10;
 
 /** The usage of one pool, as admission reports and reads it. */
@@ -144,14 +144,14 @@ export class PoolUsage {
     changed();
   }
 
-  /** It has lifted a tenant that was away by so many tokens by now. */
+  /** It has lifted a tenant that was away, by so many tokens so far. */
   lifted(className: string, tenant: string, tokens: number): void {
     const { own, clock, changed } = this.#parts;
     own.lifted(this.#keyOf(className, tenant), tokens, clock.nowMs());
     changed();
   }
 
-  /** A tenant begins to wait at this router, or waits no more. */
+  /** A tenant begins or ceases to wait at this router. */
   waits(className: string, tenant: string, isWaiting: boolean): void {
     const { own, changed } = this.#parts;
     own.waits(this.#keyOf(className, tenant), isWaiting);
@@ -165,8 +165,8 @@ export class PoolUsage {
   }
 
   /**
-   * Tokens served and lift, over all routers, of the tenant with the least of those that wait at other routers; Infinity
-   * when none does. Found out again each `lookMs`.
+   * Of the tenants that wait at other routers, the least tokens served and lift over all routers; Infinity when none
+   * waits. Determined again every `lookMs`.
    */
   neediest(className: string): number {
     const { sums, own, clock } = this.#parts;

@@ -14,13 +14,13 @@ import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/see
 const defaultGraceMs = 3_000;
 const ratesPeriodMs = 1_000;
 /**
- * A restarted router whose epoch peers have seen raises it by a random amount up to this: a peer that refused it may not know
- * of another run that was refused for the same reason, and two runs with one epoch would write one journal.
+ * A restarted router whose epoch peers have seen raises it by a random amount up to this. A peer that refused it may
+ * not know of another run that was refused for the same reason, and two runs with one epoch would write one journal.
  */
 const epochSpreadMs = 65_536;
-/** Addresses whose first dial was answered that are remembered: as many as links may dial. */
+/** How many addresses whose first dial was answered are remembered: as many as links may dial. */
 const maxAnswered = 256;
-/** Optional parts of the protocol that this router can do. */
+/** The optional parts of the protocol that this router supports. */
 const capabilities = [noteCapability];
 
 export interface MeshOptions {
@@ -28,12 +28,12 @@ export interface MeshOptions {
   /** The mesh starts and stops it. */
   readonly transport: Transport;
   /**
-   * Where others can dial this router, when it is not where the transport listens.
+   * Where others can dial this router, if that is not where the transport listens.
    *
    * @param listening where the transport listens, `host:port`
    */
   readonly advertise?: (listening: string) => string;
-  /** Routers with another name of their cluster are refused; so are others with another seed or block size. */
+  /** Routers with another cluster name are refused, and so are those with another seed or block size. */
   readonly cluster: string;
   readonly fleetSeed: string;
   readonly blockSizeTokens: number;
@@ -42,14 +42,14 @@ export interface MeshOptions {
   readonly seeds: readonly string[];
   /** Seeds that come and go. Their finder is started and stopped apart from the mesh. */
   readonly found?: FoundSeeds;
-  /** All addresses of a name; the system's resolver when left out. */
+  /** All addresses of a name. Default: the system's resolver. */
   readonly resolve?: (host: string) => Promise<readonly string[]>;
   /** How long peers may take to be found, in milliseconds. */
   readonly graceMs?: number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** CPU time that this process has used, in milliseconds; none unless given, as in virtual time. */
+  /** CPU time that this process has used, in milliseconds. Default: none, as in virtual time. */
   readonly cpuMs?: () => number;
   readonly logger: Logger;
   readonly meter: Meter;
@@ -79,7 +79,7 @@ export class Mesh implements Backend, LinkObserver {
   readonly #readiness: Readiness;
   readonly #rates: PeerRates;
   readonly #lag: LoopLag;
-  /** Seeds that were answered once, by a link or by a failure. */
+  /** Seeds that have answered once, by a link or by a failure. */
   readonly #answered = new Set<string>();
   readonly #listeners = new Set<() => void>();
   #cancels: Cancel[] = [];
@@ -209,7 +209,7 @@ export class Mesh implements Backend, LinkObserver {
     return { kind: "mesh", address: this.address || null, members, waitingFor: this.waitingFor };
   }
 
-  /** Membership may close a link that it does not want; nothing is exchanged over it then. */
+  /** Membership may close an unwanted link; nothing is exchanged over it then. */
   up(link: Link): void {
     if (link.peer.address !== undefined) this.#answer(link.peer.address);
     this.#membership.linkUp(link);

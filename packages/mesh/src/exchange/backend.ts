@@ -2,19 +2,19 @@ import type { Cancel, Clock, Startable } from "@espalier/common";
 import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 
-/** Carries a replica's journals, gauges and snapshots to the other replicas and back. Sockets or Redis. */
+/** Carries a replica's journals, gauges and snapshots to the other replicas and back, over sockets or Redis. */
 export interface Backend extends Startable {
   readonly kind: "mesh" | "redis";
   members(): readonly Member[];
   onMembers(listener: () => void): Cancel;
-  /** Why the replica should not be used yet: what it waits for; empty once it has all that its peers have. */
+  /** What the replica waits for and should not be used without; empty once it has all that its peers have. */
   readonly waitingFor: readonly string[];
   setDraining(isDraining: boolean): void;
   /** Says which targets' event sockets this router cannot reach. */
   setUnreachable(targets: readonly string[]): void;
   /** Says goodbye, so that others take over at once. `stop` follows. */
   leave(): Promise<void>;
-  /** What waits to be sent to other routers, in all. */
+  /** Bytes that wait to be sent to other routers, in all. */
   readonly bufferedBytes: number;
   /** Plain JSON for operators. */
   describe(): BackendDescription;
@@ -36,7 +36,7 @@ export interface MemberDescription {
   readonly address: string | null;
   readonly isLinked: boolean;
   readonly roundTripMs: number | null;
-  /** How long the latest changes of it took to arrive, by its own clock and this router's; null where not known. */
+  /** How long its latest changes took to arrive, by its own clock and this router's; null where unknown. */
   readonly lagMs: number | null;
   readonly sentBytes: number;
   readonly receivedBytes: number;
@@ -54,18 +54,18 @@ export interface ReadinessOptions {
   readonly graceMs: number;
   /** How long the wait may last in all, in milliseconds. */
   readonly maxWaitMs?: number;
-  /** What is said to be waited for until then; `peers` when left out. */
+  /** What `waitingFor` names until then. Default: `peers`. */
   readonly lookingFor?: string;
   /** Whether all known addresses were tried and all handshakes answered. */
   hasTriedAll(): boolean;
-  /** What is waited for once peers are known, by name. */
+  /** What to wait for once peers are known, by name. */
   readonly conditions: Readonly<Record<string, () => boolean>>;
 }
 
 /** Says what a router that has just started waits for. Once it is ready, it stays ready. */
 export class Readiness {
   readonly #options: ReadinessOptions;
-  /** Undefined before the start, when all the time is still to come. */
+  /** Undefined before the start, when all the time is still left. */
   #startMs: number | undefined;
   #isReady = false;
 

@@ -11,7 +11,7 @@ const types = { part: 1, end: 2, credit: 3 } as const;
 export type BulkOutcome = "whole" | "none" | "busy" | "failed";
 const outcomes: readonly BulkOutcome[] = ["whole", "none", "busy", "failed"];
 
-/** What travels on the channel `bulk`: answers to requests, in messages that may be cut into parts. */
+/** Messages of the channel `bulk`: answers to requests, which may be cut into parts. */
 export type BulkMessage =
   | {
       readonly kind: "part";
@@ -73,7 +73,7 @@ function readBody(reader: ByteReader, type: number): BulkMessage {
   }
 }
 
-/** What an answer is made of. Snapshots go before pieces of documents. */
+/** The content of an answer. Snapshots go before pieces of documents. */
 export interface BulkAnswer {
   readonly request: number;
   readonly kind: "snapshot" | "piece";
@@ -82,7 +82,7 @@ export interface BulkAnswer {
 }
 
 interface Job extends BulkAnswer {
-  /** What is left of the message that is being cut into parts. */
+  /** The rest of the message that is being cut into parts. */
   rest: Uint8Array | undefined;
 }
 
@@ -101,14 +101,14 @@ export interface BulkSenderDeps extends Pick<ExchangeParts, "clock" | "scheduler
 }
 
 /**
- * Sends answers at low priority: on each link only as much as the other end has granted, and in each turn of the event
+ * Sends answers at low priority: on each link no more than the other end has granted, and in each turn of the event
  * loop only for a few milliseconds.
  */
 export class BulkSender {
   readonly #deps: BulkSenderDeps;
   readonly #outlets = new Map<Link, Outlet>();
   #turn: Cancel | undefined;
-  /** Link that was served last, so that all have their turn. */
+  /** The link that was served last; the others have their turn first. */
   #lastServed: Link | undefined;
 
   constructor(deps: BulkSenderDeps) {
@@ -206,7 +206,9 @@ export class BulkSender {
     return undefined;
   }
 
-  /** Sends one part, or ends an answer. @returns false when the link had no capacity, which should not happen in its credit */
+  /**
+   * Sends one part, or ends an answer. @returns false when the link had no capacity, which its credit should prevent
+   */
   #step(outlet: Outlet): boolean {
     const job = outlet.jobs[0]!;
     const content = job.rest ?? this.#compute(outlet, job);
@@ -262,7 +264,7 @@ export interface AnswerTaker {
 
 interface Expected {
   readonly taker: AnswerTaker;
-  /** Parts of a message that is not whole yet. */
+  /** Parts of a message that is not complete yet. */
   parts: Uint8Array[];
   partBytes: number;
   heardMs: number;
@@ -300,7 +302,7 @@ export class BulkReceiver {
     for (const { taker } of inlet?.expected.values() ?? []) taker.end("lost");
   }
 
-  /** @returns a number for the request, by which the answer comes; undefined when the link is gone */
+  /** @returns the request's number, which its answer carries; undefined when the link is gone */
   expect(link: Link, taker: AnswerTaker): number | undefined {
     const inlet = this.#inlets.get(link);
     if (inlet === undefined) return undefined;
@@ -309,7 +311,7 @@ export class BulkReceiver {
     return request;
   }
 
-  /** What comes for this request is thrown away; its taker hears nothing any more. */
+  /** Discards what arrives for this request; its taker is not called any more. */
   abandon(link: Link, request: number): void {
     this.#inlets.get(link)?.expected.delete(request);
   }

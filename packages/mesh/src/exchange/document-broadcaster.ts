@@ -11,7 +11,7 @@ export interface PeerDocuments {
   readonly link: Link;
   /** Numbers of documents whose names this end has sent. */
   readonly opened: Set<number>;
-  /** Names behind the other end's numbers. */
+  /** Names of the other end's numbers. */
   readonly names: Map<number, PeerDocument>;
   /** Versions that this end has sent, by changes or by vectors. */
   readonly advertised: Map<string, number>;
@@ -27,7 +27,7 @@ export interface PeerDocuments {
   goals: Map<string, number> | undefined;
   /** The other end has state of its own to give as a snapshot. */
   canServe: boolean;
-  /** A frame was dropped for lack of capacity: nothing is sent until there is some again, then a vector. */
+  /** A frame was dropped for lack of capacity: nothing is sent until there is capacity again, then a vector. */
   isDirty: boolean;
   /** What this end last said of its own ability to serve. */
   advertisedCanServe: boolean;
@@ -63,8 +63,8 @@ const fnvOffset = 0x811c9dc5;
 const fnvPrime = 0x01000193;
 
 /**
- * How far this router has a document: the clock of its writer, or of a shared document the FNV-1a hash of its state
- * vector, which is the same in two routers that have the same changes. 0 for a document it does not have.
+ * How far this router has a document: the clock of its writer, or for a shared document the FNV-1a hash of its state
+ * vector, which is equal in two routers with the same changes. 0 for a document it does not have.
  */
 export function versionOf(documents: ReplicatedDocuments, name: string): number {
   const state = documents.state(name);

@@ -76,7 +76,7 @@ export class DocumentExchange {
     this.#peers.delete(link);
   }
 
-  /** Journals are not asked for while this is set. */
+  /** While set, journals are not asked for. */
   set isHeld(isHeld: boolean) {
     this.#fetcher.isHeld = isHeld;
     if (!isHeld) this.#fetcher.pump();
@@ -100,7 +100,7 @@ export class DocumentExchange {
     return this.#peers.get(link);
   }
 
-  /** Asks for what may be asked for again by now. */
+  /** Asks again for what is due. */
   retry(): void {
     for (const peer of this.#peers.values()) {
       for (const name of peer.goals?.keys() ?? []) if (this.#lacks(peer, name)) this.#fetcher.note(name, "retry");
@@ -289,7 +289,7 @@ export interface DocumentIntakeDeps extends Pick<ExchangeParts, "clock" | "docum
   readonly limits: Pick<ExchangeLimits, "maxRefusedDocuments">;
 }
 
-/** Gives the replica what came from a peer, and remembers which documents it does not want any more. */
+/** Passes what peers send to the replica, and remembers the documents that the replica refuses. */
 export class DocumentIntake {
   readonly #deps: DocumentIntakeDeps;
   readonly #refused = new Set<string>();
@@ -306,7 +306,7 @@ export class DocumentIntake {
     return this.#refused.has(name) && this.#deps.documents.state(name) === undefined;
   }
 
-  /** @returns undefined when the update holds what it may not hold: the link that it came by is closed then */
+  /** @returns undefined for an update with forbidden content: the link that it came by is closed then */
   take(peer: PeerDocuments, update: DocumentUpdate): ApplyOutcome | undefined {
     const { documents, logger, meter } = this.#deps;
     if (this.isRefused(update.name)) return "dropped";
@@ -353,7 +353,7 @@ interface Held {
   bytes: number;
 }
 
-/** What holding one update costs besides its bytes, so that empty ones are bounded too. */
+/** Cost of a held update next to its bytes, so that empty ones are bounded too. */
 const overheadBytes = 64;
 
 /**

@@ -30,12 +30,12 @@ export interface DocumentFetcherDeps
   settled(name: string): void;
 }
 
-/** Asks peers for what this router lacks: of each document one peer at a time, its writer first. */
+/** Asks peers for what this router lacks: for each document one peer at a time, its writer first. */
 export class DocumentFetcher {
   readonly #deps: DocumentFetcherDeps;
   readonly #fetches = new Map<string, Fetch>();
   readonly #loads = new Map<PeerDocuments, number>();
-  /** While a snapshot is awaited, journals wait: the records below its stamps are useless. */
+  /** While a snapshot is awaited, journals wait: their records below its stamps are useless. */
   isHeld = false;
 
   constructor(deps: DocumentFetcherDeps) {
@@ -58,7 +58,7 @@ export class DocumentFetcher {
     this.#ask(fetch);
   }
 
-  /** Asks for what waits and may be asked for now. */
+  /** Sends the requests that are due. */
   pump(): void {
     for (const fetch of [...this.#fetches.values()]) this.#ask(fetch);
   }

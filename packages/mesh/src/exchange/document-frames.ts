@@ -3,7 +3,7 @@ import type { FoldStatement } from "@espalier/replication";
 
 /** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */
 const maxNameBytes = 1024;
-/** Bytes of a state vector: that of a shared document has an entry per epoch of a router. */
+/** Bytes of a state vector. That of a shared document has an entry per epoch of a router. */
 const maxStateVectorBytes = 64 * 1024;
 /** Entries of one vector, statements and targets of one frame: the sender's own bounds are no higher. */
 const maxEntries = 4096;
@@ -14,7 +14,7 @@ const types = { open: 1, update: 2, vector: 3, want: 4, cancel: 5, "snapshot-wan
 export type DocumentKind = "journal" | "own" | "shared";
 const kinds: readonly DocumentKind[] = ["journal", "own", "shared"];
 
-/** Gives a name its number for what follows on this link in this direction; a number may be given again. */
+/** Gives a name its number for later frames on this link in this direction. A number may be given again. */
 export interface OpenMessage {
   readonly kind: "open";
   readonly number: number;
@@ -33,7 +33,7 @@ export interface UpdateMessage {
   readonly bytes: Uint8Array;
 }
 
-/** How far the sender has documents: the writer's clock, or of a shared document the hash of its state vector. */
+/** How far the sender has documents: the writer's clock, or for a shared document the hash of its state vector. */
 export interface VectorMessage {
   readonly kind: "vector";
   /** The first one on a link, with everything the sender has. */
@@ -43,7 +43,7 @@ export interface VectorMessage {
   readonly entries: readonly { readonly number: number; readonly version: number }[];
 }
 
-/** Asks for what somebody with this state vector lacks: step 1 of y-protocols. The answer comes as bulk. */
+/** Asks for what a replica with this state vector lacks: step 1 of y-protocols. The answer comes as bulk. */
 export interface WantMessage {
   readonly kind: "want";
   readonly request: number;
@@ -51,7 +51,7 @@ export interface WantMessage {
   readonly stateVector: Uint8Array;
 }
 
-/** The answer to a request is not waited for any more. */
+/** The sender does not wait for the answer to a request any more. */
 export interface CancelMessage {
   readonly kind: "cancel";
   readonly request: number;
@@ -69,7 +69,7 @@ export interface StatementsMessage {
   readonly statements: readonly FoldStatement[];
 }
 
-/** What travels on the channel `documents`. */
+/** Messages of the channel `documents`. */
 export type DocumentMessage =
   | OpenMessage
   | UpdateMessage

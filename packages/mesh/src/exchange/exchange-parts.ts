@@ -12,7 +12,7 @@ import {
 import type { Origin, ReplicatedDocuments } from "@espalier/replication";
 import type { Channel } from "../link/link.ts";
 
-/** Bounds of what is exchanged over a link, and the rhythm of it. */
+/** Bounds and periods of the exchange over a link. */
 export interface ExchangeLimits {
   /** Bytes of bulk frames that one link may have in progress before the other end grants more. */
   readonly bulkCreditBytes: number;
@@ -20,7 +20,7 @@ export interface ExchangeLimits {
   readonly bulkFrameBytes: number;
   /** Bytes of one message of a snapshot, of which a replica makes none smaller than 64 KiB: two full frames. */
   readonly snapshotMessageBytes: number;
-  /** A bulk message longer than this is refused by who receives it. */
+  /** A receiver refuses a longer bulk message. */
   readonly maxBulkMessageBytes: number;
   /** How long bulk answers may be computed in one turn of the event loop. */
   readonly bulkTurnMs: number;
@@ -28,15 +28,15 @@ export interface ExchangeLimits {
   readonly maxAnswersPerLink: number;
   /** Longer changes are not sent as they happen: the peer learns of the new version, and asks for it in pieces. */
   readonly maxLiveUpdateBytes: number;
-  /** Numbers of documents that each end of a link may give out. */
+  /** Numbers of documents that each end of a link may assign. */
   readonly maxDocumentNumbers: number;
   /** Documents that this router may know it lacks something of. */
   readonly maxLackingDocuments: number;
   /** Diffs that this router asks of one peer at a time. */
   readonly maxFetchesPerLink: number;
-  /** Names of documents abandoned for good that are remembered, so that they are not asked for again. */
+  /** Names of abandoned documents that are remembered, so that they are not asked for again. */
   readonly maxRefusedDocuments: number;
-  /** Bytes of changes that came before those they follow on, per document and in all. */
+  /** Bytes of changes that arrived before those they follow on, per document and in all. */
   readonly maxHeldBytesPerDocument: number;
   readonly maxHeldBytes: number;
   /** Requests for snapshots that wait. */
@@ -84,7 +84,7 @@ export const defaultExchangeLimits: ExchangeLimits = {
   statementRepeatMs: 60_000,
 };
 
-/** What of a link is counted, by kind. */
+/** Kinds of traffic that are counted per link. */
 export type ExchangeKind =
   | "update"
   | "relay"
@@ -136,7 +136,7 @@ export function createExchangeMeter(meter: Meter) {
       "espalier_mesh_invalid_frames_total",
       "Malformed frames; their links were closed.",
     ),
-    /** How long a change took from its writer's commit to here. */
+    /** Time from a change's commit by its writer to its arrival here. */
     lag: secondsOf(
       meter,
       lagBucketsSeconds,
@@ -166,7 +166,7 @@ export interface MeshPeers {
    * as no.
    */
   hears(router: RouterId, other: RouterId): boolean;
-  /** The epoch of another router that is known; undefined for a router that is not. */
+  /** The known epoch of another router; undefined for an unknown router. */
   epochOf(router: RouterId): number | undefined;
 }
 

@@ -18,7 +18,7 @@ import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 import { StatementExchange } from "./statement-exchange.ts";
 
-/** How often what got no answer is looked at. */
+/** How often requests without an answer are checked. */
 const sweepPeriodMs = 250;
 
 export interface ExchangeDeps {
@@ -122,7 +122,7 @@ export class Exchange {
     this.#snapshots.linkUp(link);
   }
 
-  /** Nothing is asked of a link any more before those that wait for answers hear that none will come. */
+  /** First no more is asked of the link; then those that wait for answers learn that none will come. */
   linkDown(link: Link): void {
     if (!this.#links.delete(link)) return;
     this.#load.linkDown(link);
@@ -166,7 +166,9 @@ export class Exchange {
     }
   }
 
-  /** A member's process is gone: it is down, or has left, or a later epoch has taken its place. Its gauges count zero at once. */
+  /**
+   * A member's process is gone: it is down, has left, or was replaced by a later epoch. Its gauges count zero at once.
+   */
   memberGone(origin: Origin): void {
     this.#deps.replica.load.originGone(origin);
   }
@@ -232,7 +234,7 @@ export class Exchange {
     this.#documents.advertise();
   }
 
-  /** A request that cannot be read shows itself when its answer is computed. */
+  /** An unreadable request is noticed when its answer is computed. */
   #answerFailed(link: Link, error: unknown): void {
     const from = originKey(link.peer.origin);
     this.#deps.logger.warn("an answer to a peer could not be computed", { from, error });

@@ -7,7 +7,7 @@ export interface RelayCarrierDeps {
   readonly plane: PlaneExchange;
   readonly channel: "load" | "notes";
   readonly kind: "load" | "note";
-  /** Without it a peer knows no such channel; every peer does where none is named. */
+  /** A peer without it does not know the channel. If unset, every peer knows it. */
   readonly capability?: string;
   readonly peers: MeshPeers;
   readonly meter: ExchangeMeter;
@@ -16,7 +16,7 @@ export interface RelayCarrierDeps {
 /** Name of the capability to take notes. */
 export const noteCapability = "notes";
 
-/** Carries a plane: what is said of oneself to every peer at once, what others say to peers that cannot hear them. */
+/** Carries a plane: own frames to every peer at once, frames of others to peers that cannot hear them. */
 export class RelayCarrier {
   readonly #deps: RelayCarrierDeps;
   readonly #links = new Set<Link>();
@@ -48,7 +48,7 @@ export class RelayCarrier {
     if (this.#links.delete(link)) this.#deps.plane.setPeerCount?.(this.#links.size);
   }
 
-  /** Some frames did not fit: what they said is said again. */
+  /** Some frames did not fit: their content is sent again. */
   drained(link: Link): void {
     if (this.#links.has(link)) this.#sendAll(link);
   }

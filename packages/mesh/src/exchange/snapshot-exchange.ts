@@ -20,7 +20,7 @@ export interface SnapshotExchangeDeps extends Pick<ExchangeParts, "clock" | "log
 interface Pending {
   readonly request: SnapshotRequest;
   readonly tried: Set<Link>;
-  /** This router has just come, and wants everything before it asks for journals. */
+  /** This router has just come, and needs everything before it asks for journals. */
   readonly isJoin: boolean;
   /** A peer has answered without it: the replica asks again when no other peer is left. */
   readonly wasAnswered: boolean;
@@ -32,7 +32,7 @@ interface Import {
   readonly request: number;
 }
 
-/** Fetches the state of targets from peers, and gives it to them. One import at a time from each peer. */
+/** Fetches the state of targets from peers, and serves it to them. One import at a time from each peer. */
 export class SnapshotExchange {
   readonly #deps: SnapshotExchangeDeps;
   readonly #imports = new Map<Link, Import | undefined>();
@@ -95,7 +95,7 @@ export class SnapshotExchange {
     sender.answer(link, { request, kind: "snapshot", messages });
   }
 
-  /** Asks for what can be asked for now. Called when links or offers change, and now and then. */
+  /** Sends the requests that are possible now. Called when links or offers change, and now and then. */
   pump(): void {
     for (const [link, active] of [...this.#imports]) if (active === undefined) this.#ask(link);
     this.#giveUp();
@@ -138,7 +138,7 @@ export class SnapshotExchange {
     this.#imports.set(link, { pending, sink, request });
   }
 
-  /** What this peer should be asked for next, in one request. */
+  /** What to ask this peer for next, in one request. */
   #choose(link: Link): Pending[] {
     const chosen: Pending[] = [];
     let targets = 0;
@@ -186,7 +186,7 @@ export class SnapshotExchange {
     if (outcome !== "busy") this.pump();
   }
 
-  /** A peer that waits for state itself has none to give: what its answer lacks, another one may have. */
+  /** A peer that waits for state itself has none to give: another one may have what its answer lacks. */
   #askOthers(link: Link, { pending }: Import, done: ReadonlySet<string>): void {
     for (const { request, tried } of pending) {
       const lacking = request.targets?.filter((target) => !done.has(target)) ?? [];

@@ -3,7 +3,7 @@ import type { Link } from "../link/link.ts";
 import { encodeDocumentMessage, type StatementsMessage } from "./document-frames.ts";
 import type { ExchangeParts } from "./exchange-parts.ts";
 
-/** Statements in one frame, so that none is long enough to hold up what is behind it. */
+/** Statements in one frame, few enough that it does not hold up the frames behind it. */
 const statementsPerFrame = 256;
 
 export interface StatementExchangeDeps extends Pick<ExchangeParts, "clock" | "limits" | "meter"> {
@@ -16,13 +16,13 @@ interface Sent {
 }
 
 /**
- * Sends statements about settled targets to peers, who compare them with what they have: the last defence against
- * replicas that differ without knowing it. What has not changed is repeated once a minute only.
+ * Sends statements about settled targets to peers, which compare them with their own state: the last defence against
+ * replicas that differ without knowing it. Unchanged statements are repeated once a minute only.
  */
 export class StatementExchange {
   readonly #deps: StatementExchangeDeps;
   readonly #links = new Set<Link>();
-  /** Links that have been sent nothing yet. */
+  /** Links that have had no statement yet. */
   readonly #newLinks = new Set<Link>();
   #sent = new Map<string, Sent>();
 

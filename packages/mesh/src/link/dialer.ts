@@ -4,7 +4,7 @@ import type { LinkLimits } from "./link.ts";
 /** An address that is dialed until it is forgotten. */
 export interface DialTarget {
   readonly address: string;
-  /** Who answered there last. */
+  /** The router that answered there last. */
   router: RouterId | undefined;
   isForgotten: boolean;
 }
@@ -23,7 +23,7 @@ export interface DialerDeps {
   readonly limits: Pick<LinkLimits, "maxAddresses" | "redialMs">;
   /** Whether there is a link to the router at the address. */
   isCovered(target: DialTarget): boolean;
-  /** Begins to dial; `ended` must be called once the attempt has failed, or has led to a link. */
+  /** Begins to dial. `ended` must be called once the attempt has failed, or has led to a link. */
   open(target: DialTarget): void;
 }
 

@@ -39,11 +39,11 @@ export interface LocalIdentity {
   /** Root of all chain hashes; only its SHA-256 is sent. */
   readonly fleetSeed: string;
   readonly blockSizeTokens: number;
-  /** Names of optional parts of the protocol that it can do. */
+  /** Names of the optional parts of the protocol that it supports. */
   readonly capabilities: readonly string[];
 }
 
-/** The name under which a router says that it takes proofs of several secrets. */
+/** A router with this capability takes proofs of several secrets. */
 const secretsCapability = "secrets";
 
 /** This router's decision on a peer that has proved who it is: undefined to take it. */
@@ -53,7 +53,7 @@ export type HandshakeResult =
   /** `accepted`: this end has agreed, and waits for the other one to. */
   | { readonly kind: "pending" | "accepted" }
   | { readonly kind: "done"; readonly peer: PeerIdentity }
-  /** Another connection to the same router is kept. `by`: which end said so. */
+  /** Another connection to the same router is kept. `by`: the end that decided it. */
   | { readonly kind: "replaced"; readonly by: "us" | "peer" }
   /** `isProved`: the router that rejects knows the secret. */
   | {
@@ -77,8 +77,9 @@ export interface HandshakeDeps {
 }
 
 /**
- * The exchange before a link: both ends say hello, the dialer proves which secrets it knows, the acceptor proves that it
- * knows one of them, then both accept. Nothing is believed before the proof; each end may reject instead of its next frame.
+ * The exchange before a link: both ends say hello, the dialer proves which secrets it knows, the acceptor proves that
+ * it knows one of them, then both accept. Nothing is believed before the proof. Each end may reject instead of its next
+ * frame.
  */
 export class Handshake {
   readonly #deps: HandshakeDeps;
@@ -108,7 +109,7 @@ export class Handshake {
     });
   }
 
-  /** Says hello, if it is this end that speaks first. */
+  /** Says hello, if this end speaks first. */
   begin(): void {
     if (this.#deps.role === "dialer") this.#deps.send(this.#ownHello);
   }
@@ -218,7 +219,7 @@ export class Handshake {
     return { kind: "done", peer };
   }
 
-  /** Accepts, unless this router has something against it. */
+  /** Accepts, unless this router has a reason not to. */
   #conclude(): HandshakeResult | undefined {
     const verdict = this.#deps.decide(this.peer!);
     if (verdict === undefined) {
@@ -330,7 +331,7 @@ export class Session implements ConnectionObserver {
     if (this.#state === "handshake") this.#apply(this.#handshake.reject(reason, detail));
   }
 
-  /** Gives the connection up without a word to the other end. */
+  /** Closes the connection without a word to the other end. */
   abandon(): void {
     if (this.#state !== "handshake") return;
     this.#state = "over";

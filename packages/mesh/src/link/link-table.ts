@@ -24,14 +24,14 @@ interface Entry {
 }
 
 /**
- * The one link to each other router, and the rule which of several connections to it is kept. When both have dialed,
- * that of the lower id is; when one has dialed twice, it has abandoned the first. Both ends apply the rule with what they
- * have seen so far and come to the same connection.
+ * The one link to each other router, and the rule for which of several connections to it is kept. When both have
+ * dialed, the dial of the lower id is kept; when one has dialed twice, it has abandoned the first. Both ends apply the
+ * rule to what they have seen so far, and arrive at the same connection.
  */
 export class LinkTable {
   readonly #deps: LinkTableDeps;
   readonly #links = new Map<RouterId, Entry>();
-  /** Connections that this router has accepted and whose other end has not yet. */
+  /** Connections that this router has accepted and the other end has not yet. */
   readonly #agreed = new Set<Candidate>();
 
   constructor(deps: LinkTableDeps) {
@@ -54,12 +54,12 @@ export class LinkTable {
     this.#agreed.add(candidate);
   }
 
-  /** A connection that was agreed to has led to a link, or to nothing. */
+  /** An accepted connection has led to a link, or has ended without one. */
   settle(candidate: Candidate): void {
     this.#agreed.delete(candidate);
   }
 
-  /** What to do with a connection whose other end has proved who it is. */
+  /** The decision on a connection whose other end has proved who it is. */
   verdictOn(candidate: Candidate): Verdict {
     const { router, epoch } = candidate.peer.origin;
     const existing = this.#links.get(router);
@@ -83,7 +83,7 @@ export class LinkTable {
     return { reason: "too-many-peers", detail, knownEpoch: 0 };
   }
 
-  /** Enters a link. @returns the one that it takes the place of */
+  /** Enters a link. @returns the link that it replaces */
   put(link: Link, dialedBy: DialedBy): Link | undefined {
     const { router } = link.peer.origin;
     const before = this.#links.get(router);

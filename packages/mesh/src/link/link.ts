@@ -16,7 +16,7 @@ export interface PeerIdentity {
   readonly address: string | undefined;
   /** The protocol version that both ends speak. */
   readonly version: number;
-  /** Names of optional parts of the protocol that it can do. */
+  /** Names of the optional parts of the protocol that it supports. */
   readonly capabilities?: readonly string[];
 }
 
@@ -104,7 +104,7 @@ export interface LinkLimits {
   readonly maxAddresses: number;
   /** From the opening of a connection to the end of the handshake. */
   readonly handshakeTimeoutMs: number;
-  /** Least time between two beginnings of a dial to the same address; up to a quarter is added at random. */
+  /** Least time between two dials of the same address; up to a quarter is added at random. */
   readonly redialMs: number;
   /** A link on which nothing was heard for so long gives way to a new connection of the same router. */
   readonly silentMs: number;

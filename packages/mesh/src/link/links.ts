@@ -40,7 +40,7 @@ export type LinkSecurity =
 
 export interface LinksOptions {
   readonly transport: Transport;
-  /** Asked for every handshake, since the epoch may be renewed. */
+  /** Called for every handshake, since the epoch may be renewed. */
   readonly identity: () => LocalIdentity;
   readonly security: LinkSecurity;
   readonly clock: Clock;
@@ -51,7 +51,7 @@ export interface LinksOptions {
   readonly observer: LinkObserver;
   /** The router's highest known epoch, 0 for none. */
   readonly highestEpoch: (router: RouterId) => number;
-  /** A peer that knows the secret knows a later epoch of this router: it should begin one that is later still. */
+  /** A peer that knows the secret knows a later epoch of this router, which should begin one that is later still. */
   readonly onEpochBehind: (knownEpoch: number) => void;
   readonly limits?: Partial<LinkLimits>;
   readonly versions?: VersionRange;
@@ -61,11 +61,11 @@ export interface LinksOptions {
 const protocolVersions: VersionRange = { min: 1, max: 1 };
 
 /**
- * The links to all other routers: one for each, however many connections were tried.
+ * The links to all other routers: one for each, however many connections were tried. It owns the transport, and starts
+ * and stops it.
  *
- * Makes the links of a router. It owns the transport: it starts and stops it.
- *
- * @throws RangeError for secrets and limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
+ * @throws RangeError for secrets and limits that cannot work. `start` throws `mesh_insecure` when strangers could
+ *   connect.
  */
 export class Links implements Startable {
   readonly #options: LinksOptions;
@@ -148,7 +148,7 @@ export class Links implements Startable {
     return true;
   }
 
-  /** Ends the dialing; a link that exists stays. */
+  /** Stops dialing; an existing link stays. */
   forget(address: string): void {
     this.#early.delete(address);
     this.#dialer.forget(address);
@@ -164,8 +164,8 @@ export class Links implements Startable {
   }
 
   /**
-   * Changes what other routers may know, where they are authenticated by a secret. Links to those that have proved one
-   * that does not count any more are ended one after the other, and made again where both ends know another.
+   * Changes what other routers must know, where a secret authenticates them. Links to routers that have proved a secret
+   * that does not count any more are ended one after the other, and made again where both ends know another secret.
    *
    * @throws RangeError for none, too many, or an empty one
    */
@@ -203,7 +203,7 @@ export class Links implements Startable {
   #accept(connection: Connection): ConnectionObserver {
     if (this.#isRunning) {
       const fromOutside = [...this.#handshakes].filter(({ role }) => role === "acceptor");
-      // The oldest gives way: a router needs a few round trips, so it gets through while strangers hold all the others.
+      // The oldest is dropped: a router needs a few round trips, so it gets through while strangers occupy all others.
       if (fromOutside.length >= this.#limits.maxHandshakes) {
         fromOutside[0]?.refuse("too-many-peers", "too many handshakes at once");
       }
@@ -253,7 +253,7 @@ export class Links implements Startable {
 
   #done(session: Session, peer: PeerIdentity): PeerLink | undefined {
     const { candidate, connection, secret = "" } = session;
-    // What was decided when this end accepted may have changed until the other one did.
+    // This end's decision at its acceptance may have changed until the other end accepted.
     const isRefused = session.role === "acceptor" && candidate && this.#table.verdictOn(candidate) !== undefined;
     if (isRefused || !candidate || !this.#secrets.includes(secret)) return undefined;
     this.#forgetSession(session);
@@ -349,7 +349,7 @@ const quietMs = 60_000;
 const maxLoggedRejections = 256;
 
 export interface RejectedPeer {
-  /** `host:port`; only the host counts for those who dialed this router, since their port changes every time. */
+  /** `host:port`. Only the host counts for routers that dialed this one, since their port changes every time. */
   readonly address: string;
   readonly hasDialedUs: boolean;
   readonly by: "us" | "peer";
@@ -397,8 +397,8 @@ export interface LinkRenewalDeps {
 }
 
 /**
- * Ends the links of those who have proved a secret that does not count any more: one a second, so that a router whose
- * links were all made with the old secret of its cluster stays linked while they are made with the new one.
+ * Ends the links of routers that have proved a secret that does not count any more. It ends one a second, so that a
+ * router stays linked while all its links, made with the cluster's old secret, are made again with the new one.
  */
 class LinkRenewal {
   readonly #deps: LinkRenewalDeps;

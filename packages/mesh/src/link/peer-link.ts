@@ -44,9 +44,9 @@ export interface PeerLinkDeps {
   onEnd(link: Link, why: LinkEnd): void;
 }
 
-/** Ends that leave no one to say goodbye to. */
+/** Ends after which the other end cannot get a goodbye. */
 const abruptEnds: ReadonlySet<LinkEnd> = new Set(["reset", "silent"]);
-/** Ends by intent, before which all that waits, bulk apart, is still written. */
+/** Intended ends. Before them all waiting frames except bulk are still written. */
 const orderlyEnds: ReadonlySet<LinkEnd> = new Set(["goodbye", "stopped"]);
 
 /** A link over a connection whose other end has proved who it is. */
@@ -205,21 +205,21 @@ interface ChannelQueue {
   /** Infinite for channels that need no credit. */
   readonly windowBytes: number;
   frames: Uint8Array[];
-  /** Place of the first frame that waits; the ones before it have gone. */
+  /** Place of the first waiting frame; the ones before it have been sent. */
   head: number;
   waitingBytes: number;
-  /** Sent, and not yet dealt with by the other end. */
+  /** Bytes sent and not yet processed by the other end. */
   flyingBytes: number;
   /** A frame was dropped since the queue last had capacity. */
   hasDropped: boolean;
-  /** A frame has gone since one was dropped last. */
+  /** A frame was sent since the latest drop. */
   hasMoved: boolean;
 }
 
 /** Sent frames at the front of a queue after which it is compacted. */
 const compactAt = 256;
 
-/** The frames that wait on a link: a bounded queue for each channel, taken in the order of the channels. */
+/** The waiting frames of a link: a bounded queue for each channel, taken in the order of the channels. */
 export class SendQueue {
   readonly #queues: readonly ChannelQueue[];
   readonly #byChannel: Readonly<Record<Channel, ChannelQueue>>;
@@ -265,7 +265,7 @@ export class SendQueue {
     return true;
   }
 
-  /** The next frame that may go, of the first channel that has one. */
+  /** The next frame that may be sent, of the first channel that has one. */
   take(): { readonly channel: Channel; readonly frame: Uint8Array } | undefined {
     if (this.waitingBytes === 0) return undefined;
     for (const queue of this.#queues) {
@@ -285,7 +285,7 @@ export class SendQueue {
     return undefined;
   }
 
-  /** The frames of the channels before `bulk` that wait still, all of them, for a last write. */
+  /** All waiting frames of the channels before `bulk`, for a last write. */
   *takeLast(): Generator<Uint8Array, void, undefined> {
     for (const queue of this.#queues) {
       if (queue.channel !== "bulk") yield* queue.frames.slice(queue.head);
@@ -293,7 +293,7 @@ export class SendQueue {
     this.clear();
   }
 
-  /** @throws RangeError for more than is on its way */
+  /** @throws RangeError for more bytes than are in flight */
   credit(channel: Channel, bytes: number): void {
     const queue = this.#byChannel[channel];
     if (bytes > queue.flyingBytes) throw new RangeError(`credit for ${bytes} of ${queue.flyingBytes} bytes`);
@@ -321,12 +321,12 @@ export class SendQueue {
   }
 }
 
-/** A frame may go, whatever its size, while less than the window is on its way. */
+/** A frame of any size may be sent while less than the window is in flight. */
 const hasWindow = (queue: ChannelQueue): boolean => queue.flyingBytes < queue.windowBytes;
 
 /**
- * Bytes of a channel after which the receiver gives credit for all of them. It is part of the protocol: a sender's window
- * must not be smaller, or both ends would wait for each other.
+ * The receiver credits a channel's bytes, all at once, after so many. It is part of the protocol: with a smaller window
+ * at the sender both ends would wait for each other.
  */
 export const creditBytes = 32 * 1_024;
 

@@ -50,7 +50,9 @@ export class DialPlan {
     if (this.#wanted.has(address)) this.#drop(address);
   }
 
-  /** A member that was down is no longer listed. Its address is dialed on, for its side of a split mesh may have no seed. */
+  /**
+   * A forgotten member that was down. Its address is still dialed, because its side of a split mesh may have no seed.
+   */
   forgotten({ record }: MemberEntry): void {
     const { limits, processTime } = this.#deps;
     if (record.address === "") return;

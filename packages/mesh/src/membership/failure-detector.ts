@@ -10,7 +10,7 @@ import type { ProcessTime } from "./process-time.ts";
 
 /** How many other routers are asked whether they hear a silent peer (k of SWIM). */
 const maxProbed = 3;
-/** Peers that one router asks about at a time, per link: more are not answered. */
+/** Peers that one router may ask about at a time, per link: further probes get no answer. */
 const maxWaitingProbes = 16;
 
 interface WatchedLink {
@@ -18,7 +18,7 @@ interface WatchedLink {
   heardAtMs: number;
   pingNumber: number;
   pingedAtMs: number;
-  /** On the clock, for the round trip. */
+  /** On the monotonic clock, for the round trip. */
   pingClockMs: number;
   /** Others were asked during this silence. */
   isProbed: boolean;
@@ -109,7 +109,7 @@ export class LinkWatch {
     }
   }
 
-  /** @param scale by how much this router's own slowness stretches its judgement */
+  /** @param scale by how much this router's own slowness stretches its timeouts */
   tick(scale: number): void {
     const { limits, processTime } = this.#deps;
     const nowMs = processTime.nowMs();
@@ -152,7 +152,7 @@ export interface FailureDetectorDeps {
   readonly meters: MembershipMeters;
   readonly logger: Logger;
   readonly limits: Pick<MembershipLimits, "maxRouters">;
-  /** Ends what there is of a link to a member whose epoch is over. */
+  /** Ends any link to a member whose epoch is over. */
   unlink(entry: MemberEntry): void;
 }
 
@@ -175,7 +175,7 @@ export class FailureDetector {
     this.#listeners.clear();
   }
 
-  /** @param scale by how much this router's own slowness stretches its judgement */
+  /** @param scale by how much this router's own slowness stretches its timeouts */
   evaluateAll(scale: number): void {
     const { table, processTime } = this.#deps;
     const nowMs = processTime.nowMs();
@@ -222,7 +222,7 @@ export class FailureDetector {
     meters.became(state);
     if (state !== "suspect" && state !== "down") return;
     const claim: MemberClaim = { origin, incarnation, state };
-    // That others have said so already makes this finding no less one of its own.
+    // This finding is the router's own, even if others have claimed the same already.
     if (table.claim(claim, undefined, nowMs) || state === "down") gossip.spread(claim, undefined);
   }
 

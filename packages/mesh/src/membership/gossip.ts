@@ -12,7 +12,7 @@ import { encodeMembership, fitUnreachable, frameBounds } from "./membership-fram
 import type { ProcessTime } from "./process-time.ts";
 import { hashText } from "./text-hash.ts";
 
-/** What changes within so many milliseconds goes out in one frame. */
+/** Changes within so many milliseconds go out in one frame. */
 const coalesceMs = 10;
 /** A peer whose table differs gets the whole one, the first time at once, then at growing intervals. */
 const firstSyncMs = 1_000;
@@ -31,8 +31,8 @@ export interface GossipDeps {
 }
 
 /**
- * Spreads records and claims. A record goes to every peer that its author has no link to; pings carry a digest of the
- * table, and peers whose digests differ exchange what they have, so that whatever was lost is made good.
+ * Spreads records and claims. A record goes to every peer that its author has no link to. Pings carry a digest of the
+ * table, and peers whose digests differ exchange what they have, which repairs any loss.
  */
 export class Gossip {
   readonly #deps: GossipDeps;
@@ -76,7 +76,7 @@ export class Gossip {
     }
   }
 
-  /** The same on two routers that know the same of the same members. */
+  /** Equal on two routers that know the same of the same members. */
   digest(): number {
     let sum = digestOf(this.#ownRecord);
     for (const { record, state } of this.#deps.table.entries.values()) {
@@ -100,7 +100,7 @@ export class Gossip {
     this.#sendAll(link);
   }
 
-  /** Sends now what waits. */
+  /** Sends the pending changes now. */
   flush(): void {
     this.#cancelFlush?.();
     this.#cancelFlush = undefined;

@@ -39,8 +39,9 @@ export function isLater(
 }
 
 /**
- * A router counts by one for each thing that it says of itself, and every other one hears of that within moments. What is
- * further ahead of what is known is no word of it: to answer it, it would have to count up to a bound that ends its words.
+ * A router counts by one for each record of its own, and every other router gets that within moments. A number much
+ * further ahead is not the router's own. To answer it, the router would have to count up to a bound, after which it
+ * could not publish any more.
  */
 const maxAhead = 65_536;
 
@@ -65,11 +66,11 @@ export interface MemberEntry {
   stateSinceMs: number;
   /** Since when no path leads to it; undefined while one does. */
   unreachableSinceMs: number | undefined;
-  /** When a dial to it was refused last: nothing listens there, so its process is gone unless others hear it. */
+  /** When it last refused a dial: nothing listens there, so its process is gone unless others hear it. */
   refusedAtMs: number;
   /** Until when another router's answer to a probe counts as a path. */
   vouchedUntilMs: number;
-  /** What others, or this router, say of it under its latest incarnation. */
+  /** The claim of others, or of this router, about its latest incarnation. */
   claim: MemberClaim | undefined;
   /** When each peer said that it had found it dead. */
   readonly downBy: Map<RouterId, number>;
@@ -81,13 +82,13 @@ export interface MemberEntry {
   isChanged: boolean;
 }
 
-/** How much older than the loss of the last path a sign of death may be to be treated as one of the same death. */
+/** A sign of death may precede the loss of the last path by so much to count for the same death. */
 const signBeforeMs = 1_000;
-/** Whom so many others have found dead by themselves is as dead as one whose address refuses connections. */
+/** A member that so many routers have found dead themselves is as dead as one whose address refuses connections. */
 const confirmedBy = 3;
 const never = Number.NEGATIVE_INFINITY;
 
-/** The other routers, by id, and who of them a path leads to. */
+/** The other routers, by id, and which of them a path leads to. */
 export class MemberTable {
   readonly entries = new Map<RouterId, MemberEntry>();
   readonly #limits: MembershipLimits;
@@ -155,7 +156,7 @@ export class MemberTable {
     return true;
   }
 
-  /** The routers that a path of links leads to, each link by the word of the router nearer to this one. */
+  /** The routers that a path of links leads to. For each link the record of the router nearer to this one counts. */
   reachable(nowMs: number): Set<RouterId> {
     const reached = new Set<RouterId>();
     for (const [router, entry] of this.entries) {
@@ -194,8 +195,9 @@ export class MemberTable {
   }
 
   /**
-   * Suspicion is the shorter the more others have found the member dead by themselves, to `goneMs` (Dadgar, Phillips and
-   * Currey, "Lifeguard", 2017, section IV). A suspicion by one router alone does not shorten it.
+   * The time until a suspect is down. The more others have found the member dead themselves, the shorter it is, down to
+   * `goneMs` (Dadgar, Phillips and Currey, "Lifeguard", 2017, section IV). A suspicion by one router alone does not
+   * shorten it.
    */
   #suspicionMs(confirmations: number): number {
     const { suspectMs, goneMs } = this.#limits;
@@ -218,7 +220,7 @@ function confirmationsOf({ downBy }: MemberEntry, sinceMs: number): number {
   return count;
 }
 
-/** Of a router that has said nothing yet, any number may be the first one heard. */
+/** For a router that has said nothing yet, the first number heard may be any. */
 function isCredible(known: MemberRecord, next: MemberRecord): boolean {
   return known.incarnation === 0 || isWithinReach(known.incarnation, next.incarnation);
 }

@@ -7,7 +7,7 @@ export const frameBounds = {
   idBytes: 128,
   addressBytes: 256,
   targetBytes: 512,
-  /** All targets of a record together. */
+  /** Bytes of all targets of a record together. */
   unreachableBytes: 8_192,
   unreachable: 256,
   links: 64,
@@ -178,7 +178,7 @@ function readClaim(reader: ByteReader): MemberClaim {
   return { origin, incarnation, state };
 }
 
-/** No more than what leaves capacity for the later ones by which a router answers it: a varint ends at 2^53. */
+/** Bounded, so that the router still has higher numbers to answer with: a varint ends at 2^53. */
 function readIncarnation(reader: ByteReader): number {
   const incarnation = reader.varint();
   if (incarnation > frameBounds.incarnation) throw new RangeError(`an incarnation of ${incarnation}`);

@@ -26,11 +26,11 @@ import { decodeMembership, encodeMembership } from "./membership-frames.ts";
 import { createProcessTime, PauseReport, type ProcessTime } from "./process-time.ts";
 
 /**
- * Times in milliseconds of the router's own running time, and bounds. A router that falls silent is suspected after at
+ * Bounds, and times in milliseconds of the router's own running time. A router that falls silent is suspected after at
  * most `silentMs` plus two ticks, down `suspectMs` later, and forgotten `forgetMs` after that.
  */
 export interface MembershipLimits {
-  /** How often time is looked at. */
+  /** Period of the checks. */
   readonly tickMs: number;
   /** A link on which nothing was heard for so long is pinged. */
   readonly pingMs: number;
@@ -75,7 +75,7 @@ export interface MembershipChange {
   readonly member: Member;
   /** The state that listeners last saw; undefined for a new member. */
   readonly before: Member["state"] | undefined;
-  /** It is not among the members any more. A later epoch of the same router has a change of its own. */
+  /** It is no longer a member. A later epoch of the same router has a change of its own. */
   readonly isForgotten: boolean;
 }
 
@@ -87,13 +87,13 @@ export interface MembershipDeps {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** By how many milliseconds the event loop is late at present. */
+  /** Present lag of the event loop in milliseconds. */
   readonly lagMs: () => number;
   /** CPU time that this process has used, in milliseconds. */
   readonly cpuMs: () => number;
-  /** Begins to dial an address and keeps at it; at once when it is being dialed already and no link is up. */
+  /** Dials an address until it is forgotten; at once when it is being dialed already and no link is up. */
   dial(address: string): void;
-  /** Dials an address no more; its link stays. */
+  /** Stops dialing an address; its link stays. */
   forget(address: string): void;
   readonly meter: Meter;
   readonly logger: Logger;
@@ -102,7 +102,7 @@ export interface MembershipDeps {
 
 /** The most of the time between two ticks that counts, in ticks. */
 const maxTicksCounted = 2.5;
-/** Lag up to here is normal; above, each `lagUnitMs` stretches judgement by its whole length, up to four times. */
+/** Lag up to here is normal. Above it, each `lagUnitMs` lengthens timeouts by their whole length, up to four times. */
 const normalLagMs = 100;
 const lagUnitMs = 500;
 const maxStretch = 3;
@@ -252,7 +252,7 @@ export class Membership {
     this.#evaluate();
   }
 
-  /** A frame of any other channel came. */
+  /** A frame of any other channel arrived. */
   heard(link: Link): void {
     this.#watch.heard(link);
   }
@@ -267,12 +267,12 @@ export class Membership {
     return entry?.state === undefined ? undefined : memberOf(entry);
   }
 
-  /** The latest epoch of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
+  /** The router's latest known epoch, by its own record or by others; 0 for none. An earlier one gets no link. */
   epochOf(router: RouterId): number {
     return this.#table.entries.get(router)?.record.origin.epoch ?? 0;
   }
 
-  /** Where a member says that it can be dialed. */
+  /** The address that a member says it can be dialed at. */
   addressOf(router: RouterId): string | undefined {
     return this.#table.entries.get(router)?.record.address || undefined;
   }
@@ -285,7 +285,7 @@ export class Membership {
     return false;
   }
 
-  /** The routers that a router, this one included, has links to by its own word. */
+  /** The routers that a router, this one included, says it has links to. */
   linksOf(router: RouterId): ReadonlySet<RouterId> {
     if (router !== this.#deps.self().router) {
       return this.#table.entries.get(router)?.links ?? noLinks;
@@ -324,7 +324,7 @@ export class Membership {
     this.#evaluate();
   }
 
-  /** Lag of the event loop delays what others send as much as it delays this router's own timers. */
+  /** Lag of the event loop delays others' frames as much as this router's own timers. */
   #scale(): number {
     const lagMs = this.#deps.lagMs();
     return 1 + Math.min(Math.max(lagMs - normalLagMs, 0) / lagUnitMs, maxStretch);
@@ -368,7 +368,8 @@ export class Membership {
     const self = this.#deps.self();
     if (claim.origin.router !== self.router) {
       const isNews = this.#table.claim(claim, link.peer.origin.router, this.#processTime.nowMs());
-      // Suspicion has to reach whom it is about; who finds somebody dead says so itself, or a rumour would confirm itself.
+      // A suspicion must reach its subject. A router that finds a member down says so itself, or a rumour would confirm
+      // itself.
       if (isNews && claim.state === "suspect") this.#gossip.spread(claim, link);
     } else if (claim.origin.epoch === self.epoch && this.#own.answer(claim.incarnation)) {
       this.#meters.refuted();

@@ -33,9 +33,12 @@ export function createProcessTime(clock: Clock, maxStepMs: number): ProcessTime 
 
 /** Excluded time from which it is logged. */
 const pauseMs = 1_000;
-/** Who used so much of the time for computing was at work and not stopped; the rest may have gone to other processes. */
+/**
+ * A process that used so much of the time for computing was at work, not stopped; other processes may have had the
+ * rest.
+ */
 const busyShare = 0.5;
-/** Ticks in time between two readings of the CPU time: the system adds it up over all threads, which takes a while. */
+/** Ticks on time between two readings of the CPU time: the system adds it up over all threads, which takes a while. */
 const ticksPerReading = 5;
 
 export interface PauseReportDeps {

@@ -1,6 +1,6 @@
 /**
- * A 32-bit hash of a text: FNV-1a over its UTF-16 units, then the finalizer of MurmurHash3 (Appleby, 2011), without
- * which texts that differ in their last letters would stay close together.
+ * A 32-bit hash of a text: FNV-1a over its UTF-16 units, then the finalizer of MurmurHash3 (Appleby, 2011). Without the
+ * finalizer texts that differ in their last letters would stay close together.
  *
  * @param seed another seed gives an unrelated hash
  */

@@ -8,7 +8,7 @@ import { hashText, mixWord } from "../membership/text-hash.ts";
  */
 export type FeedRole = "owner" | "backup" | "none";
 
-/** A router that may read feeds for everybody. */
+/** A router that may read feeds for all routers. */
 export interface Candidate {
   readonly router: RouterId;
   /** `candidateHash` of its id. */
@@ -24,7 +24,7 @@ export function candidateHash(router: RouterId): number {
   return hashText(router, routerSeed);
 }
 
-/** The candidates that a target is given to: those that reach it and do not drain, else those that reach it, else all. */
+/** The eligible candidates for a target: those that reach it and do not drain, else those that reach it, else all. */
 export function eligibleFor(target: string, candidates: readonly Candidate[]): readonly Candidate[] {
   if (candidates.every(({ isDraining, unreachable }) => !isDraining && unreachable.size === 0)) return candidates;
   const reaching = candidates.filter(({ unreachable }) => !unreachable.has(target));
@@ -52,16 +52,16 @@ export function backupsFor(
 export interface Ranking {
   /** The candidate of the highest weight. */
   readonly nominee: RouterId | undefined;
-  /** The candidate of the highest weight besides the claimant: it reads along, to take over. */
+  /** The candidate of the highest weight other than the claimant: it reads along, to take over. */
   readonly backup: RouterId | undefined;
   /** How many candidates have a higher weight than the router; undefined when it is no candidate. */
   readonly rank: number | undefined;
 }
 
 /**
- * Rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998): each candidate's
- * weight for a target is a hash of both, so one that comes or goes moves no target between others. Equal weights go by
- * the lower id.
+ * Rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998): each
+ * candidate's weight for a target is a hash of both, so one that comes or goes moves no target between others. Of equal
+ * weights the lower id wins.
  */
 export function rankingOf(
   target: string,
@@ -69,7 +69,7 @@ export function rankingOf(
   question: {
     readonly self: RouterId;
     readonly claimant: RouterId | undefined;
-    /** Who may be the backup; the candidates when left out. */
+    /** The routers that may be the backup. Default: the candidates. */
     readonly backups?: readonly Candidate[];
   },
 ): Ranking {
@@ -121,7 +121,7 @@ export const turnMs = 1_000;
 export interface RoleQuestion {
   readonly self: RouterId;
   readonly ranking: Ranking;
-  /** The claim that holds among those of live routers. */
+  /** The prevailing claim among those of live routers. */
   readonly holding: PostedClaim | undefined;
   /** Quality of this router's own reading of the feed. */
   readonly quality: FeedQuality;

@@ -29,11 +29,14 @@ import {
   turnMs,
 } from "./decide-role.ts";
 
-/** How often feeds without a live claim are looked at. */
+/** How often feeds without a live claim are checked. */
 const tickMs = 250;
 /** How long a feed may have no owner before that is reported. */
 const unownedAlarmMs = 2_000;
-/** Who lost a feed to another claim does not take it back from a live claimant sooner, lest two views fight over it. */
+/**
+ * A router that lost a feed to another claim does not take it back from a live claimant sooner, lest two views fight
+ * over it.
+ */
 const retakeMs = 2_000;
 /** Targets of one pool. */
 export const maxOwnedTargets = 131_072;
@@ -45,7 +48,7 @@ export interface OwnershipDeps {
   readonly scheduler: Scheduler;
   /** The other routers. */
   readonly members: () => readonly Member[];
-  /** The claims of a target in all journals, one's own included. */
+  /** The claims of a target in all journals, the own one included. */
   readonly claims: (target: string) => readonly PostedClaim[];
   /**
    * Called when a role changes. An owner claims the feed in its journal, with a stamp later than every known claim. It
@@ -110,7 +113,7 @@ export class Ownership {
     this.#unowned = unowned.series();
   }
 
-  /** Until then every role is `none`: a router that joins must know the others and their claims first. */
+  /** Before it every role is `none`: a router that joins must know the others and their claims first. */
   start(): void {
     this.#cancelTick = this.#deps.scheduler.every(tickMs, () => this.#tick());
     this.membersChanged();
@@ -147,7 +150,7 @@ export class Ownership {
     if (owned.role !== "none") this.#deps.onRole(target, "none");
   }
 
-  /** Members came, went, or changed what they say of themselves. */
+  /** Members came, left, or changed their records. */
   membersChanged(): void {
     const self = this.#deps.self();
     const others = this.#deps.members().filter(({ origin, state }) => {
@@ -155,7 +158,7 @@ export class Ownership {
     });
     const said = others.map(({ origin, isDraining, unreachable }) => [origin, isDraining, unreachable]);
     const seen = JSON.stringify([self, this.#isDraining, [...this.#unreachable], said]);
-    // Links that come and go change nothing here.
+    // Coming and going links change nothing here.
     if (seen === this.#seen) return;
     this.#seen = seen;
     this.#live = new Map(others.map(({ origin }) => [origin.router, origin.epoch]));
@@ -195,7 +198,7 @@ export class Ownership {
     return this.#targets.get(target)?.role ?? "none";
   }
 
-  /** Whose claim holds, if it is alive. */
+  /** The router whose claim prevails, if it is alive. */
   ownerOf(target: string): RouterId | undefined {
     return this.#targets.get(target)?.owner;
   }

@@ -17,7 +17,7 @@ export interface DirectoryView {
   readonly leases: readonly Lease[];
   /** Stored journals of all origins but the own. */
   readonly journals: readonly StoredJournal[];
-  /** What is announced for the own origin. */
+  /** The announced copy of the own journal. */
   readonly announced: StoredJournal | undefined;
 }
 
@@ -28,12 +28,12 @@ export interface DirectoryOptions {
   readonly count: CountIncident;
 }
 
-/** Looks up who is there and whose journals are there. */
+/** Looks up the present routers and the stored journals. */
 export class Directory {
   readonly #options: DirectoryOptions;
   /** Routers that had no lease at the latest look. */
   #lapsed: readonly string[] = [];
-  /** Routers that had one, or a journal. */
+  /** Routers that had a lease, or a journal. */
   #present: ReadonlySet<string> = new Set();
 
   constructor(options: DirectoryOptions) {
@@ -90,7 +90,10 @@ export class Directory {
     }
   }
 
-  /** An epoch is kept so that a router whose clock went back does not begin an epoch that it had: there is no end to names. */
+  /**
+   * An epoch is kept so that a router whose clock went back does not begin an old epoch again. Names are unbounded, so
+   * old ones are swept.
+   */
   async #sweepEpochs(session: RedisSession): Promise<void> {
     const { keys, limits } = this.#options;
     const excess = Number(await session.run("HLEN", keys.epochs)) - limits.maxEpochs;
@@ -140,7 +143,7 @@ export class Directory {
     return { journals, announced };
   }
 
-  /** Runs a command on a shared key, and removes what another program put there. */
+  /** Runs a command on a shared key, and removes a value that another program put there. */
   async #ownKey(session: RedisSession, key: string, ...command: string[]): Promise<RedisReply> {
     try {
       return await session.run(...command);
@@ -163,9 +166,9 @@ function parseStored(key: string, value: string): StoredJournal | undefined {
 interface Entry {
   lease: Lease;
   state: Member["state"];
-  /** When it was last heard that it is alive. */
+  /** When it was last heard to be alive. */
   heardMs: number;
-  /** Since when its lease was seen missing; undefined while it is there. */
+  /** When its lease was first seen missing; undefined while it is there. */
   missingSinceMs: number | undefined;
 }
 
@@ -173,7 +176,7 @@ export interface MemberTableOptions {
   readonly clock: Clock;
   readonly limits: RedisLimits;
   readonly onChange: () => void;
-  /** Nothing of what this epoch had in flight counts any more. */
+  /** What this epoch had in flight does not count any more. */
   readonly onGone: (origin: Origin) => void;
 }
 
@@ -189,9 +192,9 @@ export class MemberTable {
   }
 
   /**
-   * Takes one look at all leases but the own.
+   * Evaluates one look at all leases but the own.
    *
-   * @param isGrace missing leases mean nothing, because everybody was kept from renewing them
+   * @param isGrace missing leases mean nothing, because no router could renew one
    */
   observe(leases: readonly Lease[], isGrace: boolean): void {
     this.#isChanged = false;
@@ -210,7 +213,7 @@ export class MemberTable {
     if (this.#isChanged) this.#options.onChange();
   }
 
-  /** It greets, before its lease was seen. A look that was in progress may not know of it yet. */
+  /** It sent a greeting before its lease was seen. A look in progress may not know of it yet. */
   greeted(origin: Origin): void {
     this.#isChanged = false;
     const known = this.#entries.get(origin.router);
@@ -246,7 +249,7 @@ export class MemberTable {
     return entry && { origin: entry.lease.origin, state: entry.state };
   }
 
-  /** Routers that were forgotten since this was last asked. */
+  /** Routers forgotten since the last call. */
   takeForgotten(): readonly string[] {
     const forgotten = this.#forgotten;
     this.#forgotten = [];

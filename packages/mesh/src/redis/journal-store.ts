@@ -66,7 +66,7 @@ export class JournalStore {
     if (this.#isChanged && clock.nowMs() >= this.#notBeforeMs) await this.write(session);
   }
 
-  /** Writes a whole copy, after the one that is being written. */
+  /** Writes a whole copy, after any write in progress. */
   async write(session: RedisSession): Promise<void> {
     await this.#writing;
     this.#writing = this.#write(session).catch((error: unknown) => {
@@ -92,7 +92,7 @@ export class JournalStore {
         for (const update of documents.diff(name, emptyStateVector, limits.pieceBytes)) {
           const piece = encodeStoredPiece(update);
           await session.run("RPUSH", key, piece);
-          // From the first piece on, so that it goes even when its writer does not live to finish it.
+          // Set from the first piece on, so that the copy expires even if its writer dies before it is complete.
           if (bytes === 0) await session.run("PEXPIRE", key, String(limits.journalTtlMs));
           bytes += piece.length;
         }
@@ -112,9 +112,9 @@ export class JournalStore {
   }
 
   /**
-   * Reads what writers left who are gone, into the documents: each journal once.
+   * Reads the journals of writers that are gone into the documents, each once.
    *
-   * @param gone stored journals of writers that do not live
+   * @param gone stored journals of writers that are not alive
    */
   async load(session: RedisSession, gone: readonly StoredJournal[]): Promise<void> {
     const { limits, count, keys, logger } = this.#options;
@@ -148,7 +148,7 @@ export class JournalStore {
     if (outcome === "gap") throw new RangeError("a piece of a journal is missing");
   }
 
-  /** The own journal, and the documents that everybody writes. */
+  /** The own journal, and the documents that all routers write. */
   #ownNames(): string[] {
     const own = originKey(this.#options.origin());
     const isOwn = (of: Origin | undefined): boolean => of === undefined || originKey(of) === own;
@@ -162,7 +162,7 @@ export class JournalStore {
 const pieceVersion = 1;
 const maxNameBytes = 512;
 
-/** A part of a document as it lies in Redis. */
+/** A part of a document as stored in Redis. */
 export function encodeStoredPiece({ name, from, to, bytes }: DocumentUpdate): Uint8Array<ArrayBuffer> {
   const writer = new ByteWriter(bytes.length + name.length + 32);
   writer.u8(pieceVersion);

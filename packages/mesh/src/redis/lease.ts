@@ -6,7 +6,7 @@ import { pause, type RedisSession, textOf } from "./redis-session.ts";
 /** What a router says of itself in its lease. */
 export interface Lease {
   readonly origin: Origin;
-  /** Rises with every renewal, so that who waits for a lease to lapse sees that it is renewed. */
+  /** Rises with every renewal. A router that waits for a lease to lapse sees by it that the lease is renewed. */
   readonly beat: number;
   /** It has all that its peers have, and so can give it to newcomers. */
   readonly isReady: boolean;
@@ -15,12 +15,12 @@ export interface Lease {
 }
 
 const maxUnreachable = 65_536;
-/** Between two tries to take over the lease that an earlier run of this router may have left. */
+/** Time between two attempts to take over the lease that an earlier run of this router may have left. */
 const claimPollMs = 50;
 
 /**
- * Renews a lease unless another run of the same router holds it. Answers 0 when it does, 1 when the lease was there,
- * 2 when it had lapsed or was lost.
+ * Renews a lease unless another run of the same router holds it. Returns 0 when one does, 1 when the lease was there, 2
+ * when it had lapsed or was lost.
  */
 export const renewScript = `
 local held = redis.call('GET', KEYS[1])
@@ -30,7 +30,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if held then return 1 end
 return 2`;
 
-/** Gives a lease back if it is this run's. */
+/** Releases a lease if this run holds it. */
 export const releaseScript = `
 local held = redis.call('GET', KEYS[1])
 if held and string.match(held, '^(%d+) ') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -74,7 +74,7 @@ export interface LeaseKeeperOptions {
   readonly scheduler: Scheduler;
 }
 
-/** The lease that says that this router is alive, and that no other may use its id. */
+/** The lease by which this router is alive and no other may use its id. */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   #beat = 0;

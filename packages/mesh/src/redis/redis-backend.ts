@@ -11,7 +11,7 @@ import { createIncidentCounter, createRedisKeys, defaultRedisLimits, type RedisL
 import { RedisLinks } from "./redis-links.ts";
 import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
 
-/** After somebody came, left or moved, the others look again so soon. */
+/** How soon others look again after a router came, left or moved. */
 const lookSoonMs = 5;
 /** How long a router that leaves waits until everything is stored and sent. */
 const leaveTimeoutMs = 1_000;
@@ -23,7 +23,7 @@ export interface RedisBackendOptions {
   readonly replica: ReplicaPorts;
   /** `redis://` or `rediss://`, with user and password where needed. Never logged. */
   readonly url: string;
-  /** Routers of one cluster share everything, and share the Redis server with other clusters. */
+  /** Routers of one cluster share everything; clusters may share a Redis server. */
   readonly cluster: string;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -118,7 +118,7 @@ class RedisBackend implements Backend {
         get self() {
           return replica.origin;
         },
-        // Who holds a lease hears all others.
+        // A router with a lease hears all others.
         hears: (router, other) => this.#isAlive(router) && this.#isAlive(other),
         epochOf: (router) => this.#table.member(router)?.origin.epoch,
       },
@@ -255,7 +255,7 @@ class RedisBackend implements Backend {
     this.#graceUntilMs = this.#options.clock.nowMs() + this.#limits.graceMs;
   }
 
-  /** Renews the own lease, and looks who and what is there. */
+  /** Renews the own lease, and looks for the other routers and journals. */
   async #look(): Promise<void> {
     const { session } = this.#connector;
     if (!session || session.isEnded || this.#isLooking || this.#isLeaving) return;

@@ -4,9 +4,9 @@ import type { StoredJournal } from "./directory.ts";
 
 /** Names of a cluster's keys in Redis. All are in one slot of a Redis Cluster, by the tag in braces. */
 export interface RedisKeys {
-  /** Channel of what all routers should hear. */
+  /** Channel for messages to all routers. */
   readonly all: string;
-  /** Channel of what one router should hear. */
+  /** Channel for messages to one router. */
   inbox(router: string): string;
   /** Set of ids of routers that may have a lease. */
   readonly members: string;
@@ -71,15 +71,15 @@ export function createIncidentCounter(meter: Meter): CountIncident {
 export interface RedisLimits extends Pick<LinkLimits, "queueBytes"> {
   /** A router whose lease is not renewed for so long is suspected. */
   readonly leaseMs: number;
-  /** Between renewals of the own lease, and between looks at those of others. */
+  /** Time between renewals of the own lease, and between looks at those of others. */
   readonly renewMs: number;
   /** From the end of a lease until the router is considered dead; with the lease and a look it makes 4 s at most. */
   readonly downAfterLapseMs: number;
-  /** From the end of a lease until the router is no member any more. */
+  /** From the end of a lease until the router is no longer a member. */
   readonly forgetAfterLapseMs: number;
   /** After Redis was away, or was emptied, missing leases mean nothing for so long. */
   readonly graceMs: number;
-  /** A router that has just started waits for others at most so long, and for Redis itself at most so long. */
+  /** Longest wait of a router that has just started for other routers, and likewise for Redis itself. */
   readonly joinTimeoutMs: number;
   readonly redisTimeoutMs: number;
   /** A router that does not answer is greeted again after so long. */
@@ -93,12 +93,12 @@ export interface RedisLimits extends Pick<LinkLimits, "queueBytes"> {
   readonly maxMembers: number;
   /** Routers whose highest epoch Redis remembers. Those that began longest ago go first, never living ones. */
   readonly maxEpochs: number;
-  /** Of one message of others. */
+  /** Bytes of one message of another router. */
   readonly maxMessageBytes: number;
   /** Least time between two copies of the own journal in Redis, and bytes of copies per second. */
   readonly storeMs: number;
   readonly storeBytesPerS: number;
-  /** A journal is stored in pieces of about so many bytes; what is read may be a little larger. */
+  /** A journal is stored in pieces of about so many bytes; pieces that are read may be a little larger. */
   readonly pieceBytes: number;
   readonly maxPieceBytes: number;
   /** Stored journals that are read at the start, and pieces of each. */

@@ -100,7 +100,7 @@ export interface RedisLinksOptions {
   readonly onLook: () => void;
 }
 
-/** What this router says to another one, and what it expects from it. */
+/** What this router sends to another one, and what it expects from it. */
 interface Endpoint {
   readonly peer: Origin;
   /** Number that this router gives the link; no number occurs twice in one epoch of a router. */
@@ -108,7 +108,7 @@ interface Endpoint {
   /** Number of the next frame of this link that is not shared. */
   next: number;
   helloMs: number;
-  /** What came under this number of the peer's is not waited for any more. */
+  /** The peer's messages under this number are not waited for any more. */
   given: number;
   heard: { readonly link: number; next: number; nextShared: number | undefined } | undefined;
   up: RedisLink | undefined;
@@ -121,8 +121,8 @@ interface Outgoing {
 }
 
 /**
- * Links to other routers through Redis: publish/subscribe, one channel for each router's own messages and one for those
- * that all should have. Messages are numbered, so that a router which missed one ends the link and both begin it again.
+ * Links to other routers through Redis: publish/subscribe, with one channel for each router's own messages and one for
+ * messages to all. Messages are numbered. A router that missed one ends the link, and both ends begin it again.
  */
 export class RedisLinks {
   readonly #options: RedisLinksOptions;
@@ -151,7 +151,7 @@ export class RedisLinks {
     for (const endpoint of [...this.#endpoints.values()]) this.#drop(endpoint, "reset");
   }
 
-  /** Links to these routers and no others. One that did not answer yet is greeted again. */
+  /** Links to these routers and no others. Greets again those that did not answer yet. */
   setPeers(peers: readonly Origin[]): void {
     const { clock, limits } = this.#options;
     const keys = new Set(peers.map(originKey));
@@ -184,7 +184,7 @@ export class RedisLinks {
     await this.#publish(this.#options.keys.all, { kind, from: this.#options.origin() });
   }
 
-  /** Takes a message as it came. */
+  /** Takes a message as it arrived. */
   receive(bytes: Uint8Array): void {
     const { limits, origin, count, onGoodbye } = this.#options;
     let message: RedisMessage;
@@ -216,8 +216,8 @@ export class RedisLinks {
   }
 
   /**
-   * A hello is answered with a hello, and an answer with none. An answer to anything but the latest hello is ignored:
-   * that one will be answered, too.
+   * Answers a hello with a hello, and an answer with nothing. Ignores an answer to anything but the latest hello, which
+   * will be answered too.
    */
   #hello({ from, link, answers }: RedisMessage & { kind: "hello" }): void {
     const { limits, onGreeting } = this.#options;
@@ -290,7 +290,7 @@ export class RedisLinks {
     }
   }
 
-  /** Begins to link to a router, which hears of it. */
+  /** Begins a link to a router by a hello. */
   #open(peer: Origin): Endpoint {
     const endpoint = { peer, link: 0, next: 0, helloMs: 0, given: 0, heard: undefined, up: undefined };
     this.#endpoints.set(peer.router, endpoint);
@@ -299,7 +299,7 @@ export class RedisLinks {
     return endpoint;
   }
 
-  /** A link that begins has a number of its own; what waits still goes under the old one. */
+  /** A new link has a number of its own; waiting frames still go under the old one. */
   #number(endpoint: Endpoint): void {
     this.#flush();
     endpoint.link = ++this.#lastLink;
@@ -317,7 +317,7 @@ export class RedisLinks {
     });
   }
 
-  /** @param given the peer's number under which nothing is waited for any more */
+  /** @param given the peer's number whose messages are not waited for any more */
   #restart(endpoint: Endpoint, given: number): void {
     endpoint.given = Math.max(endpoint.given, given);
     endpoint.heard = undefined;
@@ -333,7 +333,7 @@ export class RedisLinks {
 
   #up(endpoint: Endpoint): void {
     const { clock, observer, origin, keys } = this.#options;
-    // What waits is not for this link.
+    // The waiting frames are not for this link.
     this.#flush();
     const ready = { kind: "ready", from: origin(), link: endpoint.link, nextShared: this.#nextShared } as const;
     void this.#publish(keys.inbox(endpoint.peer.router), ready);
@@ -354,7 +354,7 @@ export class RedisLinks {
     this.#options.observer.down(up, why);
   }
 
-  /** The link begins again with a hello, some time later. */
+  /** Begins the link again with a hello, some time later. */
   #close(endpoint: Endpoint, link: RedisLink, why: LinkEnd): void {
     if (endpoint.up !== link) return;
     endpoint.given = endpoint.heard?.link ?? 0;
@@ -384,7 +384,7 @@ export class RedisLinks {
     return true;
   }
 
-  /** Publishes what waits: once where all links are to have it. */
+  /** Publishes the waiting frames; a frame for all links is published once. */
   #flush(): void {
     const { origin, keys } = this.#options;
     const outbox = this.#outbox;
@@ -432,7 +432,7 @@ interface RedisLinkParts {
   readonly close: (why: LinkEnd) => void;
 }
 
-/** A link whose other end is known by its lease. What waits for Redis waits for all links. */
+/** A link whose other end is known by its lease. All links share the queue of frames that wait for Redis. */
 class RedisLink implements Link {
   readonly peer;
   readonly stats: LinkStats;

@@ -3,7 +3,7 @@ import type { RedisLimits } from "./redis-keys.ts";
 
 export type RedisArgument = string | Uint8Array;
 
-/** Connections to Redis that work; when one of them breaks, all end. A new session comes after it. */
+/** Working connections to Redis; when one of them breaks, all end, and a new session follows. */
 export interface RedisSession {
   /** @throws Error when Redis refuses the command, does not answer in time, or the session has ended */
   run(...command: readonly RedisArgument[]): Promise<RedisReply>;
@@ -21,7 +21,7 @@ interface RedisSessionOptions {
   readonly onEnd: (why: string) => void;
 }
 
-/** The library, which is loaded when a session is opened: routers that use no Redis start without it. */
+/** The library, which is loaded when a session is opened: routers without Redis start without it. */
 type Library = typeof import("@redis/client");
 
 type Client = ReturnType<typeof makeClient>;
@@ -180,7 +180,7 @@ export interface RedisConnectorOptions {
   readonly onEnd: () => void;
 }
 
-/** Keeps a session with Redis, forever: when one ends, the next is tried at least once a second. */
+/** Keeps a session with Redis until it is stopped: when one ends, the next is tried at least once a second. */
 export class RedisConnector {
   readonly #options: RedisConnectorOptions;
   #session: RedisSession | undefined;
@@ -199,7 +199,7 @@ export class RedisConnector {
   }
 
   /**
-   * Tries once and waits for the outcome; when Redis cannot be reached, it is tried again behind.
+   * Tries once and waits for the outcome. When Redis cannot be reached, retries go on in the background.
    *
    * @throws EspalierError `redis_unusable` for a URL that is none, and when Redis refuses user or password
    */

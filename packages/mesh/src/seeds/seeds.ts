@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { Cancel, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { DialFailure } from "../link/link.ts";
 
-/** Seeds that somebody else finds and keeps up to date. */
+/** Seeds that another component finds and keeps up to date. */
 export interface FoundSeeds {
   /** `host:port` each; a name may have many addresses. */
   seeds(): readonly string[];
@@ -16,7 +16,7 @@ export interface FoundSeeds {
 /** How often names are resolved, give or take a fifth. */
 const resolveMs = 5_000;
 const jitterShare = 0.2;
-/** An answer that took longer is not waited for. */
+/** A slower answer is not waited for. */
 const patienceMs = 15_000;
 /** Addresses of all seeds together. */
 export const maxSeedAddresses = 256;
@@ -24,13 +24,13 @@ export const maxSeedAddresses = 256;
 export interface SeedsDeps {
   /** `host:port` each; a name may have many addresses. */
   readonly seeds: readonly string[];
-  /** Those that come and go. */
+  /** Seeds that come and go. */
   readonly found?: FoundSeeds;
   /** All addresses of a name. A rejection leaves the addresses known before in place. */
   readonly resolve: (host: string) => Promise<readonly string[]>;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** Begins to dial an address and keeps at it until it is forgotten. */
+  /** Dials an address until it is forgotten. */
   dial(address: string): void;
   forget(address: string): void;
   /** Whether the router that listens there is this one. */
@@ -57,7 +57,8 @@ function newSeed(text: string): SeedState {
 }
 
 /**
- * Dials where a router finds the first of its peers. It never stops: a mesh that was split heals by its seeds.
+ * Dials the seeds, where a router finds the first of its peers. It never stops: a mesh that was split heals by its
+ * seeds.
  *
  * @throws RangeError for a seed that is not `host:port`
  */
@@ -91,7 +92,7 @@ export class Seeds {
 
   start(): void {
     this.#unfollow = this.#deps.found?.onChange(() => {
-      // What is new among names is asked for at once.
+      // New names are resolved at once.
       if (this.#list()) this.#run();
       else this.#update();
     });
@@ -141,7 +142,7 @@ export class Seeds {
     return [...this.#seeds].some(([text, { address }]) => address.isName && !before.has(text));
   }
 
-  /** One round: resolves every name, and plans the next round, whatever comes of this one. */
+  /** One round: resolves every name, and plans the next round, whatever the outcome. */
   #run(): void {
     this.#round += 1;
     const round = this.#round;

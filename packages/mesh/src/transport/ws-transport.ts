@@ -22,7 +22,7 @@ export interface MutualTls {
   readonly cert: string | Uint8Array;
   readonly key: string | Uint8Array;
   readonly ca: string | Uint8Array;
-  /** A name that the certificate of every router must be valid for; without it, only the signature is checked. */
+  /** A name that the certificate of every router must be valid for. Without it, only the signature is checked. */
   readonly serverName?: string;
 }
 
@@ -44,7 +44,7 @@ export interface WsTransportOptions {
   readonly maxFrameBytes?: number;
   /** From the beginning of a dial to the end of the websocket's own handshake. */
   readonly connectTimeoutMs?: number;
-  /** How long the other end has to answer when a connection is closed cleanly. */
+  /** How long the other end may take to answer a clean close. */
   readonly closeTimeoutMs?: number;
   /** Sockets from outside at once, those of other upgrade paths included. */
   readonly maxSockets?: number;
@@ -63,7 +63,7 @@ export const defaultWsLimits = {
 /** A transport whose certificates can be changed while it runs. */
 export interface WebSocketTransport extends Transport {
   /**
-   * Connections from now on use these; those that are open stay.
+   * New connections use these; open ones keep theirs.
    *
    * @throws Error for certificates that cannot be used, or do not fit their key: then the old ones stay
    */
@@ -74,7 +74,7 @@ export interface WebSocketTransport extends Transport {
  * A transport of websockets with a server of its own, so that other paths can be served on the same port. Frames are
  * binary and never compressed.
  *
- * `start` throws `listen_failed` when the address cannot be had.
+ * `start` throws `listen_failed` when the address is not available.
  */
 export function createWsTransport(options: WsTransportOptions): WebSocketTransport {
   return new WsTransport({ ...defaultWsLimits, ...options });
@@ -138,11 +138,11 @@ class WsTransport implements WebSocketTransport {
       this.#server.once("error", (error) =>
         reject(new EspalierError("listen_failed", `The mesh cannot listen on ${host}:${port}.`, { cause: error })),
       );
-      // Where several processes share other ports, this one is still its own.
+      // Even where several processes share other ports, this port is exclusive.
       this.#server.listen({ host, port, exclusive: true }, resolve);
     });
     this.#server.removeAllListeners("error");
-    // An error of the listening socket after this, such as too many open files, loses one connection and no more.
+    // A later error of the listening socket, such as too many open files, loses one connection and no more.
     this.#server.on("error", () => {});
     const { address, port: bound, family } = this.#server.address() as AddressInfo;
     this.#address = family === "IPv6" ? `[${address}]:${bound}` : `${address}:${bound}`;
@@ -307,7 +307,7 @@ function dialEnd(error: Error & { readonly code?: string }, isSecure: boolean): 
 
 export interface WsConnectionDeps {
   readonly webSocket: WebSocket;
-  /** The socket below, to count what comes before the other end is trusted. */
+  /** The underlying socket, to count bytes before the other end is trusted. */
   readonly socket: Socket;
   readonly remote: string;
   readonly scheduler: Scheduler;
@@ -338,7 +338,8 @@ class WsConnection implements Connection {
     });
     webSocket.once("close", (code, reason) => this.#closed(code, reason));
     this.#countBytes = (chunk) => {
-      // The websocket has read the chunk by now: when a frame in it earned the trust, the bytes behind have it too.
+      // The websocket has read the chunk by now: if a frame in it earned the trust, the bytes behind it are trusted
+      // too.
       if (this.#isTrusted) return;
       this.#untrustedBytes += chunk.length;
       if (this.#untrustedBytes > maxUntrustedBytes)

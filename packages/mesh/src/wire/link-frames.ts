@@ -4,13 +4,13 @@ import type { Origin } from "@espalier/replication";
 import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
 import { nonceBytes } from "./secure-nonce.ts";
 
-/** Bytes that a link puts before every frame of a channel. */
+/** Bytes that a link prepends to every frame of a channel. */
 export const dataHeaderBytes = 2;
 
-/** Leave to send more on a channel. */
+/** Permission to send more on a channel. */
 export interface Credit {
   readonly channel: Channel;
-  /** Bytes of data frames, headers included, that the receiver has dealt with. */
+  /** Bytes of data frames, headers included, that the receiver has processed. */
   readonly bytes: number;
 }
 
@@ -18,7 +18,7 @@ const channelNumbers = Object.fromEntries(channels.map((channel, index) => [chan
   Record<Channel, number>
 >;
 
-/** Puts the header of its channel before a frame. */
+/** Prepends the header of its channel to a frame. */
 export function encodeData(channel: Channel, payload: Uint8Array): Uint8Array {
   const frame = new Uint8Array(dataHeaderBytes + payload.length);
   frame[0] = frameTypes.data;
@@ -62,7 +62,7 @@ export function decodeCredit(frame: Uint8Array): Credit {
 
 /**
  * The first byte of every frame between two routers. The first four are of the handshake, the rest of the link that
- * follows it; only `goodbye` may come in both.
+ * follows it; only `goodbye` may occur in both.
  */
 export const frameTypes = {
   hello: 1,
@@ -91,7 +91,7 @@ export interface Hello {
   readonly origin: Origin;
   /** Where it can be dialed, `host:port`; undefined when it cannot. */
   readonly address: string | undefined;
-  /** Names of optional parts of the protocol that it can do. */
+  /** Names of the optional parts of the protocol that it supports. */
   readonly capabilities: readonly string[];
 }
 
@@ -126,7 +126,7 @@ export function encodeHello(hello: Hello): Uint8Array {
 }
 
 /**
- * Reads only the versions of a hello frame: what follows them may be laid out otherwise in versions yet to come.
+ * Reads only the versions of a hello frame: later versions may lay out the rest otherwise.
  *
  * @throws RangeError for a frame that is not the hello of a router
  */
@@ -179,13 +179,13 @@ function atMost(value: number, most: number, what: string): number {
   return value;
 }
 
-/** The highest version that both ranges hold, undefined when there is none. */
+/** The highest version in both ranges, undefined when there is none. */
 export function commonVersion(one: VersionRange, other: VersionRange): number | undefined {
   const highest = Math.min(one.max, other.max);
   return highest >= Math.max(one.min, other.min) ? highest : undefined;
 }
 
-/** Who began the connection. The two prove different things, so that neither can send the other's proof back. */
+/** Which end began the connection. The two prove different things, so that neither can send the other's proof back. */
 export type HandshakeRole = "dialer" | "acceptor";
 
 /** All that both ends have said before they prove that they know the secret. */
@@ -202,7 +202,8 @@ const context = new TextEncoder().encode("espalier mesh proof\0");
 
 /**
  * Writes a proof frame: for each secret, HMAC-SHA256 (RFC 2104) over the role and both hello frames as they were sent.
- * They hold both nonces, so a proof is good for one handshake only, and both identities, so it is good for one pair.
+ * The hello frames have both nonces, so a proof is good for one handshake only, and both identities, so it is good for
+ * one pair.
  */
 export function encodeProof(secrets: readonly string[], role: HandshakeRole, transcript: Transcript): Uint8Array {
   const writer = new ByteWriter();
@@ -212,8 +213,8 @@ export function encodeProof(secrets: readonly string[], role: HandshakeRole, tra
 }
 
 /**
- * The first secret that a proof frame proves, of those that are known here. Every proof is compared with every secret, and
- * each comparison takes the same time wherever they differ.
+ * The first of the known secrets that a proof frame proves. Every proof is compared with every secret, and each
+ * comparison takes the same time wherever they differ.
  *
  * @returns undefined when it proves none
  * @throws RangeError for a frame of the wrong length

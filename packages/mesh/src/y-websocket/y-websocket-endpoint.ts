@@ -6,9 +6,9 @@ import type { DocumentUpdate, ReplicatedDocuments } from "@espalier/replication"
 import { type RawData, type WebSocket, WebSocketServer } from "ws";
 
 export interface YWebsocketEndpointOptions {
-  /** Asked in this order for a document of the name. */
+  /** Searched in this order for a document of the name. */
   readonly documents: readonly ServedDocuments[];
-  /** SHA-256 of the key that readers must show; undefined lets everybody read. */
+  /** SHA-256 of the key that readers must send; undefined lets all clients read. */
   readonly keySha256: Buffer | undefined;
   /** Whether a client may ask, by the origin of the page that it runs in. All may by default. */
   readonly allows?: (request: Pick<IncomingMessage, "headers">) => boolean;
@@ -20,10 +20,10 @@ export interface YWebsocketEndpointOptions {
 
 /** Lets stock y-websocket clients follow documents at `/yjs/<name>`, read-only. */
 export interface YWebsocketEndpoint {
-  /** @returns false when the path is none of documents, and somebody else has to answer */
+  /** @returns false when the path is not one of documents, and another handler must answer */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
   readonly connectionCount: number;
-  /** Cuts off every reader and lets go of the documents. */
+  /** Disconnects every reader and releases the documents. */
   stop(): void;
 }
 
@@ -36,10 +36,11 @@ const refusals = {
 } as const;
 
 /**
- * Makes an endpoint that sends changes and heartbeats until it is stopped. Refusals are HTTP answers: 400 for a name
- * that cannot be read, 401 without the key, 403 for a page that may not, 404 for an unknown document, 503 for one reader too many.
+ * Makes an endpoint that sends changes and heartbeats until it is stopped. Refusals are HTTP answers: 400 for an
+ * unreadable name, 401 without the key, 403 for a page that is not allowed, 404 for an unknown document, 503 beyond the
+ * bound on readers.
  */
-/** It listens to nothing itself: hand it the upgrades of a server. `stop` it before that server. */
+/** It does not listen itself: pass it the upgrades of a server. `stop` it before that server. */
 export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YWebsocketEndpoint {
   const { documents, keySha256, scheduler, logger } = options;
   const limits: YWebsocketLimits = { ...defaultYWebsocketLimits, ...options.limits };
@@ -145,11 +146,11 @@ export const maxDocumentNameLength = 512;
 /** What a request for a document asks. */
 export interface DocumentRequest {
   readonly name: string;
-  /** The key in the query, where a browser has to put it; undefined when there is none. */
+  /** The key in the query, where a browser must put it; undefined when there is none. */
   readonly key: string | undefined;
 }
 
-/** @returns undefined when the path is not one of documents, `invalid` when it is and cannot be read */
+/** @returns undefined when the path is not one of documents, `invalid` when it is one but unreadable */
 export function readDocumentRequest(target: string): DocumentRequest | "invalid" | undefined {
   if (!target.startsWith(prefix)) return undefined;
   const queryAt = target.indexOf("?");
@@ -168,11 +169,13 @@ export function readDocumentRequest(target: string): DocumentRequest | "invalid"
 export interface YWebsocketLimits {
   /** Readers at the same time; one more is answered 503. */
   readonly maxConnections: number;
-  /** Bytes that wait for a reader; with more it is cut off, connects again and asks for what it lacks. */
+  /**
+   * Bytes that may wait for a reader. Beyond it the reader is disconnected, connects again and asks for what it lacks.
+   */
   readonly maxBufferedBytes: number;
-  /** Of a message from a reader. */
+  /** Bytes of a message from a reader. */
   readonly maxPayloadBytes: number;
-  /** A document goes out in pieces of about this many bytes, each after the one before it has left. */
+  /** A document is sent in pieces of about this many bytes, each after the one before it was written out. */
   readonly pieceBytes: number;
   /** How often a reader gets a sign of life; the stock provider reconnects after 30 s of silence. */
   readonly awarenessIntervalMs: number;
@@ -186,13 +189,13 @@ export const defaultYWebsocketLimits: YWebsocketLimits = {
   awarenessIntervalMs: 15_000,
 };
 
-/** Documents as those see them who let browsers follow them. */
+/** The documents as endpoints for browsers see them. */
 export type ServedDocuments = Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate">;
 
 /** Close codes from 4400 to 4499 keep the stock provider from coming back. */
 const closeCodes = { unreadable: 4400, documentGone: 4404 } as const;
 
-/** What readers did that is counted. */
+/** Counted actions of readers. */
 export type ReaderIncident = "write-ignored" | "message-unreadable" | "message-unknown" | "buffer-full";
 
 export interface DocumentReaderOptions {
@@ -209,14 +212,14 @@ export interface DocumentReader {
   readonly documents: ServedDocuments;
   /** Sends a message that is already encoded. */
   send(message: Uint8Array): void;
-  /** Ends the connection when the document is gone, else says that somebody is there. */
+  /** Ends the connection when the document is gone; otherwise sends a sign of life. */
   keepAlive(): void;
 }
 
 export function createDocumentReader(options: DocumentReaderOptions): DocumentReader {
   const { socket, name, documents, limits, count } = options;
   let pieces: Generator<DocumentUpdate, void, undefined> | undefined;
-  /** Asked while an earlier question is being answered; only the latest counts. */
+  /** A request that arrives while an earlier one is being answered; only the latest counts. */
   let nextVector: Uint8Array | undefined;
 
   const send = (message: Uint8Array, whenSent?: () => void): void => {
@@ -283,7 +286,7 @@ export function createDocumentReader(options: DocumentReaderOptions): DocumentRe
   };
 }
 
-/** Kinds of messages of the y-websocket protocol (y-protocols 1.0, y-websocket 3.1); numbers are varints as ours are. */
+/** Kinds of messages of the y-websocket protocol (y-protocols 1.0, y-websocket 3.1); its varints are ours. */
 const kinds = { sync: 0, awareness: 1, auth: 2, queryAwareness: 3 } as const;
 const syncKinds = { step1: 0, step2: 1, update: 2 } as const;
 

@@ -39,7 +39,7 @@ export type SnapshotFrame =
 /**
  * ```text
  * frame:  u8 format version, u8 kind, then by kind
- * stamps: varint distinct blocks to come, or 0; then until the end of the frame: text target, mark of the life, text predecessor or empty,
+ * stamps: varint distinct blocks to come, or 0; then until the end of the frame: text target, mark of the epoch, text predecessor or empty,
  *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first doubtful message + 1
  * groups: until the end of the frame: u8 part kind + 4 * tier, varint targets, their numbers,
  *         varint blocks, their words, for holes their depths

@@ -1,6 +1,6 @@
 /**
- * What routers share, as pure data structures: journals of facts and placements, load gauges, the registry, and the fold
- * that keeps the prefix index equal to the journals. Nothing here opens a socket.
+ * What routers share, as pure data structures: journals of facts and placements, load gauges, the registry, and the
+ * fold that keeps the prefix index equal to the journals. Nothing here opens a socket.
  */
 
 export type {

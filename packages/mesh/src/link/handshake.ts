@@ -331,7 +331,7 @@ export class Session implements ConnectionObserver {
     if (this.#state === "handshake") this.#apply(this.#handshake.reject(reason, detail));
   }
 
-  /** Closes the connection without a word to the other end. */
+  /** Closes the connection without a message to the other end. */
   abandon(): void {
     if (this.#state !== "handshake") return;
     this.#state = "over";

@@ -108,8 +108,7 @@ export class MemberTable {
    * in its name. For a router that has a link, records from others are ignored.
    *
    * @param source who passed it on; undefined for what a handshake said
-   * @returns `superseded`: it is of a later epoch than the one known, which must be replaced; `full`: there is no
-   *   capacity
+   * @returns `superseded`: it is of a later epoch than the known one, which must be replaced; `full`: no capacity
    */
   merge(record: MemberRecord, source: Link | undefined, nowMs: number): "news" | "old" | "superseded" | "full" {
     const entry = this.entries.get(record.origin.router);

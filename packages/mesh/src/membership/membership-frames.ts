@@ -25,10 +25,7 @@ export type MembershipMessage =
   | { readonly kind: "ack"; readonly number: number }
   | { readonly kind: "records"; readonly records: readonly MemberRecord[] }
   | { readonly kind: "claims"; readonly claims: readonly MemberClaim[] }
-  /**
-   * Asks whether the sender's peer hears that router. `heard` is the answer; a peer that does not hear it does not
-   * answer.
-   */
+  /** Asks whether the sender's peer hears that router. The answer is `heard`, or nothing if it does not. */
   | { readonly kind: "probe" | "heard"; readonly origin: Origin };
 
 const codes = { ping: 1, ack: 2, records: 3, claims: 4, probe: 5, heard: 6 } as const;

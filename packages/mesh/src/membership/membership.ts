@@ -277,7 +277,7 @@ export class Membership {
     return this.#table.entries.get(router)?.record.address || undefined;
   }
 
-  /** Whether a member that says it listens there is alive. */
+  /** Whether a live member says that it listens there. */
   isReached(address: string): boolean {
     for (const { record, state } of this.#table.entries.values()) {
       if (state === "alive" && record.address === address) return true;

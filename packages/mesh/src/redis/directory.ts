@@ -91,8 +91,8 @@ export class Directory {
   }
 
   /**
-   * An epoch is kept so that a router whose clock went back does not begin an old epoch again. Names are unbounded, so
-   * old ones are swept.
+   * An epoch is kept so that a router whose clock went back does not begin an old epoch again. Old ones are swept,
+   * because the number of names is unbounded.
    */
   async #sweepEpochs(session: RedisSession): Promise<void> {
     const { keys, limits } = this.#options;

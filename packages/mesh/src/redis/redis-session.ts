@@ -199,7 +199,7 @@ export class RedisConnector {
   }
 
   /**
-   * Tries once and waits for the outcome. When Redis cannot be reached, retries go on in the background.
+   * Tries once and waits for the outcome. When Redis cannot be reached, it retries in the background.
    *
    * @throws EspalierError `redis_unusable` for a URL that is none, and when Redis refuses user or password
    */

@@ -35,9 +35,7 @@ export interface SeedsDeps {
   forget(address: string): void;
   /** Whether the router that listens there is this one. */
   isSelf(address: string): boolean;
-  /**
-   * Whether the router that listens there is a live member. If so, the member that should have a link to it dials it.
-   */
+  /** Whether the router that listens there is a live member. If so, the member that should link to it dials it. */
   isReached(address: string): boolean;
   readonly meter: Meter;
   readonly logger: Logger;

@@ -177,7 +177,7 @@ export interface YWebsocketLimits {
   readonly maxPayloadBytes: number;
   /** A document is sent in pieces of about this many bytes, each after the one before it was written out. */
   readonly pieceBytes: number;
-  /** How often a reader gets a sign of life; the stock provider reconnects after 30 s of silence. */
+  /** How often a reader gets a keep-alive message; the stock provider reconnects after 30 s of silence. */
   readonly awarenessIntervalMs: number;
 }
 
@@ -212,7 +212,7 @@ export interface DocumentReader {
   readonly documents: ServedDocuments;
   /** Sends a message that is already encoded. */
   send(message: Uint8Array): void;
-  /** Ends the connection when the document is gone; otherwise sends a sign of life. */
+  /** Ends the connection when the document is gone; otherwise sends a keep-alive message. */
   keepAlive(): void;
 }
 
@@ -332,5 +332,5 @@ const emptyUpdate = Uint8Array.of(0, 0);
 /** Says that the reader has all there is: sync step 2 with an empty update, after the contents went as updates. */
 export const syncedMessage = Uint8Array.of(kinds.sync, syncKinds.step2, emptyUpdate.length, ...emptyUpdate);
 
-/** Awareness states of no client. They are a sign of life for the reader. */
+/** Awareness states of no client: the keep-alive message for readers. */
 export const emptyAwarenessMessage = Uint8Array.of(kinds.awareness, 1, 0);

@@ -11,7 +11,7 @@ export interface OwnFeed extends JournalFeed {
   readonly statement: LogValue;
   /** Clock of the statement; undefined until it is committed. */
   clock: number | undefined;
-  /** Whether a reader of the target's events writes this feed. Then the reader is who retires it. */
+  /** Whether a reader of the target's events writes this feed. Only that reader retires it then. */
   isRead: boolean;
   /** Which items of facts it needs. */
   readonly items: FeedItems;

@@ -35,10 +35,7 @@ export class JournalDocument {
   liveItems = 0;
   /** Bytes of the values of live items. */
   #contentBytes = 0;
-  /**
-   * Rises with every deletion. A sender of the document in pieces sees by it that items were deleted between two
-   * pieces.
-   */
+  /** Rises with every deletion. A sender in pieces sees by it that items were deleted between two pieces. */
   deletionCount = 0;
 
   /** @param isOwn whether this replica writes it; another client's number would look to Yjs like a second writer */

@@ -330,7 +330,7 @@ export class DroppedJournals {
     return this.#epochs.has(router) && epoch <= this.epochOf(router);
   }
 
-  /** Beyond the bound the router whose latest drop is the longest ago is forgotten. */
+  /** When there are too many, forgets the router whose latest drop is oldest. */
   add({ router, epoch }: Origin): void {
     const latest = Math.max(epoch, this.epochOf(router));
     this.#epochs.delete(router);

@@ -63,8 +63,8 @@ export class CheckpointTable {
 }
 
 /**
- * `settles`: the state equals the checkpoint. `outranked`: the state differs and is better. `replaces`: the checkpoint
- * is better.
+ * `settles`: the state equals the checkpoint. `outranked`: the state is the better of the two. `replaces`: the
+ * checkpoint is.
  */
 export type CheckpointVerdict = "settles" | "outranked" | "replaces";
 
@@ -101,7 +101,7 @@ export class CheckpointValidator {
     if (origin.router === this.#self) return "outranked";
     const isOutranked =
       (state.isComplete && !checkpoint.isComplete) || (settled !== undefined && outranks(settled, stated));
-    // A writer that stays at its word would differ forever, so its second checkpoint counts.
+    // A writer that does not change its mind would differ forever, so its second checkpoint counts.
     const isRepeated = this.#outrankedAt >= 0 && checkpoint.sequence > this.#outrankedAt;
     if (!isOutranked || isRepeated) return "replaces";
     this.#outrankedAt = checkpoint.sequence;

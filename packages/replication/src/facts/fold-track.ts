@@ -143,7 +143,7 @@ export class FoldTrack {
     if (this.#kept && this.isComplete && !this.isOpen) this.closeKept();
   }
 
-  /** A checkpoint says that no better state up to here can be had. */
+  /** A checkpoint says that there is no better state up to here. */
   settle(sequence: number, isComplete: boolean): void {
     if (sequence < this.#skippedTo) return;
     if (isComplete) this.#incompleteFrom = never;
@@ -322,10 +322,7 @@ export interface WaitingRecord extends BatchMark {
   readonly origin: Origin;
 }
 
-/**
- * `new`: the first record of its sequence. `better`: it replaces another one that says something else. `same`: it
- * changes nothing.
- */
+/** `new`: the first record of its sequence. `better`: it replaces a different one. `same`: it changes nothing. */
 export type AddedAs = "new" | "better" | "same";
 
 /** Records of one target in the order of their sequences, the best one for each. */

@@ -41,10 +41,7 @@ export interface FoldPoint {
   readonly position: number;
   /** The latest applied message. */
   readonly last: BatchMark | undefined;
-  /**
-   * Sequence of the first message that may be missing from the state, or be incomplete in it; `never` for a complete
-   * state.
-   */
+  /** Sequence of the first message that may be missing or incomplete in the state; `never` for a complete state. */
   readonly incompleteFrom: number;
 }
 
@@ -56,7 +53,7 @@ export function startOf(life: BatchMark): FoldPoint {
   return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
 }
 
-/** Epochs of one target that are remembered. Beyond the bound those go that have been followed for longest. */
+/** Epochs of one target that are remembered. Beyond the bound the ones that were followed first are forgotten. */
 export const maxLivesPerTarget = 64;
 /** Predecessors of one epoch: its reader names every one that is dated later. */
 const maxPredecessors = maxLivesPerTarget;
@@ -69,7 +66,7 @@ export interface KnownLife {
   life: Life;
   /** In the order in which they were named. */
   readonly predecessors: string[];
-  /** Whether something said of it was not kept, because another epoch was newer then or became so. */
+  /** Whether something about it was not kept, because another epoch was newer then or became so. */
   hasMissed: boolean;
 }
 

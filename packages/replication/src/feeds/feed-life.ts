@@ -147,8 +147,7 @@ export class FeedLife {
   }
 
   /**
-   * Begins the epoch that the run was named, if that is the newest. If not, another epoch has followed that name
-   * already.
+   * Begins the epoch that the run was named, if it is the newest. If not, another one has followed that name already.
    */
   beginNamed(name: Life, state: FoldState | undefined): boolean {
     const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);

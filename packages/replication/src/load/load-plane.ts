@@ -159,8 +159,7 @@ export class LoadPlane {
     const isLate = nowMs - this.#sweptMs > 2 * this.#limits.sweepMs;
     this.#sweptMs = nowMs;
     this.#peers.observeAges();
-    // After this process stood still, frames that others sent meanwhile are still unread: the next sweep checks the
-    // leases.
+    // After this process stood still, frames of others are still unread: the next sweep checks the leases.
     if (!isLate) this.checkLeases();
   }
 

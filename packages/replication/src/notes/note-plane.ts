@@ -95,7 +95,7 @@ export class NotePlane {
   }
 
   /**
-   * Sends a note to all other routers. Repetition is the plane's: a caller need not post the same note again.
+   * Posts a note to all other routers, and sends it again from time to time.
    *
    * @returns false when there is no capacity for a note about something else
    * @throws RangeError for a note or a key that is too long
@@ -125,9 +125,7 @@ export class NotePlane {
     this.exchange.stop();
   }
 
-  /**
-   * A repeated note gets a new counter; otherwise routers that hear this one through another router would not get it.
-   */
+  /** A repeated note gets a new counter, or routers that hear this one only by a relay would not get it. */
   #refresh(): void {
     for (const note of this.#own.values()) note.counter = this.exchange.nextCounter();
     this.exchange.tell(this.exchange.fullFrames());

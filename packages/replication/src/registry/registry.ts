@@ -109,7 +109,7 @@ export class Registry {
     return (this.#next.get(generation) ?? this.#await(generation)).doc;
   }
 
-  /** @throws RangeError for a value over 2,048 bytes of JSON, for names over 255 characters, and beyond 16,384 entries */
+  /** @throws RangeError for a value over 2,048 bytes of JSON, names over 255 characters, and beyond 16,384 entries */
   putEngine(engine: string, source: string, value: RegistryValue): void {
     if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`too much is said of the engine ${engine}`);
     this.#write(registryKey("engine", engine, source), value);

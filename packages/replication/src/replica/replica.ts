@@ -310,7 +310,7 @@ export class Replica implements Startable {
 
   /**
    * Abandons the old journal. Epochs of engines that it named are named again, because no other router may know them.
-   * The readers let go last: one that must read on at once claims its feed in the present journal.
+   * The readers lose their roles last: one that must read on at once claims its feed in the present journal.
    */
   #renewEpoch(above: number): void {
     const { origin } = this.store.own;

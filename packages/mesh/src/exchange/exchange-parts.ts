@@ -161,7 +161,7 @@ export function createExchangeMeter(meter: Meter) {
 /** What the exchange asks of membership. */
 export interface MeshPeers {
   readonly self: Origin;
-  /** Whether a router is known to have a link of its own to another one, and so hears it without a relay. */
+  /** Whether a router is known to have a link to another one, and so hears it without a relay. Unknown counts as no. */
   hears(router: RouterId, other: RouterId): boolean;
   /** The known epoch of another router; undefined for an unknown router. */
   epochOf(router: RouterId): number | undefined;

@@ -58,9 +58,9 @@ import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
 
-/** Connections of clients beyond the bound that are answered with 503. */
+/** Connections beyond the limit that are kept open to be answered with 503. */
 const rejectedConnections = 256;
-/** Stored responses whose engine is remembered. */
+/** Most stored responses whose engine is remembered. */
 const storedResponseCapacity = 100_000;
 
 export interface RouterParts extends RouterContext {
@@ -147,7 +147,7 @@ export function createContext(
   };
 }
 
-/** The engines, what is known of them, and what is shared with other routers. */
+/** The engines, what the router knows of them, and what it shares with other routers. */
 function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs }: Pick<Pools, "metricsEveryMs">) {
   const { clock, scheduler } = ports;
   const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
@@ -186,7 +186,7 @@ function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock
   };
 }
 
-/** The target selector, and one that decides alike for requests that are not sent. */
+/** The target selector, and a dry-run one that decides alike without side effects. */
 function createSelectors(
   { mesh, prefix }: ReturnType<typeof createEngineSide>,
   rents: CopyRents,
@@ -203,9 +203,9 @@ function createSelectors(
 }
 
 /**
- * The client for control traffic to engines, with the engines' key where there is one. Which pool an engine belongs to
- * is known only once it has listed its models, and an engine with a key lists them only with that key. So the key is sent when
- * all pools that have one have the same.
+ * The client for control traffic to engines, with the engines' key if there is one. A pool is known only after an
+ * engine has listed its models, and an engine with a key lists them only with that key. So the key is sent only if all
+ * pools with a key have the same one.
  */
 export function createControlClient(http: HttpClient, { pools }: Pick<CompiledConfig, "pools">): HttpClient {
   const keys = new Set(pools.flatMap(({ engineApiKey }) => (engineApiKey ? [engineApiKey.reveal()] : [])));
@@ -216,7 +216,7 @@ export function createControlClient(http: HttpClient, { pools }: Pick<CompiledCo
 
 interface TracingPartsOptions {
   readonly config: TracingConfig;
-  /** Tells routers of one service apart. */
+  /** Distinguishes the routers of one service. */
   readonly instanceId: () => string;
   readonly clock: Clock;
   readonly scheduler: Scheduler;

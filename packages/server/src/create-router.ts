@@ -27,27 +27,27 @@ import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader
 import type { RouterContext } from "./router-context.ts";
 import { createWarmUp, type WarmUp } from "./warm-up.ts";
 
-/** Connections of operators, scrapers and dashboards. */
+/** Most connections of operators, scrapers and dashboards. */
 const maxAdminConnections = 1_024;
 
-/** What a router is built of. The ports are those of the running process unless given. */
+/** Dependencies of a router. The ports default to those of the running process. */
 export interface RouterDependencies {
   readonly config: CompiledConfig;
-  /** Where reloads read the configuration; without one it never changes. */
+  /** Where reloads read the configuration; without it the configuration never changes. */
   readonly configSource?: ConfigSource;
   /** Called with the configuration in force after each successful reload. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
   /** The other processes of a group that shares the clients' port. */
   readonly group?: RouterGroup;
-  /** Files and sockets that the process may have open at once. No bound unless given. */
+  /** Most files and sockets the process may have open at once. No limit by default. */
   readonly openFiles?: number;
   /**
-   * Whether clients have other routers. If so, this one accepts clients only once it is ready, or after 10 s. It does not
-   * wait while it knows no engine.
+   * Whether clients can use other routers. If so, this one accepts clients only when it is ready, or after 10 s. It
+   * does not wait while it knows no engine.
    */
   readonly hasOthers?: boolean;
-  /** Most milliseconds of warm-up before the router reports ready; 0, the default, for none. */
+  /** Most milliseconds of warm-up before the router reports ready; 0, the default, disables it. */
   readonly warmUpMs?: number;
   /** Page served at `/dashboard/`, for instance that of `@espalier/dashboard`; none when absent. */
   readonly dashboard?: DashboardPage;
@@ -60,17 +60,17 @@ export interface RouterDependencies {
 export interface RouterGroup {
   /** What this router's readiness waits for in the group, as sentences. */
   waitingFor(): readonly string[];
-  /** Called when an operator asks this router for a reload: all processes reload then. */
+  /** Called when an operator asks this router for a reload: then all processes reload. */
   reloadAsked(): void;
-  /** Whether the others serve already, so that this router accepts clients only once it is ready. */
+  /** Whether the others are serving, so that this router accepts clients only when it is ready. */
   readonly isServing: boolean;
 }
 
-/** One router: its engines, its two listeners, and its end. */
+/** One router: its engines, its two listeners, and its shutdown. */
 export interface Router extends Startable {
-  /** Where clients are served; empty before the start. */
+  /** URL for clients; empty before the start. */
   readonly url: string;
-  /** Where operators are served; empty before the start. */
+  /** URL for operators; empty before the start. */
   readonly adminUrl: string;
   /** Its address in the mesh; null without one. Known after the start. */
   readonly meshAddress: string | null;
@@ -146,7 +146,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   return {
     ...startTogether([
-      // The first is the last to stop: by then every request has ended.
+      // The first to start is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
       context.largeBodies,
@@ -170,7 +170,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   };
 }
 
-/** What delays the listener until the router is ready, when clients can go elsewhere meanwhile. */
+/** Delays the listener until the router is ready, if clients can go elsewhere meanwhile. */
 function untilServing(
   { group, hasOthers, logger }: RouterDependencies,
   context: RouterContext,
@@ -204,7 +204,7 @@ function boundOperators(context: RouterContext, { config }: RouterDependencies, 
   limit.watch(server, config.admin.tls !== undefined);
 }
 
-/** A reload asked of one process of a group is done by all. */
+/** When one process of a group is asked to reload, all processes reload. */
 function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome): ReloadOutcome {
   group?.reloadAsked();
   return reload();

@@ -10,14 +10,14 @@ import { createContext } from "./create-context.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
 
-/** One router that shares nothing, and one for each way to share: what they have in common registers once. */
+/** A router that shares nothing, and one for each way to share. Metrics in common register once. */
 const variants: readonly Readonly<Record<string, readonly string[]>>[] = [
   {},
   { "--mesh-port": ["0"] },
   { "--mesh-redis-url": ["redis://127.0.0.1"] },
 ];
 
-/** Every metric of a router, by name, for documents: what registers itself when one is built, or when a feed is. */
+/** Every metric of a router, by name, for documents. Building a router and a feed registers them. */
 export function describeMetrics(): readonly MetricInfo[] {
   const { meter, describe } = createMetrics({ processMetrics: false });
   for (const flags of variants) build(flags, meter);
@@ -29,7 +29,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   return describe();
 }
 
-/** Only what looks around by itself has to be stopped: nothing of the rest is started. */
+/** Only parts that poll by themselves need stopping: nothing else is started. */
 function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter): void {
   const [config, logger] = [loadConfig({ flags }), silentLogger];
   const dashboard = createDashboardParts({

@@ -32,22 +32,22 @@ import type { Pools } from "./routing/pools.ts";
 /** The data plane's part of the configuration. */
 export interface DataPlaneSettings {
   readonly apiKeys: readonly ApiKey[];
-  /** Of pages in browsers that may call the API; `*` stands for all. */
+  /** Origins of browser pages that may call the API; `*` allows all. */
   readonly corsOrigins: readonly string[];
   readonly sessionKeyLadder: readonly SessionKeySource[];
   readonly maxNesting: number;
   readonly maxConcurrentRequests: number;
   readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
-  /** From a request's arrival until its answer must be complete; no bound unless given. */
+  /** Time from a request's arrival until its answer must be complete; no limit by default. */
   readonly answerMs: number | undefined;
   /** Whether clients may say where engines fetch KV blocks. */
   readonly trustTransferFields: boolean;
-  /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
+  /** Patterns of additional paths that are passed on; `*` matches any run of characters. */
   readonly forwardPaths: readonly string[];
 }
 
-/** Everything that the routes of the data plane work with. */
+/** What the routes of the data plane work with. */
 export interface RouterContext {
   readonly clock: Clock;
   readonly random: Random;
@@ -68,15 +68,15 @@ export interface RouterContext {
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
-  /** Sheds new requests while the router itself is short of time or memory. */
+  /** Sheds new requests while the router itself lacks time or memory. */
   readonly overload: Overload;
   /** Watches engines' cache memory; undefined where no class has a max cold wait. */
   readonly memory: MemoryWatch | undefined;
-  /** Decides like `selector` but leaves no trace in its state; for requests that are not sent. */
+  /** Decides like `selector` but does not change its state; for requests that are not sent. */
   readonly dryRunSelector: TargetSelector;
   readonly prefix: PrefixParts;
   readonly largeBodies: LargeBodies;
-  /** What engines hold; made for `maxKnownTargets`. */
+  /** The blocks that engines have; created for `maxKnownTargets`. */
   readonly index: PrefixIndex;
   /** The live feed of decisions for the dashboard. */
   readonly decisions: DecisionFeed;
@@ -93,9 +93,9 @@ export interface RouterContext {
   readonly descriptors: DescriptorShares;
 }
 
-/** Requests whose answer has not ended, shared by every route of the data plane. */
+/** Requests whose answers have not ended, over all routes of the data plane. */
 export interface InFlightCount {
   count: number;
-  /** Of their bodies, those that are still being read included. */
+  /** Bytes of their bodies, including those still being read. */
   bodyBytes: number;
 }

@@ -20,34 +20,34 @@ import { createListener } from "./lifecycle/listener.ts";
 
 interface WarmUpOptions {
   readonly config: CompiledConfig;
-  /** Most milliseconds; 0 for no warm-up. */
+  /** Most milliseconds; 0 disables the warm-up. */
   readonly budgetMs: number;
-  /** Those of the router itself; the first body starts their thread, which keeps nothing of it. */
+  /** The router's own; the first body starts their thread, which keeps nothing of it. */
   readonly largeBodies: LargeBodies;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
 }
 
-/** The warm-up of a router's code before it serves clients. `start` begins it, `stop` aborts it. */
+/** Warms up a router's code before it serves clients. `start` begins it, `stop` aborts it. */
 export interface WarmUp extends Startable {
   readonly isOver: boolean;
 }
 
 /** Several, so that there is a choice. */
 const engineCount = 4;
-/** V8 compiles on for some 10,000 requests; most of it is done by then. */
+/** V8 goes on compiling for some 10,000 requests, but most of it is done by then. */
 const maxRequests = 3_000;
-/** Requests under way. The event loop turns between any two pieces of one. */
+/** Concurrent requests. The event loop turns between any two chunks of one. */
 const concurrency = 4;
-/** How often is checked whether the engines are usable. */
+/** Interval at which it checks whether the engines are usable. */
 const lookEveryMs = 10;
 
 /**
- * Sends requests of several kinds through a second router with the same code and settings, in front of engines that answer
- * at once. V8 compiles code that has run often, and the compiled code then serves clients of the real router. The two share
- * nothing else: no metrics, index, learned times, budgets, log or peers, and nothing that the configuration names is
- * dialled. Any failure ends the warm-up; the router serves without it.
+ * Sends requests of several kinds through a second router with the same code and settings, in front of engines that
+ * answer at once. V8 compiles code that has run often, and the compiled code then serves the real router's clients. The
+ * two share nothing else: no metrics, index, learned times, budgets, log or peers. Nothing that the configuration names
+ * is dialled. Any failure ends the warm-up, and the router serves without it.
  */
 export function createWarmUp(options: WarmUpOptions): WarmUp {
   const { budgetMs, scheduler } = options;
@@ -106,7 +106,7 @@ async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<vo
   }
 }
 
-/** The same settings, without everything that is shared, waited for, or dialled. */
+/** The same settings, except all that is shared, waited for, or dialled. */
 function privateConfig(config: CompiledConfig, urls: readonly string[]): CompiledConfig {
   const { discovery, tracing } = config;
   return {
@@ -127,7 +127,7 @@ function privateConfig(config: CompiledConfig, urls: readonly string[]): Compile
   };
 }
 
-/** A mesh without other members: the journal and the replica are exercised all the same. */
+/** A mesh without other members, which still exercises the journal and the replica. */
 function privateMesh({ mesh }: CompiledConfig): CompiledConfig["mesh"] {
   return {
     ...mesh,
@@ -141,7 +141,7 @@ function engineAt(url: string): EngineSpec {
   return { id: asEngineId(url), url, models: [warmUpModel], role: "both", weight: 1, labels: {} };
 }
 
-/** Cycles through the kinds of requests; most are streams, as most chats are. */
+/** Cycles through the kinds of requests. Most are streams, like most chats. */
 async function sendAll(url: string, signal: AbortSignal): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
   let next = 0;
@@ -166,11 +166,11 @@ function promptBytes(at: number): number {
   return at % 3 === 0 ? shortBytes : longBytes;
 }
 
-/** @param at its number, which says of what kind it is */
+/** @param at number of the request, which determines its kind */
 function send(agent: Agent, url: string, at: number, signal: AbortSignal): Promise<void> {
   const isStreamed = at % 4 !== 0;
   const isChat = at % 5 !== 0;
-  // Half of them go on with what an earlier one began with, and every one ends in another way.
+  // Half of them share their beginning with an earlier one, and every one ends differently.
   const text = `${at % 2 === 0 ? at : "shared"} ${"warm up ".repeat(promptBytes(at) / 8)}${at}`;
   const prompt = isChat ? { messages: [{ role: "user", content: text }] } : { prompt: text };
   const body = JSON.stringify({ model: warmUpModel, stream: isStreamed, max_tokens: 64, ...prompt });
@@ -191,7 +191,7 @@ interface WarmUpEngine extends Startable {
 }
 
 const warmUpModel = "warm-up";
-/** Chunks of a streamed answer, each sent in its own turn of the event loop, as an engine sends tokens. */
+/** Chunks of a streamed answer. Each is sent in its own turn of the event loop, as an engine sends tokens. */
 const chunks = 16;
 
 const usage = { prompt_tokens: 64, completion_tokens: chunks, total_tokens: 64 + chunks };

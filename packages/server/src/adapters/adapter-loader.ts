@@ -12,32 +12,33 @@ import type { AdapterUse } from "./adapter-use.ts";
 /** An engine may read an adapter from a disk or over the network. */
 const callTimeoutMs = 30_000;
 const maxAnswerBytes = 64 * 1024;
-/** After a failed load or unload the engine is not asked for that adapter again for this long. */
+/** How long an engine is not asked again for an adapter that it failed to load or unload. */
 const refusalMs = 5_000;
-/** Most concurrent loads over all engines; beyond it a load counts as failed. */
+/** Most concurrent loads over all engines; further loads count as failed. */
 export const maxLoadsUnderWay = 256;
-/** Most adapters that are unloaded for one load: an engine may have more than it should. */
+/** Most adapters unloaded to make space for one load: an engine may have more than its limit. */
 export const maxUnloadsPerLoad = 4;
 
 /** Loads the configured LoRA adapters in engines, and unloads others to make space. */
 export interface AdapterLoader {
   /**
-   * Ensures that an engine serves an adapter. Its use must have begun before.
+   * Ensures that an engine serves an adapter. Call `begin` of the adapter's use first.
    *
    * @param headers flat name and value pairs to send: the engine's credentials
-   * @returns undefined when it does already, or when the adapter is not configured; else whether it does now
+   * @returns undefined when the engine serves it already or the adapter is not configured; else whether it serves it
+   *   now
    */
   load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined;
   /** Whether the adapter is configured. */
   isManaged(adapter: string): boolean;
-  /** An engine answered that it does not have an adapter: somebody else unloaded it. */
+  /** An engine answered that it lacks an adapter: something other than this router unloaded it. */
   missing(engine: EngineRecord, adapter: string): void;
 }
 
 interface AdapterLoaderOptions {
-  /** By name. */
+  /** Adapters by name. */
   readonly adapters: Readonly<Record<string, { readonly path: string }>>;
-  /** Most of them that an engine has loaded at once. */
+  /** Most configured adapters that an engine has loaded at once. */
   readonly maxLoaded: number;
   readonly use: AdapterUse;
   readonly fleet: Pick<Fleet, "onChange">;
@@ -50,7 +51,7 @@ interface AdapterLoaderOptions {
 /** The state of one engine. The first three are cleared when its list of models changes. */
 interface EngineAdapters {
   readonly loaded: Set<string>;
-  /** Still on its list of models, but unloaded since. */
+  /** Adapters on the engine's list of models that were unloaded since. */
   readonly gone: Set<string>;
   /** When it last failed to load or unload an adapter. */
   readonly refusedMs: Map<string, number>;
@@ -68,10 +69,10 @@ interface LoadJob {
 }
 
 /**
- * Concurrent requests share one load. A loaded adapter is remembered until the engine's list of models changes, or the engine
- * may be a new process. When an engine is full, the least recently used idle adapter is unloaded; only configured adapters
- * are, since those can be loaded again. Routers need no coordination for this: loading a loaded adapter and unloading a
- * missing one are no failures, and a request that comes too late has its adapter loaded again.
+ * Concurrent requests share one load. A loaded adapter is remembered until the engine's list of models changes, since
+ * the engine may then be a new process. When an engine is full, the least recently used idle adapter is unloaded. Only
+ * configured adapters are unloaded, since those can be loaded again. Routers need no coordination: loading a loaded
+ * adapter or unloading a missing one is no failure, and a request that finds its adapter gone has it loaded again.
  */
 export function createAdapterLoader(options: AdapterLoaderOptions): AdapterLoader {
   return new RuntimeLoader(options);
@@ -146,7 +147,7 @@ class RuntimeLoader implements AdapterLoader {
     const { engine, calls } = job;
     if (this.#isFull(job, adapter) && !(await this.#unloadForOne(job, adapter))) return "full";
     let answer = await this.#askToLoad(job, adapter);
-    // It may hold fewer adapters than configured.
+    // The engine may have fewer slots than configured.
     if (answer && calls.isFull(answer)) {
       if (!(await this.#unloadOldest(job))) return "full";
       answer = await this.#askToLoad(job, adapter);
@@ -282,19 +283,19 @@ type Answer = Pick<HttpResponse, "status" | "body">;
 interface AdapterCalls {
   readonly loadPath: string;
   readonly unloadPath: string;
-  /** Keys that a request for an adapter has besides the model's name, as JSON text. */
+  /** Body fields, as JSON text, that select an adapter in addition to the model's name. */
   fields(adapter: string): Readonly<Record<string, string>>;
-  /** Whether an answer to a load says that the adapter is there: another router may have been first. */
+  /** Whether the answer to a load says that the adapter is loaded: another router may have been first. */
   isThere(answer: Answer): boolean;
-  /** Whether it says that the engine is full. */
+  /** Whether the answer says that the engine is full. */
   isFull(answer: Answer): boolean;
   /** Whether an answer to an unload says that the adapter is gone. */
   isGone(answer: Answer): boolean;
-  /** Whether the beginning of an answer to a request says that its adapter is not loaded. */
+  /** Whether the beginning of an answer says that the request's adapter is not loaded. */
   isMissing(answer: Answer): boolean;
 }
 
-/** vLLM 0.32, `entrypoints/openai/models/serving.py`, with `VLLM_ALLOW_RUNTIME_LORA_UPDATING`. It knows no bound. */
+/** vLLM 0.32, `entrypoints/openai/models/serving.py`, with `VLLM_ALLOW_RUNTIME_LORA_UPDATING`. It reports no limit. */
 const vllmCalls: AdapterCalls = {
   loadPath: "/v1/load_lora_adapter",
   unloadPath: "/v1/unload_lora_adapter",
@@ -306,10 +307,10 @@ const vllmCalls: AdapterCalls = {
 };
 
 /**
- * SGLang 0.5 with `--enable-lora`: `managers/tokenizer_control_mixin.py`, `lora/lora_manager.py`, `lora/lora_registry.py`.
- * It knows an adapter by `lora_path`, which is its name once it is loaded (`_resolve_lora_path` of
- * `entrypoints/openai/serving_base.py`); a model's name that it does not know stands for the model itself. Releases up to
- * 0.5.1 refuse an adapter beyond `--max-loaded-loras`; later ones unload another one themselves.
+ * SGLang 0.5 with `--enable-lora`: `managers/tokenizer_control_mixin.py`, `lora/lora_manager.py`,
+ * `lora/lora_registry.py`. A request selects an adapter by `lora_path`: the adapter's name once loaded
+ * (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`). An unknown model name selects the base model.
+ * Releases up to 0.5.1 refuse an adapter beyond `--max-loaded-loras`; later ones unload another one themselves.
  */
 const sglangCalls: AdapterCalls = {
   loadPath: "/load_lora_adapter",
@@ -324,7 +325,7 @@ const sglangCalls: AdapterCalls = {
 };
 
 /**
- * The calls that an engine knows: SGLang's where its list of models or its metrics are SGLang's, else vLLM's, which others
+ * The calls for an engine: SGLang's if its list of models or its metrics are SGLang's; else vLLM's, which others
  * imitate.
  */
 export function adapterCallsOf(engine: Pick<EngineRecord, "models" | "targets">): AdapterCalls {

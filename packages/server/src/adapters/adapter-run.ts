@@ -4,14 +4,14 @@ import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";
 import { adapterCallsOf } from "./adapter-loader.ts";
 
-/** Most reloads for one request because an engine had unloaded the adapter meanwhile. */
+/** Most reloads for one request after the engine unloaded its adapter. */
 const maxReloads = 2;
-/** Bytes of an answer that are inspected: errors are short. */
+/** How many bytes of an answer are inspected: errors are short. */
 const maxReadBytes = 4_096;
 
-/** One request for a LoRA adapter: loads it in the engine, and again when the engine has lost it. */
+/** One request for a LoRA adapter. Loads the adapter, and loads it again when the engine has lost it. */
 export class AdapterRun {
-  /** Whether the adapter is configured, so that answers are judged. */
+  /** Whether the adapter is configured, so that answers are checked. */
   readonly isManaged: boolean;
   readonly #context: Pick<RouterContext, "adapterLoader" | "adapterUse">;
   readonly #plan: PlannedRequest;
@@ -30,8 +30,8 @@ export class AdapterRun {
   /**
    * Makes an engine ready for the request.
    *
-   * @param workMs what it is expected to compute on the prompt, in milliseconds
-   * @returns the request to send, or undefined when the engine cannot serve it; at once when the adapter is loaded
+   * @param workMs expected milliseconds of work on the prompt
+   * @returns the request to send, or undefined when the engine cannot serve it; no promise when the adapter is loaded
    */
   prepare(target: Target, engine: Engine, workMs: number): Engine | Promise<Engine | undefined> {
     const { adapterLoader, adapterUse } = this.#context;
@@ -43,7 +43,7 @@ export class AdapterRun {
     return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, workMs) : undefined));
   }
 
-  /** Declines an answer that says that the adapter is not loaded: the engine is asked again after loading it. */
+  /** Declines an answer that says that the adapter is not loaded. The engine is asked again after loading it. */
   judge(status: number, head: Buffer, ended: boolean): Verdict {
     if (!this.isManaged || !this.#target || this.#reloads >= maxReloads) return "pass";
     const body = head.toString("latin1", 0, maxReadBytes);
@@ -63,7 +63,7 @@ export class AdapterRun {
   #sent(target: Target, engine: Engine, workMs: number): Engine {
     target.adapters.sent(this.#adapter);
     const fields = adapterCallsOf(target.engine).fields(this.#adapter);
-    // The body of one leg of two has them already.
+    // In disaggregated serving the body of the leg has them already.
     const isOther = workMs > 0 || Object.keys(fields).length > 0;
     const body = engine.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);
     return body ? { ...engine, body } : engine;

@@ -2,29 +2,29 @@ import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
 import type { Bindings } from "@espalier/replication";
 import type { EngineRecord } from "@espalier/workers";
 
-/** Least interval between announcements that an adapter is in use at an engine. */
+/** Shortest interval between announcements that an adapter is in use at an engine. */
 export const announceEveryMs = 2_000;
 /** An announced adapter counts as in use for this long: three announcement intervals. */
 export const inUseTtlMs = 3 * announceEveryMs;
-/** How long routers remember its last use. */
+/** How long routers remember the last use of an adapter. */
 const rememberedMs = 600_000;
 const never = Number.NEGATIVE_INFINITY;
 
 /** Which LoRA adapters are in use at which engine, and when idle ones were last used. */
 export interface AdapterUse {
   /**
-   * A request for an adapter starts at an engine.
+   * Begins a request for an adapter.
    *
-   * @returns to be called when it ends
+   * @returns call it when the request ends
    */
   begin(engine: EngineRecord, adapter: string): () => void;
   /** Whether this router, another one, or the engine's metrics report a request for it. */
   isInUse(engine: EngineRecord, adapter: string): boolean;
-  /** When any router last used it, on the monotonic clock; -Infinity when unknown. */
+  /** When any router last used it, in milliseconds of the monotonic clock; -Infinity when unknown. */
   lastUsedMs(engine: EngineRecord, adapter: string): number;
-  /** Whether any router announced its use there and it was not unloaded since. */
+  /** Whether a router announced its use there and it was not unloaded since. */
   isKnownInUse(engine: EngineRecord, adapter: string): boolean;
-  /** The engine has it no more. */
+  /** The engine unloaded the adapter. */
   unloaded(engine: EngineRecord, adapter: string): void;
 }
 
@@ -32,11 +32,11 @@ export interface AdapterUseOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** Bindings of all routers; undefined when nothing is shared. */
+  /** Bindings of all routers; undefined when this router shares nothing. */
   readonly shared: Pick<Bindings, "get" | "set" | "leftMs" | "forget"> | undefined;
 }
 
-/** One adapter at one engine, as far as this router uses it. */
+/** This router's use of one adapter at one engine. */
 interface Use {
   readonly key: string;
   requests: number;
@@ -46,13 +46,14 @@ interface Use {
 }
 
 /**
- * Uses are announced by a shared binding of engine and adapter to the router that wrote it last, renewed while requests run. A
- * router's own announcement counts as another's use until other users would have overwritten it.
+ * A shared binding from engine and adapter to the last router that used it announces the use; it is renewed while
+ * requests run. A router's own announcement counts as another router's use until any other user would have overwritten
+ * it.
  */
 export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUseOptions): AdapterUse {
   const self = random.integer(2 ** 32).toString(36);
   const uses = new WeakMap<EngineRecord, Map<string, Use>>();
-  /** Adapters with requests, which are announced periodically. */
+  /** Adapters in use, announced periodically. */
   const busy = new Set<Use>();
   let timer: Cancel | undefined;
 
@@ -103,7 +104,7 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
       if (use.requests > 0) return true;
       const isOwnAnnouncement = shared?.get(use.key) === self;
       if (quietMs(use) < (isOwnAnnouncement ? 1.5 * announceEveryMs : inUseTtlMs)) return true;
-      // Metrics from before the last request ended here may have counted that request.
+      // Metrics from before the last request ended here may still count that request.
       return isNamedBy(engine, adapter, clock.nowMs() - use.lastMs);
     },
     lastUsedMs(engine, adapter) {

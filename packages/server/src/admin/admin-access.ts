@@ -5,7 +5,7 @@ import type { FastifyInstance } from "fastify";
 interface WhoMayReadOptions {
   /** Origins of the other routers' pages. */
   readonly origins: () => readonly string[];
-  /** Whether the listener asks for no key. */
+  /** Whether the listener requires no key. */
   readonly isOpen: boolean;
 }
 
@@ -15,7 +15,7 @@ export interface WhoMayRead {
   isMeant(host: string | undefined): boolean;
   /** Whether the origin is another router's page. */
   isPeer(origin: string): boolean;
-  /** Whether a WebSocket may be opened: browsers let any page try. Other programs send no origin. */
+  /** Whether a WebSocket may be opened. Browsers let any page try; other programs send no origin. */
   allowsUpgrade(request: Pick<IncomingMessage, "headers">): boolean;
 }
 
@@ -91,7 +91,7 @@ function isSame(origin: string, host: string | undefined): boolean {
   return new URL(origin).host === host.toLowerCase() && hostOf(origin) !== undefined;
 }
 
-/** Characters of an origin at most. */
+/** Longest origin, in characters. */
 export const maxOriginLength = 256;
 
 /** Origins that are safe to write into a header. */
@@ -100,7 +100,7 @@ const plainOrigin = /^https?:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::\d{1,5})?$/;
 /**
  * The origin of a URL as browsers write it.
  *
- * @returns undefined for what is no http or https URL, or has more than scheme, host and port
+ * @returns undefined for text that is no http or https URL, or has more than scheme, host and port
  */
 export function readOrigin(text: string): string | undefined {
   if (text.length > maxOriginLength || !URL.canParse(text)) return undefined;
@@ -109,7 +109,7 @@ export function readOrigin(text: string): string | undefined {
   return plainOrigin.test(origin) ? origin : undefined;
 }
 
-/** The host of a `Host` header or an origin, without port and brackets; undefined for what is neither. */
+/** The host of a `Host` header or an origin, without port and brackets; undefined when it is neither. */
 export function hostOf(text: string): string | undefined {
   const url = text.includes("://") ? text : `http://${text}`;
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, "") : undefined;

@@ -38,7 +38,7 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
 }
 
 const maxAdminBodyBytes = 65_536;
-/** An engine's id is its URL, without the scheme, unless it has another; URLs have up to this many characters. */
+/** An engine's id is by default its URL without the scheme; URLs have up to this many characters. */
 const maxParamLength = 2_048;
 
 /** The operators' application: metrics, engines, configuration. It has its own listener. */
@@ -46,7 +46,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
   const { logger, readiness, renderMetrics, dashboard } = dependencies;
   const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
   const https = dependencies.tls && httpsOptions(dependencies.tls);
-  // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
+  // Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them.
   const app = fastify((https ? { ...options, https } : options) as FastifyHttpOptions<Server>);
   createOpenAnswers().watch(app);
   app.setErrorHandler((error, request, reply) => {
@@ -97,8 +97,8 @@ function checkKey(expected: Buffer | undefined, authorization: string | undefine
 }
 
 /**
- * Without a key the listener is on a loopback address. By DNS rebinding, pages of any site could reach it from a browser on
- * this machine, so changes are accepted only under a loopback name.
+ * Without a key the listener is on a loopback address. With DNS rebinding, pages of any site could reach it from a
+ * browser on this machine, so it accepts changes only under a loopback name.
  */
 function checkHost({ method, hostname }: FastifyRequest): void {
   if (method === "GET" || method === "HEAD") return;
@@ -113,17 +113,17 @@ function checkHost({ method, hostname }: FastifyRequest): void {
   }
 }
 
-/** Explains a request; `endpoint` is its endpoint's id or path, when the caller names one. */
+/** Explains a request. `endpoint` is its endpoint's id or path, when the caller names one. */
 type Explain = (request: FastifyRequest, endpoint: string | undefined) => Promise<unknown>;
 
 /**
- * `POST /admin/explain`: a client's request, headers and body, put to the admin listener.
+ * `POST /admin/explain`: takes a client's request, headers and body, at the admin listener.
  *
- * @param maxBodyBytes as clients may send
+ * @param maxBodyBytes the limit for clients' bodies
  */
 function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: number): void {
   app.register(async (asked) => {
-    // The body is read as the data plane reads it: whole, and parsed by its own rules.
+    // Reads the body as the data plane does: whole, and parsed by its own rules.
     asked.removeAllContentTypeParsers();
     asked.addContentTypeParser("*", { parseAs: "buffer", bodyLimit: maxBodyBytes }, (_, body, done) =>
       done(null, body),
@@ -146,7 +146,7 @@ interface ById {
   Params: { id: string };
 }
 
-/** `/admin/workers`: lists, adds, drains and removes engines. With a mesh, changes hold at all routers. */
+/** `/admin/workers`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
 function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutesDependencies): void {
   const { fleet, operators, logger, assignedRoleOf } = dependencies;
   const describe = (engine: EngineRecord) => ({ ...describeEngine(engine), duty: assignedRoleOf(engine) ?? null });

@@ -2,7 +2,7 @@ import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from 
 import type { Note, NoteChannel } from "@espalier/replication";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 
-/** Origins of the other routers' admin listeners, as announced by them. */
+/** Origins of the other routers' admin listeners, as they announce them. */
 export interface AdminPeers {
   /** Announces this router's admin listener. */
   announce(origin: string): void;
@@ -10,7 +10,7 @@ export interface AdminPeers {
   originOf(router: string): string | undefined;
   /** Distinct origins of live routers, in the order of members. */
   origins(): readonly string[];
-  /** The same, and those of routers that were alive within the hour: their pages continue at other routers. */
+  /** `origins`, plus those of routers seen alive within the last hour: their pages continue at other routers. */
   readers(): readonly string[];
   stop(): void;
 }
@@ -19,26 +19,26 @@ export interface AdminPeersOptions {
   /** The channel for announcements; undefined when nothing is shared. */
   readonly notes: NoteChannel | undefined;
   readonly members: () => readonly { readonly router: string; readonly state: string }[];
-  /** Accepts loopback origins only: other announced origins could let foreign pages read. */
+  /** Accepts only loopback origins, so that no announcement lets foreign pages read. */
   readonly localOnly: boolean;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
 
-/** Key of the note. */
+/** Key of the announcement. */
 const noteKey = "admin";
 const noteVersion = 1;
 /** Most announcements that are kept. */
 export const maxAdminPeers = 256;
-/** Most origins that may read: they are listed in a header of every page. */
+/** Most origins that may read: every page lists them in a header. */
 export const maxAdminOrigins = 64;
-/** How long pages of a router may read elsewhere after it is gone. */
+/** How long the pages of a lost router may read from other routers. */
 export const pageLifeMs = 3_600_000;
 const lookEveryMs = 30_000;
 
 interface KnownPeer {
   readonly origin: string;
-  /** When it was last known to be alive. */
+  /** When the router was last known to be alive. */
   aliveMs: number;
 }
 
@@ -91,7 +91,7 @@ export function writeAdminNote(origin: string): Uint8Array {
   return writer.copy();
 }
 
-/** @returns undefined for a note of a later version, or without a usable origin */
+/** @returns undefined for a note of a later version or without a usable origin */
 export function readAdminNote(bytes: Uint8Array): string | undefined {
   try {
     const reader = new ByteReader(bytes);

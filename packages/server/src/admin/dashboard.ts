@@ -23,7 +23,7 @@ import { createPrefixReporter } from "./prefix-report.ts";
 /** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
   readonly files: readonly PageFile[];
-  /** For demonstrations: the command with which viewers can kill this router. */
+  /** For demonstrations: the command that kills this router. */
   readonly killCommand?: string;
 }
 
@@ -31,7 +31,7 @@ interface DashboardPartsOptions {
   readonly config: CompiledConfig;
   readonly context: RouterContext;
   readonly page: DashboardPage | undefined;
-  /** Known once the admin listener listens. */
+  /** Known once the admin listener is open. */
   readonly adminUrl: () => string;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -40,16 +40,16 @@ interface DashboardPartsOptions {
 }
 
 /**
- * The dashboard: its page, its endpoints and documents, and who may read them. Must be started after the admin listener, and
- * is stopped before it.
+ * The dashboard: its page, its endpoints and documents, and access to them. Start it after the admin listener and stop
+ * it before.
  */
 export interface DashboardParts extends Startable {
   readonly who: WhoMayRead;
-  /** Endpoints that ask for the key. */
+  /** Registers the endpoints that require the key. */
   registerGuarded(app: FastifyInstance): void;
-  /** The page itself, which does not. */
+  /** Registers the page itself, which requires no key. */
   registerOpen(app: FastifyInstance): void;
-  /** Lets stock y-websocket clients follow what this router shares and its overview, read-only, at `/yjs/`. */
+  /** Lets stock y-websocket clients follow this router's shared state and its overview, read-only, at `/yjs/`. */
   serveDocuments(server: Server): void;
 }
 
@@ -64,7 +64,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ clock, scheduler },
   });
   const { advertise } = config.admin;
-  // Behind a proxy the Host header may differ from the origin that browsers know.
+  // Behind a proxy, the Host header may differ from the origin that browsers know.
   const own = advertise === undefined ? [] : [advertise];
   const who = createWhoMayRead({ origins: () => [...peers.readers(), ...own], isOpen: keySha256 === undefined });
   const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
@@ -117,7 +117,10 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   };
 }
 
-/** The origin for browsers elsewhere: as configured, or else, when listening on all addresses, the mesh's advertised host. */
+/**
+ * The origin for browsers on other machines: as configured, or, when listening on all addresses, the mesh's advertised
+ * host.
+ */
 function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string {
   if (admin.advertise !== undefined) return admin.advertise;
   const { protocol, port } = new URL(adminUrl);
@@ -126,9 +129,7 @@ function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string 
   return `${protocol}//${advertised ?? advertisedHost(admin.host)}:${port}`;
 }
 
-/**
- * A loopback address is announced only when all routers are on one machine, or when it is configured.
- */
+/** Announces a loopback address only when all routers are on one machine or when it is configured. */
 function isWorthAnnouncing({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
   if (admin.advertise !== undefined || !isLocalOrigin(origin)) return true;
   return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
@@ -136,13 +137,13 @@ function isWorthAnnouncing({ admin }: CompiledConfig, origin: string, meshAddres
 
 /** A file of the dashboard's page. */
 export interface PageFile {
-  /** Below `/dashboard/`; `index.html` is the page itself. */
+  /** Path below `/dashboard/`; `index.html` is the page itself. */
   readonly name: string;
   readonly contentType: string;
   readonly text: string;
 }
 
-/** Placeholder in the page for the origins that it may talk to. */
+/** Placeholder in the page for the origins that it may contact. */
 const originsPlace = 'data-origins=""';
 
 const commonHeaders = {
@@ -153,10 +154,10 @@ const commonHeaders = {
 } as const;
 
 /**
- * `/dashboard/`, and `/` for browsers. The files are public: the data that the page shows is requested with the key that
- * people enter.
+ * Serves `/dashboard/`, and `/` for browsers. The files are public; the page requests its data with the key that its
+ * user enters.
  *
- * @param origins those of the other routers, read at each load of the page
+ * @param origins those of the other routers, read each time the page is loaded
  */
 export function registerPage(app: FastifyInstance, files: readonly PageFile[], origins: () => readonly string[]): void {
   const byName = new Map(files.map((file) => [file.name, file]));
@@ -187,8 +188,8 @@ export function registerPage(app: FastifyInstance, files: readonly PageFile[], o
 }
 
 /**
- * The content security policy of the page: it may talk to its own listener and to those of the other routers, for when its own
- * is gone.
+ * The page's content security policy. The page may contact its own listener, and those of the other routers in case its
+ * own is gone.
  *
  * @param origins as `readOrigin` returns them
  */

@@ -7,9 +7,9 @@ import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 
-/** One routing decision, for people who watch. Contains nothing of the prompt. */
+/** One routing decision, for watchers. Contains no text of the prompt. */
 interface Decision {
-  /** Counts up from 1 while somebody watches. */
+  /** Counts up from 1 while there are watchers. */
   readonly number: number;
   /** Milliseconds since the Unix epoch. */
   readonly atMs: number;
@@ -19,20 +19,20 @@ interface Decision {
   readonly reason: string;
   readonly target: string;
   readonly promptTokens: number;
-  /** Of them those that the target is expected to have cached, KV pools included. */
+  /** How many of these the target probably has cached, KV pools included. */
   readonly matchedTokens: number;
   /** An opaque name of the session, the same in every router; null without one. */
   readonly session: string | null;
   /** Null for requests that are never queued. */
   readonly class: string | null;
   readonly queuedMs: number;
-  /** From 1; later attempts follow failed ones. */
+  /** Counts from 1; later attempts follow failed ones. */
   readonly attempt: number;
-  /** The prefill engine, when disaggregated. */
+  /** The prefill engine of a disaggregated request. */
   readonly prefillWorker: string | null;
 }
 
-/** A decision as recorded, with the session key, which is not published. */
+/** A decision as recorded, with its session key, which is never published. */
 export interface NotedDecision extends Omit<Decision, "number" | "atMs" | "session"> {
   readonly sessionKey: string | undefined;
 }
@@ -43,10 +43,10 @@ export interface DecisionBatch {
   readonly skipped: number;
 }
 
-/** Publishes decisions to watchers. Without watchers nothing is kept, and the check costs one comparison. */
+/** Publishes decisions to watchers. Without watchers it keeps nothing and costs one comparison per decision. */
 export interface DecisionFeed {
   readonly isWatched: boolean;
-  /** To be called only while `isWatched`. */
+  /** Call it only while `isWatched`. */
   note(decision: NotedDecision): void;
   /**
    * Delivers the latest decisions at once, then new ones in batches.
@@ -58,16 +58,16 @@ export interface DecisionFeed {
 
 /** Most watchers at a time. */
 export const maxDecisionWatchers = 64;
-/** Latest decisions that a new watcher gets. */
+/** How many of the latest decisions a new watcher gets. */
 export const keptDecisions = 256;
-/** Decisions of a batch; further ones are counted. */
+/** Most decisions in a batch; further ones are only counted. */
 export const maxBatchDecisions = 64;
 export const batchMs = 100;
 
 interface DecisionFeedOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** A secret shared by all routers, so that session names do not reveal the keys. */
+  /** A secret shared by all routers, so that session names do not reveal session keys. */
   readonly seed: string;
 }
 
@@ -151,12 +151,12 @@ export function describeDecision(
   };
 }
 
-/** Interval of keep-alive comments, so that readers can tell a dead router from a quiet one. */
+/** Interval of keep-alive comments, by which readers tell a dead router from a quiet one. */
 const signOfLifeMs = 2_000;
-/** Most bytes that wait for a reader; beyond it batches are skipped and counted. */
+/** Most bytes buffered for one reader; beyond it, batches are skipped and counted. */
 const maxWaitingBytes = 262_144;
 
-/** `GET /admin/decisions`: decisions from now on, as server-sent events. */
+/** `GET /admin/decisions`: streams new decisions as server-sent events. */
 export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, scheduler: Scheduler): void {
   app.get("/admin/decisions", (_, reply) => {
     const reader = createReader(reply.raw);
@@ -178,7 +178,7 @@ export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, sche
   });
 }
 
-/** Writes to one reader, which may be slow. Batches before `begin` wait for it. */
+/** Writes to one reader, which may be slow. Batches that arrive before `begin` are buffered. */
 function createReader(response: ServerResponse) {
   let first: DecisionBatch | undefined;
   let skipped = 0;

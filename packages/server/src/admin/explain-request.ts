@@ -16,28 +16,32 @@ import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { type CandidateReport, describeCandidates, type LeftOut, whyLeftOut } from "./explained-candidates.ts";
 
-/** What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times in milliseconds. */
+/**
+ * What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times are in milliseconds.
+ */
 interface RequestReport {
-  /** This router's id among the others; null for one that shares nothing. */
+  /** This router's id in the mesh; null when it shares nothing. */
   readonly router: string | null;
   readonly endpoint: string;
-  /** As engines serve it, after aliases and splits. */
+  /** The model's name at engines, after aliases and splits. */
   readonly model: string;
   readonly policy: PolicyName;
-  /** Null, as is the choice, when no target is usable. */
+  /** Null when no target is usable, as is `choice`. */
   readonly reason: ChoiceReason | null;
-  /** The most likely target for serving it alone; where `probability` is below 1 the choice is random. */
+  /**
+   * The most likely target for serving it without disaggregation; if `probability` is below 1, the choice is random.
+   */
   readonly choice: { readonly key: string; readonly probability: number } | null;
   /** Whether prefill and decode would be disaggregated; null in a pool without KV transfer. */
   readonly split: SplitReport | null;
   /** Its admission class; null when admission is off. */
   readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
-  /** Whether it would be parked for memory; null when no class has a max cold wait, or in a pool with KV transfer. */
+  /** Whether it would be parked; null when no class has a max cold wait, or in a pool with KV transfer. */
   readonly memory: MemoryReport | null;
   readonly sessionKey: string | null;
   readonly prompt: PromptReport;
   readonly expectedOutputTokens: number;
-  /** Estimated prefill tokens sent by other routers that are not reported yet. */
+  /** Estimated prefill tokens that other routers sent and engines do not report yet. */
   readonly unseenTokens: number;
   /** Weight of each scorer. */
   readonly weights: Readonly<Record<string, number>>;
@@ -48,11 +52,11 @@ interface RequestReport {
 
 interface PromptReport {
   readonly tokens: number;
-  /** Full blocks that were looked up; null when the policy ignores prompts. */
+  /** Number of full blocks looked up; null when the policy ignores prompts. */
   readonly blocks: number | null;
-  /** Tokens of a block. */
+  /** Tokens per block. */
   readonly blockSize: number | null;
-  /** How the tokens are known: all of them, those of the beginning, or from the number of bytes. */
+  /** Which tokens are known: all, those of the beginning, or only an estimate from the number of bytes. */
   readonly from: PromptBlocks["from"] | "size";
 }
 
@@ -60,12 +64,12 @@ const noBody = Buffer.alloc(0);
 const noneTried: ReadonlySet<string> = new Set();
 
 /**
- * Plans a request as if it had come from a client, and reports where it would go. Nothing is sent to an engine, except the
- * lookup of an unknown previous response; no load is charged, no placement recorded, no turn of a rotation taken.
+ * Plans a request as if a client had sent it, and reports where it would go. Sends nothing to engines, except to find
+ * an unknown previous response. Charges no load, records no placement, and does not advance a rotation.
  *
- * @param request its body is a Buffer, its headers are those of the request in question
- * @param named the endpoint's id or path; guessed of the body when undefined
- * @throws EspalierError as the request itself would be refused
+ * @param request has a Buffer as its body, and the headers of the request in question
+ * @param named the endpoint's id or path; when undefined, the body decides
+ * @throws EspalierError as for the request itself
  */
 export async function explainRequest(
   context: RouterContext,
@@ -123,13 +127,13 @@ function promptOf({ features, prompt }: PlannedRequest): PromptReport {
   };
 }
 
-/** What a request that is cached nowhere would evict, and whether it would be parked for that. */
+/** What a request with an uncached prompt would evict, and whether it would be parked for that. */
 interface MemoryReport {
   readonly patienceMs: number;
   readonly isHeld: boolean;
   /**
-   * By engine: the share of such a prompt's blocks that would evict blocks which are expected to be reused. 0 where there is
-   * free memory, or where not enough is known.
+   * By engine: the share of such a prompt's blocks that would evict blocks likely to be reused. 0 when the engine has
+   * free memory or too little is known.
    */
   readonly losses: readonly { readonly key: string; readonly share: number }[];
 }
@@ -154,9 +158,9 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryRepo
 /** Whether a request would be disaggregated, in a pool with KV transfer. */
 interface SplitReport {
   readonly reason: SplitReason;
-  /** The protocol and the targets of both sides; null where one engine serves it. */
+  /** The protocol and both targets; null when one engine serves the request. */
   readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
-  /** Uncached tokens from which on it would be disaggregated; null when not computed. */
+  /** Uncached tokens above which it would be disaggregated; null when not computed. */
   readonly thresholdTokens: number | null;
 }
 
@@ -180,13 +184,13 @@ function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedReques
 
 /** What identifies a request's endpoint when its path does not. */
 interface Signs {
-  /** An endpoint's id or path, as the caller names it. */
+  /** An endpoint's id or path from the caller. */
   readonly named: string | undefined;
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: Buffer;
 }
 
-/** Endpoints by a field of their bodies; `messages` is handled before. */
+/** Endpoints by a distinctive field of their bodies; `messages` is checked first. */
 const signs: readonly (readonly [field: string, id: Endpoint["id"]])[] = [
   ["prompt", "completions"],
   ["prompt_embeds", "completions"],
@@ -198,11 +202,11 @@ const signs: readonly (readonly [field: string, id: Endpoint["id"]])[] = [
 const tellingFields = ["messages", "system", ...signs.map(([field]) => field)];
 
 /**
- * The endpoint that a request is for: the one that is named, else the one whose bodies look like this. A body with
- * `messages` is a chat, of Anthropic's kind where it has `system` beside them or its client says so.
+ * The endpoint of a request: the named one, else the one whose bodies look like this. A body with `messages` is a chat.
+ * It is Anthropic's kind if it also has `system`, or if the client's headers say so.
  *
- * @param largeBodies reads those of which the event loop should not
- * @throws EspalierError `invalid_value` for a name of none, and where the body does not tell
+ * @param largeBodies reads bodies too large for the event loop
+ * @throws EspalierError `invalid_value` for an unknown name, or when the body does not identify an endpoint
  */
 export async function endpointOf(
   { named, headers, body }: Signs,
@@ -230,7 +234,7 @@ export async function endpointOf(
   });
 }
 
-/** The body is read again, and refused where it has to be, once the endpoint is known. */
+/** Once the endpoint is known, the body is read again and refused if invalid. */
 function fieldsOf(body: Buffer): readonly string[] {
   try {
     const parsed: unknown = JSON.parse(body.toString("utf8"));

@@ -7,14 +7,14 @@ import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import { poolKey } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
 
-/** A candidate as its policy sees it, and the evidence for that. Ages and delays in milliseconds. */
+/** A candidate as its policy sees it, and the evidence. Ages and delays are in milliseconds. */
 export interface CandidateReport extends Omit<ExplainedCandidate, "target"> {
   readonly load: { readonly own: LoadReport; readonly others: (LoadReport & { readonly ageMs: number }) | null };
   /** Blocks of the prompt that the engine announced; null where the policy ignores prompts. */
   readonly facts: FactsReport | null;
-  /** Blocks of it in KV pools that the engine can fetch from; null where the policy ignores prompts. */
+  /** Blocks of the prompt in KV pools that the engine can fetch from; null where the policy ignores prompts. */
   readonly pools: readonly PoolReport[] | null;
-  /** Blocks of it that routers sent there; null for none. */
+  /** Blocks of the prompt that routers sent there; null for none. */
   readonly placement: PlacementReport | null;
 }
 
@@ -23,7 +23,7 @@ type LoadReport = Pick<TargetLoad, "inFlight" | "pendingPrefillTokens" | "decode
 interface FactsReport {
   /** Leading blocks of the prompt, by tier. */
   readonly blocks: Readonly<Record<TierName, number>>;
-  /** Quality of the feed: facts count only when it is `complete` or `partial`. */
+  /** Confidence in the feed: facts count only when it is `complete` or `partial`. */
   readonly standing: FeedConfidence;
   /** The feed; null for an engine that publishes none. */
   readonly feed: FeedReport | null;
@@ -31,7 +31,7 @@ interface FactsReport {
 
 interface PoolReport {
   readonly pool: string;
-  /** Leading blocks of the prompt, in whatever memory of the pool. */
+  /** Leading blocks of the prompt, in any memory of the pool. */
   readonly blocks: number;
   readonly standing: FeedConfidence;
   readonly feed: FeedReport | null;
@@ -40,14 +40,14 @@ interface PoolReport {
 interface FeedReport {
   readonly state: string;
   readonly reason: string;
-  /** The router that reads it; null when none does, or when nothing is shared. */
+  /** The router that reads the feed; null when none does, or when nothing is shared. */
   readonly readBy: string | null;
-  /** The engine's process, by its first known message; null when unknown. */
+  /** Epoch of the engine, identified by its first known message; null when unknown. */
   readonly life: string | null;
   /** The latest message known here, and its age by the engine's clock. */
   readonly sequence: number | null;
   readonly ageMs: number | null;
-  /** Delay of messages: of the feed when it is read here, else of the reading router's journal. */
+  /** Delay of messages: of the feed if this router reads it, else of the reading router's journal. */
   readonly lagMs: number | null;
 }
 
@@ -55,14 +55,14 @@ interface PlacementReport {
   readonly blocks: number;
   readonly confirmedBlocks: number;
   readonly ageMs: number;
-  /** The router that sent it there last; null when unknown. */
+  /** The last router that sent it there; null when unknown. */
   readonly by: string | null;
 }
 
 type Sources = Pick<RouterContext, "prefix" | "mesh" | "clock">;
 
 /**
- * Must be called before another prompt is looked up.
+ * Call it before looking up another prompt.
  *
  * @param targets of the candidates, in their order
  * @param looksAtPrompt whether the prompt was looked up at all
@@ -135,18 +135,18 @@ function readerOf(feed: TargetFeedDescription, lagOf: ReadonlyMap<string, number
 /** A target of the pool that is not a candidate, and why. */
 export interface LeftOut {
   readonly key: string;
-  /** All reasons, for people. */
+  /** All reasons, as text. */
   readonly reasons: readonly string[];
 }
 
 interface LeftOutReasons {
-  /** The engine that holds the previous response, if any. */
+  /** The engine that has the previous response, if any. */
   readonly onlyEngine: string | undefined;
   /** The assigned role of an engine of role `both`; undefined while it has none. */
   readonly assignedRoleOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
 }
 
-/** @param isCandidate of the targets that the decision was made among */
+/** @param isCandidate whether the decision could choose the target */
 export function whyLeftOut(
   targets: readonly Target[],
   isCandidate: (target: Target) => boolean,
@@ -168,6 +168,6 @@ function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutRe
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);
   if (assignedRoleOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
-  // There may be further filters that this list does not know.
+  // Filters that this list does not know may have excluded it.
   return reasons.length > 0 ? reasons : ["it is not among the candidates of this request"];
 }

@@ -2,14 +2,14 @@ import type { Clock, TargetIndex } from "@espalier/common";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 
-/** A prefix that several prompts or targets have in common. */
+/** A prefix that several prompts or targets share. */
 export interface PrefixReport {
   /** Sixteen hexadecimal digits: the hash of its last block. */
   readonly hash: string;
   readonly blocks: number;
-  /** The place in the list of the longest one that it continues; null for none. */
+  /** Index in the list of the longest prefix that this one continues; null for none. */
   readonly parent: number | null;
-  /** Different blocks that continue it. */
+  /** How many different blocks continue it. */
   readonly continuations: number;
   /** At most `maxListedHolders`, in the order of targets. */
   readonly holders: readonly HolderReport[];
@@ -25,17 +25,17 @@ export interface HolderReport {
 }
 
 export interface PrefixesReport {
-  /** Tokens, or bytes where a prompt is matched by bytes, of a block. */
+  /** Tokens per block, or bytes where prompts are matched by bytes. */
   readonly blockSize: number;
   /** Largest first, by blocks times targets. */
   readonly prefixes: readonly PrefixReport[];
 }
 
 export interface PrefixReporterOptions {
-  /** Made for `maxKnownTargets`. */
+  /** Created for `maxKnownTargets`. */
   readonly index: PrefixIndex;
   readonly blockSize: number;
-  /** The key of a target; undefined for one that is unknown. */
+  /** The key of a target; undefined when unknown. */
   readonly keyOf: (target: TargetIndex) => string | undefined;
   readonly clock: Clock;
 }
@@ -43,7 +43,7 @@ export interface PrefixReporterOptions {
 /** Most prefixes of a report. */
 export const maxListedPrefixes = 48;
 export const maxListedHolders = 64;
-/** A report is cached for this long: it takes some milliseconds to make. */
+/** A report is cached for this long, since it takes some milliseconds to compute. */
 export const prefixReportAgeMs = 1_000;
 
 /** The largest shared prefixes, for `GET /admin/prefixes`. */
@@ -52,7 +52,7 @@ export function createPrefixReporter(options: PrefixReporterOptions): () => Pref
   const matches = createPrefixMatches(maxKnownTargets);
   let latest: PrefixesReport | undefined;
   let latestMs = Number.NEGATIVE_INFINITY;
-  /** A hash stands for its whole prefix, so who has the last block has the rest. */
+  /** A hash identifies its whole prefix: a holder of the last block has the rest. */
   const holdersOf = (hash: Uint32Array, placed: readonly number[]): HolderReport[] => {
     index.match(hash, 1, clock.nowMs(), matches);
     const facts = new Set<number>();

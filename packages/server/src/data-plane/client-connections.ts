@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
 
-/** Answers that have not ended, by connection. */
+/** Unfinished answers by connection. */
 export interface OpenAnswers {
   /** Makes every answer of an application emit `close`, at the latest when its connection closes. */
   watch(app: FastifyInstance): void;
@@ -11,12 +11,12 @@ export interface OpenAnswers {
 }
 
 /**
- * Node assigns a connection to one answer at a time, and only that one emits `close` when the connection closes. Answers to
- * pipelined requests behind it would never do so, and what is accounted for them would never be released. So they are
- * closed here.
+ * Node assigns a connection to one answer at a time, and only that one emits `close` when the connection closes.
+ * Answers to pipelined requests behind it would never emit it and their resources would leak, so they are closed here.
  */
 export function createOpenAnswers(): OpenAnswers {
-  // Arrays and not sets: V8 keeps the discarded tables of a set that changes with every request, and what they held.
+  // Arrays rather than sets: V8 retains the discarded tables of a set that changes with every request, with their
+  // contents.
   const openAnswers = new WeakMap<Socket, ServerResponse[]>();
 
   const listOf = (socket: Socket): ServerResponse[] => {
@@ -50,22 +50,24 @@ function close(response: ServerResponse): void {
   response.emit("close");
 }
 
-/** Between the first two probes; doubled after each further one. */
+/** Pause between the first two probes; doubles after each further one. */
 const firstPauseMs = 50;
 const maxPauseMs = 5_000;
-/** A client that has closed its half counts as gone when its answer, once begun, has been silent for this long. */
+/**
+ * A client with a half-closed connection counts as gone when its answer has begun and then been silent for this long.
+ */
 const maxSilenceMs = 1_000;
 
 /**
- * Lets clients close their half of a connection once they have sent their request. A client that went away looks the same, so
- * the connection is probed with `102 Processing`, which waiting clients ignore. The host of a gone client resets the
- * connection at the first probe, the next one fails, and the request ends. Once the answer has begun its chunks probe as
- * well; if it pauses it is given up, since an engine should not work for a client that is most likely gone.
+ * Lets clients close their half of a connection after sending their request. A client that went away looks the same, so
+ * the connection is probed with `102 Processing`, which waiting clients ignore. The host of a lost client resets the
+ * connection at the first probe; the next probe fails, and the request ends. Once the answer has begun, its chunks are
+ * the probes. If it then pauses it is aborted, since an engine should not work for a client that is most likely gone.
  *
- * Connections with TLS end as a whole; Node has no half of them.
+ * TLS connections end as a whole: Node does not half-close them.
  */
 export function allowHalfClose(server: Server, openAnswers: OpenAnswers, scheduler: Scheduler): void {
-  // Not among the types; by default Node ends the requests of such a connection.
+  // Missing in the types. By default Node ends the requests of such a connection.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.on("connection", (socket: Socket) => {
     socket.once("end", () => {
@@ -98,7 +100,7 @@ function endWhenSilent(answer: ServerResponse, socket: Socket, scheduler: Schedu
   let cancel: Cancel = () => {};
   const watch = (writtenBytes: number): void => {
     cancel = scheduler.after(maxSilenceMs, () => {
-      // Bytes that wait for a slow reader are no silence.
+      // Bytes buffered for a slow reader are not silence.
       if (socket.bytesWritten > writtenBytes || answer.writableLength > 0) watch(socket.bytesWritten);
       else socket.destroy();
     });
@@ -107,13 +109,13 @@ function endWhenSilent(answer: ServerResponse, socket: Socket, scheduler: Schedu
   watch(socket.bytesWritten);
 }
 
-/** A client that is silent for this long waits for the answer, or is gone. */
+/** A client that sends nothing for this long waits for the answer or is gone. */
 const quietMs = 1_000;
 const maxLingerMs = 10_000;
 
 /**
- * Reads and drops the rest of a refused body. Closing a connection with unread bytes resets it, and the client then never
- * reads the refusal.
+ * Reads and drops the rest of a refused body. Closing a connection with unread bytes resets it before the client reads
+ * the refusal.
  *
  * @param done called once: when the body has ended, the client is silent, or ten seconds have passed
  */
@@ -141,15 +143,15 @@ export function linger(request: IncomingMessage, scheduler: Scheduler, done: () 
   request.resume();
 }
 
-/** Node's error for bytes that never became a request, with the last packet. */
+/** Node's error for bytes that do not form a request, with the last packet. */
 export interface ClientError extends NodeJS.ErrnoException {
   readonly rawPacket?: unknown;
 }
 
 /**
- * Answers bytes that never became a request.
+ * Answers bytes that do not form a request.
  *
- * @param maxHeaderBytes of a path and headers together
+ * @param maxHeaderBytes limit of path and headers together
  */
 export function answerClientError(
   openAnswers: OpenAnswers,
@@ -174,19 +176,19 @@ function fromClientError({ code, rawPacket }: ClientError, maxHeaderBytes: numbe
   }
 }
 
-/** Whether the first line alone exceeds the limit. A line that is spread over packets is not recognised. */
+/** Whether the first line alone exceeds the limit. Lines spread over several packets are not recognised. */
 function isLongPath(packet: unknown, maxHeaderBytes: number): boolean {
   if (!Buffer.isBuffer(packet) || !/^[A-Z]+ /.test(packet.toString("latin1", 0, 16))) return false;
   const end = packet.indexOf("\n");
   return (end === -1 ? packet.length : end) > maxHeaderBytes;
 }
 
-/** Not while another answer is under way: the client would read the error as a part of it. */
+/** False while another answer is in progress: the client would read the error as a part of it. */
 function mayAnswer(openAnswers: OpenAnswers, socket: Socket): boolean {
   return openAnswers.on(socket).every(({ headersSent, req }) => !headersSent && !req.complete);
 }
 
-/** There is no response object to write it with. */
+/** Node provides no response object to write it with. */
 function rawErrorAnswer(error: EspalierError): string {
   const { kind, code, message } = error;
   const body = JSON.stringify({ error: { message, type: kind.type, param: null, code } });

@@ -28,18 +28,18 @@ import { registerStoredResponseRoutes } from "./stored-responses.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Whose error shape the route answers with. */
+    /** API family whose error shape the route uses. */
     readonly family?: ApiFamily;
-    /** Names the route in metrics; its URL does otherwise. */
+    /** Names the route in metrics; the default is its URL. */
     readonly endpointId?: PlannedRequest["endpointId"];
-    /** Takes a body of any content type. */
+    /** Accepts a body of any content type. */
     readonly anyBody?: boolean;
   }
 
   interface FastifyRequest {
-    /** Name of the key that it came with; undefined where none is needed. */
+    /** Name of the request's API key; undefined when none is required. */
     apiKeyName: string | undefined;
-    /** Undefined for one that is not recorded. */
+    /** Undefined for a request that is not recorded. */
     trace: RequestTrace | undefined;
   }
 }
@@ -79,7 +79,7 @@ export function createDataPlaneApp(
   app.decorateRequest("trace", undefined);
   app.decorateRequest("reservedBytes", 0);
   app.removeAllContentTypeParsers();
-  // JSON by name too: for any other type fastify searches its parsers for each request.
+  // JSON is registered by name too: for any other type fastify searches its parsers on each request.
   for (const type of ["application/json", "*"]) {
     app.addContentTypeParser(type, (request, payload, done) =>
       readBody(payload, { maxBytes: listener.maxBodyBytes, onPiece: reservePieces(context, request) }, done),
@@ -94,7 +94,7 @@ export function createDataPlaneApp(
       fromFastifyError(error as Parameters<typeof fromFastifyError>[0], context.logger, request.id),
     );
   });
-  // Answers that fastify does not write set these headers themselves.
+  // Answers that bypass fastify set these headers themselves.
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     if (context.drain.started || context.connections.isRejected(request.raw.socket))
@@ -138,10 +138,10 @@ export function createDataPlaneApp(
 }
 
 /**
- * Sets the CORS headers of an answer to a page in a browser. Engines get no `origin`, since their own CORS headers would
- * replace these.
+ * Sets the CORS headers of an answer to a page in a browser. Engines get no `origin`, since their own CORS headers
+ * would replace these.
  *
- * @returns whether the request was a preflight, which is answered then
+ * @returns whether the request was a preflight, which is then answered
  */
 function applyCors(
   context: RouterContext,
@@ -160,8 +160,8 @@ function applyCors(
 }
 
 /**
- * By default Node answers `100 Continue` before the request is checked. Here it is checked first, so that a refused body is
- * not sent.
+ * By default Node answers `100 Continue` before the request is checked. Here the check comes first, so that clients do
+ * not send bodies that are refused.
  */
 function answerExpectations(app: FastifyInstance, context: RouterContext): void {
   app.server.on("checkContinue", (request, response) => app.server.emit("request", request, response));
@@ -171,17 +171,17 @@ function answerExpectations(app: FastifyInstance, context: RouterContext): void 
   });
 }
 
-/** Longest part of a path that can be a parameter: the id of a stored response. */
+/** Longest path segment that can be a parameter: the id of a stored response. */
 const maxParamLength = 256;
 
 function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
   const { random, live } = context;
   const http = {
     maxHeaderSize: listener.maxHeaderBytes,
-    // `checkHosts` does, and says so.
+    // `checkHosts` checks this and reports it.
     requireHostHeader: false,
     connectionsCheckingInterval: 1_000,
-    // Fastify sets it on the server later. Node ignores it then, because its own limit for headers is longer.
+    // Fastify sets it on the server too late: Node ignores it then, because its own limit for headers is longer.
     requestTimeout: listener.requestReceiveMs,
   };
   const options = {
@@ -202,11 +202,11 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
   };
   const { tls } = listener;
   const https = tls && { ...http, ...httpsOptions(tls) };
-  // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
+  // Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them.
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }
 
-/** Checks made before the body is read, so that a refusal is cheap. */
+/** Checks a request before its body is read, so that a refusal is cheap. */
 function admit(context: RouterContext, request: FastifyRequest): void {
   const {
     inFlight,
@@ -226,7 +226,7 @@ function admit(context: RouterContext, request: FastifyRequest): void {
   }
 }
 
-/** Counts a request from before its body is read, so that bodies in transit are bounded and a drain waits for them. */
+/** Counts a request before its body is read, so that incoming bodies are bounded and a drain waits for them. */
 function countInFlight({ inFlight, metrics }: RouterContext, response: ServerResponse): void {
   metrics.inFlight(++inFlight.count);
   response.once("close", () => metrics.inFlight(--inFlight.count));
@@ -234,7 +234,7 @@ function countInFlight({ inFlight, metrics }: RouterContext, response: ServerRes
 
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {
   countRefusal(context, request, error);
-  // The rest of a refused body is not read: the connection ends with the answer.
+  // The rest of a refused body is not read, so the connection ends with the answer.
   const isOver = !request.raw.complete || error.code === "too_many_connections";
   const unread = isOver ? ["connection", "close"] : closing(context);
   const isSending = !request.raw.complete && request.headers.expect === undefined;
@@ -266,7 +266,7 @@ function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
 }
 
 /**
- * Checks the Host headers, which Node does not check or refuses without an error object.
+ * Checks the Host headers. Node does not check them, or refuses them without an error object.
  *
  * @throws EspalierError `bad_request`
  */
@@ -293,10 +293,10 @@ function isJson(contentType: string): boolean {
   return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
 }
 
-/** How long browsers cache the answer to a preflight, in seconds: the most that any of them accepts. */
+/** How long browsers cache the answer to a preflight, in seconds: the most that any browser accepts. */
 const maxAgeSeconds = 7_200;
 
-/** CORS headers for a page's origin; undefined when it is not allowed, or when the request has no origin. */
+/** CORS headers for a page's origin; undefined when it is not allowed or the request has none. */
 function corsHeaders(
   origins: readonly string[],
   origin: string | undefined,
@@ -315,7 +315,7 @@ function corsHeaders(
 const isPreflight = ({ method, headers }: FastifyRequest): boolean =>
   method === "OPTIONS" && headers.origin !== undefined && headers["access-control-request-method"] !== undefined;
 
-/** @param methods that the path is served for */
+/** @param methods those that the path accepts */
 function answerPreflight(response: ServerResponse, request: FastifyRequest, methods: readonly string[]): void {
   const asked = request.headers["access-control-request-headers"];
   const headers: OutgoingHttpHeaders = {

@@ -4,9 +4,9 @@ import { type ApiFamily, errorResponse } from "@espalier/openai";
 import type { FastifyError } from "fastify";
 
 /**
- * Writes the one shape that a family's errors have. Does nothing when the answer has begun.
+ * Writes an error in its API family's shape. Does nothing when the answer has begun.
  *
- * @param endWhen calls its argument when the answer may end; at once unless given
+ * @param endWhen calls its argument when the answer may end; immediately by default
  */
 export function replyWithError(
   response: ServerResponse,

@@ -17,7 +17,7 @@ import { locateResponse } from "./stored-responses.ts";
 
 const noBody = Buffer.alloc(0);
 
-/** Every path whose requests are routed to an engine by their body. */
+/** Registers every path whose requests are routed to an engine by their body. */
 export function registerInferenceRoutes(app: FastifyInstance, context: RouterContext): void {
   for (const endpoint of endpoints) {
     app.route({
@@ -31,7 +31,7 @@ export function registerInferenceRoutes(app: FastifyInstance, context: RouterCon
 }
 
 /**
- * Plans a request: everything up to the choice of an engine.
+ * Plans a request up to the choice of an engine.
  *
  * @throws EspalierError for a request that cannot be sent to an engine
  */
@@ -144,10 +144,10 @@ function planView(
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
 }
 
-/** Outside of the plan's closures, which would keep the body alive. */
+/** Defined outside the plan's closures, which would keep the body alive. */
 const releaseOf = (context: RouterContext, request: FastifyRequest) => () => releaseBody(context, request);
 
-/** Usually at most one of the two is set. */
+/** Usually at most one of the two is defined. */
 function withSet(fields: BodyFields, set: BodyFields | undefined): BodyFields {
   return set === undefined ? fields : { ...fields, ...set };
 }
@@ -158,17 +158,17 @@ function prefixKeyOf({ chain, blockCount, blockSize }: PromptBlocks, keyTokens: 
   return keyTokens > 0 && blocks > 0 ? chain[2 * (blocks - 1)] : undefined;
 }
 
-/** Engines get the endpoint's canonical path: the client's may have escapes or a trailing slash. */
+/** Engines get the endpoint's canonical path, since the client's may have escapes or a trailing slash. */
 function queryOf(url: string): string {
   const mark = url.indexOf("?");
   return mark < 0 ? "" : url.slice(mark);
 }
 
 /**
- * Forwards the configured further paths. The engine is one of the model that the header
- * `x-espalier-model` or a JSON body names, else of the only model there is.
+ * Forwards the configured additional paths. The header `x-espalier-model` or a JSON body selects the model; without
+ * them it is the only one served.
  *
- * @throws EspalierError `config_invalid` for a path that the router serves itself, or that stands twice
+ * @throws EspalierError `config_invalid` for a path that the router serves itself or that is listed twice
  */
 export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
   for (const path of context.live.settings.forwardPaths) {
@@ -186,7 +186,7 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
   }
 }
 
-/** Dot segments, also escaped: an engine could resolve them to a path that is not listed. */
+/** Dot segments, including escaped ones: an engine could resolve them to a path that is not listed. */
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
 function plan(context: RouterContext, request: FastifyRequest): PlannedRequest | Promise<PlannedRequest> {
@@ -219,7 +219,7 @@ function readModel(
 }
 
 interface ResolvedPool {
-  /** The model that the engines serve, which the body must name. */
+  /** The model's name at the engines, which the body must carry. */
   readonly model: string;
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
@@ -228,7 +228,7 @@ interface ResolvedPool {
 /**
  * Finds the engines for a model.
  *
- * @param model as the client named it; undefined where the API does not require one, which is then the only one served
+ * @param model as the client named it; undefined, where the API allows that, selects the only model served
  * @throws EspalierError `model_not_found`, `no_engine_available`, or `missing_field` when there are several models
  */
 function resolvePool(context: RouterContext, model: string | undefined, sessionKey: string | undefined): ResolvedPool {
@@ -250,7 +250,7 @@ function onlyModel({ fleet }: RouterContext): string {
   return first.id;
 }
 
-/** While an engine has not listed its models it may serve this one: then the error is temporary. */
+/** An engine that has not listed its models may serve this one, so the error is then temporary. */
 function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
   const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
   if (undecided || modelRouter.names.includes(model)) {
@@ -268,7 +268,7 @@ interface ListedModel {
   readonly max_model_len?: number;
 }
 
-/** The models of all engines, and the aliases and splits that lead to one of them. */
+/** Registers the list of models: those of all engines, and the aliases and splits that lead to one of them. */
 export function registerModelRoutes(app: FastifyInstance, context: RouterContext): void {
   app.get("/v1/models", async () => ({ object: "list", data: listModels(context) }));
   app.get<{ Params: { "*": string } }>("/v1/models/*", async (request) => {

@@ -5,18 +5,18 @@ import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
 import type { RouterContext } from "../router-context.ts";
 
 export interface BodyLimits {
-  /** A longer body is refused, when its length is declared before anything of it is read. */
+  /** A longer body is refused, before any of it is read if its length is declared. */
   readonly maxBytes: number;
-  /** Told of each piece; what it returns ends the reading. */
+  /** Called with the size of each piece; a returned error ends the reading. */
   readonly onPiece?: ((bytes: number) => Error | undefined) | undefined;
 }
 
 /**
- * Reads a request body into one buffer. A body that comes in one piece, as nearly all do, is taken as it is: joining
- * would allocate and copy it once more. One that a thread is sure to read is in shared memory.
+ * Reads a request body into one buffer. Nearly all bodies come in one piece, which is used as it is: joining would
+ * allocate and copy it again. A body that the worker thread is sure to read goes into shared memory.
  *
- * @param done called once, with EspalierError `body_too_large`, with what `onPiece` finds wrong, with the error of a
- *   connection that broke, or with the body
+ * @param done called once: with EspalierError `body_too_large`, the error from `onPiece`, the error of a broken
+ *   connection, or the body
  */
 export function readBody(
   request: IncomingMessage,
@@ -47,13 +47,13 @@ export function readBody(
   request.on("error", finish);
 }
 
-/** Pieces of a body that becomes large are joined as they come, since to join 30 MB takes 10 ms and more. */
+/** Joins the pieces of a large body as they arrive, since joining 30 MB at once takes 10 ms and more. */
 class BodyPieces {
   readonly #pieces: Buffer[] = [];
   #joined: Buffer | undefined;
   #sizeBytes = 0;
 
-  /** @param declaredBytes 0 when it is not known how long it will be */
+  /** @param declaredBytes 0 when the length is not declared */
   constructor(declaredBytes: number) {
     if (declaredBytes > maxInlineBytes) this.#joined = sharedBuffer(declaredBytes);
   }
@@ -86,7 +86,7 @@ class BodyPieces {
   }
 }
 
-/** Memory that is touched, and thus taken, as the body comes. */
+/** The memory is touched, and thus committed, as the body arrives. */
 const sharedBuffer = (sizeBytes: number): Buffer => Buffer.from(new SharedArrayBuffer(sizeBytes));
 
 declare module "fastify" {
@@ -99,8 +99,8 @@ declare module "fastify" {
 type BodyBudget = Pick<RouterContext, "inFlight" | "live">;
 
 /**
- * Reserves the declared length of a body before any of it is read. It stays reserved until the answer begins: until then
- * the body may be sent again.
+ * Reserves the declared length of a body before any of it is read. The reservation lasts until the answer begins: until
+ * then the body may be resent.
  *
  * @throws EspalierError `overloaded` when it exceeds the budget
  */
@@ -108,7 +108,7 @@ export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, res
   const { headers } = request.raw;
   const declared = Number(headers["content-length"] ?? 0);
   if (declared === 0 && headers["transfer-encoding"] === undefined) return;
-  // A body that is too long is refused as such later on.
+  // A body that is too long gets its own error later.
   if (declared > budget.live.current.limits.maxBodyBytes) return;
   if (!fits(budget, 0, declared)) throw budgetExceeded();
   const { inFlight } = budget;
@@ -117,14 +117,16 @@ export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, res
   response.once("close", () => releaseBody(budget, request));
 }
 
-/** Releases a body and its reservation. Once the answer has begun it is not sent again. */
+/** Releases a body and its reservation. It is not resent once the answer has begun. */
 export function releaseBody({ inFlight }: Pick<BodyBudget, "inFlight">, request: FastifyRequest): void {
   request.body = undefined;
   if (request.reservedBytes > 0) inFlight.bodyBytes -= request.reservedBytes;
   request.reservedBytes = -1;
 }
 
-/** @returns reserves each piece of a body without a declared length, and returns an error when it exceeds the budget */
+/**
+ * @returns a function that reserves each piece of a body of undeclared length, and returns an error beyond the budget
+ */
 export function reservePieces(
   budget: BodyBudget,
   request: FastifyRequest,
@@ -140,7 +142,7 @@ export function reservePieces(
 }
 
 /**
- * A single body always fits, so that none is refused for ever.
+ * A single body always fits, so that no body is refused forever.
  *
  * @param reserved bytes of it that are reserved already
  */

@@ -5,7 +5,7 @@ const usableId = /^[\x21-\x7e]{1,128}$/;
 const usableTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;
 
 /**
- * The id that ties one request's log lines, headers and engine logs together: the client's when usable, else a new one.
+ * The id that connects a request's log lines, headers and engine logs: the client's if usable, else a new one.
  *
  * @param isTrusted whether the client may name engines in it
  */
@@ -19,12 +19,12 @@ export function readTraceparent(header: string | string[] | undefined, random: R
   return callerTraceparent(header) ?? `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
 }
 
-/** The client's `traceparent`; undefined when there is none that is valid. */
+/** The client's `traceparent`; undefined when absent or invalid. */
 export function callerTraceparent(header: string | string[] | undefined): string | undefined {
   return typeof header === "string" && usableTraceparent.test(header) ? header : undefined;
 }
 
-/** Numbers above 2^31 take a slow path in `toString`, which a table of bytes spares. */
+/** A table of bytes avoids the slow path of `toString` for numbers above 2^31. */
 const hexOfByte = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 /** `words` times 8 hexadecimal digits, never all zero. */

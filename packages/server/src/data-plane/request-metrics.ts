@@ -4,7 +4,7 @@ import type { FailureKind } from "@espalier/routing";
 /** One finished request. Durations in seconds. */
 interface FinishedRequest {
   readonly endpoint: string;
-  /** The served model, or "" when the request never got that far. */
+  /** The served model; "" when the request failed before it was known. */
   readonly model: string;
   readonly status: number;
   readonly durationS: number;
@@ -18,19 +18,19 @@ interface FinishedRequest {
 /** Totals over all finished requests. */
 export interface RequestTotals {
   requests: number;
-  /** Of them those answered with a status from 500 on. */
+  /** How many were answered with a status of 500 or above. */
   failed: number;
   promptTokens: number;
   cachedTokens: number;
   completionTokens: number;
-  /** Of requests with a first byte: how many, and the seconds that it took. */
+  /** Number of requests with a first byte, and the seconds until it came. */
   firstBytes: number;
   firstByteS: number;
 }
 
-/** The router's own request metrics. Series are looked up once and kept. */
+/** The router's request metrics. Series are looked up once and cached. */
 export interface RequestMetrics {
-  /** Since the start; changes under the reader. */
+  /** Totals since the start; a live object. */
   readonly totals: Readonly<RequestTotals>;
   finished(request: FinishedRequest): void;
   decided(policy: string, reason: string): void;
@@ -150,7 +150,7 @@ function addTo(totals: RequestTotals, request: FinishedRequest): void {
   totals.completionTokens += request.completionTokens ?? 0;
 }
 
-/** Most cached series; beyond it the meter is asked each time. */
+/** Most cached series; further ones are looked up each time. */
 const maxCachedSeries = 4_096;
 
 function createCache<Series>(create: (a: string, b: string, c: string) => Series) {
@@ -165,7 +165,7 @@ function createCache<Series>(create: (a: string, b: string, c: string) => Series
   };
 }
 
-/** Outcomes of attempts at engines. Series are looked up once. */
+/** Outcomes of attempts at engines. Series are looked up once and cached. */
 export interface RelayMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;

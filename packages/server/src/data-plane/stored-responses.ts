@@ -9,7 +9,7 @@ import type { RouterContext } from "../router-context.ts";
 import type { Pools } from "../routing/pools.ts";
 
 /**
- * Remembers which engine holds which stored response of the Responses API: follow-ups and retrievals must go to that
+ * Remembers which engine has which stored response of the Responses API. Follow-ups and retrievals must go to that
  * engine.
  */
 export interface StoredResponses {
@@ -19,11 +19,11 @@ export interface StoredResponses {
   readonly size: number;
 }
 
-/** How long other routers remember it; later they ask the engines. */
+/** How long other routers remember it; afterwards they ask the engines. */
 const sharedTtlMs = 3_600_000;
 
 /**
- * @param capacity entries kept; beyond it the one used longest ago is forgotten
+ * @param capacity most entries; beyond it the least recently used one is forgotten
  * @param shared bindings of all routers; undefined when nothing is shared
  */
 export function createStoredResponses(
@@ -51,8 +51,8 @@ export function createStoredResponses(
 }
 
 /**
- * Finds the engine that holds a stored response: from memory, or, when this router did not see it made (another
- * replica did, or it was restarted since), by asking the engines.
+ * Finds the engine that has a stored response: from memory, or by asking the engines if another router handled it or
+ * this one has restarted since.
  *
  * @param param the field that names the response, for the error; undefined when the path does
  * @returns the engine's id
@@ -74,7 +74,7 @@ export async function locateResponse(
   return found;
 }
 
-/** Reading, cancelling and deleting a stored response: each goes to the engine that holds it. */
+/** Registers reading, cancelling and deleting a stored response. Each request goes to the engine that has it. */
 export function registerStoredResponseRoutes(app: FastifyInstance, context: RouterContext): void {
   for (const url of ["/v1/responses/:id", "/v1/responses/:id/:action"]) {
     app.route({
@@ -101,18 +101,18 @@ async function plan(context: RouterContext, request: FastifyRequest): Promise<Pl
 
 const askTimeoutMs = 2_000;
 const maxAnswerBytes = 16_777_216;
-/** Most engines that one lookup asks. */
+/** Most engines asked by one lookup. */
 const maxAsked = 64;
 /** Most lookups at once. */
 const maxLookups = 32;
-/** For this long, and for at most so many responses, it is remembered that no engine has them. */
+/** How long, and for how many responses, the router remembers that no engine has them. */
 const absentMs = 2_000;
 const maxAbsent = 4_096;
 
-/** Finds the engine that holds a stored response which this router did not see made. */
+/** Finds the engine that has a stored response unknown to this router. */
 export interface ResponseFinder {
   /**
-   * @returns the engine's id; undefined where none of those that are up has it
+   * @returns the engine's id; undefined when no engine that is up has it
    * @throws EspalierError `overloaded` while there are too many lookups
    */
   find(responseId: string): Promise<string | undefined>;
@@ -121,12 +121,12 @@ export interface ResponseFinder {
 interface ResponseFinderDependencies {
   readonly fleet: Pick<Fleet, "engines">;
   readonly pools: Pick<Pools, "settingsFor">;
-  /** Separate from that of health checks, which must not queue behind clients' lookups. */
+  /** A client of its own, so that health checks do not queue behind clients' lookups. */
   readonly http: HttpClient;
   readonly clock: Clock;
 }
 
-/** A lookup asks every engine, so concurrent lookups of one response share it. */
+/** A lookup asks every engine, so concurrent lookups of the same response share one. */
 export function createResponseFinder({ fleet, pools, http, clock }: ResponseFinderDependencies): ResponseFinder {
   const lookups = new Map<string, Promise<string | undefined>>();
   const absentUntilMs = new RecencyMap<string, number>();

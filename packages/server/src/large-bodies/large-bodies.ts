@@ -7,19 +7,19 @@ import { type Endpoint, type RequestView, type Span, scanRequest } from "@espali
 import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
 
 /**
- * Longer bodies may be read in a worker thread; they always are when only their bytes are known. Reading a body on the event
- * loop takes up to 60 ns per byte, for a body of many small values.
+ * Longer bodies may be read in a worker thread, and always are when only their bytes are known. Reading a body of many
+ * small values on the event loop takes up to 60 ns per byte.
  */
 export const largeBodyBytes = 128 * 1_024;
-/** Bounds of a longer body that is read on the event loop all the same: about 7 ns to find each value, and few values. */
+/** Limits within which a large body is still read on the event loop: about 7 ns per value to find, and few values. */
 export const maxInlineBytes = 1_048_576;
 const maxInlineValues = 16_384;
-/** The thread is killed when one body takes longer, in milliseconds. */
+/** Most milliseconds for one body; beyond it the thread is killed. */
 const maxTaskMs = 30_000;
 
 /**
- * Scans a request on the event loop if that is quick. An agent's prompt is a few thousand texts in several 100 KB: handing it
- * to a thread and back would take longer.
+ * Scans a request on the event loop if that is quick. An agent's prompt is a few thousand texts in several 100 KB,
+ * which would take longer to pass to a thread and back.
  *
  * @returns undefined when the thread has to read it
  * @throws EspalierError as `scanRequest` does, for a body that is not large
@@ -41,13 +41,16 @@ interface LargeRequest {
 
 export type ReadPrompt = (terms: PromptTerms) => Promise<PromptView>;
 
-/** Reads bodies one after the other, in a thread that is started by the first. */
+/** Reads bodies one at a time in a thread that starts with the first. */
 export interface LargeBodies extends Startable {
   /** @throws EspalierError as `readRequestView` does, and `reserved_field` */
   read(endpoint: Endpoint, bytes: Buffer, rules: ReadingRules): Promise<LargeRequest>;
   /** Reads just the `model` of a body. @throws EspalierError `invalid_json` */
   readModel(bytes: Buffer): Promise<string | undefined>;
-  /** Which of these fields (ASCII names) a body has; none when it is not an object. @throws EspalierError `invalid_json` */
+  /**
+   * Which of these fields (ASCII names) a body has; none for a body that is not an object. @throws EspalierError
+   * `invalid_json`
+   */
   readFields(bytes: Buffer, names: readonly string[]): Promise<readonly string[]>;
 }
 
@@ -126,7 +129,7 @@ function viewOf(endpoint: Endpoint, { frame, spans, ...view }: PlainView): Reque
   return { ...view, endpoint, body, spans: new Map(spans) };
 }
 
-/** Large bodies of clients are in shared memory already. */
+/** Clients' large bodies are in shared memory already. */
 function inSharedMemory(bytes: Buffer): Uint8Array {
   if ((bytes.buffer as unknown) instanceof SharedArrayBuffer) return bytes;
   const shared = new Uint8Array(new SharedArrayBuffer(bytes.length));
@@ -134,7 +137,7 @@ function inSharedMemory(bytes: Buffer): Uint8Array {
   return shared;
 }
 
-/** Node runs no TypeScript: in tests the thread's program is that of the last build. */
+/** Node runs no TypeScript, so tests use the thread's program from the last build. */
 function builtProgram(): URL {
   const beside = new URL("./large-body-worker.js", import.meta.url);
   return existsSync(fileURLToPath(beside))
@@ -144,7 +147,7 @@ function builtProgram(): URL {
 
 /** Rules for reading a body. */
 export interface ReadingRules {
-  /** Levels of nesting. */
+  /** Most levels of nesting. */
   readonly maxDepth: number;
   readonly trustsTransferFields: boolean;
 }
@@ -154,17 +157,17 @@ export interface PromptTerms {
   /** Folder of the model's files; undefined to hash bytes instead of tokens. */
   readonly folder: string | undefined;
   readonly dialect: ChatDialect;
-  /** Tokens in a block. */
+  /** Tokens per block. */
   readonly blockSize: number;
-  /** Bound of the tokenizer's caches. */
+  /** Most bytes of the tokenizer's caches. */
   readonly cacheBytes: number;
 }
 
 /** A task for the thread. */
 export interface BodyTask {
-  /** Identifies the body, so that the one read last is recognised. */
+  /** Identifies the body, so that the thread recognises the one it read last. */
   readonly bodyId: number;
-  /** In shared memory, so that nothing is copied. */
+  /** In shared memory, which avoids a copy. */
   readonly bytes: Uint8Array;
   readonly job:
     | { readonly kind: "read"; readonly path: string; readonly rules: ReadingRules }
@@ -173,7 +176,7 @@ export interface BodyTask {
     | { readonly kind: "fields"; readonly names: readonly string[] };
 }
 
-/** A view as it goes from thread to thread. */
+/** A view in the form that threads exchange. */
 export interface PlainView extends Omit<RequestView, "endpoint" | "body" | "spans"> {
   /** The object without its large values, as JSON. */
   readonly frame: Uint8Array;

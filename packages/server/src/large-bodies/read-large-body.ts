@@ -14,12 +14,12 @@ import {
 } from "@espalier/tokenizer";
 import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-bodies.ts";
 
-/** Most tokenizers; a further one replaces the oldest. */
+/** Most tokenizers; a new one beyond it replaces the oldest. */
 const maxTokenizers = 16;
-/** Bound of nesting for bodies that were checked before. */
+/** Nesting limit for bodies that have been checked. */
 const anyDepth = 1_000;
 
-/** Runs tasks one after the other. The last parsed body is kept, since its prompt is usually the next task. */
+/** Runs tasks one at a time. Keeps the last parsed body, since the next task is usually its prompt. */
 export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
   const hasher = createPromptHasher();
   const tokenizers = new Map<string, Promise<ModelTokenizer>>();
@@ -91,7 +91,7 @@ function plainView({ endpoint: _, body: __, spans, ...plain }: RequestView, fram
 function fieldsOf(bytes: Uint8Array, names: readonly string[]): readonly string[] {
   const body = scanBody(bufferOf(bytes), anyDepth);
   if (body === "invalid") throw new EspalierError("invalid_json");
-  // Other defects are reported when the body is read for its endpoint.
+  // Reading the body for its endpoint reports other defects.
   return typeof body === "string" ? [] : names.filter((name) => body.member(name) !== undefined);
 }
 
@@ -100,17 +100,18 @@ function modelOf(body: JsonBody): string | undefined {
   return node !== undefined && body.kindOf(node) === "string" ? body.textOf(node) : undefined;
 }
 
-/** Values up to this length, in bytes, are copied into the outline, as long as they fit. */
+/** Values up to this length, in bytes, are copied into the outline while they fit. */
 const maxVerbatimBytes = 8 * 1_024;
 const maxFrameBytes = 256 * 1_024;
-/** Kept characters of a longer string: more than any name or key that is read. */
+/** Characters kept of a longer string: more than any name or key that the router reads. */
 const keptLength = 2_048;
 /** Longer keys are dropped. */
 const maxKeyBytes = 256;
 
 /**
- * The outline of a body: its top-level members without large values. A long string becomes its beginning and its hash, a list
- * of numbers becomes `[0]`, other lists and objects become empty. It serves what is read of a body apart from its prompt.
+ * The outline of a body: its top-level members without large values. A long string becomes its beginning and its hash,
+ * a list of numbers becomes `[0]`, other lists and objects become empty. It contains all that the router reads of a
+ * body except the prompt.
  */
 export function frameOf(body: JsonBody, hasher: PromptHasher): Buffer {
   const members: string[] = [];

@@ -20,11 +20,11 @@ import type { MeshParts } from "../mesh/mesh-parts.ts";
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
-  /** Authorities for client certificates, which are required then. */
+  /** Authorities for client certificates; if set, clients must show one. */
   readonly ca?: string;
 }
 
-/** The options of node:https for it. */
+/** The `node:https` options for it. */
 export function httpsOptions(tls: TlsMaterial): Readonly<Record<string, unknown>> {
   return tls.ca === undefined ? { ...tls } : { ...tls, requestCert: true };
 }
@@ -46,7 +46,7 @@ export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial
 /**
  * TLS options of connections to engines.
  *
- * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
+ * @throws EspalierError `config_unreadable`, also for unusable content
  */
 export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledConfig["engineTls"]): TlsOptions {
   // The configuration has both or neither.
@@ -58,17 +58,17 @@ export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledCon
 function readAuthority(caFile: string | undefined): Pick<TlsMaterial, "ca"> {
   if (caFile === undefined) return {};
   const ca = readPem(caFile);
-  // With a file without an authority, Node would accept anything signed by a public one.
+  // Given a file without an authority, Node would accept any certificate signed by a public one.
   check(caFile, () => new X509Certificate(ca));
   return { ca };
 }
 
-/** The same for mesh links, where both ends show a certificate. */
+/** The same for mesh links, where both sides show a certificate. */
 export function readMutualTls(files: NonNullable<MeshConfig["tls"]>): Required<TlsMaterial> {
   return { ca: "", ...readTls(files) };
 }
 
-/** End of the certificate's validity, in milliseconds since the Unix epoch. */
+/** When the certificate expires, in milliseconds since the Unix epoch. */
 function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
   return Date.parse(new X509Certificate(cert).validTo);
 }
@@ -100,7 +100,7 @@ interface RouterCertificatesOptions {
 
 type SetEngineTls = (tls: TlsOptions) => void;
 
-/** Follows the certificates of all TLS listeners of a router, and those for connections to engines. */
+/** Watches the certificates of a router's TLS listeners and of its connections to engines. */
 export function createRouterCertificates(options: RouterCertificatesOptions): Certificates {
   const { config, data, admin, mesh, setEngineTls, logger, scheduler, meter } = options;
   const setMeshTls = mesh?.setTls;
@@ -129,7 +129,7 @@ function listenerUser(name: TlsUser["name"], files: ListenerTls, use: (tls: TlsM
   };
 }
 
-/** Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart. */
+/** Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them. */
 function serverUse({ server }: FastifyInstance): (tls: TlsMaterial) => void {
   return (tls) => (server as unknown as Server).setSecureContext(httpsOptions(tls));
 }
@@ -162,11 +162,11 @@ interface TlsUser {
 /** Valid certificates, read but not yet in use. */
 interface ReadCertificates {
   readonly tls: Partial<TlsMaterial>;
-  /** New connections use these from then on; open ones stay. */
+  /** New connections use them from now on; open ones are unchanged. */
   readonly use: () => void;
 }
 
-/** Follows the files of certificates, from `start` on. */
+/** Watches certificate files from `start` on. */
 interface Certificates extends Startable {
   /** Reads the files again. Never throws: failures are logged and counted, and the old certificates stay. */
   reload(): void;
@@ -174,7 +174,7 @@ interface Certificates extends Startable {
 
 interface CertificatesOptions {
   readonly users: readonly TlsUser[];
-  /** Calls back when a file may have changed; the result stops watching. */
+  /** Calls back when a file may have changed. Returns a function that stops watching. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
   readonly logger: Logger;
   readonly meters: TlsMeters;
@@ -199,7 +199,7 @@ function createCertificates({ users, watch, ...deps }: CertificatesOptions): Cer
   };
 }
 
-/** @returns looks at the files once */
+/** @returns a function that checks the files once */
 function createLook(
   { name, files, read }: TlsUser,
   { logger, meters }: Pick<CertificatesOptions, "logger" | "meters">,

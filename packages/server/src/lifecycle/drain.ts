@@ -3,7 +3,9 @@ import { Server as NetServer } from "node:net";
 import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/common";
 
 export interface DrainOptions {
-  /** How long new requests are still accepted after readiness went false, so that load balancers and DNS can notice. */
+  /**
+   * How long new requests are still accepted after readiness becomes false, so that load balancers and DNS can notice.
+   */
   readonly delayMs: number;
   /** How long open answers may take after that. */
   readonly graceMs: number;
@@ -16,19 +18,19 @@ export interface Drain {
   /**
    * Runs the whole sequence once; further calls wait for the same end.
    *
-   * @returns the number of answers that were cut because the grace was over
+   * @returns how many answers were cut at the end of the grace period
    */
   run(options: DrainOptions): Promise<number>;
-  /** Skips what is left: closes every connection now. */
+  /** Skips the remaining steps and closes every connection now. */
   force(): void;
 }
 
 const lookPeriodMs = 50;
-/** Connections stay open for this long after the last answer, for requests that are on their way. */
+/** How long connections stay open after the last answer, for requests in transit. */
 const lateRequestMs = 500;
 /** A turn of the event loop is quiet when it accepted no connection and took less than this. */
 const quietTurnMs = 1;
-/** Most turns that are waited for a quiet one. */
+/** Most turns to wait for a quiet one. */
 const maxTurns = 200;
 
 export interface DrainDependencies {
@@ -39,14 +41,14 @@ export interface DrainDependencies {
   readonly servers: () => readonly Server[];
   /** Answers that have not ended. */
   readonly activeCount: () => number;
-  /** Told once, when the drain begins. */
+  /** Called once, when the drain begins. */
   readonly onStart?: () => void;
 }
 
 /**
- * A connection that is closed while its client sends a request on it is reset, and the client cannot know whether the request
- * was processed. So idle connections stay open while other answers are open; a request on them is served and closes them.
- * They delay the drain by at most half a second after the last answer.
+ * Closing a connection while its client sends a request resets it, and the client cannot know whether the request was
+ * processed. So idle connections stay open while other answers are open; a request on one of them is served, and then
+ * the connection closes. This delays the drain by at most half a second after the last answer.
  */
 export function createDrain({ clock, scheduler, logger, servers, activeCount, onStart }: DrainDependencies): Drain {
   let running: Promise<number> | undefined;
@@ -64,7 +66,7 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
     });
   const waitUntil = async (deadlineMs: number, done: () => boolean | Promise<boolean>): Promise<void> => {
     for (;;) {
-      // Requests that have arrived are read first: closing a connection with an unread request resets it.
+      // Reads requests that have arrived first: closing a connection with an unread request resets it.
       await systemAfterPoll();
       if (forced || (await done()) || clock.nowMs() >= deadlineMs) return;
       await wait(lookPeriodMs);
@@ -103,8 +105,8 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
 }
 
 /**
- * Connections that wait to be accepted are reset when a listener closes, so it closes once there are none. Node accepts one
- * connection per turn of its loop (seen with libuv 1.46).
+ * Closing a listener resets connections that wait to be accepted, so it closes once there are none. Node accepts one
+ * connection per turn of its event loop (seen with libuv 1.46).
  */
 async function closeListeners(servers: readonly Server[], clock: Clock): Promise<void> {
   let accepted = 0;
@@ -117,7 +119,7 @@ async function closeListeners(servers: readonly Server[], clock: Clock): Promise
     if (accepted === before && clock.nowMs() - fromMs < quietTurnMs) break;
   }
   for (const server of servers) server.off("connection", count);
-  // Not `close` of an HTTP server, which would close idle connections too.
+  // Not `close` of the HTTP server, which would also close idle connections.
   for (const server of servers) NetServer.prototype.close.call(server);
 }
 

@@ -29,19 +29,19 @@ interface EngineSourcesDeps extends SourceSetDeps {
 }
 
 export interface EngineSources extends Startable {
-  /** For operators who add engines and remove them. */
+  /** For operators who add and remove engines. */
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
   /**
-   * Follows the engines and sources of another configuration; the engines file stays that of the start.
+   * Follows the engines and sources of another configuration. The engines file stays that of the start.
    *
-   * @returns resolves when they are in effect; never rejected
+   * @returns resolves when they are in effect; never rejects
    */
   follow(config: SourceConfig): Promise<void>;
 }
 
 /**
- * Feeds the fleet from the configuration's list of engines, its engines file, its discovery sources, and operators, without
- * the engines that operators removed.
+ * Feeds the fleet from the configured list of engines, the engines file, discovery sources and operators, except
+ * engines that operators removed.
  */
 export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const { config, fleet, logger } = deps;
@@ -68,7 +68,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
     onError(error, source) {
       meters.failed(source);
       meters.isUp(source, false);
-      // A source that does not answer recovers by itself; a wrong configuration does not.
+      // A source that does not answer may recover by itself; a wrong configuration cannot.
       const level = error.code === "discovery_failed" ? "warn" : "error";
       logger[level]("engine source failed; the last good list stays", { source, error });
     },
@@ -133,7 +133,7 @@ export function createSourceMeters(
   };
 }
 
-/** The part of a configuration with sources that a reload may change. */
+/** The part of a configuration that names sources and may change in a reload. */
 type SourceConfig = Pick<CompiledConfig, "engines" | "discovery">;
 
 interface SourceSet {
@@ -147,9 +147,7 @@ interface SourceSetDeps {
   readonly logger: Logger;
 }
 
-/**
- * Sources of successive configurations: a source with the same settings as in the configuration before is kept.
- */
+/** Sources of successive configurations. A source whose settings are unchanged is kept. */
 function createSourceSets(deps: SourceSetDeps): (config: SourceConfig) => SourceSet {
   let known = new Map<string, EngineSource>();
   return ({ engines, discovery }) => {

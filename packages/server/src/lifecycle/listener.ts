@@ -6,11 +6,11 @@ import type { FastifyInstance } from "fastify";
 
 interface ListenAddress {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 selects a free port. */
   readonly port: number;
   /** Whether the application serves HTTPS. */
   readonly tls: unknown;
-  /** Whether the other processes of a group may listen on it too, so that each takes a part of the connections. */
+  /** Whether the other processes of a group may listen on it too, so that they share its connections. */
   readonly isShared: boolean;
 }
 
@@ -21,7 +21,7 @@ interface Listener extends Startable {
   readonly url: string;
 }
 
-/** `start` throws EspalierError `listen_failed` when the address cannot be had. */
+/** `start` throws EspalierError `listen_failed` when the address is unavailable. */
 export function createListener(app: FastifyInstance, { host, port, tls, isShared }: ListenAddress): Listener {
   let url = "";
   return {
@@ -32,7 +32,7 @@ export function createListener(app: FastifyInstance, { host, port, tls, isShared
     async start() {
       await app.ready();
       try {
-        // Given the name localhost, fastify would open a second server for its other address, which no drain knows of.
+        // For the name localhost fastify would open a second server on its other address, which no drain closes.
         const { address } = await lookup(host);
         await app.listen({ host: address, port, exclusive: !isShared });
       } catch (error) {
@@ -53,7 +53,7 @@ export function createListener(app: FastifyInstance, { host, port, tls, isShared
 interface ConnectionLimitOptions {
   /** Which listener it is, for the metrics. */
   readonly listener: string;
-  /** Connections that are served. */
+  /** Most connections that are served. */
   readonly max: () => number;
   /** Connections beyond `max` that are kept open to answer a request with 503; further ones are closed at once. */
   readonly maxRejected: number;
@@ -69,12 +69,12 @@ export interface ConnectionLimit {
   isRejected(socket: Socket): boolean;
 }
 
-/** The log says that it is over once the connections fall below this share of the bound. */
+/** The log reports recovery once connections fall below this share of the limit. */
 const easedShare = 0.9;
 
 /**
- * To a client, a connection that is closed without an answer looks like a broken network, and it retries at once. So some
- * connections beyond the bound are kept until they send a request, which is answered with 503 and Retry-After.
+ * A client takes a connection closed without an answer for a broken network and retries at once. So some connections
+ * beyond the limit stay open until they send a request, which gets 503 and Retry-After.
  */
 export function createConnectionLimit({
   listener,
@@ -158,24 +158,24 @@ function createMeters(meter: Meter, listener: string) {
 
 /** How the open files of a process are divided. */
 export interface DescriptorShares {
-  /** Connections of clients that are served. */
+  /** Client connections that are served. */
   readonly clients: number;
-  /** Connections of clients beyond those, which are answered with 503. */
+  /** Client connections beyond those, answered with 503. */
   readonly rejected: number;
-  /** Requests at engines, each of which takes a connection of its own. */
+  /** Requests at engines, each on a connection of its own. */
   readonly requests: number;
   readonly operators: number;
 }
 
 /** For listeners, files, health checks of a small fleet, and other routers. */
 const basicFiles = 100;
-/** Shares of the rest. What remains is for health checks of a larger fleet and for other routers. */
+/** Shares of the rest. The remainder is for health checks of a larger fleet and for other routers. */
 const shares = { clients: 0.35, rejected: 0.05, requests: 0.35, operators: 0.1 };
 
 /**
- * Running out of descriptors looks like unreachable engines, so clients must not take the last ones.
+ * Without descriptors, engines look unreachable, so clients must not take the last ones.
  *
- * @param openFiles that the process may have; Infinity where that is not known
+ * @param openFiles most that the process may have open; Infinity when unknown
  */
 export function shareDescriptors(openFiles: number): DescriptorShares {
   const of = (share: number): number => Math.max(1, Math.floor((openFiles - basicFiles) * share));

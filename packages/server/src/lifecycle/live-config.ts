@@ -12,12 +12,12 @@ export interface Reconfiguration {
   readonly needsRestart: readonly string[];
 }
 
-/** The configuration in force. Each request reads it once, so that it never sees a mixture. */
+/** The configuration in force. Each request reads it once, so that it never sees a mix of two. */
 export interface LiveConfig {
   readonly current: CompiledConfig;
   readonly settings: DataPlaneSettings;
   readonly modelRouter: ModelRouter;
-  /** @throws EspalierError `config_invalid`; then nothing has changed */
+  /** @throws EspalierError `config_invalid`, and then changes nothing */
   apply(config: CompiledConfig): Reconfiguration;
 }
 
@@ -49,7 +49,7 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
       const next = applyReload(current, loaded);
       const taken = new Set(changed.filter((path) => isAppliedOnReload(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);
-      // Nothing from here on throws. Splits draw anew only where names changed.
+      // Nothing below throws. Splits are redrawn only where names changed.
       if (isNew("models")) modelRouter = createModelRouter(next.models, random);
       if (isNew("pools") || isNew("policy")) pools.replaceRules(rules);
       settings = dataPlaneSettings(next);

@@ -4,13 +4,13 @@ import type { EngineSource, SourceObserver } from "@espalier/discovery";
 import type { Registry } from "@espalier/replication";
 
 /**
- * Engines that operators add and remove at run time. A removed engine stays removed, whatever source lists it, until it is
- * added again.
+ * Engines that operators add and remove at run time. A removed engine stays removed, whichever source lists it, until
+ * an operator adds it again.
  */
 export interface OperatorEngines {
-  /** Engines that operators added. It also emits its list whenever the result of `present` may change. */
+  /** Engines that operators added. Also emits its list whenever the result of `present` may change. */
   readonly source: EngineSource;
-  /** The engines of a list without removed ones. */
+  /** Filters removed engines out of a list. */
   present(specs: readonly EngineSpec[]): readonly EngineSpec[];
   /**
    * Adds an engine, or brings back a removed one.
@@ -67,7 +67,7 @@ export function createOperatorEngines({ table, listed, logger }: OperatorEngines
       const isBack = removals.has(id) && isListed(id);
       const other = listed().find((spec) => spec.id === id || spec.url === url);
       if (other && !isBack) throw new EspalierError("worker_exists", `Engine ${other.id} has this id or URL already.`);
-      // An engine of another source keeps that source's settings: dropping the removal brings it back.
+      // An engine from another source keeps that source's settings: deleting the removal brings it back.
       if (isBack) table.forget(id);
       else table.put(id, { ...(written as OperatorEntry), id });
       return id;
@@ -92,7 +92,7 @@ function readWritten(written: unknown): EngineSpec {
   throw new EspalierError("invalid_value", "The body must describe one engine.");
 }
 
-/** An entry written at another router, possibly of another version with settings unknown here. */
+/** Reads an entry of another router, whose version may have settings unknown to this one. */
 function readShared(engine: string, value: OperatorEntry, logger: Logger): readonly EngineSpec[] {
   try {
     return [readWritten(value)];
@@ -102,10 +102,10 @@ function readShared(engine: string, value: OperatorEntry, logger: Logger): reado
   }
 }
 
-/** An operator's entry for an engine: its settings as in the configuration, or that it is removed. */
+/** An operator's entry for an engine: its settings as in the configuration, or its removal. */
 type OperatorEntry = Readonly<Record<string, unknown>>;
 
-/** The table of operators' entries, of this router alone or shared by all. */
+/** The table of operators' entries, local or shared by all routers. */
 export interface OperatorTable {
   entries(): readonly { readonly engine: string; readonly value: OperatorEntry }[];
   /** @throws EspalierError `invalid_value` when the table is full */
@@ -146,7 +146,7 @@ export function createLocalTable(): OperatorTable {
   };
 }
 
-/** Entries made at one router hold at all of them. */
+/** Entries made at one router apply to all. */
 export function createSharedTable(registry: Registry): OperatorTable {
   return {
     entries: () => registry.engines().filter((said) => said.source === source),

@@ -11,7 +11,7 @@ import {
 
 /** How often pressure is measured. */
 const periodMs = 100;
-/** A pause shorter than this many measurements, such as a garbage collection, is no pressure. */
+/** Shorter pauses, in measurements, such as a garbage collection, do not count as pressure. */
 const patienceLooks = 5;
 /** Change of the shed share per measurement, under pressure and without. */
 const growth = 0.1;
@@ -35,13 +35,13 @@ export interface OverloadDependencies {
   readonly limits: () => OverloadLimits;
   /** Share of the heap in use; this process's by default. */
   readonly heapShare?: () => number;
-  /** Bytes of request bodies in flight; only exported as a metric, since they have a bound of their own. */
+  /** Bytes of request bodies in flight. Only exported as a metric, since they have a limit of their own. */
   readonly bodyBytes: () => number;
   /** Bytes that wait to be sent to other routers. */
   readonly meshBytes: () => number;
 }
 
-/** Sheds a share of new requests while the router itself is short of time, memory or bandwidth to its peers. */
+/** Sheds a share of new requests while the router itself lacks time, memory or bandwidth to its peers. */
 export interface Overload extends Startable {
   /** @throws EspalierError `overloaded` for a request that is refused */
   admit(): void;
@@ -56,8 +56,8 @@ const shortOf: Readonly<Record<Pressure, string>> = {
 };
 
 /**
- * Requests in progress continue; shedding new ones early keeps those in time. The shed share grows until the pressure is gone
- * and then falls slowly, so that load settles at what the router can bear.
+ * Requests in progress continue; early shedding keeps them within their deadlines. The shed share grows until the
+ * pressure is gone and then falls slowly, so that load settles at what the router can sustain.
  */
 export function createOverload({ clock, scheduler, logger, meter, limits, ...others }: OverloadDependencies): Overload {
   const { heapShare = usedHeapShare, bodyBytes, meshBytes } = others;

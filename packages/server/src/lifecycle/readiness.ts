@@ -12,8 +12,8 @@ const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"];
 const readyPaths = ["/readyz", "/health", "/readiness", "/ready"];
 
 /**
- * Liveness says that the process answers, whatever its engines do. Readiness says that a request would find an
- * engine. The aliases are the paths that Kubernetes charts, load balancers and other routers use.
+ * Liveness means that the process answers, whatever the state of its engines. Readiness means that a request would find
+ * an engine. The aliases are the paths that Kubernetes charts, load balancers and other routers use.
  */
 export function registerProbes(app: FastifyInstance, readiness: () => Readiness): void {
   for (const path of livePaths) app.get(path, async () => ({ status: "alive" }));
@@ -31,10 +31,10 @@ export function createReadyGauge(meter: Meter): GaugeSeries {
 }
 
 const askEveryMs = 20;
-/** After this time an unready router serves all the same, and reports why it is not ready. */
+/** After this time an unready router serves anyway and reports why it is not ready. */
 export const readyWithinMs = 10_000;
 
-/** A part whose start resolves when the router is ready, or after 10 s, so that parts after it start then. */
+/** A part whose start resolves when the router is ready or after 10 s. Parts after it start then. */
 export function untilReady(isReady: () => boolean, scheduler: Scheduler): Startable {
   let isStopped = false;
   return {

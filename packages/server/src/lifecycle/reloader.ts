@@ -35,7 +35,7 @@ export interface ReloaderOptions {
   readonly apply: (config: CompiledConfig) => Reconfiguration;
   /** Whether the configuration in force came from a blank file. */
   readonly isBlank: () => boolean;
-  /** Calls back when the file may have changed; the result stops watching. */
+  /** Calls back when the file may have changed. Returns a function that stops watching. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -56,7 +56,8 @@ export function createReloader(options: ReloaderOptions): Reloader {
     try {
       if (!source) throw new EspalierError("config_unreadable", "This router has no configuration to read again.");
       const loaded = source.read();
-      // A file is blank while it is copied or when its volume is full, which does not mean that no engines are wanted.
+      // A file is blank while it is being copied or when its volume is full. That does not mean that no engines are
+      // wanted.
       if (loaded.isFileBlank && !options.isBlank()) throw new EspalierError("config_invalid", blankMessage);
       return { trigger, atMs, ...options.apply(loaded), error: undefined };
     } catch (thrown) {
@@ -64,7 +65,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
       return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };
     }
   };
-  /** The file is checked every few seconds: an unchanged outcome is not reported again. */
+  /** The file is checked every few seconds, so an unchanged outcome is not reported again. */
   const isAsBefore = ({ trigger, applied, needsRestart, error }: ReloadOutcome): boolean =>
     trigger === "file" &&
     applied.length === 0 &&

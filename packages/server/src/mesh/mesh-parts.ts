@@ -59,9 +59,9 @@ export interface MeshParts extends Startable {
   readonly waitingFor: readonly string[];
   /** Bytes that wait to be sent to other routers. */
   readonly bufferedBytes: number;
-  /** Applies drains set by operators at other routers to this router's fleet, and the other way round. */
+  /** Applies drains that operators set at other routers to this router's fleet, and vice versa. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
-  /** Secrets that routers prove to each other from now on. */
+  /** Sets the secrets by which routers authenticate each other from now on. */
   setSecrets(mesh: MeshSecrets): void;
   /** See `MeshBackend`. */
   readonly setTls: MeshBackend["setTls"];
@@ -145,14 +145,14 @@ function prefixSharing({ replica, placements, host, feedConfidenceOf }: SharedTi
     placements,
     host: isDirect ? undefined : host,
     feedConfidenceOf: (target) => (isDirect ? undefined : feedConfidenceOf(target)),
-    // Kept while any router reads its feed: the target may come back. The tier forgets it when no router does.
+    // Kept while any router reads its feed, since the target may come back. The tier then forgets it.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
     },
   };
 }
 
-/** An engine drained at one router is drained at all. */
+/** Drains an engine at all routers once it is drained at one. */
 function attachDrain(fleet: Fleet, replica: Replica): void {
   const apply = (): void => {
     for (const { id, draining } of fleet.engines) {
@@ -184,7 +184,7 @@ interface MeshBackend {
   readonly backend: Backend;
   /** Undefined without a secret. */
   readonly setSecrets: ((mesh: MeshSecrets) => void) | undefined;
-  /** Undefined without TLS. Throws for unusable certificates; then the old ones stay. */
+  /** Undefined without TLS. Throws for unusable certificates and then keeps the old ones. */
   readonly setTls: ((tls: MutualTls) => void) | undefined;
 }
 
@@ -241,8 +241,8 @@ function secretsOf({ secret, acceptedSecrets }: MeshSecrets): readonly string[] 
 }
 
 /**
- * The id of this router: as configured, or the host's name with the mesh port, or with a random suffix when the port is
- * chosen by the system.
+ * The id of this router: as configured, else the host's name with the mesh port, or with a random suffix when the
+ * system chooses the port.
  */
 export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "port">, random: Random): RouterId {
   if (routerId !== undefined) return asRouterId(routerId);
@@ -253,7 +253,9 @@ export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "po
   return asRouterId(`${name}-${port === 0 ? random.integer(2 ** 32).toString(36) : port}`);
 }
 
-/** The host that other routers dial: the listening one or, when listening on all addresses, the first external one. */
+/**
+ * The host that other routers dial: the one listened on or, when listening on all addresses, the first external one.
+ */
 export function advertisedHost(host: string): string {
   if (host !== "0.0.0.0" && host !== "::") return host.includes(":") ? `[${host}]` : host;
   const family = host === "::" ? "IPv6" : "IPv4";

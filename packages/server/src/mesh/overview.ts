@@ -37,7 +37,7 @@ interface OverviewOfShared {
 const refreshMs = 1_000;
 const listedEngines = 128;
 const listedPrefixes = 32;
-/** Lag is rounded to this, so that small changes cause no writes. */
+/** Lag is rounded to this step, so that small changes cause no writes. */
 const lagStepMs = 5;
 
 /** A small document with a summary of this router, for browsers that follow it. */
@@ -46,7 +46,7 @@ interface Overview {
   stop(): void;
 }
 
-/** Refreshed once a second; only changes are written. */
+/** Refreshed once a second; writes only changes. */
 export function createOverview(options: OverviewOptions): Overview {
   const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
@@ -159,7 +159,7 @@ function prefixesOf({ index, shared, fleet, clock }: OverviewOptions) {
   }));
 }
 
-/** The keys of targets by their numbers, for a router that shares nothing. */
+/** Target keys by index, for a router that shares nothing. */
 export function keysByIndex({ engines }: Pick<Fleet, "engines">): (index: number) => string | undefined {
   const keys = new Map(engines.flatMap(({ targets }) => targets.map((target) => [target.index as number, target.key])));
   return (index) => keys.get(index);
@@ -181,14 +181,14 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
   };
 }
 
-/** How long a lost router is listed: people look after the loss. */
+/** How long a lost router is listed, since operators look after the loss. */
 const listedMs = 3_600_000;
-/** Beyond it, the one lost longest ago is dropped. */
+/** Most lost routers; beyond it the one lost longest ago is dropped. */
 const maxLost = 64;
 
-/** Routers that were alive and failed without leaving. The membership itself forgets them within seconds. */
+/** Routers that failed without leaving. The membership itself forgets them within seconds. */
 interface LostRouters {
-  /** @param members the current ones; must be called more often than the membership's `forgetMs` */
+  /** @param members the current ones; call it more often than the membership's `forgetMs` */
   update(members: readonly Pick<MemberDescription, "router" | "state">[]): void;
   /** Lost routers, the latest last. */
   list(): readonly string[];
@@ -232,10 +232,10 @@ interface MeshDescriptionParts {
   readonly readTargets: readonly string[];
 }
 
-/** A router's place among the others, as plain JSON for `GET /admin/mesh` and `espalier status`. */
+/** This router's view of the mesh, as plain JSON for `GET /admin/mesh` and `espalier status`. */
 export type MeshDescription = ReturnType<typeof describeMesh>;
 
-/** Targets that are listed one by one. */
+/** Most targets listed individually. */
 const listedTargets = 1_024;
 
 export function describeMesh({ config, replica, backend, ownership, readTargets }: MeshDescriptionParts) {
@@ -255,7 +255,7 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
     address: described.address,
     waitingFor: described.waitingFor,
     members: described.members,
-    // Load of a router whose lease has expired counts nowhere.
+    // Load of a router whose lease has expired does not count.
     load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {
       owned: feeds.filter(({ role }) => role === "owner").length,
@@ -284,7 +284,7 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
   };
 }
 
-/** Sums of digests, as sixteen hexadecimal digits: the same for the same facts, in whatever order. */
+/** Sums of digests, as sixteen hexadecimal digits: equal for equal facts, in any order. */
 function digestOf(digests: readonly (readonly [number, number])[]): string {
   const sums = new Uint32Array(2);
   for (const [low, high] of digests) {

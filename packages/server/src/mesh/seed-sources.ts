@@ -28,7 +28,7 @@ export interface SeedSourcesOptions {
   readonly meter: Meter;
 }
 
-/** Finds other routers. `start` throws what `createFileSource` throws; it does not wait for the network. */
+/** Finds other routers. `start` throws what `createFileSource` throws and does not wait for the network. */
 export interface SeedSources extends Startable {
   readonly found: FoundSeeds;
 }
@@ -89,7 +89,7 @@ function observerOf(
     onError(error) {
       meters.failed(source);
       meters.isUp(source, false);
-      // A source that does not answer recovers by itself; a wrong configuration does not.
+      // A source that does not answer may recover by itself; a wrong configuration cannot.
       const level = error.code === "discovery_failed" ? "warn" : "error";
       logger[level]("source of other routers failed; the last good list stays", { source, error });
     },

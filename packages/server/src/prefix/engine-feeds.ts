@@ -31,19 +31,19 @@ import {
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
-/** The KV event feeds of the fleet's engines and of KV pools: discovers them, and keeps one feed per target. */
+/** The KV event feeds of the fleet's engines and of KV pools. Discovers them and keeps one feed per target. */
 export interface EngineFeeds extends Startable {
   feedConfidenceOf(target: TargetIndex): FeedConfidence;
-  /** A prompt was placed at a target: floating blocks of its feed may be attached by it. */
+  /** Tells that a prompt was placed at a target, which may attach floating blocks of its feed. */
   attach(target: TargetIndex): void;
   /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[];
 }
 
-/** A target's feed; when another router reads it, only what that one reports. */
+/** A target's feed; if another router reads it, only what that router reports. */
 export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> &
   FeedStatus & {
-    /** Blocks announced in this epoch without tokens and otherwise unknown, which do not count. */
+    /** Blocks announced in this epoch without tokens and otherwise unknown; they do not count. */
     readonly unplacedBlocks?: number;
   };
 
@@ -59,16 +59,16 @@ interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGa
   readonly pools?: readonly PoolTarget[];
 }
 
-/** Backoff of discovery at an engine that does not answer. */
+/** Backoff of discovery for an engine that does not answer. */
 const askAgain = { firstDelayMs: 250, maxDelayMs: 30_000 };
 
 interface EngineEntry {
   readonly engine: EngineRecord;
   readonly feeds: HostedFeed[];
-  /** The endpoints of the present feeds, as text. */
+  /** The endpoints of the current feeds, as text. */
   made: string;
   cancelAsk: Cancel;
-  /** Counts updates of the engine: an answer to an earlier discovery request is stale. */
+  /** Counts updates of the engine: answers to earlier discovery requests are stale. */
   looks: number;
   /** Discovery attempts since then. */
   asks: number;
@@ -161,7 +161,7 @@ class FleetFeeds implements EngineFeeds {
     const { engine, looks } = entry;
     const attempt = entry.asks++;
     const sources = await findEventSources(http, engine.url);
-    // The engine may be gone or changed by now.
+    // The engine may have gone or changed meanwhile.
     if (this.#entries.get(engine.id) !== entry || entry.looks !== looks || engine.state !== "up") return;
     if (sources) {
       this.#make(entry, ({ rank }) => sources.find((source) => source.rank === rank));
@@ -209,11 +209,12 @@ const timeoutMs = 2_000;
 const maxBytes = 1_048_576;
 
 /**
- * Discovers where an engine publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
+ * Discovers where an engine publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info`
+ * (0.5.23).
  *
  * @param url address of the engine
- * @returns none when it publishes none or does not say; undefined when it did not answer, or only with server errors, so that
- *   it should be asked again
+ * @returns an empty list when it publishes none or does not say; undefined when it did not answer, or only with server
+ *   errors, so that the caller should ask again
  */
 export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
   const host = hostOf(url);
@@ -231,7 +232,7 @@ export async function findEventSources(http: HttpClient, url: string): Promise<r
   return hasFailed ? undefined : [];
 }
 
-/** Where a rank publishes, by the engine's configuration entry. */
+/** Where a rank publishes, according to the engine's configuration entry. */
 export function sourceBySpec(
   { endpoint, replayEndpoint, topic }: KvEventsSpec,
   rank: number,
@@ -247,7 +248,7 @@ const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g
 
 interface Answer {
   readonly status: number;
-  /** Undefined when it is not JSON, or not of status 200. */
+  /** Undefined unless the status is 200 and the body is JSON. */
   readonly json: unknown;
 }
 
@@ -274,12 +275,12 @@ export interface PoolTarget extends KnownPool, FeedTarget {
   readonly config: KvPoolConfig;
 }
 
-/** The key of a pool, the same in every router. Engine ids have no spaces, so it differs from all targets' keys. */
+/** The key of a pool, the same in every router. Engine ids have no spaces, so no target has the same key. */
 export function poolKey(name: string): string {
   return `pool ${name}`;
 }
 
-/** @param indexOf the target index of a pool, by its key and its place in the configuration */
+/** @param indexOf the target index of a pool, from its key and its position in the configuration */
 export function poolTargets(
   configs: readonly KvPoolConfig[],
   indexOf: (key: string, at: number) => TargetIndex,

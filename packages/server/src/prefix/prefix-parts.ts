@@ -33,20 +33,20 @@ import { globPattern } from "../routing/pools.ts";
 import { createEngineFeeds, type EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
 
-/** Everything about engines' prefix caches. */
+/** All that the router knows about engines' prefix caches. */
 export interface PrefixParts extends Startable {
   readonly knowledge: PrefixKnowledge;
   readonly reader: PromptReader;
   /** Undefined when KV events are switched off. */
   readonly feeds: EngineFeeds | undefined;
-  /** Confidence in what is known of a target's cache. */
+  /** Confidence in the known contents of a target's cache. */
   feedConfidenceOf(target: TargetIndex): FeedConfidence;
 }
 
 /** Prefix knowledge that is shared with other routers. */
 export interface PrefixSharing {
   readonly placements: PlacementWriter;
-  /** Set when one router reads the events of an engine for all; undefined when each router reads them itself. */
+  /** Set when one router reads an engine's events for all; undefined when each router reads them itself. */
   readonly host: FeedHost | undefined;
   /** Undefined for targets whose events this router reads only for itself. */
   feedConfidenceOf(target: TargetIndex): FeedConfidence | undefined;
@@ -57,11 +57,11 @@ export interface PrefixSharing {
 interface PrefixPartsOptions {
   readonly config: Pick<CompiledConfig, "tokenizers" | "tokenize" | "prefix" | "kvEvents">;
   readonly fleet: Fleet;
-  /** Empty; made for `maxKnownTargets`. */
+  /** Empty; created for `maxKnownTargets`. */
   readonly index: PrefixIndex;
   /** Undefined when nothing is shared with other routers. */
   readonly sharing: PrefixSharing | undefined;
-  /** Their target indices are not used by the fleet. None by default. */
+  /** The fleet does not use their target indices. None by default. */
   readonly pools?: readonly PoolTarget[];
   readonly http: HttpClient;
   /** For lookups on behalf of clients' prompts. */
@@ -77,7 +77,7 @@ interface PrefixPartsOptions {
 const upkeepMs = 1_000;
 /** Steps of index maintenance per run: less than a millisecond of work. */
 const upkeepSteps = 10_000;
-/** Most milliseconds of one turn of the event loop that feeds take. */
+/** Most milliseconds that feeds take per turn of the event loop. */
 const sliceMs = 4;
 
 export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
@@ -160,7 +160,7 @@ function enginesOf(fleet: Fleet) {
   };
 }
 
-/** Writes each target's events into the index of this router. */
+/** Writes each target's events into this router's index. */
 function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
   const output = {
     index,
@@ -180,7 +180,7 @@ function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: Pref
         else knowledge.forget(target.index);
       }
     }
-    // Announced blocks are dropped by the feed, which may already know the new epoch.
+    // The feed drops announced blocks itself; it may already know the new epoch.
     if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
   });
 }

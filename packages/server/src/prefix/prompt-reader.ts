@@ -40,9 +40,9 @@ export interface LargePrompt {
 
 /** Splits prompts into hashed blocks. */
 export interface PromptReader extends Startable {
-  /** At once when nearly all of it is cached, else within the budget. Never fails. */
+  /** Returns no promise when nearly all of it is cached, else resolves within the budget. Never fails. */
   read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
-  /** Undefined when the thread exceeds the budget, which applies per MiB of the body. Never fails. */
+  /** Resolves to undefined when the thread exceeds the budget, which applies per MiB of the body. Never fails. */
   readLarge(source: PromptSource, large: LargePrompt): Promise<PromptBlocks | undefined>;
   /** What readiness waits for, as sentences; empty once the tokenizer threads are loaded. */
   readonly waitingFor: readonly string[];
@@ -54,9 +54,9 @@ export interface PromptReaderOptions {
   readonly cacheBytes: number;
   readonly pool: TokenizerPool;
   readonly seed: string;
-  /** Tokens in a block. */
+  /** Tokens per block. */
   readonly blockSize: number;
-  /** The base URL of an engine that serves a model and is up. */
+  /** The base URL of an engine that is up and serves the model. */
   readonly engineUrl: (model: string) => string | undefined;
   /** The kind of a model's engines, when known. */
   readonly engineKind: (model: string) => "vllm" | "sglang" | undefined;
@@ -67,15 +67,17 @@ export interface PromptReaderOptions {
   readonly logger: Logger;
 }
 
-/** Text is about four bytes a token in English for the tokenizers of current models. */
+/** In English, current models' tokenizers average about four bytes per token. */
 const bytesPerToken = 4;
-/** Most models whose prompts an engine tokenizes, each with its own cache. Further ones are hashed by bytes. */
+/**
+ * Most models whose prompts engines tokenize, each with its own cache. Prompts of further models are hashed by bytes.
+ */
 export const maxEngineTokenizers = 256;
 
 /** Most milliseconds that loading delays readiness. */
 export const maxWarmUpMs = 15_000;
 
-/** The budget applies once per this many bytes of a large body: the prefill that may be saved grows as well. */
+/** The budget applies once per this many bytes of a large body, since the prefill that a hit saves grows as well. */
 const budgetedBytes = 1_048_576;
 
 export function createPromptReader(options: PromptReaderOptions): PromptReader {
@@ -211,7 +213,7 @@ class ConfiguredReader implements PromptReader {
     return making;
   }
 
-  /** Loads the models in the threads. A failure or a delay is logged; the model is then loaded by its first request. */
+  /** Loads the models in the threads. Failures and delays are logged; the model's first request then loads it. */
   async #warmUp(folders: readonly string[]): Promise<void> {
     const { pool, scheduler, logger } = this.#options;
     let cancel: Cancel = () => {};

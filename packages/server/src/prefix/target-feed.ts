@@ -26,7 +26,7 @@ import type { TargetFeedDescription } from "./engine-feeds.ts";
 export interface TargetFeedParts {
   readonly recent: RecentPrompts;
   readonly digests: BlockDigests;
-  /** Tokens of a block of the index. */
+  /** Tokens per block of the index. */
   readonly blockSize: number;
   readonly decoder: EventDecoder;
   readonly slices: WorkSlices;
@@ -39,7 +39,7 @@ export interface TargetFeedParts {
 }
 
 /**
- * Blocks announced before a lost connection may be those of a process that is gone, so they are void. A gap or a delay costs
+ * Blocks announced before a lost connection may belong to an earlier epoch, so they are void. A gap or a delay costs
  * less confidence.
  */
 function feedConfidenceOf(state: FeedState, reason: FeedReason): FeedConfidence {
@@ -57,7 +57,7 @@ function feedConfidenceOf(state: FeedState, reason: FeedReason): FeedConfidence 
   }
 }
 
-/** -1 for a time that routers cannot exchange. */
+/** Returns -1 for a time that routers cannot exchange. */
 function microsecondsOf(timestampS: number): number {
   const timestampUs = Math.round(timestampS * 1_000_000);
   return Number.isSafeInteger(timestampUs) && timestampUs >= 0 ? timestampUs : -1;
@@ -75,14 +75,14 @@ export class TargetFeed {
   #reason: FeedReason = "not-started";
   /** In the present epoch. */
   #lastSequence: number | undefined;
-  /** Every message of the present epoch was read. */
+  /** Whether every message of the present epoch was read. */
   #isComplete = false;
   /** Blocks announced without tokens and otherwise unknown. */
   #unplacedBlocks = 0;
-  /** Its blocks cannot be mapped to blocks of the index. */
+  /** Whether its blocks cannot be mapped to blocks of the index. */
   #isUnusable = false;
 
-  /** @param output receives everything; it starts with an unknown target */
+  /** @param output receives everything; knows nothing of the target yet */
   constructor(parts: TargetFeedParts, target: FeedTarget, endpoints: FeedEndpoints, output: FeedOutput) {
     const { digests, blockSize } = parts;
     this.#parts = parts;

@@ -10,12 +10,12 @@ import type { PlannedRequest } from "./planned-request.ts";
 import { RequestRun } from "./request-run.ts";
 import { endRefused } from "./request-trace.ts";
 
-/** Text is about four bytes a token in English for the tokenizers of current models. */
+/** In English, current models' tokenizers average about four bytes per token. */
 export const bytesPerToken = 4;
 
 /**
- * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. From here on
- * fastify does not write the response.
+ * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. Fastify does not
+ * write the response.
  */
 export function answer(
   context: RouterContext,
@@ -50,7 +50,7 @@ export function answer(
   }
 }
 
-/** During a drain clients are asked to close the connection and reconnect elsewhere. */
+/** During a drain, asks clients to close the connection and reconnect elsewhere. */
 export function closing({ drain }: RouterContext): readonly string[] {
   return drain.started ? ["connection", "close"] : [];
 }
@@ -101,7 +101,7 @@ export function planForward(
   };
 }
 
-/** The client's headers without those that this router must not forward. */
+/** The client's headers, except those that this router must not forward. */
 export function clientHeaders({ live }: RouterContext, { raw, headers }: FastifyRequest): readonly string[] {
   const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
   // `tracestate` belongs to a trace that the router does not continue.
@@ -116,7 +116,7 @@ function withoutHeader(pairs: readonly string[], lowerName: string): readonly st
   return pairs.filter((_, at) => pairs[at - (at % 2)]!.toLowerCase() !== lowerName);
 }
 
-/** Headers that the router adds for the engine: the trace context and the client's address, as flat pairs. */
+/** Headers that the router adds for the engine, as flat pairs: the trace context and the client's address. */
 export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: FastifyRequest): readonly string[] {
   const forwarded = headers["x-forwarded-for"];
   const client = raw.socket.remoteAddress ?? "unknown";

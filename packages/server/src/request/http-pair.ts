@@ -7,14 +7,14 @@ import { adapterCallsOf } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
-/** Bound of a prefill engine's answer, which says where the blocks of even the longest prompts are. */
+/** Limit of a prefill engine's answer, which names the blocks of even the longest prompts. */
 const maxAnswerBytes = 1_048_576;
 
 const noEdits: LegEdits = { set: {}, headers: [] };
 
 type PairContext = Pick<RouterContext, "clock" | "random" | "proxy" | "split">;
 
-/** Disaggregated serving of one request over HTTP: the edits of both legs, and the prefill leg itself. */
+/** Disaggregated serving of one request over HTTP: edits the bodies of both legs and runs the prefill leg. */
 export class HttpPair {
   readonly #context: PairContext;
   readonly #plan: PlannedRequest;
@@ -23,7 +23,7 @@ export class HttpPair {
   #legs: PairLegs | undefined;
   #decode: LegEdits = noEdits;
 
-  /** @param onDefect called with what is thrown asynchronously */
+  /** @param onDefect called with errors thrown asynchronously */
   constructor(context: PairContext, plan: PlannedRequest, resends: ResendGuard, onDefect: (thrown: unknown) => void) {
     this.#context = context;
     this.#plan = plan;
@@ -31,7 +31,7 @@ export class HttpPair {
     this.#onDefect = onDefect;
   }
 
-  /** @param ready called with false when the protocol needs a peer id and the prefill engine does not tell it */
+  /** @param ready called with false when the protocol needs a peer id and the prefill engine does not give it */
   prepare(pair: ChosenPair<Target>, ready: (isReady: boolean) => void): void {
     const { protocol, prefill } = pair;
     if (!protocol.peerQueryUrl) {
@@ -48,7 +48,7 @@ export class HttpPair {
     else Promise.resolve(peerId).then(isKnown).catch(this.#onDefect);
   }
 
-  /** See `PairCarrier.prefill`. It is charged to the engine's circuit breaker like a request of its own. */
+  /** See `PairCarrier.prefill`. The leg counts for the engine's circuit breaker like a request of its own. */
   prefill(
     dispatch: Dispatch<Target>,
     keepsAnswer: boolean,
@@ -83,7 +83,7 @@ export class HttpPair {
     target: Target,
   ): { readonly body: readonly Buffer[]; readonly headers: readonly string[] } {
     const { set, headers } = leg === "probe" ? (this.#legs?.probe ?? noEdits) : this.#decode;
-    // Another engine computes the prompt, so no work is expected here.
+    // Another engine computes the prompt, so this one has no work on it.
     const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: true, workMs: 0 }) ?? [];
     return { body, headers };
   }
@@ -103,7 +103,7 @@ export class HttpPair {
     });
   }
 
-  /** Adds the engine's own fields for a LoRA adapter to those of the protocol. */
+  /** Adds the engine's fields for a LoRA adapter to those of the protocol. */
   #withAdapter({ engine }: Target, set: LegEdits["set"]): LegEdits["set"] {
     const { adapter } = this.#plan.features;
     return adapter === undefined ? set : { ...set, ...adapterCallsOf(engine).fields(adapter) };
@@ -121,10 +121,10 @@ export interface PrefillRequest {
   readonly dispatch: Dispatch<Target>;
   readonly body: readonly Buffer[];
   readonly headers: readonly string[];
-  /** Bytes of the answer that are read; the rest is dropped. */
+  /** Most bytes kept of the answer; the rest is dropped. */
   readonly keptBytes: number;
   readonly resends: ResendGuard;
-  /** Called once, unless it is cancelled. */
+  /** Called once, unless the leg is cancelled. */
   readonly settled: (outcome: PrefillOutcome) => void;
   readonly onDefect: (thrown: unknown) => void;
 }
@@ -155,7 +155,7 @@ export class PrefillLeg {
     this.#call.outcome.then((outcome) => this.#settle(outcome)).catch(onDefect);
   }
 
-  /** Ends it at once, if it has not ended. */
+  /** Aborts the leg, unless it has ended. */
   cancel(): void {
     this.#isCancelled = true;
     this.#call.cancel();
@@ -180,13 +180,13 @@ export class PrefillLeg {
   }
 
   #fail(kind: string, code: string): void {
-    // The router's own queue for the engine was full, which says nothing about the engine's health.
+    // The router's own queue for the engine was full: no evidence about the engine's health.
     if (kind === "overloaded") this.#permit?.release();
     else this.#permit?.failure(code);
   }
 }
 
-/** Headers for an engine of a pool. A rank of an engine with several is chosen by the header that vLLM and SGLang know. */
+/** Headers for an engine of a pool. The header that vLLM and SGLang know selects a rank of an engine with several. */
 export function engineHeaders(
   { upstreamHeaders }: PlannedRequest["pool"],
   { engine, rank }: Target,

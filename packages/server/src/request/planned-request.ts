@@ -21,18 +21,18 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;
-  /** Whether the router asked for the usage event of a stream and must remove it again. */
+  /** Whether the router asked for a stream's usage event and must remove it again. */
   readonly stripUsage: boolean;
-  /** Whether the answer's id names a response that the engine keeps. */
+  /** Whether the answer's id names a response that the engine stores. */
   readonly storesResponse: boolean;
   /**
-   * The body with further keys set, as JSON text, for an engine with `workMs` of expected work on the prompt. Defined for
-   * requests for a LoRA adapter, and where engines order requests by work.
+   * The body with further keys set, as JSON text, for an engine with `workMs` of expected work on the prompt. Defined
+   * for requests for a LoRA adapter, and where engines order requests by work.
    */
   bodyWith?: ((set: BodyFields, workMs: number) => readonly Buffer[]) | undefined;
-  /** Source of the bodies of both legs; absent for a request that is never split. */
+  /** Source of both legs' bodies; absent for a request that is never disaggregated. */
   split?: SplitSource | undefined;
-  /** Undefined for requests that are never queued: they cost engines next to nothing. */
+  /** Undefined for requests that are never queued, since they cost engines next to nothing. */
   readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
   readonly acceptedMs: number;
@@ -48,7 +48,7 @@ export interface LegBody {
   readonly workMs: number;
 }
 
-/** The part of a request that the bodies of its legs are made from. */
+/** The part of a request from which its legs' bodies are made. */
 export class SplitSource {
   readonly view: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens" | "stream">;
   /** The client's body with some keys set. */
@@ -64,7 +64,7 @@ export class SplitSource {
   }
 }
 
-/** Releases the body once it is not sent again: the answer may be a long stream. */
+/** Releases the body when it will not be resent: the answer may be a long stream. */
 export function dropBody(plan: PlannedRequest): void {
   plan.body = [];
   plan.bodyWith = undefined;

@@ -33,17 +33,17 @@ export interface RelayedRequest extends Omit<HeaderSource, "forwardAuthorization
   readonly path: string;
   /** Empty once the answer has begun. */
   readonly body: readonly Buffer[];
-  /** Which wire shape an error frame takes in a stream that was cut. */
+  /** API family of the error frame in a stream that was cut. */
   readonly family: ApiFamily;
   readonly pool: Pick<HeaderSource, "forwardAuthorization">;
-  /** When the answer must be complete, on the scale of the clock's `nowMs`; never unless given. */
+  /** When the answer must be complete, on the scale of the clock's `nowMs`; no limit by default. */
   readonly answerDueMs?: number;
 }
 
 /** Shared by all relays. */
 export interface RelayParts {
   readonly proxy: Pick<EngineProxy, "attempt">;
-  /** Statuses of an engine that are worth another engine; 429 is one. */
+  /** Statuses after which another engine is tried; 429 is one. */
   readonly retryStatuses: ReadonlySet<number>;
   readonly relayMetrics: RelayMetrics;
   readonly logger: Logger;
@@ -56,7 +56,7 @@ export interface AttemptFailure {
   readonly status?: number;
   /** The engine's Retry-After, for kind `status`; absent when it sent none. */
   readonly retryAfterMs?: number | undefined;
-  /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
+  /** Whether it failed before the first byte of the body, so that another engine may still answer. */
   readonly beforeFirstByte: boolean;
   readonly error: EspalierError;
 }
@@ -64,14 +64,14 @@ export interface AttemptFailure {
 export type RelayOutcome =
   /** `bytes` is the size of the body that was written. */
   | { readonly kind: "completed"; readonly status: number; readonly bytes: number }
-  /** Nothing was written: the error is to be answered. */
+  /** Nothing was written: the caller answers the error. */
   | { readonly kind: "failed"; readonly error: EspalierError }
   /** Failed after the first byte. The client's response has been ended with an error frame, or destroyed. */
   | { readonly kind: "cut"; readonly error: EspalierError }
-  /** The client went away, or stopped reading for longer than it may. */
+  /** The client went away, or stopped reading for too long. */
   | { readonly kind: "client_closed" };
 
-/** Nginx's 499 stands for a client that went away, in metrics only. */
+/** Nginx's 499: the client went away. Used in metrics only. */
 const clientClosedStatus = 499;
 
 /** The status of a request in metrics. @param error what the client got, if any */
@@ -81,22 +81,22 @@ export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | unde
   return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }
 
-/** The judgement of the beginning of an answer. `more` asks again with more of it. */
+/** The verdict on the beginning of an answer. `more` asks for a longer beginning. */
 export type Verdict = "pass" | "decline" | "more";
 
-/** The engine of the next attempt: undefined when none is left, `later` when `proceed` will be called. */
+/** The engine of the next attempt: undefined when none is left, `later` when the subclass will call `proceed`. */
 export type NextEngine = Engine | "later" | undefined;
 
-/** An answer that is longer than this passes without being judged to the end. */
+/** A longer beginning of an answer passes without a final verdict. */
 const maxJudgedBytes = 64 * 1024;
 
 const noBytes = Buffer.alloc(0);
 
 /**
- * Gives one client the answer of one of several engines: attempts one after the other until the first byte of an answer,
- * and from then on that engine's bytes. The engine's headers are withheld until the first byte of its body: engines send
- * headers when they accept a request, long before the prompt is processed, and until a byte has gone out another engine
- * can take over. Subclasses choose the engines and account for the attempts.
+ * Gives one client the answer of one of several engines. Makes attempts one at a time until an answer's first byte, and
+ * from then on relays that engine's bytes. Withholds the engine's headers until the first byte of its body: engines
+ * send headers when they accept a request, long before the prompt is processed, and another engine can take over until
+ * a byte was sent. Subclasses choose the engines and account for the attempts.
  */
 export abstract class Relay implements AttemptOwner {
   protected readonly retries: Retries;
@@ -105,10 +105,10 @@ export abstract class Relay implements AttemptOwner {
   readonly #response: ServerResponse;
   readonly #sink: ResponseSink;
   #headers: readonly string[] = [];
-  /** The client's, and what goes to the engine of the present attempt. */
+  /** The client's body, and the one sent to the engine of the present attempt. */
   #body: WireBody = null;
   #sent: WireBody = null;
-  /** The beginning of a body that is not judged yet. */
+  /** The beginning of a body without a verdict yet. */
   #judgedHead: Buffer | undefined;
   /** The attempt under way. */
   #attempt: Attempt | undefined;
@@ -116,7 +116,7 @@ export abstract class Relay implements AttemptOwner {
   /** Of the present attempt's answer; 0 before its headers. */
   #status = 0;
   #rawHeaders: readonly Buffer[] = [];
-  /** Whether the client has the head of an answer. */
+  /** Whether the head of an answer was sent to the client. */
   #committed = false;
   /** Whether the body is an event stream to which a frame of our own can be added. */
   #takesFrames = false;
@@ -131,34 +131,34 @@ export abstract class Relay implements AttemptOwner {
     this.retries = retries;
   }
 
-  /** Chooses the engine of the next attempt. One that failed is not to be chosen again. */
+  /** Chooses the engine of the next attempt. Must not choose one that failed. */
   protected abstract choose(): NextEngine;
   /** The attempt at the chosen engine is being sent. */
   protected abstract attemptStarted(): void;
   /**
-   * The attempt failed through the engine's fault; told before another one is chosen. A failure of kind `status` may still
-   * be followed by `answerStarted`: with nobody left, the client gets that very answer. Not told when the client went
-   * away or the request's own deadline passed.
+   * The attempt failed through the engine's fault. Called before another engine is chosen. A failure of kind `status`
+   * may still be followed by `answerStarted`: when no engine is left, the client gets that same answer. Not called when
+   * the client went away or the request's own deadline passed.
    */
   protected abstract attemptFailed(failure: AttemptFailure): void;
-  /** Looks at the beginning of a body. At 64 KiB, and at its end, one that was not declined passes. */
+  /** Checks the beginning of a body. At 64 KiB, or at the end of the body, it passes unless declined. */
   protected abstract judge(status: number, head: Buffer, ended: boolean): Verdict;
-  /** What reads or changes the body on its way. */
+  /** The filter that reads or changes the body in transit. */
   protected abstract bodyFilter(status: number, contentType: string): BodyFilter | undefined;
   /** Flat pairs, names in lower case, for the client's response. They replace the engine's headers of the same names. */
   protected abstract responseHeaders(): readonly string[];
-  /** The client gets this answer: there will be no other attempt. @param headers the engine's, as flat pairs */
+  /** The client gets this answer, and there are no more attempts. @param headers the engine's, as flat pairs */
   protected abstract answerStarted(status: number, headers: readonly string[]): void;
-  /** The first byte of the body came from the engine. */
+  /** The first byte of the body arrived from the engine. */
   protected abstract firstByte(): void;
-  /** It is over. Called once. */
+  /** The request is over. Called once. */
   protected abstract settled(outcome: RelayOutcome): void;
 
   protected get isDone(): boolean {
     return this.#done;
   }
 
-  /** Follows the client from now on. @returns whether it is still there */
+  /** Watches the client from now on. @returns whether it is still connected */
   protected open(): boolean {
     if (this.#response.destroyed) {
       this.#clientClosed();
@@ -191,7 +191,7 @@ export abstract class Relay implements AttemptOwner {
     }
   }
 
-  /** What `choose` waited for is ready: it is called again. */
+  /** Tells that what `choose` waited for is ready: calls it again. */
   protected proceed(): void {
     if (this.#done) return;
     try {
@@ -207,15 +207,15 @@ export abstract class Relay implements AttemptOwner {
   }
 
   /**
-   * Ends the attempt under way as a failure of kind `withdrawn`. Nothing happens once a byte of its answer has gone to the
-   * client, or when it is over. Not to be called from inside a hook.
+   * Ends the current attempt as a failure of kind `withdrawn`. Does nothing once a byte of its answer was sent to the
+   * client, or when it is over. Must not be called inside a hook.
    */
   protected withdrawAttempt(): void {
     if (this.#done || this.#committed || !this.#attempt) return;
     this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
   }
 
-  /** A hook threw, or the code has a defect. Nothing of it may reach undici. */
+  /** A hook threw, or the code has a defect. No exception may reach undici. */
   protected crash(thrown: unknown): void {
     if (this.#done) return;
     this.#parts.logger.error("a request failed through a defect", { requestId: this.#request.requestId, thrown });
@@ -277,13 +277,13 @@ export abstract class Relay implements AttemptOwner {
     this.#close(error);
   }
 
-  /** A response that waits behind another one on its connection does not emit `close`. */
+  /** A response queued behind another one on its connection does not emit `close`. */
   stalled(): void {
     this.#sink.destroy();
     this.#clientClosed();
   }
 
-  /** Makes attempts until one is under way, or time is needed to choose. */
+  /** Makes attempts until one is in progress or choosing takes time. */
   #launch(first: NextEngine): void {
     let engine = first;
     while (engine !== undefined) {
@@ -296,7 +296,7 @@ export abstract class Relay implements AttemptOwner {
     this.#fail(this.#lastError ?? new EspalierError("no_engine_available"));
   }
 
-  /** @returns undefined when the attempt is under way; else how it failed, which was reported */
+  /** @returns undefined when the attempt is in progress; else how it failed, already reported */
   #try(engine: Engine): FailureKind | undefined {
     const { method, path, answerDueMs } = this.#request;
     this.#status = 0;
@@ -340,7 +340,10 @@ export abstract class Relay implements AttemptOwner {
     }
   }
 
-  /** Discards an answer to try another engine. @returns false when there is no other, or no budget: the answer stands */
+  /**
+   * Discards an answer to try another engine. @returns false when there is no other engine or no budget: the answer is
+   * then used
+   */
   #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
     if (!this.retries.mayCharge()) return false;
     const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
@@ -355,9 +358,9 @@ export abstract class Relay implements AttemptOwner {
   }
 
   /**
-   * The answer begins, unless it is declined: writes the engine's status and headers.
+   * Begins the answer unless it is declined: writes the engine's status and headers.
    *
-   * @returns what of the body is due, or undefined when there is nothing; `#committed` says whether it has begun
+   * @returns the part of the body to write now, or undefined for none; `#committed` tells whether the answer has begun
    */
   #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
     const head = this.#judgedHead ? Buffer.concat([this.#judgedHead, chunk ?? noBytes]) : chunk;
@@ -385,14 +388,14 @@ export abstract class Relay implements AttemptOwner {
     return head;
   }
 
-  /** @returns the engine's headers as far as the client may see them, or why they cannot be written: then nothing was */
+  /** @returns the engine's headers that the client may see, or why they cannot be written: then nothing was written */
   #writeHead(): readonly string[] | EspalierError {
     const { pairs, contentType, encoded } = answerHeaders(this.#rawHeaders);
     const isEvents = contentType.startsWith("text/event-stream");
     const bodiless = this.#request.method === "HEAD" || this.#status === 204 || this.#status === 304;
-    // Of a compressed body nothing can be read, and a filter that looks for the end of an event would hold all of it back.
+    // A compressed body cannot be read, and a filter that looks for the end of an event would hold all of it back.
     const filter = bodiless || encoded ? undefined : this.bodyFilter(this.#status, contentType);
-    // A stream may have to take an error frame at its end.
+    // A stream may need an error frame at its end.
     if (filter?.changesLength || isEvents) dropHeader(pairs, "content-length");
     const extra = this.responseHeaders();
     for (let i = 0; i < extra.length; i += 2) dropHeader(pairs, extra[i]!);
@@ -405,14 +408,14 @@ export abstract class Relay implements AttemptOwner {
     return pairs;
   }
 
-  /** Releases the bodies: nothing is sent again once the answer has begun. */
+  /** Releases the bodies: nothing is resent once the answer has begun. */
   #releaseBody(): void {
     for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
     this.#body = null;
     this.#sent = null;
   }
 
-  /** Cancels the attempt under way; others may follow. */
+  /** Cancels the current attempt; others may follow. */
   #giveUp(kind: FailureKind, error: EspalierError): void {
     this.#attempt?.cancel();
     this.#lost(kind, error);
@@ -426,7 +429,7 @@ export abstract class Relay implements AttemptOwner {
     this.#finish({ kind: "client_closed" });
   }
 
-  /** Ends with an error in whatever way is still open. */
+  /** Ends with an error in whichever way is still possible. */
   #close(error: EspalierError): void {
     if (!this.#committed) {
       this.#fail(error);

@@ -60,8 +60,8 @@ type RunContext = Pick<
 >;
 
 /**
- * One request from its plan to its end: carries the lifecycle of `routing` to engines over HTTP. It feeds the engines'
- * circuit breakers, reads the usage from the answer as it passes, and reports to the client, metrics, log and trace.
+ * One request from its plan to its end. Carries the lifecycle of `routing` to engines over HTTP, feeds the engines'
+ * circuit breakers, reads usage from the passing answer, and reports to the client, metrics, log and trace.
  */
 export class RequestRun extends Relay implements RequestCarrier<Target> {
   readonly #context: RunContext;
@@ -78,14 +78,14 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #watch: AnswerWatch | undefined;
   /** Estimated from a stream's chunks. */
   #outputTokens = 0;
-  /** Since when it is queued, on the clock; NaN while it is not. */
+  /** When it was queued, on the monotonic clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
   #dispatchedMs = Number.NaN;
   #firstByteMs = Number.NaN;
   #isStream = false;
 
-  /** @param answerError writes an error to a client that has got nothing yet */
+  /** @param answerError writes an error to a client that has received nothing yet */
   constructor(
     context: RunContext,
     plan: PlannedRequest,
@@ -114,7 +114,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** Starts the first attempt, at once or when the request is admitted. */
+  /** Starts the first attempt, now or when the request is admitted. */
   start(): void {
     if (!this.open()) return;
     try {
@@ -136,15 +136,15 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.refuse(error);
   }
 
-  /** When the pool has become empty, the planned targets: the attempt then fails as usual. */
+  /** The planned targets when the pool has become empty: the attempt then fails as usual. */
   targets(): readonly Target[] {
     const now = this.#context.fleet.pool(this.#plan.pool.model);
     return now.length > 0 ? now : this.#plan.targets;
   }
 
   /**
-   * Chooses a target. A second attempt prefers engines that health checks find up, over engines in panic mode: a first
-   * attempt may probe those, a client's second one should not.
+   * Chooses a target. A second attempt prefers engines that health checks find up over engines in panic mode: first
+   * attempts may probe those, a client's second one should not.
    */
   select(
     targets: readonly Target[],
@@ -220,7 +220,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     const isOwnDoing = kind === "declined" || kind === "withdrawn";
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
     else if (beforeFirstByte) this.#permit?.failure(error.code);
-    // The permit was settled when the answer began; an engine that dies half-way must still count as failed.
+    // The permit was settled when the answer began, but an engine that dies during it must still count as failed.
     else this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(error.code);
   }
 
@@ -280,11 +280,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   protected firstByte(): void {
     this.#firstByteMs = this.#context.clock.nowMs();
     this.#plan.trace?.firstByte();
-    // An answer that is not streamed arrives when it is complete.
+    // An answer without streaming arrives when it is complete.
     this.#lifecycle.firstToken(this.#isStream);
   }
 
-  /** Releases everything, reports the end, and answers the error if there is one. */
+  /** Releases everything, reports the end, and answers the error, if any. */
   protected settled(outcome: RelayOutcome): void {
     this.#leaveQueue(outcome.kind);
     this.#lifecycle.leave();
@@ -339,7 +339,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return this.#withAdapter(dispatch, engine);
   }
 
-  /** At once when the engine has the adapter loaded; else `later`, after loading it. */
+  /** Returns the engine if it has the adapter loaded; else `later`, and loads it. */
   #withAdapter(dispatch: Dispatch<Target>, engine: Engine): NextEngine {
     const ready = this.#adapter?.prepare(dispatch.target, engine, dispatch.workMs) ?? engine;
     if (!(ready instanceof Promise)) return ready;
@@ -356,7 +356,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   /**
-   * Starts the Retry-After cooldown of an engine, as long as the model has another usable one. The last one is asked anyway.
+   * Starts the Retry-After cooldown of an engine while the model has another usable one. The last one is asked anyway.
    *
    * @param pauseMs the engine's Retry-After; undefined when it sent none
    */
@@ -381,7 +381,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** A stored response exists at one engine only: the client must know when that one is gone. */
+  /** Only one engine has a stored response: the client must learn when that engine is gone. */
   #refusal(error: EspalierError): EspalierError {
     if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
@@ -408,7 +408,7 @@ function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target
 
 /** How a request ended, for metrics, log and trace. */
 interface ReportedEnd extends TracedEnd {
-  /** When it was first sent to an engine, less its time in the queue; NaN when it never was. */
+  /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */
   readonly dispatchedMs: number;
   /** NaN when no byte came. */
   readonly firstByteMs: number;

@@ -12,13 +12,13 @@ import { type AttemptFailure, outcomeStatus, type RelayOutcome } from "./relay.t
 interface TracedCall {
   readonly method: string;
   readonly target: Target;
-  /** Prompt tokens that the engine is expected to have cached. */
+  /** Prompt tokens that the engine probably has cached. */
   readonly matchedTokens: number;
 }
 
 /**
- * The trace of one request that is recorded: a span for the whole, and one for each step and each call of an engine
- * within it. Requests that are not recorded have none.
+ * The trace of one recorded request: a span for the whole, and one for each step and each call of an engine. Requests
+ * that are not recorded have none.
  */
 export class RequestTrace {
   readonly #span: Span;
@@ -29,7 +29,7 @@ export class RequestTrace {
   #pickingMs = 0;
   #matchedMs: number | undefined;
 
-  /** @param startMs when the request began to come in */
+  /** @param startMs when the request began to arrive */
   constructor(span: Span, clock: Clock, startMs: number) {
     this.#span = span;
     this.#clock = clock;
@@ -44,18 +44,18 @@ export class RequestTrace {
     return this.#clock.nowMs();
   }
 
-  /** The request is complete. */
+  /** The request has arrived completely. */
   accepted(): void {
     this.step("accept", this.#startMs);
   }
 
-  /** A step that ends now. */
+  /** Records a step that ends now. */
   step(name: string, startMs: number, attributes?: SpanAttributes): void {
     const start = { name, kind: "internal", startMs } as const;
     this.#span.child(attributes ? { ...start, attributes } : start).end(this.nowMs());
   }
 
-  /** Sets what is known once the body is read. */
+  /** Sets what is known after reading the body. */
   describe(name: string, attributes: SpanAttributes): void {
     this.#span.rename(name);
     this.#span.set(attributes);
@@ -131,7 +131,7 @@ export class RequestTrace {
     this.#span.event("first_byte", nowMs);
   }
 
-  /** The request is over. @param errorType what the router or an engine did wrong */
+  /** Ends the trace. @param errorType what the router or an engine did wrong */
   end(attributes: SpanAttributes, errorType: string | undefined): void {
     this.#endUpstream(errorType);
     this.#span.set(attributes);
@@ -144,7 +144,7 @@ export class RequestTrace {
   }
 }
 
-/** Begins the trace of a request whose headers have come. @returns undefined when it is not recorded */
+/** Begins the trace of a request when its headers have arrived. @returns undefined when it is not recorded */
 export function beginTrace({ tracer, clock }: RouterContext, request: FastifyRequest): RequestTrace | undefined {
   const traceparent = callerTraceparent(request.headers.traceparent);
   if (!tracer.samples(traceparent)) return undefined;
@@ -156,7 +156,7 @@ export function beginTrace({ tracer, clock }: RouterContext, request: FastifyReq
   return new RequestTrace(span, clock, startMs);
 }
 
-/** Attributes from the head of a request, without anything that may name a person or hold a key. */
+/** Attributes from the head of a request, without any that may identify a person or contain a key. */
 function requestAttributes({ method, url, routeOptions, raw, protocol, id }: FastifyRequest): SpanAttributes {
   return {
     "gen_ai.operation.name": operationOf(routeOptions.config.endpointId),
@@ -176,7 +176,7 @@ function joined(header: string | string[] | undefined): string | undefined {
 
 type Tracing = Pick<RouterContext, "tracer" | "clock">;
 
-/** How a request ended that was planned. */
+/** How a planned request ended. */
 export interface TracedEnd {
   readonly outcome: RelayOutcome;
   /** What the client got instead of an answer. */
@@ -188,14 +188,14 @@ export interface TracedEnd {
   readonly usage: Usage | undefined;
 }
 
-/** Ends the trace of a request. A failed request that was not recorded is kept with what is known at its end. */
+/** Ends the trace of a request. A failed request that was not recorded is recorded with what is known at its end. */
 export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd): void {
   const errorType = errorTypeOf(end);
   const trace = plan.trace ?? (errorType === undefined ? undefined : keepPlanned(context, plan));
   trace?.end(endAttributes(plan, end), errorType);
 }
 
-/** The same for a request that was refused before it was planned. */
+/** The same for a request refused before it was planned. */
 export function endRefused(context: Tracing, request: FastifyRequest, { kind, code }: EspalierError): void {
   if (!context.tracer.isOn) return;
   const errorType = kind.status >= 500 ? code : undefined;
@@ -203,7 +203,7 @@ export function endRefused(context: Tracing, request: FastifyRequest, { kind, co
   trace?.end({ "http.response.status_code": kind.status, "espalier.outcome": code }, errorType);
 }
 
-/** Client errors and disconnects are no errors of the server. */
+/** Client errors and disconnects are not server errors. */
 function errorTypeOf({ outcome, error }: TracedEnd): string | undefined {
   if (outcome.kind === "cut") return outcome.error.code;
   const status = outcomeStatus(outcome, error);
@@ -230,7 +230,7 @@ function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanA
 
 function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestTrace | undefined {
   const sentParent = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
-  // The caller has decided that it is not recorded.
+  // The caller decided against recording it.
   if (plan.headers.includes(sentParent)) return undefined;
   const operation = operationOf(plan.endpointId);
   const span = tracer.keep(sentParent, {
@@ -256,8 +256,7 @@ function keepRefused({ tracer, clock }: Tracing, request: FastifyRequest): Reque
 }
 
 /**
- * What the OpenTelemetry conventions for generative AI call the operation of an endpoint; where they have no name for it,
- * the endpoint's own.
+ * An endpoint's operation in the OpenTelemetry conventions for generative AI; endpoints without one use their own name.
  */
 const operations: Partial<Record<PlannedRequest["endpointId"], string>> = {
   messages: "chat",
@@ -270,7 +269,10 @@ function operationOf(endpointId: PlannedRequest["endpointId"] | undefined): stri
   return endpointId === undefined ? "request" : (operations[endpointId] ?? endpointId);
 }
 
-/** Tells a trace what a body asks for, once its model is known to be served: its name then has few values. */
+/**
+ * Adds to a trace what a body asks for. Call it when the model is known to be served, since span names must have few
+ * values.
+ */
 export function describeRequest(trace: RequestTrace, view: RequestView, servedModel: string): void {
   const model = view.model ?? servedModel;
   trace.describe(`${operationOf(view.endpoint.id)} ${model}`, {

@@ -4,12 +4,12 @@ import { createJsonUsageReader, createSseUsageFilter, readResponseId, type Usage
 const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
-/** Sees every chunk of a body on its way to the client; may hold back, remove or replace bytes. */
+/** Sees every chunk of a body on its way to the client. May delay, remove or replace bytes. */
 export interface BodyFilter {
-  /** Whether the body may come out in another length than it went in; if not, `content-length` is passed on. */
+  /** Whether it may change the body's length; if not, `content-length` is passed on. */
   readonly changesLength: boolean;
   push(chunk: Buffer): Buffer | readonly Buffer[] | undefined;
-  /** The engine's body is complete: what was held back. Not called for a body that was cut. */
+  /** Returns delayed bytes when the engine's body is complete. Not called for a body that was cut. */
   end(): Buffer | undefined;
 }
 
@@ -17,7 +17,7 @@ export interface BodyFilter {
 export class ResponseSink {
   readonly #response: ServerResponse;
   #filter: BodyFilter | undefined;
-  /** The last four bytes written, the last one lowest. A number, so that no chunk is kept alive. */
+  /** The last four bytes written, the last one lowest. A number keeps no chunk alive. */
   #tail = 0;
   bytes = 0;
 
@@ -29,7 +29,7 @@ export class ResponseSink {
    * Begins the response.
    *
    * @param pairs flat header names and values
-   * @throws TypeError when a name or a value is not valid in HTTP; nothing was written then
+   * @throws TypeError when a name or a value is invalid in HTTP, and then writes nothing
    */
   begin(status: number, pairs: readonly string[], filter: BodyFilter | undefined): void {
     this.#filter = filter;
@@ -56,8 +56,8 @@ export class ResponseSink {
   }
 
   /**
-   * Ends a broken event stream with an error event. The connection is kept: the body is complete for HTTP, and closing could
-   * reset the next request of a client that reuses it.
+   * Ends a broken event stream with an error event. Keeps the connection: the body is complete for HTTP, and closing
+   * could reset the next request of a client that reuses it.
    *
    * @param frame one whole event
    */
@@ -66,7 +66,7 @@ export class ResponseSink {
     this.#response.end(frame);
   }
 
-  /** Ends a broken body so that its reader sees that it is broken. */
+  /** Ends a broken body so that its reader notices. */
   destroy(): void {
     this.#response.destroy();
   }
@@ -78,7 +78,7 @@ export class ResponseSink {
     return this.#response.write(chunk);
   }
 
-  /** What is missing to the blank line that ends an event (HTML Living Standard, section 9.2.5). */
+  /** What the stream lacks of the blank line that ends an event (HTML Living Standard, section 9.2.5). */
   #missingEventEnd(): string {
     const last = this.#tail & 0xff;
     const before = (this.#tail >> 8) & 0xff;
@@ -90,16 +90,16 @@ export class ResponseSink {
   }
 }
 
-/** Reads usage and id from an answer on its way to the client. */
+/** Reads usage and id from an answer in transit. */
 export interface AnswerWatch extends BodyFilter {
   usage(): Usage | undefined;
-  /** The id of a stored response, when the answer is one and has been seen far enough. */
+  /** The id of a stored response, if the answer is one and enough of it has passed. */
   responseId(): string | undefined;
 }
 
 interface AnswerWatchOptions {
   readonly contentType: string;
-  /** Removes the usage event that the router asked for and the client did not. */
+  /** Removes the usage event that the router requested and the client did not. */
   readonly stripUsage: boolean;
   /** Reads the id of a response object from the first bytes. */
   readonly readId: boolean;
@@ -152,7 +152,7 @@ function watchJson({ readId }: AnswerWatchOptions): AnswerWatch {
   };
 }
 
-/** Keeps the first bytes of an answer, for its id. */
+/** Keeps the first bytes of an answer to read its id. */
 function createHead(wanted: boolean): { push(chunk: Buffer): void; responseId(): string | undefined } {
   const pieces: Buffer[] = [];
   let size = 0;

@@ -19,7 +19,7 @@ interface SplitPartsOptions {
   readonly fleet: Fleet;
   readonly meter: Meter;
   readonly selector: TargetSelector;
-  /** As `selector`, for requests that are not sent. */
+  /** Like `selector`, for requests that are not sent. */
   readonly dryRunSelector: TargetSelector;
   /** Shared estimates of the work of each role; undefined when nothing is shared. */
   readonly notes?: NoteChannel | undefined;
@@ -42,7 +42,7 @@ export function createSplitParts(options: SplitPartsOptions): SplitParts {
 
 /** Peer ids of prefill engines, from their bootstrap servers (Mooncake). */
 interface PeerIds {
-  /** @returns undefined when it cannot be learned; a promise when it has to be asked for, which is never rejected */
+  /** @returns undefined when it cannot be found out; a promise, which never rejects, when it must be requested */
   idOf(target: Target, queryUrl: string): string | undefined | Promise<string | undefined>;
   /** The engine may have another id by now. */
   forget(engine: EngineId): void;
@@ -53,7 +53,7 @@ const maxAnswerBytes = 65_536;
 
 type NamesByRank = Readonly<Record<string, string>>;
 
-/** Names are kept for the life of an engine, so that there are never more entries than engines. */
+/** Names are kept while the engine is known, so there are never more entries than engines. */
 function createPeerIds({ http, fleet }: { readonly http: HttpClient; readonly fleet: Fleet }): PeerIds {
   const known = new Map<EngineId, NamesByRank>();
   const asked = new Map<EngineId, Promise<NamesByRank | undefined>>();

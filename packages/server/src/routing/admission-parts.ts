@@ -20,7 +20,9 @@ import type { PoolSettings } from "./pools.ts";
 /** The admission queues of all pools. */
 export interface AdmissionParts {
   readonly config: AdmissionConfig;
-  /** The queue of a pool, created on first use; undefined when admission is off. Pools are bounded, so queues are. */
+  /**
+   * The queue of a pool, created on first use; undefined when admission is off. Queues are bounded because pools are.
+   */
   of(pool: PoolSettings): Admission<Target> | undefined;
   /** Counts of each class over all pools; empty when admission is off. */
   counts(): readonly ClassCounts[];
@@ -33,7 +35,7 @@ interface AdmissionPartsOptions {
   readonly meter: Meter;
   /** Load sent by other routers; undefined when nothing is shared. */
   readonly others: PeerLoad | undefined;
-  /** Shared usage of tenants, by the model of the pool; undefined likewise. */
+  /** Shared usage of tenants by the pool's model; undefined when nothing is shared. */
   readonly usage: Pick<UsagePlane, "of"> | undefined;
 }
 
@@ -61,7 +63,7 @@ export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionP
   };
 }
 
-/** One class over all pools, since the start. */
+/** Counts of one class over all pools, since the start. */
 export interface ClassCounts {
   readonly name: string;
   /** Requests queued now. */
@@ -75,7 +77,7 @@ export interface ClassCounts {
 
 type Counts = { -readonly [key in keyof ClassCounts]: ClassCounts[key] };
 
-/** Wraps meters, which are write-only, to count what passes through them. */
+/** Wraps meters, which are write-only, to count what they record. */
 export function countClasses(meters: AdmissionMeters): {
   readonly meters: AdmissionMeters;
   readonly counts: (className: string) => ClassCounts;
@@ -125,7 +127,7 @@ interface MemoryWatchOptions {
 /**
  * Watches engines' cache memory, by what all routers send them.
  *
- * @returns undefined when no class has a max cold wait: it is not needed then
+ * @returns undefined when no class has a max cold wait, since only those need it
  */
 export function watchMemory({ config, clock, index, feedConfidenceOf }: MemoryWatchOptions): MemoryWatch | undefined {
   if (!config.isOn || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
@@ -139,7 +141,7 @@ const noneTried: ReadonlySet<string> = new Set();
 /**
  * What a request would evict from engines' memory.
  *
- * @returns undefined when memory is not watched, for a request without a prompt, and in a pool with KV transfer
+ * @returns undefined without a memory watch, without a prompt, and in a pool with KV transfer
  */
 export function coldPromptOf(
   context: Pick<RouterContext, "memory" | "dryRunSelector" | "mesh">,

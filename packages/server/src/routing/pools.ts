@@ -9,28 +9,30 @@ export interface PoolSettings {
   readonly policy: Policy;
   /** Learned service times of its engines. */
   readonly work: PoolWork;
-  /** Flat name and value pairs added to every request to an engine of the pool: its credentials. */
+  /** Flat name and value pairs added to every request to the pool's engines: its credentials. */
   readonly upstreamHeaders: readonly string[];
-  /** Whether the client's own `authorization` is passed on. */
+  /** Whether the client's `authorization` header is passed on. */
   readonly forwardAuthorization: boolean;
 }
 
 export interface Pools {
-  /** The settings of a model's pool, created on first use; the same object from then on, also after a reload. */
+  /**
+   * The settings of a model's pool, created on first use. Returns the same object from then on, also after a reload.
+   */
   settingsFor(model: string): PoolSettings;
-  /** Replaces the rules. A pool whose policy settings are unchanged keeps the policy with its state. */
+  /** Replaces the rules. A pool whose policy settings are unchanged keeps its policy and the policy's state. */
   replaceRules(rules: readonly PoolRule[]): void;
   /** Scrape interval that the policies of these models ask for; undefined when none does. */
   metricsEveryMs(models: readonly string[]): number | undefined;
 }
 
 export interface PoolRule {
-  /** Model names; `*` stands for any run of characters. */
+  /** Model names; `*` matches any run of characters. */
   readonly models: readonly string[];
   /** Settings of the policy as text: equal texts mean equal policies. */
   readonly policyText: string;
   readonly createPolicy: () => Policy;
-  /** As the policy's definition has it. */
+  /** From the policy's definition. */
   readonly metricsEveryMs?: number | undefined;
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
@@ -40,8 +42,8 @@ export interface PoolRule {
 export const maxPools = 1_024;
 
 /**
- * @param rules the first one whose pattern fits decides; the last one must fit every model
- * @param workOf gives what is learned of the engines of a model
+ * @param rules the first one with a matching pattern applies; the last one must match every model
+ * @param workOf the learned service times of a model's engines
  */
 export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
   let matchRule = ruleMatcher(rules);
@@ -93,7 +95,7 @@ function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
   return (model) => compiled.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)))?.rule ?? fallback;
 }
 
-/** A pattern in which `*` stands for any run of characters and everything else for itself. */
+/** A pattern in which `*` matches any run of characters and all else matches itself. */
 export function globPattern(glob: string): RegExp {
   return new RegExp(`^${glob.split("*").map(escapePattern).join(".*")}$`);
 }
@@ -103,8 +105,8 @@ function escapePattern(text: string): string {
 }
 
 /**
- * The rules of a configuration, followed by the one for all other models. Each policy is created once here, so that a bad
- * option is found at the start and not at the first request.
+ * The rules of a configuration, then one for all other models. Creates each policy once, so that a bad option is found
+ * at the start and not at the first request.
  *
  * @throws EspalierError `config_invalid`
  */

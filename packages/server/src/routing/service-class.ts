@@ -11,18 +11,18 @@ export interface ServiceClass {
   /** Undefined for the default class. */
   readonly className: string | undefined;
   readonly tenant: string;
-  /** Milliseconds from arrival until the first token is due; undefined for the class's target. */
+  /** Milliseconds from arrival until the first token is due; undefined for the class's default. */
   readonly deadlineMs: number | undefined;
 }
 
 const longestTenant = 128;
 const longestDeadlineMs = 86_400_000;
-/** SMG's names of classes that differ from ours. */
+/** SMG's class names that differ from ours. */
 const otherNames: Readonly<Record<string, string>> = { system: "interactive", bulk: "batch" };
 
 /**
- * Reads a request's tenant and urgency. Headers of other routers are read where ours are absent; invalid values in those are
- * ignored, as those routers do.
+ * Reads a request's tenant and urgency. Headers of other routers are read when ours are absent; like those routers, it
+ * ignores invalid values in them.
  *
  * @param bodyPriority the `priority` of the body
  * @param apiKey name of the request's API key: the tenant, unless a trusted header names one
@@ -53,7 +53,7 @@ function readClass({ classes }: AdmissionConfig, headers: IncomingHttpHeaders): 
   return alias === undefined ? undefined : (find(alias) ?? find(otherNames[alias] ?? ""));
 }
 
-/** A number on the urgent side of 0 means the highest class, one on the other side the class after the default. */
+/** A number on the urgent side of 0 selects the highest class, one on the other side the class after the default. */
 function classByNumber(config: AdmissionConfig, priority: number | undefined): string | undefined {
   const { classes, bodyPriority, defaultClass } = config;
   if (bodyPriority === "off" || !priority) return undefined;
@@ -95,10 +95,10 @@ function invalid(name: string, must: string): EspalierError {
 interface PlannedService {
   /** Absent when admission is off. */
   readonly service?: ServiceClass;
-  /** Body fields for engines, as JSON texts, before an engine is chosen. */
+  /** Body fields, as JSON texts, until an engine is chosen. */
   readonly bodyFields: BodyFields;
   /**
-   * The same for an engine with `workMs` of expected work on the prompt; absent when that makes no difference.
+   * The fields for an engine with `workMs` of expected work on the prompt; absent when the work makes no difference.
    */
   readonly fieldsFor?: (workMs: number) => BodyFields;
 }
@@ -124,14 +124,14 @@ export function planService(
   return config.engineOrder === "arrival" ? { service, bodyFields } : { service, bodyFields, fieldsFor };
 }
 
-/** One request, as its engine priority is computed from it. */
+/** What an engine priority is computed from, for one request. */
 export interface PrioritizedRequest {
   readonly endpoint: Pick<Endpoint, "family" | "kind">;
   /** Undefined for the default class. */
   readonly className: string | undefined;
   /** `priority` in the client's body. */
   readonly written: number | undefined;
-  /** By the wall clock. */
+  /** On the wall clock. */
   readonly arrivedWallMs: number;
 }
 
@@ -143,8 +143,8 @@ export interface PrioritizedRequest {
 type EnginePriority = (workMs: number) => number;
 
 /**
- * The `priority` by which engines' own schedulers know a request's class: 0 for the default class, as for a request without
- * one, and one more or less per class from there. With shortest-first order inside classes, its place in that order.
+ * The `priority` by which engines' own schedulers know a request's class: 0 for the default class and for a request
+ * without one, then one more or less per class. With shortest-first order inside classes, also its place in that order.
  *
  * @returns undefined when the body needs no change
  */

@@ -2,13 +2,13 @@ import { memberKey, type Span, scanObject } from "./json-scan.ts";
 import type { RequestView } from "./request-view.ts";
 
 export interface BodyEdits {
-  /** The name that the engine knows the model by. */
+  /** The model's name at the engine. */
   readonly model?: string | undefined;
-  /** Have the engine report usage at the end of the stream. */
+  /** Asks the engine to report usage at the end of the stream. */
   readonly includeUsage?: true | undefined;
   /**
-   * Values of top-level keys as JSON text, which goes out as it is: a number may have more digits than a double holds.
-   * A key must not be one that another edit changes.
+   * Values of top-level keys as JSON text, sent unchanged: a number may have more digits than a double can represent. A
+   * key must not be one that another edit changes.
    */
   readonly set?: Readonly<Record<string, string>> | undefined;
 }
@@ -20,8 +20,8 @@ interface Splice extends Span {
 const openBrace = 0x7b;
 
 /**
- * Changes fields of a body by exchanging their bytes, so that everything else (64-bit integers, unknown fields, key
- * order, white space) reaches the engine as the client sent it.
+ * Changes fields of a body by replacing their bytes. Everything else (64-bit integers, unknown fields, key order, white
+ * space) reaches the engine as the client sent it.
  *
  * @param body the bytes that `view` was read from
  * @returns the edited body in pieces that share memory with `body`; `[body]` when nothing changes

@@ -1,4 +1,4 @@
-/** Whose wire shapes an endpoint speaks: of its errors, its streams and its usage. */
+/** The API whose errors, streams and usage an endpoint speaks. */
 export type ApiFamily = "openai" | "anthropic" | "sglang";
 
 /**
@@ -17,7 +17,7 @@ export interface PromptField {
   readonly shape: PromptShape;
 }
 
-/** One path that is passed on to an engine, and what the router needs to know of it. Aliases share an `id`. */
+/** A path that is passed on to an engine, and what the router needs to know of it. Aliases share an `id`. */
 export interface Endpoint {
   readonly id:
     | "chat"
@@ -40,15 +40,15 @@ export interface Endpoint {
   readonly streams: boolean;
   /** Whether the engine reports usage in the stream only when `stream_options.include_usage` asks for it. */
   readonly usageInjectable: boolean;
-  /** Fields that may hold the prompt; at least one must be there. */
+  /** Fields that may contain the prompt; at least one must be present. */
   readonly promptFields: readonly PromptField[];
-  /** Fields that must be there besides the model and the prompt. */
+  /** Required fields besides the model and the prompt. */
   readonly requiredFields: readonly string[];
   /** Fields that a chat template adds to the prompt; counted by their JSON bytes. */
   readonly contextFields: readonly string[];
-  /** Top-level fields that bound the output in tokens, the one that counts first. */
+  /** Top-level fields that bound the output in tokens, in order of precedence. */
   readonly outputLimitFields: readonly string[];
-  /** 0 where a bound of 0 asks for a prompt to be cached or echoed and nothing generated. */
+  /** 0 where a limit of 0 asks to cache or echo a prompt and generate nothing. */
   readonly minOutputTokens: 0 | 1;
 }
 
@@ -83,7 +83,7 @@ const completions: Endpoint = {
   kind: "generate",
   streams: true,
   usageInjectable: true,
-  // vLLM takes `prompt_embeds` instead of a prompt.
+  // vLLM accepts `prompt_embeds` instead of a prompt.
   promptFields: [
     { name: "prompt", shape: "text" },
     { name: "prompt_embeds", shape: "json" },
@@ -97,7 +97,7 @@ const embeddings: Endpoint = {
   id: "embeddings",
   path: "/v1/embeddings",
   kind: "embed",
-  // vLLM takes chat messages too, and SGLang objects with text and image.
+  // vLLM also accepts chat messages, and SGLang objects with text and image.
   promptFields: [
     { name: "input", shape: "items" },
     { name: "messages", shape: "messages" },
@@ -153,7 +153,9 @@ const messages: Endpoint = {
   minOutputTokens: 0,
 };
 
-/** Counts the tokens of a request of `/v1/messages` and generates empty; Anthropic's clients and coding agents ask it. */
+/**
+ * Counts the tokens of a `/v1/messages` request and generates nothing; Anthropic's clients and coding agents call it.
+ */
 const countTokens: Endpoint = {
   ...messages,
   id: "count_tokens",

@@ -7,7 +7,7 @@ export interface ErrorResponse {
   readonly body: string;
 }
 
-/** When a client may try again after 429 or 503, unless the error says otherwise. */
+/** When a client may retry after 429 or 503, unless the error says otherwise. */
 const defaultRetryAfterSeconds = 1;
 
 /** Anthropic's names for errors by HTTP status; other 4xx are invalid requests, other 5xx are `api_error`. */
@@ -22,9 +22,9 @@ const anthropicTypes: Readonly<Record<number, string>> = {
 };
 
 /**
- * An error as an answer in the shape that clients of the API expect. SGLang's own API has OpenAI's shape.
+ * An error as an answer in the shape that the API's clients expect. SGLang's own API has OpenAI's shape.
  *
- * @param requestId sent to the client where the shape has a place for it (Anthropic)
+ * @param requestId included where the shape has a place for it (Anthropic)
  */
 export function errorResponse(family: ApiFamily, error: EspalierError, requestId?: string): ErrorResponse {
   const status = statusOf(error);
@@ -35,8 +35,8 @@ export function errorResponse(family: ApiFamily, error: EspalierError, requestId
 }
 
 /**
- * An error as one event, for a stream that has begun. Nothing follows it: no `[DONE]`, so that no client takes the
- * answer for complete. If the stream was cut inside an event, a blank line must go before it.
+ * An error as one event for a stream that has begun. No `[DONE]` follows, so that no client takes the answer for
+ * complete. If the stream was cut inside an event, send a blank line first.
  */
 export function errorStreamFrame(family: ApiFamily, error: EspalierError): string {
   const data = JSON.stringify(errorObject(family, error, undefined));
@@ -56,7 +56,7 @@ function errorObject(family: ApiFamily, error: EspalierError, requestId: string 
   };
 }
 
-/** Errors of the router's own setup have no status; should one get here, it is a defect. */
+/** Errors of the router's own setup have no status; one that arrives here is a defect. */
 function statusOf(error: EspalierError): number {
   return error.kind.status || errorCatalogue.internal_error.status;
 }
@@ -65,7 +65,7 @@ function anthropicType(status: number): string {
   return anthropicTypes[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
 }
 
-/** Whole seconds, rounded up: a client that comes early is turned away again. */
+/** Whole seconds, rounded up: a client that retries too early is refused again. */
 function retryAfterSeconds(error: EspalierError, status: number): number | undefined {
   if (error.retryAfterSeconds !== undefined) return Math.max(0, Math.ceil(error.retryAfterSeconds));
   return error.kind.retryable && (status === 429 || status === 503) ? defaultRetryAfterSeconds : undefined;

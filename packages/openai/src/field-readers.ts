@@ -10,7 +10,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether a field is there. Null means absent, as clients that serialise every optional field send it. */
+/** Whether a field is present. Null counts as absent, since some clients serialise every optional field. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -18,7 +18,7 @@ export function isPresent(value: unknown): boolean {
 /**
  * The string `fields[name]`, or undefined when it is absent, null or empty.
  *
- * @param path what the error calls the field
+ * @param path the field's name in the error
  * @throws EspalierError `invalid_type`; `invalid_value` beyond `maxLength` UTF-16 units
  */
 export function readString(fields: JsonObject, name: string, maxLength: number, path = name): string | undefined {

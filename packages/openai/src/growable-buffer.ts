@@ -1,14 +1,14 @@
-/** Bytes of something that is not complete yet. The user of it bounds its size. */
+/** Bytes of something incomplete. Its user bounds its size. */
 export interface GrowableBuffer {
   size(): number;
   append(bytes: Buffer): void;
-  /** Hands over what was appended, and begins anew. */
+  /** Returns the appended bytes and empties the buffer. */
   take(): Buffer;
 }
 
 const empty = Buffer.alloc(0);
 
-/** Grows by doubling, so that a million chunks of one byte cost no more than one of a million. */
+/** Grows by doubling, so that appending a million chunks of one byte costs no more than one chunk of a million. */
 export function createGrowableBuffer(): GrowableBuffer {
   let buffer = empty;
   let size = 0;

@@ -1,6 +1,6 @@
 /**
  * What the router needs to know of the HTTP APIs it passes on (OpenAI, Anthropic, SGLang): request views, edits that
- * leave all other bytes alone, usage read in passing, error objects and session keys. Pure and synchronous.
+ * preserve all other bytes, usage readers for passing answers, error objects and session keys. Pure and synchronous.
  */
 
 export type { JsonObject } from "@espalier/json-body";

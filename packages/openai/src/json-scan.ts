@@ -6,12 +6,12 @@ export interface Span {
 
 /** One member of a scanned object. Offsets count bytes of the body. */
 export interface Member {
-  /** Behind the opening quote of the key. */
+  /** Just after the opening quote of the key. */
   readonly keyStart: number;
   /** At the closing quote of the key. */
   readonly keyEnd: number;
   readonly valueStart: number;
-  /** Behind the value; equal to `valueStart` when the text ends inside it. */
+  /** Just after the value; equals `valueStart` when the text ends inside it. */
   readonly valueEnd: number;
 }
 
@@ -23,18 +23,18 @@ const colon = 0x3a;
 const openBracket = 0x5b;
 
 const backslash = 0x5c;
-/** `[` and `{` differ in this bit only, and so do `]` and `}`. */
+/** `[` and `{` differ only in this bit, as do `]` and `}`. */
 const bracketBit = 0x20;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
 /**
- * Finds the members of the JSON object at `start` in one pass, without parsing it: strings are skipped with a native
- * search, everything else is looked at once. The answer is right for valid JSON; for anything else it is only safe,
- * and the caller must have `JSON.parse` decide.
+ * Finds the members of the JSON object at `start` in one pass without parsing it. A native search skips strings; every
+ * other byte is read once. The result is right for valid JSON and merely safe for anything else, so the caller must let
+ * `JSON.parse` decide.
  *
- * @param text the body decoded as Latin-1, so that an offset in it is an offset in bytes
- * @param start where the value, or white space in front of it, begins
+ * @param text the body decoded as Latin-1, so that offsets in it are byte offsets
+ * @param start where the value, or white space before it, begins
  */
 export function scanObject(text: string, start: number): readonly Member[] {
   const members: Member[] = [];
@@ -50,7 +50,7 @@ export function scanObject(text: string, start: number): readonly Member[] {
   };
   for (const length = text.length; at < length; at++) {
     let code = text.charCodeAt(at);
-    // Inside arrays of numbers nearly everything is a digit, a comma or a space.
+    // Inside arrays of numbers nearly every byte is a digit, a comma or a space.
     if (depth > 1) while (code <= digitNine && code !== quote) code = text.charCodeAt(++at);
     if (code === quote) {
       const open = at;
@@ -85,12 +85,11 @@ export function memberKey(text: string, member: Member): string {
 }
 
 /**
- * The bytes of one value inside a JSON object, exactly as written, so that 64-bit integers and the order of keys
- * survive being passed on.
+ * The bytes of one value inside a JSON object, exactly as written, so that 64-bit integers and key order survive.
  *
  * @param body a JSON object
- * @param path keys from the outside in; an array on the path means its first element
- * @returns undefined when the body is no JSON object, or has no such value
+ * @param path keys from the outside in; for an array on the path, its first element is used
+ * @returns undefined when the body is no JSON object or has no such value
  */
 export function readJsonMember(body: Buffer, path: readonly string[]): string | undefined {
   const text = body.toString("latin1");
@@ -102,7 +101,7 @@ export function readJsonMember(body: Buffer, path: readonly string[]): string | 
     const open = /^\s*(?:\[\s*)?/.exec(text.slice(start, end))?.[0].length ?? 0;
     if (text[start + open] !== "{") return undefined;
     const members = scanObject(text, start + open);
-    // Of a key that occurs twice, readers take the last.
+    // Of duplicate keys, readers take the last.
     const member = members.findLast((candidate) => memberKey(text, candidate) === key);
     if (!member) return undefined;
     start = member.valueStart;
@@ -111,7 +110,7 @@ export function readJsonMember(body: Buffer, path: readonly string[]): string | 
   return body.toString("utf8", start, end);
 }
 
-/** Where the string that opens at `open` closes, or -1 when it does not. */
+/** Offset of the quote that closes the string opened at `open`, or -1 when none does. */
 export function closingQuote(text: string, open: number): number {
   let close = open;
   for (;;) {
@@ -119,12 +118,12 @@ export function closingQuote(text: string, open: number): number {
     if (close < 0) return -1;
     let run = close - 1;
     while (text.charCodeAt(run) === backslash) run--;
-    // An even number of backslashes in front of the quote escape each other, not the quote.
+    // Backslashes before the quote escape each other, and not the quote, when their number is even.
     if (((close - run) & 1) === 1) return close;
   }
 }
 
-/** The first offset at or behind `at` that holds no JSON white space. */
+/** The first offset at or after `at` without JSON white space. */
 function skipWhitespace(text: string, at: number): number {
   let next = at;
   while (isWhitespace(text.charCodeAt(next))) next++;
@@ -150,7 +149,7 @@ function isPlain(raw: string): boolean {
   return true;
 }
 
-/** Whether every byte counts: a scan is right for valid JSON only. */
+/** Whether the whole body is valid JSON: a scan is right only for that. */
 function isJson(body: Buffer): boolean {
   try {
     JSON.parse(body.toString("utf8"));
@@ -164,14 +163,14 @@ const numberToken = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const escapeSequence = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 
 /**
- * Where a text that `JSON.parse` refused breaks the grammar. V8 gives the position in some of its messages only, and
- * quotes the text around it in others, so it is found here. Runs on refused bodies only.
+ * Finds where a text that `JSON.parse` refused breaks the grammar. V8's messages give the position only sometimes, and
+ * otherwise quote the text around it. Runs only on refused bodies.
  *
  * @param text the body decoded as Latin-1
- * @returns offset in bytes of the first token that is not allowed; the length of the text when it ends too early
+ * @returns byte offset of the first token that is not allowed; the length of the text when it ends too early
  */
 export function syntaxErrorAt(text: string): number {
-  /** Closing brackets that are due, innermost last. */
+  /** Closing brackets still expected, innermost last. */
   const due: number[] = [];
   let at = skipWhitespace(text, 0);
   for (;;) {
@@ -196,7 +195,7 @@ export function syntaxErrorAt(text: string): number {
   }
 }
 
-/** From behind a value to the next one. A result below 0 is the complement of the error's offset. */
+/** Moves from the end of a value to the next one. A negative result is the complement of the error's offset. */
 function nextValue(text: string, from: number, due: number[]): number {
   let at = skipWhitespace(text, from);
   while (due.length > 0 && text.charCodeAt(at) === due[due.length - 1]) {
@@ -208,7 +207,7 @@ function nextValue(text: string, from: number, due: number[]): number {
   return due[due.length - 1] === closeBrace ? keyEnd(text, at) : at;
 }
 
-/** From the start of a key to behind its colon. */
+/** Moves from the start of a key past its colon. */
 function keyEnd(text: string, from: number): number {
   if (text.charCodeAt(from) !== quote) return ~from;
   const end = stringEnd(text, from);

@@ -1,16 +1,16 @@
 import { createGrowableBuffer } from "./growable-buffer.ts";
 import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usage.ts";
 
-/** Watches the JSON body of an answer on its way to the client. */
+/** Reads usage from the JSON body of an answer on its way to the client. */
 export interface JsonUsageReader {
   push(chunk: Buffer): void;
   /** The last report seen, or undefined. */
   usage(): Usage | undefined;
 }
 
-/** A longer report (SGLang's `meta_info` may have log-probabilities in it) is not read. */
+/** A longer report is not read: SGLang's `meta_info` may contain log-probabilities. */
 const maxReportBytes = 1_048_576;
-/** A key, its colon and white space around it that take more than this are not taken for a report. */
+/** Longest key, with its colon and surrounding white space, that is taken for a report. */
 const maxKeyBytes = 64;
 
 const usageKey = Buffer.from('"usage"');
@@ -23,13 +23,13 @@ const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
 /**
- * Creates the reader for one body. It finds each `"usage"` or `"meta_info"` that is followed by an object with a native
- * search and parses that object alone, so that the vectors, texts and token ids around it cost next to nothing and
- * nothing of them is kept. A `"usage"` inside a text has its quotes escaped and does not match; of several objects
- * with token counts the last one counts, because engines write the report behind the choices.
+ * Creates the reader for one body. A native search finds each `"usage"` or `"meta_info"` followed by an object, and
+ * only that object is parsed. So the surrounding vectors, texts and token ids cost next to nothing and are not kept. A
+ * `"usage"` inside a text has escaped quotes and does not match. The last object with token counts wins, because
+ * engines write the report after the choices.
  */
 export function createJsonUsageReader(): JsonUsageReader {
-  /** The end of the last chunk, where a key may have begun. */
+  /** The end of the last chunk, which may contain the beginning of a key. */
   let carry: Buffer | undefined;
   const capture = createObjectCapture();
   let last: UsageReport | undefined;
@@ -38,7 +38,7 @@ export function createJsonUsageReader(): JsonUsageReader {
     push(chunk) {
       const bytes = carry ? Buffer.concat([carry, chunk]) : chunk;
       carry = undefined;
-      // A key is looked for again only where the last one found is passed: each byte is looked at once for each key.
+      // Each key is searched for only past its last match, so each byte is scanned once per key.
       let usageAt = bytes.indexOf(usageKey);
       let metaAt = bytes.indexOf(metaKey);
       let at = 0;
@@ -70,13 +70,13 @@ export function createJsonUsageReader(): JsonUsageReader {
 
 interface ObjectCapture {
   active(): boolean;
-  /** Takes bytes from `from` on; the first call begins at an opening brace. Returns where it stopped. */
+  /** Takes bytes from `from` on and returns where it stopped. The first call starts at an opening brace. */
   take(bytes: Buffer, from: number): number;
-  /** Hands over the object once it is complete. */
+  /** Returns the object once it is complete. */
   result(): Buffer | undefined;
 }
 
-/** Collects one balanced JSON object that may be spread over chunks. */
+/** Collects one balanced JSON object, which may span several chunks. */
 function createObjectCapture(): ObjectCapture {
   const captured = createGrowableBuffer();
   let depth = 0;
@@ -117,7 +117,7 @@ function createObjectCapture(): ObjectCapture {
   };
 }
 
-/** Where the value of the key at `key` begins; behind the key when no colon follows; the length when it is cut off. */
+/** Offset of the value of the key at `key`; just after the key when no colon follows; the length when it is cut off. */
 function valueStart(bytes: Buffer, key: number): number {
   const keyEnd = bytes.indexOf(quote, key + 1) + 1;
   const at = skipSpace(bytes, keyEnd);

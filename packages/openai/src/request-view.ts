@@ -20,27 +20,27 @@ import { type Span, syntaxErrorAt } from "./json-scan.ts";
 export interface RequestView {
   readonly endpoint: Endpoint;
   readonly model: string | undefined;
-  /** Whether the answer is to be a stream of server-sent events. */
+  /** Whether the answer is a stream of server-sent events. */
   readonly stream: boolean;
   /** Whether the client itself asked for usage in the stream. */
   readonly wantsUsage: boolean;
-  /** Size of the prompt: UTF-8 bytes of its text, four for each token id, the JSON bytes of tools. */
+  /** Size of the prompt: UTF-8 bytes of its text, plus four per token id and the JSON bytes of tools. */
   readonly promptBytes: number;
-  /** The client's bound on the output of one choice, in tokens. */
+  /** The client's limit on the output of one choice, in tokens. */
   readonly maxOutputTokens: number | undefined;
-  /** How many completions are asked for. */
+  /** Number of completions requested. */
   readonly choices: number;
   readonly bodySession: SessionFields;
-  /** As the client sent it. In vLLM a lower value goes first, in SGLang a higher one. */
+  /** As the client sent it. vLLM serves lower values first, SGLang higher ones. */
   readonly priority: number | undefined;
   readonly previousResponseId: string | undefined;
-  /** What it was read from. What the view does not have is read there, at its own cost. */
+  /** The body of this view, for everything the view lacks. Reading it has its own cost. */
   readonly body: JsonBody;
-  /** Where the value of each top-level key is in the body, in bytes. */
+  /** Byte range of each top-level key's value in the body. */
   readonly spans: ReadonlyMap<string, Span>;
 }
 
-/** What a body says about the session it belongs to. `user` is `metadata.user_id` in Anthropic's API. */
+/** Fields of a body that identify its session. `user` is `metadata.user_id` in Anthropic's API. */
 export interface SessionFields {
   readonly user: string | undefined;
   readonly session_id: string | undefined;
@@ -48,11 +48,11 @@ export interface SessionFields {
 }
 
 export interface BodyLimits {
-  /** Levels of nesting that are accepted; the body's own object is level 1. */
+  /** Most levels of nesting; the body's own object is level 1. */
   readonly maxDepth: number;
 }
 
-/** A member of the body's own object: where its value is, and its node. */
+/** A member of the body's own object: the range of its value, and its node. */
 interface BodyMember extends Span {
   readonly node: number;
 }
@@ -63,19 +63,19 @@ const maxTopLevelKeys = 1_024;
 const maxModelLength = 256;
 const maxResponseIdLength = 256;
 
-/** Longest session key that is accepted, in UTF-16 units. */
+/** Longest session key, in UTF-16 units. */
 export const maxSessionKeyLength = 1_024;
 
-/** vLLM's own default bound (`VLLM_MAX_N_SEQUENCES`). */
+/** vLLM's default limit (`VLLM_MAX_N_SEQUENCES`). */
 const choiceRange: IntegerRange = { min: 1, max: 16_384 };
 const priorityRange: IntegerRange = { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER };
-/** A key is named in an error by this many of its characters. */
+/** How many characters of a key an error quotes. */
 const maxNamedKeyLength = 64;
 
 /**
  * Finds the values of a request body.
  *
- * @param bytes the bytes as received, which must not change afterwards
+ * @param bytes the bytes as received; they must not change afterwards
  * @throws EspalierError `invalid_utf8`, `invalid_json`, `invalid_body`, `forbidden_key`, `nesting_too_deep` or
  *   `body_too_large`
  */
@@ -87,11 +87,10 @@ export function scanRequest(bytes: Buffer, limits: BodyLimits): JsonBody {
 }
 
 /**
- * Reads what the router needs from a request body, and refuses a body that two JSON readers could understand
- * differently. Fields it does not read are left to the engine to judge.
+ * Reads what the router needs from a request body. Refuses a body that two JSON readers could understand differently.
+ * The engine judges all fields that are not read here.
  *
- * @throws EspalierError `duplicate_key`, `missing_field`, `invalid_type` or `invalid_value`; never with text of the prompt
- *   in it
+ * @throws EspalierError `duplicate_key`, `missing_field`, `invalid_type` or `invalid_value`; never quotes the prompt
  */
 export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
   const members = indexMembers(body);
@@ -119,12 +118,12 @@ export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
   };
 }
 
-/** Both in one: `scanRequest`, then `viewRequest`. */
+/** `scanRequest`, then `viewRequest`. */
 export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyLimits): RequestView {
   return viewRequest(endpoint, scanRequest(bytes, limits));
 }
 
-/** The fields that are read here, in the order of this file. All others stay unread. */
+/** The fields read here, in the order of this file. All others stay unread. */
 const readFields: ReadonlySet<string> = new Set([
   ...["model", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
   ...["user", "session_id", "prompt_cache_key", "metadata"],
@@ -201,7 +200,10 @@ interface SamplingParams {
   readonly choices: number | undefined;
 }
 
-/** SGLang keeps these in `sampling_params`: one object, or one for each prompt of a batch, of which the largest counts. */
+/**
+ * SGLang has these in `sampling_params`: one object, or one for each prompt of a batch, of which the largest value
+ * counts.
+ */
 function readSamplingParams(endpoint: Endpoint, fields: JsonObject): SamplingParams {
   const value = fields.sampling_params;
   const entries: readonly unknown[] = Array.isArray(value) ? value : isPresent(value) ? [value] : [];
@@ -229,17 +231,17 @@ function readSessionFields(endpoint: Endpoint, fields: JsonObject): SessionField
   };
 }
 
-/** Whether a member is there. Null means absent, as clients that serialise every optional field send it. */
+/** Whether a member is present. Null counts as absent, since some clients serialise every optional field. */
 function isThere(body: JsonBody, member: BodyMember | undefined): member is BodyMember {
   return member !== undefined && body.kindOf(member.node) !== "null";
 }
 
-/** The size that a token id counts as: English and code average about four bytes a token. */
+/** Bytes that a token id counts as: English and code average about four bytes per token. */
 const bytesPerTokenId = 4;
 
 /**
- * Checks the fields that hold the prompt and adds up their sizes: text by its UTF-8 bytes, token ids as four bytes
- * each, tools and other JSON by the bytes they take in the body. Images and audio count nothing.
+ * Checks the prompt fields and adds up their sizes: UTF-8 bytes of text, four bytes per token id, the bytes in the body
+ * of tools and other JSON. Images and audio count as nothing.
  *
  * @throws EspalierError `missing_field`, `invalid_type` or `invalid_value`, naming the field
  */
@@ -315,7 +317,7 @@ function sizeOfText(name: string, shape: TextShape, body: JsonBody, node: number
   if (kind === "string" && shape !== "ids") return body.textBytes(node);
   if (kind !== "array") throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
   requireEntries(name, body, node);
-  // Token ids are wanted as numbers later on as well, and the fields are parsed once.
+  // Token ids are needed as numbers later too, and the fields are parsed once.
   const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
   if (body.kindOf(node + 1) === "number") return sizeOfTokenIds(name, entries());
   const end = body.after(node);
@@ -346,14 +348,14 @@ function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
   return ids.length * bytesPerTokenId;
 }
 
-/** Members of a message, a content part, a tool call or a tool result that hold text, by their lengths. */
+/** Text members of a message, a content part, a tool call or a tool result, by the length of their names. */
 const textKeys = new Map(
   ["content", "text", "tool_calls", "function", "arguments", "output"].map((name) => [name.length, name]),
 );
 
 /**
- * The text in a message, a content part, a tool call or a tool result, whichever of the known members it has. Other
- * members are left to the engine to judge. The body's depth limit bounds the recursion.
+ * Size of the text in a message, a content part, a tool call or a tool result, in all known members. The engine judges
+ * other members. The body's depth limit bounds the recursion.
  */
 function sizeOfPart(body: JsonBody, part: number): number {
   const kind = body.kindOf(part);

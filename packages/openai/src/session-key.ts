@@ -1,13 +1,13 @@
 import { EspalierError } from "@espalier/common";
 import { maxSessionKeyLength, type RequestView, type SessionFields } from "./request-view.ts";
 
-/** One place to look for a session key. Header names are in lower case. */
+/** One source of a session key. Header names are in lower case. */
 export interface SessionKeySource {
   readonly from: "header" | "body";
   readonly name: string;
 }
 
-/** The places of a session key, in this order, unless configured otherwise. */
+/** The default sources of a session key, in order of precedence. */
 export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
   { from: "header", name: "x-espalier-session-id" },
   { from: "header", name: "x-session-id" },
@@ -18,7 +18,7 @@ export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
 ];
 
 /**
- * The first session key that the ladder finds; empty values are passed over.
+ * The first session key that the ladder finds; empty values are skipped.
  *
  * @param headers request headers, names in lower case; of a repeated header the first value counts
  * @throws EspalierError `invalid_header` or `invalid_value` for a key of more than 1,024 characters

@@ -2,7 +2,7 @@ import { createGrowableBuffer, type GrowableBuffer } from "./growable-buffer.ts"
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
 
 export interface SseUsageFilterOptions {
-  /** Take the usage-only event out: the router had it reported, the client did not ask for it. */
+  /** Remove the usage-only event, which the router requested and the client did not. */
   readonly strip: boolean;
 }
 
@@ -11,27 +11,27 @@ export interface SseUsageFilter {
   /**
    * Takes the next bytes from the engine.
    *
-   * @returns the bytes to send on now: `chunk` itself whenever that is right, undefined when there are none yet
+   * @returns the bytes to send now: `chunk` itself whenever possible, undefined for none
    */
   push(chunk: Buffer): Buffer | undefined;
-  /** The engine has closed its stream. Returns what was held back and is still to be sent. */
+  /** The engine has closed its stream. Returns the bytes held back that are still to be sent. */
   end(): Buffer | undefined;
-  /** The numbers reported so far; undefined before a report that has those of the prompt. */
+  /** The numbers reported so far; undefined before a report that counts the prompt. */
   usage(): Usage | undefined;
-  /** Whether `data: [DONE]` went by. */
+  /** Whether `data: [DONE]` has passed. */
   sawDone(): boolean;
-  /** Whether the stream said that it is complete, in whichever API it speaks; false means that it was cut. */
+  /** Whether the stream marked its own end, in whichever API it speaks; false means that it was cut. */
   endedProperly(): boolean;
-  /** Data events so far but for `[DONE]`: about one for each token. */
+  /** Data events so far, except `[DONE]`: about one per token. */
   tokensSeen(): number;
-  /** Whether the bytes sent on so far end inside an event, so that a blank line must come before another event. */
+  /** Whether the bytes sent so far end inside an event, so that a blank line must precede another event. */
   insideEvent(): boolean;
 }
 
-/** A longer event is sent on as it comes and not read. */
+/** A longer event is sent as it arrives and not read. */
 const maxEventBytes = 1_048_576;
 
-/** In every dialect a usage report has a key that ends like this; the `"usage":null` of other chunks does not match. */
+/** In every dialect a usage report has a key with this ending; the `"usage":null` of other chunks does not match. */
 const reportNeedle = Buffer.from('_tokens"');
 
 const colon = 0x3a;
@@ -44,14 +44,14 @@ interface FilterState {
   readonly strip: boolean;
   readonly boundaries: BoundaryFinder;
   readonly log: SseStreamLog;
-  /** The event that is not complete yet. */
+  /** The incomplete event. */
   readonly partial: GrowableBuffer;
-  /** Set while an event beyond `maxEventBytes` passes: what its end will mean. */
+  /** Set while an event beyond `maxEventBytes` passes: its role, applied when it ends. */
   oversized: EventRole | undefined;
 }
 
 /**
- * Creates the filter for one stream. Without `strip` every chunk passes through by reference; with it, complete events
+ * Creates the filter for one stream. Without `strip` every chunk passes through by reference. With it, complete events
  * pass at once and only the last, incomplete one is held back. Lines may end in LF, CR LF or CR.
  */
 export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsageFilter {
@@ -103,7 +103,7 @@ function push(state: FilterState, chunk: Buffer): Buffer | undefined {
   return joinPieces(chunk, pieces, passFrom, state.oversized ? chunk.length : start);
 }
 
-/** Processes a complete event; true when it is to be dropped. */
+/** Processes a complete event. Returns true when it is to be dropped. */
 function finishEvent(state: FilterState, bytes: Buffer, start: number, end: number, hasReport: boolean): boolean {
   const { log, strip } = state;
   log.noteRole(state.oversized ?? eventRole(bytes, start, end));
@@ -115,7 +115,7 @@ function finishEvent(state: FilterState, bytes: Buffer, start: number, end: numb
   return strip && isUsageOnly(event);
 }
 
-/** Passes on an event that is too long to keep; the rest of it will pass as it comes. */
+/** Passes on an event that is too long to keep; the rest of it passes as it arrives. */
 function passOversized(state: FilterState): Buffer {
   const head = state.partial.take();
   state.oversized = eventRole(head, 0, head.length);
@@ -125,7 +125,7 @@ function passOversized(state: FilterState): Buffer {
 function end(state: FilterState): Buffer | undefined {
   if (state.partial.size() === 0) return undefined;
   const event = state.partial.take();
-  // Only the closing blank line may be missing; an event that was cut inside its data says nothing.
+  // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
   const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
   const drop = complete && finishEvent(state, event, 0, event.length, event.includes(reportNeedle));
   return state.strip && !drop ? event : undefined;
@@ -140,23 +140,23 @@ function joinPieces(chunk: Buffer, pieces: Buffer[], from: number, to: number): 
   return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
 }
 
-/** What an event means for the stream that it is part of. */
+/** The role of an event in its stream. */
 type EventRole = "data" | "done" | "last" | "comment" | "empty";
 
 /** `data: [DONE]` and its line ends fit well within this. */
 const maxDoneBytes = 64;
-/** Enough for the longest name of `lastEvent` and what follows it. */
+/** Fits the longest name in `lastEvent` and what follows it. */
 const maxNameBytes = 48;
 
 const doneData = /^data: ?\[DONE\]\r?$/m;
 /**
- * The events that end a stream in the Responses API and in Anthropic's; both name their events. An error event ends
- * it too: the engine has said what it had to say.
+ * The events that end a stream in the Responses API and in Anthropic's API, which both name their events. An error
+ * event also ends a stream: the engine sends nothing after it.
  */
 const lastEvent =
   /^event: ?(?:message_stop|response\.completed|response\.failed|response\.incomplete|error)(?:\r\n?|\n)/;
 
-/** @param start where the event begins in `bytes`; `end` is behind its last line end */
+/** @param start where the event begins in `bytes`; `end` is just after its last line end */
 function eventRole(bytes: Buffer, start: number, end: number): EventRole {
   if (end - start <= 2) return "empty";
   if (end - start <= maxDoneBytes && doneData.test(bytes.toString("latin1", start, end))) return "done";
@@ -167,7 +167,7 @@ function eventRole(bytes: Buffer, start: number, end: number): EventRole {
 
 const noChoices = /"choices"\s*:\s*\[\s*\]/;
 
-/** Whether an event has nothing but usage in it: an object with an empty `choices` and a report. */
+/** Whether an event contains only usage: an object with an empty `choices` and a report. */
 function isUsageOnly(event: Buffer): boolean {
   if (!noChoices.test(event.toString("latin1"))) return false;
   const data = parseEventData(event);
@@ -179,7 +179,7 @@ function eventUsage(event: Buffer | undefined): UsageReport | undefined {
   return event && findUsageReport(parseEventData(event));
 }
 
-/** The JSON object in an event's data lines; undefined when they hold none, or only a part of one. */
+/** The JSON object in an event's data lines; undefined when they contain none or only a part of one. */
 function parseEventData(event: Buffer): Readonly<Record<string, unknown>> | undefined {
   let data = "";
   for (const line of event.toString("utf8").split(/\r\n?|\n/))
@@ -192,10 +192,10 @@ function parseEventData(event: Buffer): Readonly<Record<string, unknown>> | unde
   }
 }
 
-/** What the events of one stream have said so far. */
+/** The reports and end marks of one stream so far. */
 interface SseStreamLog {
   noteRole(role: EventRole): void;
-  /** Keeps an event with token counts. Only the first and the last are kept, and parsed only when asked for. */
+  /** Records an event with token counts. Only the first and the last are kept, and parsed only on request. */
   noteReport(event: Buffer): void;
   usage(): Usage | undefined;
   sawDone(): boolean;
@@ -229,8 +229,8 @@ function createSseStreamLog(): SseStreamLog {
 /** Finds where server-sent events end, in a stream that comes in chunks. */
 interface BoundaryFinder {
   /**
-   * The offset behind the next blank line of the chunk at or after `from`, or -1. Must be called for each chunk in
-   * turn, with its own last answer as `from`, until it gives -1.
+   * The offset just after the chunk's next blank line at or after `from`, or -1. For each chunk in turn, call it with
+   * its last result as `from` until it returns -1.
    */
   next(chunk: Buffer, from: number): number;
 }
@@ -238,17 +238,20 @@ interface BoundaryFinder {
 /** An event ends at a line end (LF, CR LF or CR) that follows a line end (HTML Living Standard, section 9.2.5). */
 function createBoundaryFinder(): BoundaryFinder {
   let lineIsBlank = true;
-  /** Whether the last line end was a carriage return, to which a line feed would belong. */
+  /** Whether the last line end was a carriage return, which a line feed would complete. */
   let isAfterReturn = false;
-  /** Whether an event ended with it. A line feed is then an event of its own, for the next one may be taken out. */
+  /**
+   * Whether that carriage return ended an event. A line feed then passes as an event of its own, since the next event
+   * may be removed.
+   */
   let hasEnded = false;
-  /** Whether an event has ended but for a line feed that may come. */
+  /** Whether an event has ended except for a possible line feed. */
   let isPending = false;
-  /** The chunk that was searched for a carriage return, and where the next one is in it; its length if nowhere. */
+  /** The chunk last searched for a carriage return, and the offset of the next one in it; its length for none. */
   let searched: Buffer | undefined;
   let returnAt = 0;
 
-  /** Few streams have any: so that none is looked for twice. */
+  /** Few streams have any, so none is searched for twice. */
   const findReturn = (chunk: Buffer, at: number): number => {
     if (searched === chunk && returnAt >= at) return returnAt;
     const found = chunk.indexOf(carriageReturn, at);
@@ -256,9 +259,12 @@ function createBoundaryFinder(): BoundaryFinder {
     returnAt = found < 0 ? chunk.length : found;
     return returnAt;
   };
-  /** @returns behind the carriage return that ends an event, and its line feed; -1 where that may be in the next chunk */
+  /**
+   * @returns offset just after the carriage return that ends an event and its line feed; -1 if that may be in the next
+   *   chunk
+   */
   const endAt = (chunk: Buffer, at: number): number => {
-    // Where lines end in a carriage return alone, nothing is waited for.
+    // Streams whose lines end in a carriage return alone never wait.
     hasEnded = isAfterReturn;
     if (hasEnded) return at;
     isPending = at === chunk.length;

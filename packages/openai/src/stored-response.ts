@@ -3,7 +3,7 @@ import { closingQuote, type Member, scanObject } from "./json-scan.ts";
 /** A path of the Responses API that names a stored response. */
 export interface StoredResponsePath {
   readonly id: string;
-  /** What is asked of it, for example `cancel` or `input_items`; undefined for the response itself. */
+  /** The requested action, for example `cancel` or `input_items`; undefined for the response itself. */
   readonly action: string | undefined;
 }
 
@@ -11,7 +11,7 @@ export interface StoredResponsePath {
 const maxHeadBytes = 4_096;
 const maxIdLength = 256;
 
-/** Unreserved characters only, and no dot in front: nothing that could become another path at the engine. */
+/** Only unreserved characters, and no leading dot: nothing that could form another path at the engine. */
 const storedPath = /^\/v1\/responses\/([A-Za-z0-9_~-][A-Za-z0-9._~-]{0,255})(?:\/([a-z_]{1,32}))?(?:\?.*)?$/;
 
 /** @param path the request's path, with or without a query */
@@ -22,10 +22,10 @@ export function parseStoredResponsePath(path: string): StoredResponsePath | unde
 
 /**
  * The id of a response object, from the first bytes of the answer to POST /v1/responses: of the JSON body, or of the
- * first event (`response.created`) of the stream.
+ * stream's first event (`response.created`).
  *
- * @param head the answer's first bytes; those beyond 4,096 are not looked at
- * @returns undefined when the id is not there, or not whole
+ * @param head the answer's first bytes; only the first 4,096 are searched
+ * @returns undefined when the id is absent or incomplete
  */
 export function readResponseId(head: Buffer): string | undefined {
   const text = head.toString("latin1", 0, maxHeadBytes);

@@ -6,11 +6,11 @@ export interface Usage {
   /** All tokens of the prompt, cached ones included. */
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Tokens of the prompt that came from the prefix cache; undefined when the engine does not say. */
+  /** Prompt tokens that came from the prefix cache; undefined when the engine does not report them. */
   readonly cachedTokens: number | undefined;
 }
 
-/** What one report says; a stream may spread the numbers over several. */
+/** The numbers in one report; a stream may spread them over several. */
 export interface UsageReport {
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
@@ -45,7 +45,7 @@ export function readUsageReport(usage: unknown): UsageReport | undefined {
   return { promptTokens, completionTokens, cachedTokens };
 }
 
-/** Joins the first and the last report of an answer; what the last one says counts. */
+/** Joins the first and the last report of an answer; the last one takes precedence. */
 export function joinUsage(first: UsageReport | undefined, last: UsageReport | undefined): Usage | undefined {
   const prompt = last?.promptTokens === undefined ? first : last;
   if (prompt?.promptTokens === undefined) return undefined;
@@ -56,7 +56,9 @@ export function joinUsage(first: UsageReport | undefined, last: UsageReport | un
   };
 }
 
-/** Anthropic counts cached tokens beside `input_tokens`, the Responses API (with its details object) inside. */
+/**
+ * Anthropic's `input_tokens` exclude cached tokens; those of the Responses API (with its details object) include them.
+ */
 function inputTokens(usage: JsonObject): number | undefined {
   const uncached = count(usage, "input_tokens");
   if (uncached === undefined) return undefined;

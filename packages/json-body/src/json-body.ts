@@ -5,19 +5,19 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
 /**
- * Why a text is not taken: it is no JSON, nests too deeply, has more values than there is memory for, is no object, or
- * has a key that would change an object's prototype where it is copied by other means than here.
+ * Why a text is refused: it is no JSON, nests too deeply, has more values than memory allows, is no object, or has a
+ * key that would change the prototype of an object to which other code copies it.
  */
 export type JsonFault = "invalid" | "too_deep" | "too_large" | "no_object" | "forbidden_key";
 
 export const forbiddenKey = "__proto__";
 
 /**
- * Finds every value of a body in one pass: 17 us for 48 KB with 2,400 escapes, where `JSON.parse` takes 31. It allocates
- * nothing but the answer.
+ * Finds every value of a body in one pass: 17 us for 48 KB with 2,400 escapes, where `JSON.parse` takes 31. It
+ * allocates only the result.
  *
- * @param bytes valid UTF-8, which is for the caller to check; they must not change afterwards
- * @param maxDepth levels of nesting; the body's own object is level 1
+ * @param bytes valid UTF-8, which the caller must check; they must not change afterwards
+ * @param maxDepth most levels of nesting; the body's own object is level 1
  */
 export function scanBody(bytes: Buffer, maxDepth: number): JsonBody | JsonFault {
   const body = new JsonBody(bytes);
@@ -34,7 +34,7 @@ export function scanBody(bytes: Buffer, maxDepth: number): JsonBody | JsonFault 
   }
 }
 
-/** Words of a node, and where they are in it. */
+/** Words of a node, and their positions in it. */
 const nodeWords = 4;
 const [kindWord, startWord, endWord, lastWord] = [0, 1, 2, 3];
 /** Kinds by their numbers in the kernel; keys are strings. */
@@ -44,14 +44,14 @@ const kinds: readonly (JsonKind | undefined)[] = [
 ];
 const [objectKind, arrayKind, escapedBits, keyKind] = [1, 2, 9, 10];
 
-/** What UTF-8 has for a lone surrogate. */
+/** The UTF-8 replacement of a lone surrogate. */
 const replacement = "\ufffd";
 
 /**
- * A JSON object, and where each of its values is. Values have numbers, their nodes: 0 is the object itself. The nodes of
- * an array's or object's contents follow its own, in objects each key before its value.
+ * A JSON object and the positions of its values. Values are numbered by their nodes: 0 is the object itself. The
+ * contents of an array or object follow its own node, and in objects each key precedes its value.
  *
- * The nodes of one body at a time are in memory; another body is scanned again when it is asked for.
+ * The kernel's memory contains the nodes of one body at a time. Reading another body scans that one again.
  */
 export class JsonBody {
   readonly bytes: Buffer;
@@ -62,18 +62,18 @@ export class JsonBody {
     this.bytes = bytes;
   }
 
-  /** All of it as `JSON.parse` gives it. Shared by all readers: never to be changed. */
+  /** The whole object as `JSON.parse` returns it. All readers share it: never change it. */
   get fields(): JsonObject {
     this.#fields ??= this.#readMembers();
     return this.#fields;
   }
 
-  /** How many values there are at any depth, keys and the object itself among them. */
+  /** Number of values at any depth, including keys and the object itself. */
   get valueCount(): number {
     return nodesOf(this).count;
   }
 
-  /** The value of a member of the object itself, or undefined when there is none of this name, which is ASCII. */
+  /** The value of the object's member `name` (ASCII), or undefined when there is none. */
   member(name: string): number | undefined {
     const end = this.after(0);
     for (let key = 1; key < end; key = this.after(key + 1)) if (this.isText(key, name)) return key + 1;
@@ -84,12 +84,12 @@ export class JsonBody {
     return kinds[this.#word(node, kindWord)]!;
   }
 
-  /** Where the value begins, in bytes of the body. */
+  /** Where the value begins, as a byte offset in the body. */
   startOf(node: number): number {
     return this.#word(node, startWord);
   }
 
-  /** After the value's last byte. */
+  /** Just after the value's last byte. */
   endOf(node: number): number {
     return this.#word(node, endWord);
   }
@@ -104,7 +104,7 @@ export class JsonBody {
     return this.#word(node, lastWord);
   }
 
-  /** Whether a string's text is this one, which is ASCII. */
+  /** Whether a string equals `text` (ASCII). */
   isText(node: number, text: string): boolean {
     if (this.textBytes(node) !== text.length) return false;
     if (this.#isEscaped(node)) return this.textOf(node) === text;
@@ -119,13 +119,13 @@ export class JsonBody {
     if (!this.#isEscaped(node)) return this.bytes.toString("utf8", start + 1, this.endOf(node) - 1);
     const { buffer, textsAt } = nodesOf(this);
     const text = buffer.toString("utf8", textsAt + start + 1, textsAt + start + 1 + this.textBytes(node));
-    // The text may have a lone surrogate, which UTF-8 has not.
+    // The text may have a lone surrogate, which UTF-8 cannot represent.
     return text.includes(replacement)
       ? (JSON.parse(this.bytes.toString("utf8", start, this.endOf(node))) as string)
       : text;
   }
 
-  /** A value as `JSON.parse` gives it. */
+  /** A value as `JSON.parse` returns it. */
   valueAt(node: number): unknown {
     switch (this.kindOf(node)) {
       case "string":
@@ -148,10 +148,10 @@ export class JsonBody {
   }
 
   /**
-   * Texts in a row, in UTF-8.
+   * Concatenates texts as UTF-8.
    *
    * @param pieces nodes of strings, and other texts
-   * @returns bytes that stay until a body is scanned or texts are joined the next time
+   * @returns bytes that are valid until the next scan or join
    */
   join(pieces: readonly (number | string)[]): Uint8Array {
     let size = 0;
@@ -173,7 +173,7 @@ export class JsonBody {
     return memory.bytes.subarray(from, at);
   }
 
-  /** Whether an object in it, at any depth, has a key with this text, which is ASCII. */
+  /** Whether an object in it, at any depth, has the key `text` (ASCII). */
   hasKey(text: string): boolean {
     const { count } = nodesOf(this);
     for (let node = 0; node < count; node++) {
@@ -182,7 +182,7 @@ export class JsonBody {
     return false;
   }
 
-  /** A key that occurs twice in one of the objects in it, at any depth; undefined where there is none. */
+  /** A key that occurs twice in one of its objects, at any depth; undefined for none. */
   repeatedKey(): string | undefined {
     const key = findRepeatedKey(nodesOf(this), (node) => this.textOf(node));
     return key === undefined ? undefined : this.textOf(key);
@@ -199,7 +199,7 @@ export class JsonBody {
     return fields;
   }
 
-  /** Long texts in few objects, as messages are, are read quicker one by one than by `JSON.parse`. */
+  /** Long texts in few objects, such as messages, are faster to read one by one than with `JSON.parse`. */
   #readList(list: number): readonly unknown[] {
     const entries: unknown[] = [];
     const end = this.after(list);
@@ -233,7 +233,7 @@ function sizeOf(text: string): number {
   return isOneByte(text) ? 1 : Buffer.byteLength(text);
 }
 
-/** @returns where it ends */
+/** @returns where the written text ends */
 function write(text: string, bytes: Uint8Array, at: number): number {
   if (isOneByte(text)) {
     bytes[at] = text.charCodeAt(0);
@@ -242,18 +242,18 @@ function write(text: string, bytes: Uint8Array, at: number): number {
   return at + encoder.encodeInto(text, bytes.subarray(at)).written;
 }
 
-/** Keys that are compared with each other, which is quicker for so few than to look them up. */
+/** Up to this many keys are compared pairwise, which is faster than a lookup. */
 const comparedKeys = 16;
 
 const comparedNodes = new Int32Array(comparedKeys);
 const fingerprints = new Int32Array(comparedKeys);
 
 /**
- * The first key that occurs twice in one object, at any depth. It reads the nodes in place, because it checks each key of
+ * The first key that occurs twice in one object, at any depth. Reads the nodes in place, because it checks each key of
  * each body.
  *
  * @param textOf the text of a string by its node
- * @returns the node of its second place, or undefined
+ * @returns the node of its second occurrence, or undefined
  */
 function findRepeatedKey(memory: NodeMemory, textOf: (node: number) => string): number | undefined {
   const { words, nodesAt, count } = memory;
@@ -289,7 +289,7 @@ function repeatedIn(memory: NodeMemory, object: number, textOf: (node: number) =
   return undefined;
 }
 
-/** A number that is equal for strings of the same bytes, and mostly differs for others. */
+/** A number that is equal for strings of equal bytes and usually differs for others. */
 function fingerprintOf({ words, bytes, nodesAt, textsAt }: NodeMemory, node: number): number {
   const at = nodesAt + node * nodeWords;
   const length = words[at + lastWord]!;
@@ -298,7 +298,7 @@ function fingerprintOf({ words, bytes, nodesAt, textsAt }: NodeMemory, node: num
   return (length << 16) ^ (bytes[from]! << 8) ^ bytes[from + length - 1]!;
 }
 
-/** Whether two strings have the same bytes. All lone surrogates have the same ones, so it may wrongly say yes. */
+/** Whether two strings have the same bytes. All lone surrogates have the same bytes, so it may wrongly return true. */
 function isSameText({ words, bytes, nodesAt, textsAt }: NodeMemory, one: number, other: number): boolean {
   const [oneAt, otherAt] = [nodesAt + one * nodeWords, nodesAt + other * nodeWords];
   const length = words[oneAt + lastWord]!;

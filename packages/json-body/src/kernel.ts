@@ -1,14 +1,14 @@
 import { kernelBytes } from "./kernel-bytes.ts";
 
-/** The layout of its memory; `kernel.wat` has the same numbers. */
+/** The layout of the kernel's memory; `kernel.wat` has the same numbers. */
 export const kernelMemory = { textAt: 256, zerosBehind: 64, nodeBytes: 16, pageBytes: 65_536 } as const;
 
 const { textAt, zerosBehind, nodeBytes, pageBytes } = kernelMemory;
 
-/** What `scan` answers instead of a number of nodes. */
+/** Results of `scan` other than a number of nodes. */
 export const scanFault = { invalid: -1, tooDeep: -2, noMemory: -3 } as const;
 
-/** The memory of this process's kernel, and whose nodes are in it: those of the text that was scanned last. */
+/** The memory of this process's kernel, with the nodes of the text scanned last. */
 export interface NodeMemory {
   kernel: Kernel;
   owner: NodeOwner | undefined;
@@ -16,12 +16,12 @@ export interface NodeMemory {
   bytes: Uint8Array;
   /** The same bytes. */
   buffer: Buffer;
-  /** Start of the copy of the text in which strings are unescaped, in bytes. */
+  /** Byte offset of the copy of the text in which strings are unescaped. */
   textsAt: number;
-  /** Of the first node, in words. */
+  /** Word offset of the first node. */
   nodesAt: number;
   count: number;
-  /** After the last node, in bytes. */
+  /** Byte offset just after the last node. */
   freeAt: number;
 }
 
@@ -32,7 +32,7 @@ interface NodeOwner {
 
 const wordBytes = 4;
 const maxDepthOfKernel = 0x7fff_ffff;
-/** A kernel whose memory has grown beyond this for one body is replaced after it. WebAssembly memory never shrinks. */
+/** A kernel whose memory grows beyond this for one body is replaced afterwards: WebAssembly memory never shrinks. */
 const keptBytes = 16 * 1_048_576;
 
 const noNodes = new Uint32Array(0);
@@ -49,7 +49,7 @@ const memory: NodeMemory = {
   freeAt: 0,
 };
 
-/** Puts a text's nodes into the memory, and returns what the kernel's `scan` does. */
+/** Loads a text's nodes into the memory and returns the result of the kernel's `scan`. */
 export function loadNodes(owner: NodeOwner, maxDepth: number): number {
   const { length } = owner.bytes;
   memory.owner = undefined;
@@ -70,16 +70,16 @@ export function loadNodes(owner: NodeOwner, maxDepth: number): number {
   return count;
 }
 
-/** The memory with a text's nodes in it, which are found again if another text has been scanned since. */
+/** The memory with a text's nodes. Scans the text again if another one has been scanned since. */
 export function nodesOf(owner: NodeOwner): NodeMemory {
   if (memory.owner !== owner) loadNodes(owner, maxDepthOfKernel);
   return memory;
 }
 
-/** Whether the text that was scanned last may have a key `__proto__`. */
+/** Whether the text scanned last may have a key `__proto__`. */
 export const hasSuspectKey = (): boolean => memory.kernel.isSuspect.value !== 0;
 
-/** Grows the memory to so many bytes. @throws RangeError when it cannot grow */
+/** Grows the memory to at least `bytes`. @throws RangeError when it cannot grow */
 export function reserveBytes(bytes: number): void {
   if (!growTo(bytes)) throw new RangeError(`a body needs ${bytes} bytes of memory`);
 }
@@ -108,14 +108,14 @@ function refreshViews(): void {
   memory.buffer = Buffer.from(buffer);
 }
 
-/** The functions of `kernel.wat`. Addresses and sizes in bytes. */
+/** The functions of `kernel.wat`. Addresses and sizes are in bytes. */
 interface Kernel {
   readonly memory: { readonly buffer: ArrayBuffer; grow(pages: number): number };
   readonly isSuspect: { readonly value: number };
   readonly scan: (bytes: number, shift: number, nodes: number, maxDepth: number) => number;
 }
 
-/** What is used of the global of the same name, of which the types of Node.js say nothing. */
+/** The used part of the WebAssembly global, which the types of Node.js lack. */
 interface WebAssemblyGlobal {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (module: object) => { readonly exports: unknown };
@@ -124,9 +124,9 @@ interface WebAssemblyGlobal {
 let compiled: object | undefined;
 
 /**
- * A kernel with a memory of its own, which takes some 50 us once it is compiled.
+ * A kernel with a memory of its own. Once compiled, creating one takes about 50 us.
  *
- * @throws Error where WebAssembly is switched off; Node's own HTTP client needs it as well
+ * @throws Error where WebAssembly is switched off; Node's HTTP client needs it too
  */
 function createKernel(): Kernel {
   const api = (globalThis as { readonly WebAssembly?: WebAssemblyGlobal }).WebAssembly;

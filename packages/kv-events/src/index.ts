@@ -1,6 +1,6 @@
 /**
- * KV events, by which engines announce what they cache. Feeds read them from real sockets in every dialect, with gaps,
- * restarts and replay. A publisher sends them as engines do.
+ * KV events, by which engines announce what they cache. Feeds read them from real sockets in every dialect, and handle
+ * gaps, restarts and replay. A publisher sends them as engines do.
  */
 
 export {

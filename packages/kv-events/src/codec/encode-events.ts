@@ -13,7 +13,7 @@ export const eventDialects = ["vllm-0.23", "vllm-0.32", "sglang-0.5.23", "sglang
 
 export type EventDialect = (typeof eventDialects)[number];
 
-/** Whether an engine of this dialect sends the topic with what it replays (vLLM does since 0.26). */
+/** Whether an engine of this dialect repeats the topic in replayed messages (vLLM does since 0.26). */
 export function replayCarriesTopic(dialect: EventDialect): boolean {
   return dialect === "vllm-0.32" || dialect === "sglang-0.5.23";
 }
@@ -24,7 +24,7 @@ export type WireHash = bigint | Uint8Array;
 /** An event before it is encoded in a dialect. */
 export type WireEvent = StoredEvent | RemovedEvent | { readonly type: "cleared" };
 
-/** A run of blocks that became reusable. Fields that a dialect does not have are not sent. */
+/** A run of blocks that became reusable. Fields that a dialect lacks are not sent. */
 export interface StoredEvent {
   readonly type: "stored";
   readonly hashes: readonly WireHash[];
@@ -32,11 +32,11 @@ export interface StoredEvent {
   readonly tokens: Uint32Array;
   readonly blockSize: number;
   readonly adapter: string | undefined;
-  /** The number that goes with the adapter's name; without it, one that is made from the name. */
+  /** The adapter's number; by default it is derived from the name. */
   readonly adapterNumber?: number;
-  /** vLLM's dialects carry it where there is no parent only, in the first block's extra keys. */
+  /** vLLM's dialects send it only without a parent, in the first block's extra keys. */
   readonly cacheSalt: string | undefined;
-  /** What each block holds in addition to tokens, as in vLLM's extra keys: `[identifier, offset]` pairs. */
+  /** Other inputs of each block besides tokens, as in vLLM's extra keys: `[identifier, offset]` pairs. */
   readonly inputs?: readonly (readonly (readonly [string, number])[] | undefined)[];
   /** "GPU" by default. */
   readonly medium?: string;
@@ -44,12 +44,12 @@ export interface StoredEvent {
   readonly group?: number;
   /** "full_attention" by default. */
   readonly specKind?: string;
-  /** Tokens of the sliding window. */
+  /** Size of the sliding window, in tokens. */
   readonly slidingWindow?: number;
   readonly sessionId?: string;
 }
 
-/** Blocks that are gone. vLLM's dialects send one event for each. */
+/** Removed blocks. vLLM's dialects send one event for each. */
 export interface RemovedEvent {
   readonly type: "removed";
   readonly hashes: readonly WireHash[];
@@ -60,13 +60,13 @@ export interface RemovedEvent {
 }
 
 export interface EncodeOptions {
-  /** The engine's clock in Unix seconds. */
+  /** The engine's clock, in Unix seconds. */
   readonly timestampS: number;
   /** Data-parallel rank; undefined is sent as nil. */
   readonly rank: number | undefined;
-  /** `bytes` sends integer hashes as byte strings of 32 bytes, of which the last eight are the integer. */
+  /** `bytes` sends integer hashes as byte strings of 32 bytes; the last eight bytes are the integer. */
   readonly hashes?: "integer" | "bytes";
-  /** `map` names the parts of the message instead of giving them by place. */
+  /** `map` names the parts of the message; `array` gives them by position. */
   readonly envelope?: "array" | "map";
 }
 
@@ -97,7 +97,7 @@ export function encodeEventMessage(
   return joined([Uint8Array.of(mapOfThreeHead), ...named]);
 }
 
-// The library would send a time that happens to be whole as an integer, which engines never do.
+// The library would send an integral time as an integer, which engines never do.
 const float64Head = 0xcb;
 const arrayOfThreeHead = 0x93;
 const mapOfThreeHead = 0x83;
@@ -145,7 +145,7 @@ function baseArrays(event: WireEvent, hash: EncodeHash): readonly unknown[] {
   return [Object.values(event.type === "removed" ? baseRemoved(event, hash) : baseStored(event, hash))];
 }
 
-/** The fields that all dialects share, in the order of the wire. */
+/** The fields that all dialects share, in wire order. */
 function baseStored(event: StoredEvent, hash: EncodeHash) {
   return {
     type: "BlockStored",
@@ -162,7 +162,7 @@ function baseRemoved(event: RemovedEvent, hash: EncodeHash) {
   return { type: "BlockRemoved", block_hashes: event.hashes.map(hash), medium: event.medium ?? "GPU" };
 }
 
-/** Fields that are undefined are those that a map leaves out. */
+/** A map leaves out undefined fields. */
 function vllmStored(event: StoredEvent, hash: EncodeHash) {
   return {
     ...baseStored(event, hash),
@@ -184,7 +184,7 @@ function eachRemoved(
   return hashes.map((one) => finish({ ...baseRemoved({ ...event, hashes: [one] }, hash), group_idx: group }));
 }
 
-/** Per block: the adapter, what else went into it, and in the first block of a prompt the salt. */
+/** Per block: the adapter, other inputs, and the salt in the first block of a prompt. */
 function vllmExtraKeys({ hashes, adapter, inputs, parentHash, cacheSalt }: StoredEvent): readonly unknown[] {
   return hashes.map((_, block) => {
     const keys: unknown[] = adapter === undefined ? [] : [adapter];
@@ -198,7 +198,7 @@ function encodedHash(value: WireHash, signed: boolean, form: "integer" | "bytes"
   if (typeof value !== "bigint") return value;
   if (form === "bytes") return digestOf(value);
   const integer = signed ? BigInt.asIntN(64, value) : BigInt.asUintN(64, value);
-  // Engines send every integer in as few bytes as hold it; the library does so for numbers only.
+  // Engines send every integer in as few bytes as possible; the library does so only for numbers.
   return integer < 2n ** 32n && integer >= -(2n ** 31n) ? Number(integer) : integer;
 }
 
@@ -208,7 +208,7 @@ function digestOf(value: bigint): Uint8Array {
   return new Uint8Array(bytes.buffer);
 }
 
-/** A positive number that is the same in every process (32-bit FNV-1a of the UTF-16 code units, without the sign bit). */
+/** A positive number, the same in every process (32-bit FNV-1a of the UTF-16 code units, without the sign bit). */
 function adapterNumberOf(name: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);

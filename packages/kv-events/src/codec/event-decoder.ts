@@ -3,20 +3,23 @@ import { createEventBatch, EventReader, reserveEvents } from "./event-reader.ts"
 import { MsgpackCursor } from "./msgpack-cursor.ts";
 import { envelopeKeys } from "./wire-names.ts";
 
-/** Turns messages of engines into batches of events. It keeps nothing between messages, so one serves many feeds. */
+/**
+ * Decodes engines' messages into batches of events. It keeps no state between messages, so one decoder serves many
+ * feeds.
+ */
 export interface EventDecoder {
   /** The events of the last message; overwritten by the next. */
   readonly batch: EngineEventBatch;
   /**
-   * Decodes the payload of one message, in any of the engines' dialects. An event that is not understood is skipped and
-   * counted; a message that cannot be read to its end is refused as a whole. Never throws, whatever the bytes.
+   * Decodes the payload of one message in any of the engines' dialects. Skips and counts events that it does not
+   * understand. Refuses the whole message if it cannot be read to its end. Never throws, whatever the bytes.
    *
-   * @returns how it went; overwritten by the next call
+   * @returns the outcome; overwritten by the next call
    */
   decode(payload: Uint8Array): DecodeReport;
 }
 
-/** What one message may hold at most. A message beyond any of them is refused as a whole. */
+/** Limits of one message. A message beyond any of them is refused as a whole. */
 export interface DecodeLimits {
   readonly maxMessageBytes: number;
   readonly maxEvents: number;
@@ -24,17 +27,17 @@ export interface DecodeLimits {
   readonly maxTokens: number;
 }
 
-/** How the decoding of one message went. */
+/** The outcome of decoding one message. */
 export interface DecodeReport {
   /** Undefined when the message was accepted. A refused one leaves an empty batch. */
   readonly refused: RefusalReason | undefined;
   /** Events in the batch. */
   readonly events: number;
-  /** Events left out because their tag is not known. */
+  /** Events skipped because their tag is unknown. */
   readonly unknownEvents: number;
-  /** Events left out because a field is missing or of another type than it should be. */
+  /** Events skipped because a field is missing or has the wrong type. */
   readonly malformedEvents: number;
-  /** Events in the batch whose medium is not known; they are in the tier `external`. */
+  /** Events in the batch with an unknown medium, which counts as the tier `external`. */
   readonly unknownMedia: number;
 }
 
@@ -44,9 +47,9 @@ export const refusalReasons = [
   "truncated",
   /** A byte that msgpack never uses. */
   "invalid",
-  /** Well-formed msgpack, but no event message. */
+  /** Well-formed msgpack, but not an event message. */
   "envelope",
-  /** Something follows the message. */
+  /** More bytes follow the message. */
   "trailing",
   "too-many-bytes",
   "too-many-events",
@@ -57,8 +60,8 @@ export const refusalReasons = [
 export type RefusalReason = (typeof refusalReasons)[number];
 
 /**
- * Far above what engines send (the captured ones reach 73 events and 11 kB in one message), and low enough that a
- * decoder never holds more than 8 bytes per hash, 4 per token and 37 per event of them: 26 MB in all.
+ * Far above what engines send (captures reach 73 events and 11 kB in one message). Low enough that a decoder never
+ * allocates more than 8 bytes per hash, 4 per token and 37 per event: 26 MB in all.
  */
 export const defaultDecodeLimits: DecodeLimits = {
   maxMessageBytes: 64 * 1024 * 1024,
@@ -68,14 +71,16 @@ export const defaultDecodeLimits: DecodeLimits = {
 };
 
 /**
- * @param limits those left out are as in `defaultDecodeLimits`
+ * @param limits missing ones default to those in `defaultDecodeLimits`
  * @throws RangeError for a limit that is not a whole number from 1 to 2^29
  */
 export function createEventDecoder(limits: Partial<DecodeLimits> = {}): EventDecoder {
   return new ColumnDecoder(checkDecodeLimits({ ...defaultDecodeLimits, ...limits }));
 }
 
-/** @throws RangeError for a limit that is not a whole number from 1 up to what an array of 32-bit words can hold */
+/**
+ * @throws RangeError for a limit that is not a whole number from 1 to the most that an array of 32-bit words can have
+ */
 function checkDecodeLimits(limits: DecodeLimits): DecodeLimits {
   for (const [name, limit] of Object.entries(limits)) {
     if (!Number.isInteger(limit) || limit < 1 || limit > 2 ** 29) {
@@ -87,12 +92,14 @@ function checkDecodeLimits(limits: DecodeLimits): DecodeLimits {
 
 const maxRank = 0xffff;
 
-/** Places of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
+/** Positions of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
 const timestampPart = 0;
 const eventsPart = 1;
 const rankPart = 2;
 
-/** Unix seconds of the year 5138: what is beyond is in milliseconds, as Mooncake's master has it (`kv_event_publisher.cpp`). */
+/**
+ * Unix seconds of the year 5138: larger times are milliseconds, as Mooncake's master sends (`kv_event_publisher.cpp`).
+ */
 const maxTimestampS = 1e11;
 
 const inSeconds = (timestamp: number): number => (timestamp > maxTimestampS ? timestamp / 1_000 : timestamp);
@@ -146,7 +153,7 @@ class ColumnDecoder implements EventDecoder {
     return trailing ? "trailing" : refused;
   }
 
-  /** `[ts, events, rank]`; the rank may be absent, and more may follow. */
+  /** `[ts, events, rank]`; the rank may be absent, and more elements may follow. */
   #readArray(elements: number): RefusalReason | undefined {
     if (elements < 2) return this.#refusal();
     for (let position = 0; position < elements; position++) {
@@ -179,7 +186,7 @@ class ColumnDecoder implements EventDecoder {
     if (part === timestampPart) {
       if (cursor.readNil()) return undefined;
       this.batch.timestampS = inSeconds(cursor.readNumber());
-      // A float may be NaN, which says as little as nil; then the cursor has moved.
+      // A float may be NaN, which means as little as nil; the cursor has then moved.
       return Number.isNaN(this.batch.timestampS) && cursor.at === start ? this.#refusal(start) : undefined;
     }
     if (part === rankPart) {

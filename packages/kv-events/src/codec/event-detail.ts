@@ -2,15 +2,15 @@ import type { EventDetail } from "@espalier/prefix-index";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
 import { eventKeys, extraKeyFields, extraKeyType, extraKeyTypes, field } from "./wire-names.ts";
 
-/** Reads the fields of a stored event that are nil in most: adapter, salt and extra keys. */
+/** Reads the fields of a stored event that are usually nil: adapter, salt and extra keys. */
 export class DetailReader {
   readonly #cursor: MsgpackCursor;
   #adapter: string | undefined;
   #adapterNumber: number | undefined;
   #cacheSalt: string | undefined;
-  /** Where extra keys that are not all nil begin; -1 without. */
+  /** Where extra keys that are not all nil begin; -1 for none. */
   #extraKeysAt = -1;
-  /** Whether anything was read; most events leave this alone. */
+  /** Whether any of these fields was read; in most events none is. */
   #any = false;
 
   constructor(cursor: MsgpackCursor) {
@@ -27,7 +27,7 @@ export class DetailReader {
     this.#extraKeysAt = -1;
   }
 
-  /** @returns false when the value is of another type than the field has */
+  /** @returns false when the value has another type than the field */
   readField(id: number): boolean {
     const cursor = this.#cursor;
     if (cursor.readNil()) return true;
@@ -44,17 +44,17 @@ export class DetailReader {
     if (!cursor.readText()) return false;
     const text = cursor.spanText() || undefined;
     if (id === field.cacheSalt) this.#cacheSalt = text;
-    // The name goes before a number that is text, whichever comes first.
+    // The name takes precedence over a number in text form, in either order.
     else if (id === field.loraName) this.#adapter = text ?? this.#adapter;
     else this.#adapter ??= text;
     return true;
   }
 
   /**
-   * What the fields say together.
+   * Combines the fields.
    *
-   * @param isRoot the event names no parent
-   * @returns undefined when they say nothing
+   * @param isRoot whether the event has no parent
+   * @returns undefined when they contain nothing
    */
   finish(isRoot: boolean): EventDetail | undefined | "malformed" {
     if (!this.#any) return undefined;
@@ -76,7 +76,7 @@ export class DetailReader {
     return { adapter, cacheSalt, blockKeys };
   }
 
-  /** For some time SGLang sent a map of what is rare where vLLM has the adapter's name. */
+  /** For some time SGLang sent a map of rare fields in the place of vLLM's adapter name. */
   #readMetadata(): boolean {
     const cursor = this.#cursor;
     for (let pairs = cursor.readMapHeader(); pairs > 0; pairs--) {
@@ -87,7 +87,7 @@ export class DetailReader {
     return true;
   }
 
-  /** Most events have a list of nil; only other lists are looked at, once the rest of the event is known. */
+  /** Most events have a list of nil. Other lists are read once the rest of the event is known. */
   #findExtraKeys(): boolean {
     const cursor = this.#cursor;
     const start = cursor.at;
@@ -105,12 +105,12 @@ export class DetailReader {
 
 const isMapHead = (head: number): boolean => (head & 0xf0) === 0x80 || head === 0xde || head === 0xdf;
 
-/** What else an event says that its extra keys repeat. */
+/** Facts of an event that its extra keys repeat. */
 interface ExtraKeyContext {
   readonly adapter: string | undefined;
   readonly adapterNumber: number | undefined;
   readonly cacheSalt: string | undefined;
-  /** The event names no parent: its first block is the first of a prompt. */
+  /** Whether the event has no parent, so that its first block is the first of a prompt. */
   readonly isRoot: boolean;
 }
 
@@ -127,10 +127,10 @@ interface Item {
 }
 
 /**
- * Reads the list of extra keys of each block, as vLLM publishes them: the name of the adapter (formerly its number),
- * identifiers of images and the like (`identifier` or `[identifier, offset]`), in a prompt's first block the cache salt,
- * and digests of prompt embeddings; or maps that tell their `type`. Strings without a type are distinguished by their
- * place: the adapter comes first, the salt last.
+ * Reads each block's list of extra keys, as vLLM publishes them: the adapter's name (formerly its number), identifiers
+ * of images and the like (`identifier` or `[identifier, offset]`), the cache salt in a prompt's first block, and
+ * digests of prompt embeddings; or maps with a `type`. Position distinguishes strings without a type: the adapter comes
+ * first, the salt last.
  *
  * @returns undefined when this is no list of lists
  */
@@ -221,7 +221,9 @@ function readTuple(cursor: MsgpackCursor, elements: number): Item | undefined {
   return parts.length > 0 ? { role: "content", text: parts.join("@") } : undefined;
 }
 
-/** A map with a `type`; whatever its value is called, it is the first string or byte string, and an integer its offset. */
+/**
+ * A map with a `type`. Its value is the first string or byte string, whatever its key, and an integer is its offset.
+ */
 function readTypedItem(cursor: MsgpackCursor, pairs: number): Item | undefined {
   let type: number = -1;
   let text: string | undefined;

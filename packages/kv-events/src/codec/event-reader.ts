@@ -6,14 +6,14 @@ import type { MsgpackCursor } from "./msgpack-cursor.ts";
 import { eventKeys, eventTags, field, prefixSpecKinds, removedPositions, tierOfMedium } from "./wire-names.ts";
 
 const maxInt32 = 0x7fff_ffff;
-/** Elements of the first generation of `BlockStored`: up to `block_size`. */
+/** Elements of `BlockStored` in its first version: up to `block_size`. */
 const minStoredElements = 5;
 const minRemovedElements = 2;
 
-/** A tag was read, but it is not known. -1 means that no tag was read. */
+/** A tag was read but is unknown. -1 means that no tag was read. */
 const unknownKind = -2;
 
-/** What became of one event. */
+/** The outcome of one event. */
 type EventOutcome = "decoded" | "unknown" | "malformed";
 
 /** Reads events one by one into a batch. Fields of maps may come in any order. */
@@ -21,17 +21,17 @@ export class EventReader {
   readonly #cursor: MsgpackCursor;
   readonly #batch: EngineEventBatch;
   readonly #limits: DecodeLimits;
-  /** The limit that an event exceeded, after which the message is to be refused. */
+  /** The limit that an event exceeded; the message must then be refused. */
   exceeded: RefusalReason | undefined;
   unknownMedia = 0;
   readonly #detail: DetailReader;
   readonly #removal = new RemovalTemplate();
   #hashes = 0;
   #tokens = 0;
-  // The rest is about one event.
+  // The remaining fields are about one event.
   #seen = 0;
   #kind = -1;
-  /** Where in the message its hashes begin. */
+  /** Position in the message where the event's hashes begin. */
   #hashesAt = 0;
   #hashesEnd = 0;
   #tokensEnd = 0;
@@ -58,8 +58,8 @@ export class EventReader {
   }
 
   /**
-   * Reads the event at the cursor; a decoded one is added to the batch, whose arrays are large enough. After any other
-   * outcome the cursor stands somewhere in the event.
+   * Reads the event at the cursor and adds a decoded one to the batch, whose arrays are large enough. After any other
+   * outcome the cursor is somewhere in the event.
    */
   read(): EventOutcome {
     if (this.#readLikeLast()) return "decoded";
@@ -72,7 +72,7 @@ export class EventReader {
     return this.#finish(start);
   }
 
-  /** Reads a removal that differs from the last one in its hash only. */
+  /** Reads a removal that differs from the last one only in its hash. */
   #readLikeLast(): boolean {
     const hashAt = this.#hashes < this.#limits.maxHashes ? this.#removal.match(this.#cursor) : -1;
     if (hashAt < 0) return false;
@@ -123,7 +123,7 @@ export class EventReader {
     return true;
   }
 
-  /** A string that is no known tag is remembered as such. */
+  /** Also remembers a string that is no known tag. */
   #readTag(): boolean {
     const cursor = this.#cursor;
     if (!cursor.readText()) return false;
@@ -134,7 +134,7 @@ export class EventReader {
 
   #readField(id: number): boolean {
     if (id === field.ignored) return this.#cursor.skip();
-    // A field that comes twice has no meaning.
+    // A field that occurs twice has no meaning.
     const bit = 1 << id;
     if ((this.#seen & bit) !== 0) return false;
     this.#seen |= bit;
@@ -196,7 +196,7 @@ export class EventReader {
     return readHashes(this.#cursor, this.#batch.parent, 2 * this.#batch.count, 1);
   }
 
-  /** @returns the number, `absent` for nil, or -2 when it is neither nil nor a number that fits */
+  /** @returns the number, `absent` for nil, or -2 for anything else or a number out of range */
   #readCount(absent: number): number {
     if (this.#cursor.readNil()) return absent;
     const value = this.#cursor.readInteger();
@@ -253,7 +253,7 @@ export class EventReader {
     this.#removal.knownMedium = this.#knownMedium;
   }
 
-  /** Adds an event whose hashes and tokens are in the batch; what only stored events have is set before. */
+  /** Adds an event whose hashes and tokens are in the batch already. Fields of stored events are set before. */
   #commit(kind: number, tierOfEvent: number, group: number, knownMedium: boolean): void {
     const batch = this.#batch;
     const index = batch.count;
@@ -285,11 +285,11 @@ const maxTemplateBytes = 128;
 const hashBytes = 9;
 
 /**
- * Remembers the bytes of the last removal of one block. vLLM sends one such event per block, and those of one engine
- * are the same but for the hash: comparing four bytes at a time costs a fraction of reading the fields again.
+ * Remembers the bytes of the last removal of one block. vLLM sends one such event per block, and an engine's events
+ * differ only in the hash. Comparing four bytes at a time costs a fraction of reading the fields again.
  */
 class RemovalTemplate {
-  /** The bytes from the start, and from behind the hash, four to a word; what is left of each in bytes. */
+  /** The bytes before and after the hash, four to a word; then the remaining bytes of each part. */
   readonly #words = new Int32Array(maxTemplateBytes / 4 + 1);
   readonly #bytes = new Uint8Array(maxTemplateBytes);
   #length = 0;
@@ -299,9 +299,9 @@ class RemovalTemplate {
   knownMedium = true;
 
   /**
-   * @param start where the event begins, which ends at the cursor
+   * @param start where the event begins; it ends at the cursor
    * @param hashAt where its only hash begins
-   * @returns false when it is too long, or its hash is no integer of 64 bits
+   * @returns false when it is too long or its hash is no 64-bit integer
    */
   remember(cursor: MsgpackCursor, start: number, hashAt: number): boolean {
     const length = cursor.at - start;
@@ -315,7 +315,9 @@ class RemovalTemplate {
     return true;
   }
 
-  /** @returns where the hash begins when the next event is one like the last, and the cursor is behind it; else -1 */
+  /**
+   * @returns where the hash begins if the next event is like the last one, with the cursor moved past the hash; else -1
+   */
   match(cursor: MsgpackCursor): number {
     const { view, at } = cursor;
     const length = this.#length;
@@ -372,7 +374,7 @@ export function createEventBatch(): EngineEventBatch {
   };
 }
 
-/** Grows the arrays to `count` events. Called before the first event of a message, so their contents are dropped. */
+/** Grows the arrays to `count` events. Called before the first event of a message, so it drops their contents. */
 export function reserveEvents(batch: EngineEventBatch, count: number): void {
   if (count <= batch.kind.length) return;
   const capacity = capacityFor(count);
@@ -404,5 +406,5 @@ function grown(words: Uint32Array, length: number): Uint32Array {
   return larger;
 }
 
-/** The next power of two, so that growing costs a constant per entry over time. */
+/** The next power of two, so that growing costs amortised constant time per entry. */
 const capacityFor = (count: number): number => 2 ** Math.ceil(Math.log2(count));

@@ -25,7 +25,7 @@ export function readHashes(cursor: MsgpackCursor, words: Uint32Array, from: numb
   return true;
 }
 
-/** Hashes that happen to be small integers, and those that are byte strings: their last eight bytes count. */
+/** Reads hashes that are small integers, or byte strings, whose last eight bytes count. */
 function readOtherHash(cursor: MsgpackCursor, words: Uint32Array, word: number): boolean {
   if (cursor.readBinary()) {
     const { bytes, spanStart, spanEnd } = cursor;
@@ -40,7 +40,7 @@ function readOtherHash(cursor: MsgpackCursor, words: Uint32Array, word: number):
     words[word + 1] = high;
     return true;
   }
-  // Integers of 64 bits are read by the caller unless the bytes end within them, so this one is exact.
+  // The caller reads 64-bit integers unless the bytes end within them, so this one is exact.
   const value = cursor.readInteger();
   if (Number.isNaN(value)) return false;
   words[word] = value;
@@ -52,9 +52,9 @@ function readOtherHash(cursor: MsgpackCursor, words: Uint32Array, word: number):
 const tokenBytes = 5;
 
 /**
- * How to read a plain token, by its first byte: its length in bits 0 to 7 (0: this is none), where its bits begin in
- * bits 8 to 15, and in bits 16 to 23 how far 32 bits from there are to be shifted. A table costs the same for every
- * token, where comparisons would be mispredicted: lengths follow one another at random.
+ * How to read a plain token, by its first byte: bits 0 to 7 are its length (0: not plain), bits 8 to 15 where its bits
+ * begin, and bits 16 to 23 how far to shift 32 bits from there. A table costs the same for every token, whereas
+ * branches would be mispredicted, since lengths alternate at random.
  */
 const plainTokens = new Uint32Array(0x100);
 for (let head = 0; head < 0x80; head++) plainTokens[head] = plainToken(1, 0, 24);
@@ -67,8 +67,8 @@ function plainToken(length: number, offset: number, shift: number): number {
 }
 
 /**
- * Reads `count` tokens. With speculative decoding by EAGLE, SGLang sends pairs of a token and its successor: of those
- * the first counts. Of integers beyond 32 bits the low 32 bits count.
+ * Reads `count` tokens. With EAGLE speculative decoding, SGLang sends pairs of a token and its successor; the first one
+ * counts. Of integers beyond 32 bits the low 32 bits count.
  *
  * @param from index of the first token to write
  * @returns false when one of the values is neither an integer nor an array that begins with one
@@ -106,7 +106,7 @@ function readOtherToken(cursor: MsgpackCursor): number {
   return token;
 }
 
-/** @returns the low 32 bits of an integer, as a signed or unsigned number; NaN when this is none */
+/** @returns the low 32 bits of an integer, as a signed or unsigned number; NaN for anything else */
 function readInteger32(cursor: MsgpackCursor): number {
   const { view, at } = cursor;
   const wide = cursor.peek() === 0xcf || cursor.peek() === 0xd3;

@@ -1,13 +1,13 @@
 /**
- * Messages up to this size are copied before they are read: a copy costs half of what a new DataView does. Larger ones
- * are read in place, because their copy costs more.
+ * Messages up to this size are copied before reading: the copy costs half of a new DataView. Larger ones are read in
+ * place, because copying them costs more.
  */
 const copiedBytes = 64 * 1024;
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
- * Reads msgpack values one after the other. No method throws or reads beyond the end. A method that fails to read a
- * value does not move, so that the value can be tried as another type; `skip` stops anywhere.
+ * Reads msgpack values one at a time. No method throws or reads past the end. A method that fails to read a value does
+ * not move the cursor, so that the caller can try another type; a failed `skip` stops anywhere.
  */
 export class MsgpackCursor {
   bytes: Uint8Array;
@@ -16,7 +16,7 @@ export class MsgpackCursor {
   /** Where the next value begins. */
   at = 0;
   end = 0;
-  /** The bytes that the last `readText` or `readBinary` found. */
+  /** The bytes found by the last `readText` or `readBinary`. */
   spanStart = 0;
   spanEnd = 0;
   /** Why the last `skip` failed. */
@@ -54,14 +54,14 @@ export class MsgpackCursor {
     return this.at < this.end ? this.bytes[this.at]! : -1;
   }
 
-  /** Steps over a nil. */
+  /** Skips a nil. */
   readNil(): boolean {
     if (this.peek() !== 0xc0) return false;
     this.at += 1;
     return true;
   }
 
-  /** @returns the number of elements; -1 when this is no array, or one with more elements than there are bytes left */
+  /** @returns the number of elements; -1 for anything but an array, or for more elements than bytes left */
   readArrayHeader(): number {
     const head = this.peek();
     if ((head & 0xf0) === 0x90) return this.#count(1, head & 0x0f, 1);
@@ -70,7 +70,7 @@ export class MsgpackCursor {
     return -1;
   }
 
-  /** @returns the number of pairs; -1 when this is no map, or one with more pairs than there are bytes left for */
+  /** @returns the number of pairs; -1 for anything but a map, or for more pairs than the bytes left allow */
   readMapHeader(): number {
     const head = this.peek();
     if ((head & 0xf0) === 0x80) return this.#count(1, head & 0x0f, 2);
@@ -96,12 +96,12 @@ export class MsgpackCursor {
     return this.#span(1 + sizeBytes, this.#unsigned(sizeBytes));
   }
 
-  /** The bytes last found, as text; invalid UTF-8 becomes replacement characters. */
+  /** The bytes found last, as text; invalid UTF-8 becomes replacement characters. */
   spanText(): string {
     return utf8.decode(this.bytes.subarray(this.spanStart, this.spanEnd));
   }
 
-  /** @returns the integer, rounded when beyond 2^53; NaN when this is none */
+  /** @returns the integer, rounded beyond 2^53; NaN for anything else */
   readInteger(): number {
     const head = this.peek();
     if (head >= 0 && head < 0x80) {
@@ -117,7 +117,7 @@ export class MsgpackCursor {
     return Number.NaN;
   }
 
-  /** @returns the float or integer; NaN when this is neither */
+  /** @returns the float or integer; NaN for anything else */
   readNumber(): number {
     const head = this.peek();
     if (head !== 0xca && head !== 0xcb) return this.readInteger();
@@ -129,8 +129,8 @@ export class MsgpackCursor {
   }
 
   /**
-   * Steps over one value whatever it holds. Nesting costs no memory: only the number of values still to come is kept,
-   * and it can never exceed the bytes left.
+   * Skips one value of any kind. Nesting costs no memory: only the number of values left is kept, which never exceeds
+   * the bytes left.
    *
    * @returns false when the bytes end first or are not msgpack; `failure` says which
    */
@@ -150,7 +150,7 @@ export class MsgpackCursor {
   #children = 0;
 
   /**
-   * Steps over the head of a value, noting how many values it contains.
+   * Skips the head of a value and counts the values it contains.
    *
    * @returns the bytes of content that follow the head; -1 when the bytes end within the head
    */
@@ -188,7 +188,7 @@ export class MsgpackCursor {
     return false;
   }
 
-  /** Steps over a head of `headBytes` unless the values it announces cannot all be there. */
+  /** Skips a head of `headBytes`, unless the bytes left cannot contain all its values. */
   #count(headBytes: number, count: number, bytesEach: number): number {
     const start = this.at + headBytes;
     if (count < 0 || count * bytesEach > this.end - start) return -1;
@@ -224,7 +224,7 @@ export class MsgpackCursor {
   }
 }
 
-/** For heads 0xc0 to 0xdf: the bytes of content after the head, or -1 where a length follows it. */
+/** For heads 0xc0 to 0xdf: the bytes of content after the head, or -1 if a length follows it. */
 const fixedContentBytes = Int8Array.from([
   // nil, the unused byte, false, true; binary; extensions with a length
   0, 0, 0, 0, -1, -1, -1, -1, -1, -1,

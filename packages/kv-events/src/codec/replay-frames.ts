@@ -9,7 +9,7 @@ const sequenceBytes = 8;
 /**
  * The sequence number in a frame of 8 bytes, big-endian.
  *
- * @returns undefined when the frame has another length or the number is beyond 2^53 - 1, which no engine reaches: at
+ * @returns undefined when the frame has another length or the number exceeds 2^53 - 1, which no engine reaches: at
  *   1,000 messages a second it would take 285,000 years
  */
 export function readSequence(frame: Uint8Array): number | undefined {
@@ -39,7 +39,7 @@ const malformed: ReplayAnswer = { kind: "malformed" };
 
 /**
  * Reads one answer as a DEALER receives it. vLLM from 0.26 and SGLang 0.5.23 send an empty frame, topic, sequence and
- * payload; older engines leave the topic out. The end is a sequence of all ones with an empty payload.
+ * payload; older engines omit the topic. The end marker is a sequence of all ones with an empty payload.
  */
 export function readReplayAnswer(frames: readonly Uint8Array[]): ReplayAnswer {
   if (frames.length < 3 || frames.length > 4 || frames[0]!.length > 0) return malformed;
@@ -54,16 +54,16 @@ function isAllOnes(frame: Uint8Array): boolean {
 }
 
 interface ReplayRequest {
-  /** Whom to answer. */
+  /** The client to answer. */
   readonly client: Uint8Array;
   /** Rounded when beyond 2^53. */
   readonly start: number;
 }
 
 /**
- * Reads what a ROUTER socket received: the client, an empty delimiter, and where to start.
+ * Reads what a ROUTER socket received: the client, an empty delimiter, and the sequence to start from.
  *
- * @returns undefined for anything else, which engines ignore without a word
+ * @returns undefined for anything else, which engines ignore silently
  */
 export function readReplayRequest(frames: readonly Uint8Array[]): ReplayRequest | undefined {
   const [client, delimiter, start] = frames;
@@ -84,7 +84,7 @@ export function replayFrames(
   return [client, empty, ...(topic ? [topic] : []), writeSequence(sequence), payload];
 }
 
-/** What ends a replay: a sequence of all ones and nothing in it. */
+/** The end marker of a replay: a sequence of all ones and an empty payload. */
 export function replayEndFrames(client: Uint8Array, carriesTopic: boolean): Uint8Array[] {
   return [client, empty, ...(carriesTopic ? [empty] : []), endSequence, empty];
 }

@@ -4,15 +4,15 @@ const lengths = 32;
 const bytesOfCode = 128;
 const encoder = new TextEncoder();
 
-/** Finds which of a few short ASCII names some bytes are, four bytes at a time, without making a string of them. */
+/** Finds which of a few short ASCII names the given bytes spell, four bytes at a time, without creating a string. */
 export class TextTable {
   readonly #candidates = new Int8Array(lengths * bytesOfCode).fill(-1);
-  /** Of each name, its bytes one by one, or four to a word, the last word overlapping the one before. */
+  /** The bytes of each name: one by one, or four to a word, where the last word overlaps the one before. */
   readonly #spelled: readonly Int32Array[];
 
   /**
-   * @param names no two of which share both their length and their first letter, so that one comparison decides
-   * @throws RangeError when two do, or a name is empty or longer than 31 bytes
+   * @param names no two may share both length and first letter, so that one comparison decides
+   * @throws RangeError when two do, or when a name is empty or longer than 31 bytes
    */
   constructor(names: readonly string[]) {
     this.#spelled = names.map((name) => spell(encoder.encode(name)));
@@ -25,7 +25,7 @@ export class TextTable {
     }
   }
 
-  /** @returns the place of the name in the table; -1 when it is not there */
+  /** @returns the index of the name in the table; -1 when it is absent */
   find(view: DataView, start: number, end: number): number {
     const length = end - start;
     if (length === 0 || length >= lengths) return -1;
@@ -51,10 +51,10 @@ function spell(name: Uint8Array): Int32Array {
   return Int32Array.from(words);
 }
 
-/** Tags of events, at the places that `eventKind` gives their kinds. */
+/** Tags of events, at their kinds' indices in `eventKind`. */
 export const eventTags = new TextTable(["BlockStored", "BlockRemoved", "AllBlocksCleared"]);
 
-/** A field of an event. Of `BlockStored` as an array, the field at position p (the tag is at 0) is field p. */
+/** A field of an event. In `BlockStored` as an array, field p is at position p (the tag is at 0). */
 export const field = {
   type: 0,
   blockHashes: 1,
@@ -71,7 +71,7 @@ export const field = {
   ignored: 12,
 } as const;
 
-/** Keys of events as maps, at the places that `field` gives them. */
+/** Keys of events as maps, at their indices in `field`. */
 export const eventKeys = new TextTable([
   "type",
   "block_hashes",
@@ -87,7 +87,7 @@ export const eventKeys = new TextTable([
   "cache_salt",
 ]);
 
-/** Field at each position of `BlockRemoved` as an array; what follows is ignored. */
+/** Field at each position of `BlockRemoved` as an array; further elements are ignored. */
 export const removedPositions: readonly number[] = [field.type, field.blockHashes, field.medium, field.groupIndex];
 
 /** Keys of a message as a map. */
@@ -106,18 +106,18 @@ const mediumTiers: readonly (readonly [string, Tier])[] = [
 
 const media = new TextTable(mediumTiers.map(([name]) => name));
 
-/** @returns the tier of the medium with this name; undefined when the name is not known */
+/** @returns the tier of the medium with this name; undefined for an unknown name */
 export function tierOfMedium(view: DataView, start: number, end: number): Tier | undefined {
   return mediumTiers[media.find(view, start, end)]?.[1];
 }
 
-/** Kinds of attention all of whose blocks stay as long as the prefix is reusable (vLLM's names). */
+/** Kinds of attention (vLLM's names) that keep all blocks as long as the prefix is reusable. */
 export const prefixSpecKinds = new TextTable(["full_attention", "mla_attention", "sink_full_attention"]);
 
 /** Keys of a typed extra key. */
 export const extraKeyFields = new TextTable(["type", "modality"]);
 
-/** Types of a typed extra key, at the places that `extraKeyType` gives them. */
+/** Types of a typed extra key, at their indices in `extraKeyType`. */
 export const extraKeyTypes = new TextTable(["lora", "cache_salt", "legacy"]);
 
 export const extraKeyType = { adapter: 0, cacheSalt: 1, legacy: 2 } as const;

@@ -1,6 +1,6 @@
 import type { FeedEndpoints } from "./kv-feed.ts";
 
-/** Ranks of one engine that are read. */
+/** Most ranks read of one engine. */
 const maxRanks = 1_024;
 const maxTextLength = 1_024;
 
@@ -12,8 +12,8 @@ export interface EventSource extends FeedEndpoints {
 }
 
 /**
- * Reads the answer of vLLM's `GET /kv_event_sources` (0.32): an object from rank to the publisher's configuration, ports of
- * the rank already in it.
+ * Reads the answer of vLLM's `GET /kv_event_sources` (0.32): an object from rank to the publisher's configuration,
+ * whose ports already include the rank.
  *
  * @param answer the parsed JSON, of any shape
  * @param host name or address of the engine, without brackets
@@ -35,7 +35,8 @@ export function readVllmEventSources(answer: unknown, host: string): EventSource
 }
 
 /**
- * Reads `kv_events` of SGLang's `GET /server_info` (0.5.23): base ports, to which a rank is added, and the number of ranks.
+ * Reads `kv_events` of SGLang's `GET /server_info` (0.5.23): base ports, to which each rank is added, and the number of
+ * ranks.
  *
  * @param answer the parsed JSON, of any shape
  * @param host name or address of the engine, without brackets
@@ -61,7 +62,7 @@ export function readSglangEventSources(answer: unknown, host: string): EventSour
   return sources;
 }
 
-/** Endpoints as they are written in an engine's configuration. */
+/** Endpoints as written in an engine's configuration. */
 export interface WrittenEndpoints {
   readonly endpoint: string | undefined;
   readonly replayEndpoint: string | undefined;
@@ -69,8 +70,8 @@ export interface WrittenEndpoints {
 }
 
 /**
- * What a reader uses for the endpoints in an engine's configuration. Ports get the rank added, as vLLM and SGLang do. An
- * engine binds where the endpoint has a `*` or `::`, or is no TCP endpoint; any other it dials, so the reader binds.
+ * The endpoints that a reader uses for those in an engine's configuration. Adds the rank to ports, as vLLM and SGLang
+ * do. An engine binds an endpoint that has a `*` or `::` or is not TCP; it dials any other, so the reader binds.
  *
  * @param target `host`: name or address of the engine, without brackets
  * @returns undefined when the endpoint cannot be used from here: absent, malformed, or inside the engine's process
@@ -81,7 +82,7 @@ export function endpointsOfRank(
 ): FeedEndpoints | undefined {
   const found = endpoint === undefined ? undefined : resolve(endpoint, host, rank);
   if (!found) return undefined;
-  // The replay socket is bound by the engine, whatever its endpoint looks like.
+  // The engine binds the replay socket, whatever its endpoint looks like.
   const replay = replayEndpoint === undefined ? undefined : resolve(replayEndpoint, host, rank);
   return { ...found, replayEndpoint: replay?.endpoint, topic: topic ?? "" };
 }
@@ -98,7 +99,7 @@ function resolve(written: string, host: string, rank: number): Pick<FeedEndpoint
 
 const bracketed = (host: string): string => (host.includes(":") && !host.startsWith("[") ? `[${host}]` : host);
 
-/** Engines leave the publisher's name out when it is the default. */
+/** Engines omit the default publisher's name. */
 const isZmq = (publisher: unknown): boolean => publisher === undefined || publisher === "zmq";
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {

@@ -1,27 +1,27 @@
-/** The bounds of one feed. */
+/** The limits of one feed. */
 export interface FeedLimits {
-  /** Messages that came before their turn. */
+  /** Most messages buffered ahead of a missing one. */
   readonly reorderMessages: number;
   readonly reorderBytes: number;
-  /** How long a missing message may still come by itself. */
+  /** How long a missing message may still arrive by itself. */
   readonly reorderWaitMs: number;
-  /** Messages that wait to be processed, or for a replay to end. */
+  /** Most messages queued for processing or for the end of a replay. */
   readonly pendingMessages: number;
   readonly pendingBytes: number;
-  /** How long messages may wait to be read and processed without an end before the feed is behind. */
+  /** How long a backlog of unread or unprocessed messages may last before the feed is behind. */
   readonly behindMs: number;
-  /** Latest messages whose checksum is kept, 4 bytes each. */
+  /** How many of the latest messages keep their checksum, 4 bytes each. */
   readonly rememberedMessages: number;
-  /** A replay that says nothing for so long has stalled. */
+  /** A replay without an answer for this long has stalled. */
   readonly replayIdleMs: number;
   readonly replayTotalMs: number;
-  /** Requests in one replay: the first and those that resume where it broke off. */
+  /** Most requests in one replay: the first, and those that resume it after a break. */
   readonly replayRequests: number;
-  /** How long a failed replay is not tried again. */
+  /** How long to wait after a failed replay before the next one. */
   readonly replayCooldownMs: number;
-  /** After so much silence the engine is asked once whether a last message was missed. */
+  /** After this much silence the engine is asked once whether its last messages were lost. */
   readonly quietCheckMs: number;
-  /** How long after an endpoint could not be used it is tried again. */
+  /** How long to wait before trying an unusable endpoint again. */
   readonly reopenMs: number;
 }
 

@@ -3,10 +3,10 @@ import { type RefusalReason, refusalReasons } from "../codec/event-decoder.ts";
 import type { FeedReason, FeedSink, FeedState } from "./feed-state.ts";
 import type { ReplayOutcome } from "./replay-run.ts";
 
-/** Holes that the description lists, the latest ones. */
+/** How many of the latest holes the description lists. */
 const listedGaps = 8;
 
-/** A hole in the numbers of the current epoch, both ends missing. */
+/** A hole in the numbers of the current epoch; both end numbers are missing. */
 interface SequenceGap {
   readonly from: number;
   readonly to: number;
@@ -115,17 +115,17 @@ export class FeedRecord {
   }
 }
 
-/** Why a message was not handed on: the decoder's reasons, the frames around it, or something that threw. */
+/** Why a message was not passed on: the decoder's reasons, bad frames around it, or an exception. */
 type MessageRefusal = RefusalReason | "frames" | "failed";
 
 const refusals: readonly MessageRefusal[] = [...refusalReasons, "frames", "failed"];
 
-/** `abandoned`: the connection was lost, or there was a reason to ask afresh. */
+/** `abandoned`: the connection was lost, or there was a reason to start a new replay. */
 type ReplayResult = ReplayOutcome | "abandoned";
 const replayResults: readonly ReplayResult[] = ["complete", "empty", "failed", "abandoned"];
 const stateValues: Readonly<Record<FeedState, number>> = { off: 0, stale: 1, replaying: 2, partial: 3, live: 4 };
 
-/** Counters with no label but the feed's. */
+/** Counters labelled only with the feed. */
 const counters = {
   messages: "Messages of KV events that were handed on, live and replayed.",
   events: "KV events in them.",
@@ -142,7 +142,7 @@ const counters = {
 type FeedCounter = keyof typeof counters;
 const feedCounters = Object.keys(counters) as readonly FeedCounter[];
 
-/** The metrics of one feed. Nothing may be reported after `remove`, or a series would come back. */
+/** The metrics of one feed. Report nothing after `remove`, or a series would come back. */
 interface FeedMeters {
   add(counter: FeedCounter, amount: number): void;
   refused(reason: MessageRefusal): void;
@@ -152,7 +152,7 @@ interface FeedMeters {
   remove(): void;
 }
 
-/** Registers the metrics of feeds, with no series yet: those come with the feeds. */
+/** Registers the metrics of feeds. Their series appear with the feeds. */
 export function registerFeedMetrics(meter: Meter) {
   const labels = ["feed"];
   return {
@@ -182,7 +182,7 @@ export function registerFeedMetrics(meter: Meter) {
   };
 }
 
-/** @param key the target's key: targets are a bounded set */
+/** @param key the target's key: the set of targets is bounded */
 function createFeedMeters(meter: Meter, key: string): FeedMeters {
   const { named, refused, replays, state, lag } = registerFeedMetrics(meter);
   const series = Object.fromEntries(feedCounters.map((name, at) => [name, named[at]!.series(key)]));
@@ -202,13 +202,13 @@ function createFeedMeters(meter: Meter, key: string): FeedMeters {
   };
 }
 
-/** How long a lowest value is believed, in milliseconds: clocks drift apart by up to 100 ppm, 6 ms in a minute. */
+/** How long a minimum is valid, in milliseconds: clocks drift apart by up to 100 ppm, 6 ms per minute. */
 const windowMs = 60_000;
 
 /**
- * The delay from an engine's clock to ours. The two clocks need not agree: the smallest difference of the last one to two
- * minutes is taken for the offset between them (plus the shortest delay), and lag is what goes beyond it. In captures the
- * shortest delay was 1-4 ms.
+ * The delay from an engine's clock to ours, which need not agree. The smallest difference over the last one to two
+ * minutes is the offset between the clocks plus the shortest delay; lag is what exceeds it. In captures the shortest
+ * delay was 1-4 ms.
  */
 export class LagTracker {
   #windowStartMs = Number.NEGATIVE_INFINITY;

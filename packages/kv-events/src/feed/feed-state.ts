@@ -1,8 +1,8 @@
 import type { EngineEventBatch } from "@espalier/prefix-index";
 
 /**
- * How reliable the facts of a feed are. `live`: everything since the engine started. `partial`: current, with known holes.
- * `replaying`: catching up. `stale`: not known to be current. `off`: nothing comes.
+ * How reliable the facts of a feed are. `live`: everything since the engine started. `partial`: current, with known
+ * holes. `replaying`: catching up. `stale`: possibly outdated. `off`: receives nothing.
  */
 export type FeedState = "off" | "stale" | "replaying" | "partial" | "live";
 
@@ -10,31 +10,31 @@ export type FeedState = "off" | "stale" | "replaying" | "partial" | "live";
 export type FeedReason =
   /** live: no hole since sequence 0. */
   | "complete"
-  /** live: the engine's history was asked for, and is empty. */
+  /** live: the engine was asked for its history, which is empty. */
   | "nothing-published"
-  /** partial: connected, nothing came yet, and there is no replay to ask for more. */
+  /** partial: connected, but nothing arrived yet and there is no replay. */
   | "nothing-received"
   /** partial: the first message seen was not the engine's first. */
   | "joined-late"
-  /** partial: the engine does not keep its history that far back. */
+  /** partial: the engine's history does not go back far enough. */
   | "history-truncated"
-  /** partial: messages were lost and could not be had again. */
+  /** partial: messages were lost and could not be replayed. */
   | "gap"
   /** partial: the replay that should have filled a hole failed. */
   | "replay-failed"
-  /** partial: a message could not be used. */
+  /** partial: a message was refused. */
   | "message-refused"
-  /** replaying: connected for the first time, or again; filling a gap; after a restart; after too much waited. */
+  /** replaying: after the first connection or a new one, for a gap, after a restart, or after a queue overflow. */
   | "first-connection"
   | "reconnected"
   | "filling-gap"
   | "new-life"
   | "overflow"
-  /** stale: no connection yet; connection lost; connected again, but whether messages were missed is not known. */
+  /** stale: no connection yet; connection lost; or reconnected, without knowing whether messages were lost. */
   | "connecting"
   | "socket-lost"
   | "unverified"
-  /** stale: messages come faster than they are read. */
+  /** stale: messages arrive faster than they are read. */
   | "behind"
   /** off. */
   | "no-endpoint"
@@ -42,26 +42,26 @@ export type FeedReason =
   | "not-started"
   | "stopped";
 
-/** Why a new epoch of an engine began, so that all known of the last one is void. */
+/** Why a new epoch of an engine began, which voids everything known of the last one. */
 export type NewEpochReason =
-  /** A number went back, or the engine does not know a number that it had sent. */
+  /** A number went back, or the engine does not know a number that it sent earlier. */
   | "restarted"
-  /** The latest number came again with another payload. */
+  /** The latest number was sent again with another payload. */
   | "payload-changed"
-  /** After a lost connection, nothing could show that it is still the same process. */
+  /** After a lost connection, nothing proved that it is still the same process. */
   | "unverified";
 
-/** Takes what a feed reads, synchronously and in order. */
+/** Receives what a feed reads, synchronously and in order. */
 export interface FeedSink {
   /**
-   * The events of one message. Within an epoch numbers ascend; one that is left out is a hole, and the state says so.
+   * The events of one message. Numbers ascend within an epoch; a skipped number is a hole, which the state reports.
    *
    * @param batch reused for the next message
-   * @param checksum CRC-32 of the payload: with number and timestamp it identifies the message in all epochs
+   * @param checksum CRC-32 of the payload: with number and timestamp it identifies the message across all epochs
    */
   batch(batch: EngineEventBatch, sequence: number, checksum: number): void;
-  /** The engine is another process now: all its blocks are gone. Not called for the first epoch of a feed. */
+  /** The engine is a new process: all its blocks are gone. Not called for the first epoch of a feed. */
   newEpoch(reason: NewEpochReason): void;
-  /** Called on every change of either. */
+  /** Called when either changes. */
   state(state: FeedState, reason: FeedReason): void;
 }

@@ -19,23 +19,23 @@ import { ReplayAllowance, type ReplayGate, type ReplayOutcome, type ReplayOwner,
 import { type FollowerHost, MessageApplier, StreamFollower } from "./stream-follower.ts";
 import type { SliceWorker, WorkSlices } from "./work-slices.ts";
 
-/** Where the events of one target are. */
+/** Endpoints of one target's events. */
 export interface FeedEndpoints {
   readonly endpoint: string;
   readonly mode: SubscriberMode;
-  /** Prefix of the topics to hear; in mode `bind` on a shared socket, the topic itself. */
+  /** Prefix of the topics to receive; in mode `bind` on a shared socket, the exact topic. */
   readonly topic: string;
-  /** Where the engine answers with its history, if it does. */
+  /** Where the engine replays its history, if it does. */
   readonly replayEndpoint: string | undefined;
 }
 
 interface KvFeedOptions {
   /** Key of the target in logs and metrics. */
   readonly key: string;
-  /** Undefined when the target publishes no events: the feed is `off` and says so. */
+  /** Undefined when the target publishes no events: the feed is then `off`. */
   readonly endpoints: FeedEndpoints | undefined;
   readonly sink: FeedSink;
-  /** It keeps nothing between messages, so the feeds of a process may share one. */
+  /** Keeps no state between messages, so the feeds of a process may share one. */
   readonly decoder: EventDecoder;
   readonly transport: EventTransport;
   /** Shared by the feeds of a process. */
@@ -49,7 +49,7 @@ interface KvFeedOptions {
   readonly limits?: Partial<FeedLimits>;
 }
 
-/** The KV events of one target, read in order. */
+/** Reads the KV events of one target in order. */
 export interface KvFeed extends Startable {
   readonly state: FeedState;
   readonly reason: FeedReason;
@@ -69,11 +69,11 @@ export type KvFeedDescription = ReturnType<FeedRecord["describe"]> & {
 };
 
 /**
- * Reads the KV events of one target (an engine's rank) and hands decoded batches to a sink, in order and within an epoch at
- * most once each. What was missed is fetched from the engine's history, or reported as a hole. Restarts of the engine
- * are detected by numbers and checksums.
+ * Reads the KV events of one target (an engine's rank). Passes decoded batches to a sink in order, each at most once
+ * per epoch. Fetches missed messages from the engine's history or reports them as a hole. Detects restarts of the
+ * engine by numbers and checksums.
  *
- * @throws RangeError for limits that are no positive whole numbers
+ * @throws RangeError for limits that are not positive whole numbers
  */
 export function createKvFeed(options: KvFeedOptions): KvFeed {
   return new Feed(options);
@@ -81,7 +81,7 @@ export function createKvFeed(options: KvFeedOptions): KvFeed {
 
 type ReplayCause = "first-connection" | "reconnected" | "filling-gap" | "new-life" | "overflow" | "quiet-check";
 
-/** Joins the socket, the queue of what waits, replays and the follower of numbers into one feed. */
+/** Joins the socket, the message queue, replays and the stream follower into one feed. */
 class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, ReplayOwner {
   readonly #options: KvFeedOptions;
   readonly #limits: FeedLimits;
@@ -95,14 +95,14 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   #isPaused = false;
   #hasUnread = false;
   #connection: "none" | "up" | "down" = "none";
-  /** Set once nothing comes any more, or before anything does. */
+  /** Set when the feed receives nothing: before the start and after the end. */
   #offReason: FeedReason | undefined = "not-started";
   #replay: ReplayRun | undefined;
   #replayCause: ReplayCause = "first-connection";
   #isHistoryEmpty = false;
   #cancelQuietCheck: Cancel = () => {};
   #cancelReopen: Cancel = () => {};
-  /** A warning about the endpoint was logged. */
+  /** Whether a warning about the endpoint was logged. */
   #hasFailed = false;
   #wasHeard = false;
   #wasChecked = false;
@@ -172,7 +172,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
       return;
     }
     if (this.#connection === "none") this.onUp();
-    // This message answers what the check was to find out.
+    // This message answers the check.
     if (this.#replayCause === "quiet-check") this.#abandonReplay();
     if (!this.#queue.push({ sequence, payload })) this.#overflow({ sequence, payload });
     if (this.#queue.isHigh && !this.#replay && !this.#isPaused) {
@@ -219,7 +219,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
       this.#logger.warn("the endpoint of a feed of KV events cannot be used", { error, ...endpoints });
     this.#hasFailed = true;
     this.#turnOff("endpoint-unusable");
-    // A port that is taken may become free, a name may come to be known.
+    // A taken port may become free, and a name may become resolvable.
     this.#cancelReopen = scheduler.after(this.#limits.reopenMs, () => this.#open(endpoints));
   }
 
@@ -298,16 +298,18 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     return ["partial", hasReplayFailed ? "replay-failed" : "nothing-received"];
   }
 
-  /** Too much waits. It is dropped: a replay brings it again, or the next message shows the hole. */
+  /** Drops a message when the queue is full: a replay delivers it again, or the next message reveals the hole. */
   #overflow(message: NumberedMessage): void {
     this.#record.count("resyncs");
     this.#queue.clear();
     this.#queue.push(message);
-    // A replay that runs already goes on: asking afresh each time would never get to an end.
+    // A replay in progress continues: restarting it each time would never finish.
     if (!this.#replay && this.canReplay) this.beginReplay("overflow");
   }
 
-  /** Asks an engine that fell silent, once, whether its last messages were lost: no later one would show the hole. */
+  /**
+   * Asks an engine that fell silent, once, whether its last messages were lost: no later message would reveal the hole.
+   */
   #checkQuiet(): void {
     const { last, isUnverified, reorderedCount } = this.#follower;
     const isOpenQuestion = isUnverified || (last < 0 && !this.#isHistoryEmpty);
@@ -363,21 +365,21 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
 interface BacklogWatchOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** For so long something unread may wait before the reader is behind. */
+  /** How long unread messages may wait before the reader is behind. */
   readonly behindMs: number;
   /** `isBehind` has changed. */
   readonly onChange: () => void;
 }
 
 /**
- * Says that a reader is behind: that it has not seen the end of what has come for longer than `behindMs`. Only our own clock
- * counts, as an engine's may jump. What still waits at the publisher is not seen, but while it does, what has come here
- * does not end either.
+ * Reports that a reader is behind: for longer than `behindMs` it has not reached the end of what has arrived. Uses only
+ * our own clock, since an engine's may jump. It cannot see messages that wait at the publisher, but while there are
+ * any, the local backlog does not end either.
  */
 export class BacklogWatch {
   readonly #options: BacklogWatchOptions;
   #sinceMs: number | undefined;
-  /** One timer for many short backlogs: it looks again when it fires. */
+  /** One timer for many short backlogs: it checks again when it fires. */
   #cancelTimer: Cancel | undefined;
   #isBehind = false;
 
@@ -389,7 +391,7 @@ export class BacklogWatch {
     return this.#isBehind;
   }
 
-  /** @param hasBacklog whether anything that has come is still unread */
+  /** @param hasBacklog whether anything received is still unread */
   update(hasBacklog: boolean): void {
     if (hasBacklog) this.#begin();
     else this.#end();

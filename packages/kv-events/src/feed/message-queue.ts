@@ -24,12 +24,12 @@ export class MessageQueue {
     return this.#bytes;
   }
 
-  /** Whether the queue is at half of one of its bounds, so that its source should pause. */
+  /** Whether the queue is half full by either bound, so that its source should pause. */
   get isHigh(): boolean {
     return 2 * this.count >= this.#bounds.maxMessages || 2 * this.#bytes >= this.#bounds.maxBytes;
   }
 
-  /** @returns false when it is full. An empty queue takes one message of any size. */
+  /** @returns false when it is full. An empty queue accepts one message of any size. */
   push(message: NumberedMessage): boolean {
     const bytes = this.#bytes + message.payload.length;
     if (this.count > 0 && (this.count >= this.#bounds.maxMessages || bytes > this.#bounds.maxBytes)) return false;
@@ -38,7 +38,7 @@ export class MessageQueue {
     return true;
   }
 
-  /** Puts messages back before all others. The bounds do not apply: the messages come from a source that is bounded itself. */
+  /** Puts messages back before all others, regardless of the bounds: their source is bounded itself. */
   putBack(messages: readonly NumberedMessage[]): void {
     this.#messages = [...messages, ...this.#messages.slice(this.#head)];
     this.#head = 0;
@@ -64,7 +64,7 @@ export class MessageQueue {
   }
 }
 
-/** Messages that came before their turn, by number, bounded in count and in bytes of payload. */
+/** Messages that arrived early, by number, bounded in count and in bytes of payload. */
 export class ReorderBuffer {
   readonly #bounds: QueueBounds;
   readonly #messages = new Map<number, NumberedMessage>();
@@ -79,8 +79,8 @@ export class ReorderBuffer {
   }
 
   /**
-   * @returns `duplicate` when it has a message of this number, `full` at its bounds; an empty buffer takes one message of
-   *   any size
+   * @returns `duplicate` when it has a message with this number, `full` at its bounds; an empty buffer accepts one
+   *   message of any size
    */
   add(message: NumberedMessage): "added" | "duplicate" | "full" {
     if (this.#messages.has(message.sequence)) return "duplicate";
@@ -96,7 +96,7 @@ export class ReorderBuffer {
     return this.#messages.has(sequence);
   }
 
-  /** Takes out the message of the lowest number. */
+  /** Removes the message with the lowest number. */
   takeLowest(): NumberedMessage | undefined {
     let lowest: NumberedMessage | undefined;
     for (const message of this.#messages.values()) {
@@ -108,7 +108,7 @@ export class ReorderBuffer {
     return lowest;
   }
 
-  /** Takes out everything, lowest number first. */
+  /** Removes all messages, lowest number first. */
   takeAll(): NumberedMessage[] {
     const all = [...this.#messages.values()].sort((a, b) => a.sequence - b.sequence);
     this.#messages.clear();

@@ -5,19 +5,19 @@ import type { FeedLimits } from "./feed-limits.ts";
 import { MessageQueue } from "./message-queue.ts";
 
 /**
- * `complete`: everything from the number asked for on, or the suffix that exists. `empty`: the engine has nothing from
- * that number on. `failed`: no answer, or answers that break off again and again.
+ * `complete`: everything from the requested number on, or the suffix that exists. `empty`: the engine has nothing from
+ * that number on. `failed`: no answer, or answers that break off repeatedly.
  */
 export type ReplayOutcome = "complete" | "empty" | "failed";
 
 /** The feed that a replay is for. */
 export interface ReplayOwner {
-  /** The number to ask for: the last one that was accepted, so that the answer proves to be of the same epoch. */
+  /** The number to request: the last one accepted, so that the answer proves to be of the same epoch. */
   replayStart(): number;
   /**
-   * One message, contiguous with the one before it in the same answer. It may stop the run.
+   * One message, contiguous with the one before it in the same answer. The owner may stop the run.
    *
-   * @param isFirst whether it is the first of an answer, which may be beyond what was asked for
+   * @param isFirst whether it is the first of an answer, which may be beyond the requested number
    */
   replayed(message: NumberedMessage, isFirst: boolean): void;
   replayEnded(outcome: ReplayOutcome): void;
@@ -36,12 +36,12 @@ interface ReplayRunOptions {
 /** Stands for the end marker in the queue of answers. */
 const endMarker: NumberedMessage = { sequence: -1, payload: new Uint8Array(0) };
 
-/** Requests that may go without any answer, one after the other. */
+/** Most consecutive requests without any answer. */
 const maxSilentRequests = 2;
 
 /**
- * Fetches an engine's history. A ROUTER at its high-water mark drops answers silently, even the end marker: a hole or a
- * stall makes the run ask again from the last good message on.
+ * Fetches an engine's history. A ROUTER at its high-water mark drops answers silently, even the end marker. After a
+ * hole or a stall, the run requests again from the last good message on.
  */
 export class ReplayRun {
   readonly #options: ReplayRunOptions;
@@ -53,7 +53,7 @@ export class ReplayRun {
   #isOver = false;
   #requests = 0;
   #silentRequests = 0;
-  /** Of the present request. */
+  /** Start of the present request. */
   #asked = 0;
   #previous: number | undefined;
   #isPaused = false;
@@ -85,7 +85,7 @@ export class ReplayRun {
     this.#release = undefined;
   }
 
-  /** Handles one answer. Gives false when none waits. */
+  /** Handles one answer. Returns false when none waits. */
   step(): boolean {
     const message = this.#answers.shift();
     if (!message || this.#isOver) return false;
@@ -124,7 +124,7 @@ export class ReplayRun {
     this.#armIdle();
     const answer = readReplayAnswer(frames);
     if (answer.kind === "malformed") return;
-    // An answer that does not fit leaves a hole, and a hole is asked for again.
+    // An answer that does not fit leaves a hole, which is requested again.
     this.#answers.push(answer.kind === "end" ? endMarker : answer);
     if (this.#answers.isHigh && !this.#isPaused) {
       this.#isPaused = true;
@@ -182,20 +182,20 @@ export class ReplayRun {
   }
 }
 
-/** More waiting than this means that something is wrong: each feed waits at most once. */
+/** Most waiting feeds. More would mean a defect, since each feed waits at most once. */
 const maxWaiting = 16_384;
 
-/** Bounds how many replays run at once, over all feeds: each makes an engine send up to its whole history. */
+/** Limits concurrent replays over all feeds: each makes an engine send up to its whole history. */
 export interface ReplayGate {
   /**
-   * Calls `enter` once a slot is free, maybe at once.
+   * Calls `enter` once a slot is free, perhaps immediately.
    *
-   * @returns frees the slot, or gives up waiting for one; undefined when too many wait
+   * @returns frees the slot or stops waiting for one; undefined when too many wait
    */
   acquire(enter: () => void): (() => void) | undefined;
 }
 
-/** @param limit replays at once */
+/** @param limit concurrent replays */
 export function createReplayGate(limit = 8): ReplayGate {
   const waiting = new Set<() => void>();
   let running = 0;
@@ -212,7 +212,7 @@ export function createReplayGate(limit = 8): ReplayGate {
     acquire(enter) {
       if (waiting.size >= maxWaiting) return undefined;
       let isOver = false;
-      // A closure of its own per call: two callers may pass the same function.
+      // A separate closure per call: two callers may pass the same function.
       const entry = (): void => enter();
       waiting.add(entry);
       admit();
@@ -227,13 +227,13 @@ export function createReplayGate(limit = 8): ReplayGate {
   };
 }
 
-/** Replays that one feed may start within a window. */
+/** Most replays that one feed may start within a window. */
 const maxStarts = 8;
 const windowMs = 10_000;
 
 /**
- * Says when a feed may ask for another replay. A stream in disorder (two publishers under one name, an engine that dies
- * again and again) would otherwise ask without end.
+ * Decides when a feed may request another replay. A disordered stream (two publishers under one name, an engine that
+ * keeps crashing) would otherwise request them without end.
  */
 export class ReplayAllowance {
   readonly #clock: Clock;
@@ -241,7 +241,7 @@ export class ReplayAllowance {
   readonly #startsMs: number[] = [];
   #notBeforeMs = Number.NEGATIVE_INFINITY;
 
-  /** @param cooldownMs how long no replay is tried after a failed one */
+  /** @param cooldownMs how long to wait after a failed replay */
   constructor(clock: Clock, cooldownMs: number) {
     this.#clock = clock;
     this.#cooldownMs = cooldownMs;
@@ -261,7 +261,7 @@ export class ReplayAllowance {
     this.#notBeforeMs = this.#clock.nowMs() + this.#cooldownMs;
   }
 
-  /** Another connection may have another process behind it: an earlier failure says nothing. */
+  /** A new connection may lead to another process, so an earlier failure no longer counts. */
   reconnected(): void {
     this.#notBeforeMs = Number.NEGATIVE_INFINITY;
   }

@@ -1,7 +1,7 @@
 import type { Logger } from "@espalier/common";
 import type { EventTransport, OpenSocket, SubscriberObserver, SubscriberOptions } from "./event-transport.ts";
 
-/** Subscribers of one bound endpoint. */
+/** Most subscribers of one bound endpoint. */
 const maxRoutes = 4_096;
 
 /** One bound socket and its subscribers. */
@@ -15,10 +15,10 @@ interface SharedBind {
 }
 
 /**
- * Lets subscribers that bind the same endpoint share one socket: engines that dial in send to one port of the reader, and
- * their streams differ by topic. A message goes to the subscriber with exactly its topic, or else to the one whose topic is
- * the address in it (`kv@HOST:PORT@MODEL`). All of them are notified of a lost connection, because the socket does not say
- * whose it was, and of waiting messages. Subscribers that connect are passed through.
+ * Lets subscribers that bind the same endpoint share one socket: engines that dial in use one port of the reader, and
+ * topics distinguish their streams. A message goes to the subscriber with exactly its topic, or else to the one whose
+ * topic is the address in it (`kv@HOST:PORT@MODEL`). A lost connection is reported to all subscribers, because the
+ * socket does not tell whose it was, and so is a backlog. Subscribers that connect are passed through.
  */
 export function createSharedBinds(transport: EventTransport, logger: Logger): EventTransport {
   const binds = new Map<string, SharedBind>();
@@ -81,16 +81,16 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
   };
 }
 
-/** What llm-d has engines of a Kubernetes pool publish under: `kv@HOST:PORT@MODEL`. */
+/** Topic prefix that llm-d configures for engines of a Kubernetes pool: `kv@HOST:PORT@MODEL`. */
 const addressPrefix = "kv@";
 
-/** By the engine's host and port in such a topic, which are its id unless it was given another. */
+/** Finds a subscriber by the engine's host and port in such a topic: the engine's default id. */
 function routeByAddress(routes: SharedBind["routes"], topic: string): SubscriberObserver | undefined {
   const end = topic.startsWith(addressPrefix) ? topic.indexOf("@", addressPrefix.length) : -1;
   return end < 0 ? undefined : routes.get(topic.slice(addressPrefix.length, end));
 }
 
-/** One subscriber's part of a shared socket. The socket is paused while any of them asks for it. */
+/** One subscriber's part of a shared socket. The socket is paused while any subscriber asks for it. */
 function routeOf(bind: SharedBind, { topic, observer }: SubscriberOptions, onUnused: () => void): OpenSocket {
   const { routes, paused } = bind;
   const resume = (): void => {

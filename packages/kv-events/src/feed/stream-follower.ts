@@ -8,19 +8,19 @@ import type { FeedRecord } from "./feed-record.ts";
 import type { FeedReason, FeedSink, NewEpochReason } from "./feed-state.ts";
 import { ReorderBuffer } from "./message-queue.ts";
 
-/** Replays that end without getting past a hole before it is given up. */
+/** Most replays that end without passing a hole before the hole is accepted. */
 const maxFruitlessReplays = 2;
-/** Messages of one epoch that are taken for leftovers of the one before. */
+/** Most messages of one epoch that are taken for leftovers of the one before. */
 const maxStaleMessages = 64;
 
-/** What the follower asks of the feed around it. */
+/** What the follower needs from its feed. */
 export interface FollowerHost {
   /** Whether the engine can be asked for its history now. */
   readonly canReplay: boolean;
-  /** Puts live messages back before those that wait. */
+  /** Puts live messages back before the queued ones. */
   putBack(messages: readonly NumberedMessage[]): void;
   beginReplay(cause: "filling-gap" | "new-life"): void;
-  /** Something changed that the state depends on. */
+  /** Something that the state depends on has changed. */
   settle(): void;
   /** Live messages may be handled now. */
   requestWork(): void;
@@ -36,16 +36,18 @@ interface FollowerOptions {
   readonly logger: Logger;
 }
 
-/** Follows the numbers of one engine's messages: what is next, what is missing, and when it is another process. */
+/**
+ * Follows the numbers of one engine's messages: which is next, which are missing, and when a new process sends them.
+ */
 export class StreamFollower {
   readonly #options: FollowerOptions;
   readonly #tracker: SequenceTracker;
   readonly #reorder: ReorderBuffer;
   #cancelWait: Cancel | undefined;
-  /** The connection was lost since the last message: another process may be publishing now. */
+  /** Whether the connection was lost since the last message: a new process may be publishing. */
   #isUnverified = false;
   #holeReason: FeedReason | undefined;
-  /** The engine has answered a replay with messages in this epoch, so it keeps a history. */
+  /** Whether the engine has replayed messages in this epoch, so that it keeps a history. */
   #hasHistory = false;
   #fruitlessReplays = 0;
   #hasReplayFailed = false;
@@ -58,7 +60,7 @@ export class StreamFollower {
     this.#reorder = new ReorderBuffer({ maxMessages: reorderMessages, maxBytes: reorderBytes });
   }
 
-  /** The highest number of the current epoch, -1 before the first. */
+  /** The highest number of the current epoch; -1 before the first. */
   get last(): number {
     return this.#tracker.last;
   }
@@ -67,7 +69,7 @@ export class StreamFollower {
     return this.#isUnverified;
   }
 
-  /** Why the current epoch is not known completely; undefined when it is. */
+  /** Why knowledge of the current epoch is incomplete; undefined when it is complete. */
   get holeReason(): FeedReason | undefined {
     return this.#holeReason;
   }
@@ -76,7 +78,7 @@ export class StreamFollower {
     return this.#hasReplayFailed;
   }
 
-  /** Messages that wait for a missing one. */
+  /** Messages buffered ahead of a missing one. */
   get reorderedCount(): number {
     return this.#reorder.count;
   }
@@ -106,7 +108,7 @@ export class StreamFollower {
     this.#options.host.settle();
   }
 
-  /** One message of the engine's history; the first of an answer may be beyond what was asked for. */
+  /** One message of the engine's history. The first of an answer may be beyond the requested number. */
   replayed(message: NumberedMessage, isFirst: boolean): void {
     const { sequence, payload } = message;
     const checksum = crc32(payload);
@@ -118,7 +120,7 @@ export class StreamFollower {
     }
     if (relation === "same") this.#isUnverified = false;
     if (relation === "same" || relation === "unknown") return;
-    // The last message that was accepted is not in the history: nothing shows that it is the same process.
+    // The history lacks the last accepted message, so nothing proves that it is the same process.
     if (isFirst && this.#isUnverified) this.#endEpoch("unverified");
     if (sequence > this.last + 1) this.#addHole(sequence - 1, "history-truncated");
     this.#accept(message, checksum);
@@ -128,7 +130,7 @@ export class StreamFollower {
   replayEnded(outcome: "complete" | "empty" | "failed"): void {
     this.#fruitlessReplays += 1;
     this.#hasReplayFailed = outcome === "failed";
-    // An engine that keeps a history and does not know its own last message is another process.
+    // An engine that keeps a history but does not know its own last message is a new process.
     const isUnknownToEngine = outcome === "empty" && this.last >= 0;
     if (isUnknownToEngine && (this.#isUnverified || this.#hasHistory)) this.#startEpoch("restarted");
   }
@@ -138,7 +140,7 @@ export class StreamFollower {
     this.#isUnverified = this.last >= 0;
   }
 
-  /** Gives up waiting for what is missing; what came early goes back among the live messages. */
+  /** Stops waiting for missing messages and puts the buffered ones back among the live messages. */
   releaseReordered(): void {
     this.#cancelWait?.();
     this.#cancelWait = undefined;
@@ -146,8 +148,8 @@ export class StreamFollower {
   }
 
   /**
-   * A message that waited in a queue while the engine was restarted has a high number and an old time. So many at most are
-   * taken for such: the clock of an engine may be set back.
+   * A message that was queued while the engine restarted has a high number and an old time. At most `maxStaleMessages`
+   * are taken for such, since an engine's clock may be set back.
    */
   #isOfEarlierEpoch({ payload }: NumberedMessage): boolean {
     if (this.#staleMessages >= maxStaleMessages || !this.#options.applier.isOlder(payload)) return false;
@@ -157,7 +159,7 @@ export class StreamFollower {
 
   #handleUnknown(message: NumberedMessage): void {
     if (this.#isUnverified) this.#startEpoch("unverified", message);
-    // A replay overtakes messages that wait in queues: those are old, a restarted engine's are new.
+    // A replay overtakes queued messages: those are old, a restarted engine's are new.
     else if (this.#options.applier.isNewer(message.payload)) this.#startEpoch("restarted", message);
     else this.#options.record.count("duplicates");
   }
@@ -166,7 +168,7 @@ export class StreamFollower {
     this.#isUnverified = false;
     this.#accept(message, checksum);
     this.#options.record.published(this.#options.applier.timestampS);
-    // What this completes is handled after it, in slices: it may be much.
+    // Messages that this one completes are handled after it, in slices: there may be many.
     if (this.#reorder.has(this.last + 1)) this.releaseReordered();
   }
 
@@ -216,7 +218,7 @@ export class StreamFollower {
     this.releaseReordered();
   }
 
-  /** @param to the last number that is missing */
+  /** @param to the last missing number */
   #addHole(to: number, reason: FeedReason): void {
     this.#holeReason = reason;
     this.#options.record.gap({ from: this.last + 1, to, reason });
@@ -252,7 +254,7 @@ export class StreamFollower {
   }
 }
 
-/** Decodes messages, hands them on and counts. What fails is one message's matter. */
+/** Decodes messages, passes them on and counts. A failure affects one message only. */
 export class MessageApplier {
   readonly #decoder: EventDecoder;
   readonly #sink: FeedSink;
@@ -267,12 +269,12 @@ export class MessageApplier {
     this.#logger = options.logger;
   }
 
-  /** The engine's clock in the latest message that was handed on, Unix seconds; NaN when there is none. */
+  /** The engine's clock in the latest message passed on, Unix seconds; NaN for none. */
   get timestampS(): number {
     return this.#timestampS;
   }
 
-  /** @returns whether the message was handed on; when not, it is a hole */
+  /** @returns whether the message was passed on; if not, it is a hole */
   apply(message: NumberedMessage, checksum: number): boolean {
     try {
       return this.#handOn(message, checksum);
@@ -283,14 +285,14 @@ export class MessageApplier {
     }
   }
 
-  /** Whether the engine made this message after the latest one that was handed on, or that cannot be said. */
+  /** Whether the engine sent this message after the latest one passed on, or the order is unknown. */
   isNewer(payload: Uint8Array): boolean {
     const before = this.#timestampS;
     const report = this.#decoder.decode(payload);
     return report.refused !== undefined || !(this.#decoder.batch.timestampS <= before);
   }
 
-  /** Whether the engine made this message before the latest one that was handed on. */
+  /** Whether the engine sent this message before the latest one passed on. */
   isOlder(payload: Uint8Array): boolean {
     const before = this.#timestampS;
     const report = this.#decoder.decode(payload);
@@ -332,16 +334,16 @@ export class MessageApplier {
 }
 
 /**
- * How a message relates to those accepted before it. `next`: in order. `ahead`: something is missing before it. `same`:
- * it was accepted before. `changed`: its number was accepted with other bytes. `unknown`: its number is behind, and what
- * it had then is not remembered.
+ * How a message relates to the accepted ones. `next`: in order. `ahead`: messages before it are missing. `same`: it was
+ * accepted before. `changed`: its number was accepted with other bytes. `unknown`: its number is behind, and its
+ * checksum is not remembered.
  */
 type SequenceRelation = "next" | "ahead" | "same" | "changed" | "unknown";
 
 /** Stands for "nothing remembered"; a checksum of 0 is stored as 1. */
 const nothing = 0;
 
-/** Where a stream of numbered messages stands, with the checksums of the latest ones. */
+/** The position in a stream of numbered messages, with the checksums of the latest ones. */
 export class SequenceTracker {
   readonly #checksums: Uint32Array;
   #last = -1;
@@ -351,7 +353,7 @@ export class SequenceTracker {
     this.#checksums = new Uint32Array(remembered);
   }
 
-  /** The highest number accepted, -1 before the first. */
+  /** The highest accepted number; -1 before the first. */
   get last(): number {
     return this.#last;
   }
@@ -365,7 +367,7 @@ export class SequenceTracker {
     return kept === stored(checksum) ? "same" : "changed";
   }
 
-  /** Takes a number beyond the last. Those between the two are not remembered. */
+  /** Accepts a number beyond the last. Numbers in between are not remembered. */
   accept(sequence: number, checksum: number): void {
     const size = this.#checksums.length;
     if (sequence - this.#last > size) this.#checksums.fill(nothing);

@@ -2,29 +2,29 @@ import type { Clock, Scheduler } from "@espalier/common";
 
 /** Something with work that can be done in small steps. */
 export interface SliceWorker {
-  /** Does one step. Gives false when nothing is left to do; it asks again when something comes. */
+  /** Does one step. Returns false when nothing is left to do; the worker requests again when work arrives. */
   step(): boolean;
 }
 
-/** Shares the event loop among workers, and among those who read sockets for them. */
+/** Shares the event loop among workers and their socket readers. */
 export interface WorkSlices {
-  /** Work has come: it is done at once, while this turn has time left, else in the next ones. */
+  /** Work has arrived: it is done immediately while this turn has time left, else in later turns. */
   request(worker: SliceWorker): void;
   /** Drops a worker from the queue. */
   forget(worker: SliceWorker): void;
-  /** For loops that await: what to wait for before going on; undefined while this turn has time left. */
+  /** For loops that await: what to wait for before continuing; undefined while this turn has time left. */
   waitForTurn(): Promise<void> | undefined;
 }
 
 /**
- * Lets workers and readers together run for at most `sliceMs` between two turns of the event loop, so that a flood on some
- * feeds delays others by at most a slice and a step. Workers take turns, step by step, and go before readers, so
- * that nothing is read before there is time to process it. Each worker waits at most once.
+ * Lets workers and readers together run for at most `sliceMs` between two turns of the event loop, so that a flood on
+ * some feeds delays others by at most a slice and a step. Workers take turns, step by step, and run before readers, so
+ * that nothing is read before there is time to process it. Each worker is queued at most once.
  */
 export function createWorkSlices(options: {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** Milliseconds. */
+  /** Length of a slice in milliseconds. */
   readonly sliceMs?: number;
 }): WorkSlices {
   const { clock, scheduler, sliceMs = 8 } = options;
@@ -35,7 +35,7 @@ export function createWorkSlices(options: {
   let beginNextTurn = (): void => {};
 
   const isOver = (): boolean => turnBeganMs !== undefined && clock.nowMs() - turnBeganMs >= sliceMs;
-  // All time since a turn's first work counts, whoever spent it: a burst of small pieces is one slice.
+  // All time since a turn's first work counts, whoever used it: a burst of small pieces is one slice.
   const enterTurn = (): void => {
     if (turnBeganMs !== undefined) return;
     turnBeganMs = clock.nowMs();

@@ -4,26 +4,26 @@ import type { EventTransport, OpenSocket, ReplayOptions, SubscriberOptions } fro
 import type { WorkSlices } from "./work-slices.ts";
 
 /**
- * A longer message ends its connection. Far above what the decoder accepts, so that a message that is too long is counted
- * and skipped rather than received and refused for ever.
+ * A longer message ends its connection. Far above the decoder's limit, so that a message that is too long is counted
+ * and skipped, not received and refused forever.
  */
 const maxMessageBytes = 128 * 1024 * 1024;
 
-/** Live messages that a socket keeps while it is not read; beyond it the publisher drops, and a gap shows. */
+/** Live messages that a socket keeps while paused. Beyond that the publisher drops messages, which a gap reveals. */
 const liveHighWaterMark = 10_000;
 
 /** As many answers as engines keep messages (vLLM's `buffer_steps`): a ROUTER drops what exceeds its queue. */
 const replayHighWaterMark = 10_000;
 
-/** Pings find a peer that is gone without a word, within the two together (milliseconds). */
+/** Pings detect a peer that vanished, within the sum of both (milliseconds). */
 const heartbeat = { heartbeatInterval: 2_000, heartbeatTimeout: 3_000 };
 
 const connection = { linger: 0, maxMessageSize: maxMessageBytes, reconnectInterval: 100, reconnectMaxInterval: 1_000 };
 
 /**
- * Real sockets.
+ * ZeroMQ sockets.
  *
- * @param slices bounds how long sockets are read without a break; the same as the feeds'
+ * @param slices limits how long sockets are read without a break; share it with the feeds
  */
 export function createZmqTransport(slices: WorkSlices): EventTransport {
   return {
@@ -40,7 +40,7 @@ function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, 
   const watch = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
   watchConnections(socket.events, watch).catch(fail);
   socket.subscribe(topic);
-  // A socket cannot be read while it is being bound.
+  // A socket cannot be read while it binds.
   const ready = mode === "bind" ? socket.bind(endpoint) : connect(socket, endpoint);
   const onFrames = (frames: readonly Uint8Array[]): void => observer.onMessage(frames);
   const onBacklog = (hasBacklog: boolean): void => observer.onBacklog(hasBacklog);
@@ -49,16 +49,16 @@ function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, 
 
 function openReplay({ endpoint, start, onFrames }: ReplayOptions, slices: WorkSlices): OpenSocket {
   const socket = new Dealer({ ...connection, receiveHighWaterMark: replayHighWaterMark });
-  // An endpoint that cannot be used stays silent, and silence is a failure soon enough.
+  // An unusable endpoint stays silent, and silence soon counts as a failure.
   const ignore = (): void => {};
   const ready = connect(socket, endpoint).then(() => {
-    // The empty frame is what a REQ socket would put before its request; without it engines ignore the request.
+    // The empty frame is what a REQ socket would put before its request; engines ignore requests without it.
     if (!socket.closed) return socket.send([new Uint8Array(0), writeSequence(start)]);
   });
   return readFrom(socket, { ready, slices, onFrames, onBacklog: ignore, onError: ignore });
 }
 
-/** Begins to connect; fails when the endpoint is malformed. */
+/** Starts connecting; fails when the endpoint is malformed. */
 async function connect(socket: Socket & { connect(endpoint: string): void }, endpoint: string): Promise<void> {
   socket.connect(endpoint);
 }
@@ -69,7 +69,9 @@ interface Watch {
   onDown(): void;
 }
 
-/** Reports connections. A bound socket may have several: the loss of one is reported, and then whether others are left. */
+/**
+ * Reports connections. A bound socket may have several: it reports the loss of one, and then whether others are left.
+ */
 async function watchConnections(events: Observer, { isClosed, onUp, onDown }: Watch): Promise<void> {
   let connections = 0;
   for await (const event of events) {
@@ -102,7 +104,7 @@ function readFrom(socket: Subscriber | Dealer, reading: Reading): OpenSocket {
   const read = async (): Promise<void> => {
     await ready;
     while (!socket.closed) {
-      // Messages that are there already come without a break: the loop would not turn for hundreds of them.
+      // Buffered messages arrive without a break: the event loop would not turn for hundreds of them.
       const wait = resumed ?? slices.waitForTurn();
       if (wait) await wait;
       else {
@@ -118,7 +120,7 @@ function readFrom(socket: Subscriber | Dealer, reading: Reading): OpenSocket {
     release();
     resumed = undefined;
   };
-  // Closing ends the wait for a message with an error, which is no news.
+  // Closing ends the wait for a message with an error, which is expected.
   read().catch((error: unknown) => socket.closed || onError(error));
   return {
     pause() {

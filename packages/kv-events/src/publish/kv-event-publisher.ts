@@ -7,11 +7,11 @@ import { createBatchBuffer } from "./replay-responder.ts";
 export interface KvEventPublisherOptions {
   /** The address to bind; "127.0.0.1" by default. */
   readonly host?: string;
-  /** The port to bind; 0, the default, takes any. */
+  /** The port to bind; 0, the default, selects a free one. */
   readonly port?: number;
-  /** Dial this endpoint, which a subscriber has bound, instead of binding one. */
+  /** An endpoint, bound by a subscriber, to dial instead of binding one. */
   readonly connect?: string;
-  /** The port of the replay socket, bound on `host`; 0 takes any. Without it there is no replay. */
+  /** The port of the replay socket, bound on `host`; 0 selects a free one. Without it there is no replay. */
   readonly replayPort?: number;
   /** First frame of every message. */
   readonly topic: string;
@@ -26,7 +26,7 @@ export interface KvEventPublisherOptions {
   /** Messages kept for a slow subscriber; 100,000 by default, as in vLLM. */
   readonly highWaterMark?: number;
   readonly clock: Clock;
-  /** Paces the attempts of `reconnect`; the system's by default. */
+  /** Paces the retries of `reconnect`; the system's by default. */
   readonly scheduler?: Scheduler;
   readonly logger: Logger;
 }
@@ -34,22 +34,22 @@ export interface KvEventPublisherOptions {
 const defaultBufferSteps = 10_000;
 
 /**
- * How a message leaves, for tests of what a reader does about it: `lost` is numbered and can be replayed but is not
- * sent; `twice` is sent and sent again; `late` is sent after the next one.
+ * How a message leaves, to test readers: `lost` is numbered and can be replayed but is not sent; `twice` is sent twice;
+ * `late` is sent after the next one.
  */
 export type Delivery = "sent" | "lost" | "twice" | "late";
 
 /** Publishes KV events as an engine does. */
 export interface KvEventPublisher extends Startable {
-  /** Where subscribers connect to, with the port that was taken; what is dialled, when it dials. Known after `start`. */
+  /** The endpoint for subscribers, with the bound port; when it dials, the dialled endpoint. Known after `start`. */
   readonly endpoint: string;
-  /** Where replay is asked for; undefined without a replay socket. Known after `start`. */
+  /** The replay endpoint; undefined without a replay socket. Known after `start`. */
   readonly replayEndpoint: string | undefined;
-  /** Subscriptions in force. */
+  /** Current number of subscriptions. */
   readonly subscriptions: number;
-  /** Messages that were never sent because more than the high-water mark waited, since sockets were opened last. */
+  /** Messages dropped at the high-water mark since the sockets were last opened. */
   readonly dropped: number;
-  /** Replays that were asked for and answered, since sockets were opened last. */
+  /** Replays answered since the sockets were last opened. */
   readonly replays: number;
   /** The sequence number of the next message. */
   readonly nextSequence: number;
@@ -59,16 +59,16 @@ export interface KvEventPublisher extends Startable {
    * @returns the sequence number of the message; undefined for an empty step
    */
   publish(events: readonly WireEvent[], delivery?: Delivery): number | undefined;
-  /** Publishes a payload of any bytes under the next sequence number, which it returns. */
+  /** Publishes a payload of any bytes. @returns its sequence number */
   publishPayload(payload: Uint8Array, delivery?: Delivery): number;
-  /** Uses up sequence numbers without messages: a gap that no replay can fill. */
+  /** Skips sequence numbers: a gap that no replay can fill. */
   skipSequences(count: number): void;
-  /** Sends frames as they are, numbered or not. */
+  /** Sends frames unchanged, numbered or not. */
   sendFrames(frames: readonly Uint8Array[]): void;
-  /** Begins a new epoch as a restarted process does: numbers begin at 0 and nothing can be replayed. */
+  /** Begins a new epoch like a restarted process: numbers begin at 0 and nothing can be replayed. */
   restart(): void;
   /**
-   * Closes the sockets and opens them again on the same ports; subscribers lose their connection for that while.
+   * Closes the sockets and opens them again on the same ports; subscribers lose their connection meanwhile.
    *
    * @throws Error when a port is not free again within two seconds
    */
@@ -140,7 +140,7 @@ export function createKvEventPublisher(options: KvEventPublisherOptions): KvEven
   };
 }
 
-/** @throws RangeError when a bound is not a whole number from 1 to a million, or a port or rank is none */
+/** @throws RangeError when a bound is not a whole number from 1 to a million, or a port or rank is invalid */
 function checkPublisherOptions(options: KvEventPublisherOptions): void {
   const { bufferSteps = 1, highWaterMark = 1, port = 0, replayPort = 0, rank = 0 } = options;
   for (const [name, value, least, most] of [

@@ -4,23 +4,23 @@ import { replayCarriesTopic } from "../codec/encode-events.ts";
 import type { KvEventPublisherOptions } from "./kv-event-publisher.ts";
 import { type BatchBuffer, type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
 
-/** A closed socket holds its port until a thread of the library lets go of it, usually within a millisecond. */
+/** A closed socket keeps its port until a thread of the library releases it, usually within a millisecond. */
 const reopenDelayMs = 5;
 const maxReopenAttempts = 400;
 const defaultHighWaterMark = 100_000;
 
-/** The sockets of a publisher. Whatever is closed sends nothing and counts nothing. */
+/** The sockets of a publisher. A closed one sends and counts nothing. */
 interface PublisherSockets {
-  /** With the port that was taken, once open. */
+  /** Includes the bound port once open. */
   readonly endpoint: string;
   readonly replayEndpoint: string | undefined;
   readonly subscriptions: number;
   readonly dropped: number;
   readonly replays: number;
   /**
-   * Opens on the ports that it has had, if it has.
+   * Opens the sockets, on their former ports if they had any.
    *
-   * @throws Error when a port is taken; one that it has had itself, when it is not free again within two seconds
+   * @throws Error when a port is taken; for a former port, when it is not free again within two seconds
    */
   open(): Promise<void>;
   close(): Promise<void>;
@@ -54,7 +54,7 @@ export function createPublisherSockets(
     events = undefined;
     responder = undefined;
   };
-  /** Whether the ports are ones that it has had: then it may hold them itself for a moment. */
+  /** Whether the ports are former ones, which this process may keep for a moment. */
   let isAgain = false;
   const open = async (): Promise<void> => {
     for (let attempt = 1; ; attempt++) {
@@ -104,31 +104,31 @@ interface EventSocketOptions {
   readonly endpoint: string;
   /** Bind the endpoint, or dial a subscriber that has bound it. */
   readonly mode: "bind" | "connect";
-  /** Messages kept for a subscriber that is slow; beyond, it loses them without notice. */
+  /** Most messages kept for a slow subscriber, which loses further ones without notice. */
   readonly highWaterMark: number;
   readonly logger: Logger;
 }
 
-/** The socket that events leave through. */
+/** The socket that sends events. */
 interface EventSocket {
-  /** Where it is bound, or what it dials. */
+  /** The bound or dialled endpoint. */
   readonly endpoint: string;
-  /** Subscriptions in force. */
+  /** Current number of subscriptions. */
   readonly subscriptions: number;
-  /** Messages dropped because more than the high-water mark waited to be handed to the socket. */
+  /** Messages dropped because more than the high-water mark waited for the socket. */
   readonly dropped: number;
-  /** Queues frames behind those sent before. It never waits for slow subscribers. */
+  /** Queues frames after those sent before. Never waits for slow subscribers. */
   send(frames: readonly Uint8Array[]): void;
   close(): Promise<void>;
 }
 
-/** The first byte of what a subscriber sends; the topic follows. */
+/** The first byte of a subscription; the topic follows. */
 const subscribeCode = 1;
 const unsubscribeCode = 0;
 
 /**
- * Opens a socket that is on the wire what an engine's PUB socket is, but hears of subscriptions, so that a test can wait
- * for one instead of guessing how long it takes.
+ * Opens a socket that behaves on the wire like an engine's PUB socket but reports subscriptions, so that a test can
+ * wait for one.
  *
  * @throws Error when the endpoint cannot be bound
  */
@@ -173,8 +173,8 @@ async function openEventSocket(options: EventSocketOptions): Promise<EventSocket
 }
 
 /**
- * Sends one message after the other. The library accepts a message only when the one before is gone, which after some
- * hundreds in a row takes until the event loop turns.
+ * Sends one message at a time. The library accepts a message only after the one before has left, which after some
+ * hundreds in a row takes a turn of the event loop.
  */
 function createOutbox(
   socket: XPublisher,

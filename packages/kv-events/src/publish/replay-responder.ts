@@ -4,13 +4,13 @@ import { type NumberedMessage, readReplayRequest, replayEndFrames, replayFrames 
 
 /** The latest published messages, oldest first. A full buffer drops the oldest, as engines do. */
 export interface BatchBuffer {
-  /** The messages from `sequence` on, or from the oldest one that is kept. Sequences must be added in rising order. */
+  /** The messages from `sequence` on, or from the oldest one kept. Add sequences in ascending order. */
   from(sequence: number): readonly NumberedMessage[];
   add(batch: NumberedMessage): void;
   clear(): void;
 }
 
-/** @param capacity how many are kept */
+/** @param capacity most messages kept */
 export function createBatchBuffer(capacity: number): BatchBuffer {
   let batches: NumberedMessage[] = [];
   let start = 0;
@@ -22,7 +22,7 @@ export function createBatchBuffer(capacity: number): BatchBuffer {
     add(batch) {
       batches.push(batch);
       if (batches.length - start > capacity) start += 1;
-      // Moving what is kept only when half is gone costs a constant per batch.
+      // Moving messages only when half are gone costs amortised constant time per batch.
       if (start * 2 > batches.length) {
         batches = batches.slice(start);
         start = 0;
@@ -36,7 +36,7 @@ export function createBatchBuffer(capacity: number): BatchBuffer {
 }
 
 interface ReplayResponderOptions {
-  /** `tcp://host:port`; port 0 takes any. */
+  /** `tcp://host:port`; port 0 selects a free one. */
   readonly endpoint: string;
   /** Repeated in every answer; undefined for engines that do not. */
   readonly topic: Uint8Array | undefined;
@@ -46,7 +46,7 @@ interface ReplayResponderOptions {
 }
 
 export interface ReplayResponder {
-  /** Where it is bound. */
+  /** The bound endpoint. */
   readonly endpoint: string;
   /** Requests answered so far. */
   readonly answered: number;
@@ -54,9 +54,8 @@ export interface ReplayResponder {
 }
 
 /**
- * Answers requests for what was published before, one after the other, as an engine's replay socket does. A client that
- * cannot keep up loses answers without notice, the end marker included: that is what a ROUTER socket does when its
- * queue for the client is full.
+ * Answers requests for published messages one at a time, like an engine's replay socket. A slow client loses answers
+ * without notice, including the end marker: a ROUTER socket drops them when its queue for the client is full.
  *
  * @throws Error when the endpoint cannot be bound
  */

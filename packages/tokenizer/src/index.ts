@@ -1,6 +1,6 @@
 /**
- * From a request to the blocks of its prompt: chats and their templates, tokenizers, caches of earlier prompts, and threads
- * that tokenise new text.
+ * Turns requests into the blocks of their prompts: chats and their templates, tokenizers, caches of earlier prompts,
+ * and threads that tokenize new text.
  */
 
 export { type ChatDialect, chatDialectOf } from "./chat/chat-dialect.ts";

@@ -1,10 +1,10 @@
 import { EspalierError } from "@espalier/common";
 
-/** A JSON object whose members have not been looked at. */
+/** A JSON object whose members have not been checked. */
 export type JsonObject = { readonly [key: string]: unknown };
 
 /**
- * @param where names the text in messages
+ * @param where the text's name in error messages
  * @throws EspalierError `config_invalid`
  */
 export function parseJsonObject(text: string, where: string): JsonObject {

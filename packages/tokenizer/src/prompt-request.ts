@@ -2,32 +2,32 @@ import type { JsonBody } from "@espalier/json-body";
 import type { ChatDialect } from "./chat/chat-dialect.ts";
 import { isJsonObject, type JsonObject } from "./json-object.ts";
 
-/** A request as its prompt is read from it. */
+/** A request, as far as its prompt depends on it. */
 export interface PromptRequest {
   /** The endpoint's id: `chat`, `completions`, `messages`, `responses`, `generate` and so on. */
   readonly endpoint: string;
-  /** The top-level fields of the body, as `JSON.parse` gives them. */
+  /** The top-level fields of the body, as `JSON.parse` returns them. */
   readonly fields: JsonObject;
-  /** The body itself, where it is at hand: prompts that are matched by their bytes need no fields then. */
+  /** The body itself, if available: prompts matched by bytes then need no fields. */
   readonly body?: JsonBody | undefined;
-  /** Whose rules turn its chat into a prompt; the newest vLLM's unless given. */
+  /** The dialect whose rules apply; the newest vLLM's by default. */
   readonly dialect?: ChatDialect;
 }
 
-/** Where the tokens of a request's prompt come from. Of several prompts in one request the first counts. */
+/** The source of a prompt's tokens. Of several prompts in one request the first counts. */
 export type PromptSource =
   | { readonly kind: "chat"; readonly messages: readonly unknown[] }
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "tokens"; readonly tokens: Uint32Array }
-  /** No prompt that could be found in an engine's cache: embeddings, ranking, or fields that are not understood. */
+  /** No prompt that an engine's cache could contain: embeddings, ranking, or fields that are not understood. */
   | { readonly kind: "none" };
 
-/** Endpoints whose requests an engine turns into a chat before it renders them. */
+/** Endpoints whose requests an engine converts to a chat before rendering. */
 export const otherChatEndpoints: ReadonlySet<string> = new Set(["messages", "responses"]);
 
 const none: PromptSource = { kind: "none" };
 
-/** Finds the prompt of a request; a body that the engine will refuse has none. */
+/** Finds the prompt of a request. A body that the engine will refuse has none. */
 export function promptSource({ endpoint, fields }: PromptRequest): PromptSource {
   switch (endpoint) {
     case "chat":
@@ -62,10 +62,10 @@ function firstPrompt(value: unknown): PromptSource {
   return { kind: "tokens", tokens };
 }
 
-/** Whether completions with this body get the tokens around the text that the model wants there. */
+/** Whether completions with this body get the special tokens that the model wants around the text. */
 export const wantsSpecialTokens = (fields: JsonObject): boolean => fields.add_special_tokens !== false;
 
-/** The place of the first message with a part that is not text, or -1. */
+/** The index of the first message with a part that is not text, or -1. */
 export function firstPartMessage(messages: readonly unknown[]): number {
   return messages.findIndex(
     (message) =>

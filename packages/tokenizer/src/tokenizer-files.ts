@@ -10,18 +10,18 @@ const maxTokenizerBytes = 128 * 1024 * 1024;
 /** The largest configurations list some thousand added tokens in 2 MB. */
 const maxConfigBytes = 16 * 1024 * 1024;
 
-/** Files of a folder of templates that are read; models have one or two. */
+/** Most template files read from a folder; models have one or two. */
 const maxTemplates = 32;
 
-/** What a model's folder says about its tokens, parsed but not yet checked. */
+/** A model's tokenizer files, parsed but not yet checked. */
 export interface TokenizerFiles {
-  /** Where the files were read from, for messages. */
+  /** The folder of the files, for messages. */
   readonly folder: string;
   /** `tokenizer.json`. */
   readonly tokenizer: JsonObject;
   /** `tokenizer_config.json`; empty when absent. */
   readonly config: JsonObject;
-  /** `chat_template.jinja`, or the template that `chat_template.json` holds; it comes before one in `config`. */
+  /** `chat_template.jinja`, or the template in `chat_template.json`; it takes precedence over one in `config`. */
   readonly chatTemplate: string | undefined;
   /** Texts of `additional_chat_templates/NAME.jinja` by name. */
   readonly additionalTemplates: Readonly<Record<string, string>>;
@@ -32,11 +32,11 @@ export interface TokenizerFiles {
 }
 
 /**
- * Reads a model's tokenizer and chat template from a folder as Hugging Face lays it out.
+ * Reads a model's tokenizer and chat template from a folder in Hugging Face's layout.
  *
- * @param folder holds at least `tokenizer.json`
+ * @param folder contains at least `tokenizer.json`
  * @throws EspalierError `config_unreadable` when a file is missing, unreadable or beyond its bound (128 MiB for the
- * tokenizer, 16 MiB for others), `config_invalid` when one is not a JSON object
+ *   tokenizer, 16 MiB for others), `config_invalid` when one is not a JSON object
  */
 export async function loadTokenizerFiles(folder: string): Promise<TokenizerFiles> {
   const tokenizer = await readObject(folder, "tokenizer.json", maxTokenizerBytes);
@@ -66,11 +66,11 @@ export async function loadTokenizerFiles(folder: string): Promise<TokenizerFiles
 }
 
 /**
- * The folder of the small model that this package ships: a byte-level BPE tokenizer of 4,096 tokens with a ChatML
- * template, for simulated engines and for trying things out.
+ * The folder of the small model shipped with this package: a byte-level BPE tokenizer of 4,096 tokens with a ChatML
+ * template, for simulated engines and experiments.
  */
 export const shippedModelFolder = (): string =>
-  // By the package's name: this module may be part of a program's bundle.
+  // Resolved by the package's name: this module may be part of a program's bundle.
   fileURLToPath(new URL("../models/espalier-tiny/", import.meta.resolve("@espalier/tokenizer")));
 
 async function readTemplates(folder: string): Promise<Readonly<Record<string, string>>> {
@@ -93,14 +93,14 @@ async function readObject(folder: string, name: string, maxBytes: number): Promi
 }
 
 /**
- * Reads a text file of at most `maxBytes`, and no further than that however the file grows meanwhile.
+ * Reads a text file of at most `maxBytes`. Reads no more even if the file grows meanwhile.
  *
  * @returns undefined when there is no such file
- * @throws EspalierError `config_unreadable` when it is there but cannot be read, or is too large
+ * @throws EspalierError `config_unreadable` when the file cannot be read or is too large
  */
 export async function readBoundedText(path: string, maxBytes: number): Promise<string | undefined> {
   try {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer for ever.
+    // Without O_NONBLOCK, opening a pipe would wait forever for a writer.
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       if (!(await handle.stat()).isFile())
@@ -131,13 +131,13 @@ export async function readBoundedText(path: string, maxBytes: number): Promise<s
 }
 
 /**
- * The chat template of a model among those that its files have.
+ * Selects a model's chat template among those of its files.
  *
- * @param chatTemplate `chat_template` of tokenizer_config.json: a template, or a list of named ones; the text of
- * chat_template.jinja or of chat_template.json comes in its place when there is such a file
+ * @param chatTemplate `chat_template` of tokenizer_config.json: a template, or a list of named ones; replaced by the
+ *   text of chat_template.jinja or chat_template.json if there is such a file
  * @param additional templates of the folder additional_chat_templates, by name
- * @param hasTools whether the request brings tools, for which a template named `tool_use` is taken when there is one
- * @returns undefined when the files have none that fits
+ * @param hasTools whether the request has tools; a template named `tool_use` is then preferred
+ * @returns undefined when no template fits
  */
 export function selectTemplate({
   chatTemplate,
@@ -167,7 +167,7 @@ const tokenNames = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_tok
 
 /**
  * The special tokens that templates know by name, from tokenizer_config.json: strings, or objects with a `content`. A
- * token that the file sets to null is undefined in the template.
+ * token that is null in the file is undefined in the template.
  */
 export function specialTokensOf(config: JsonObject): Record<string, unknown> {
   const tokens: Record<string, unknown> = {};

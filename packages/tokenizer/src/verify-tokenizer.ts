@@ -4,7 +4,7 @@ import { fetchTokens, tokenizeBody } from "./modes/engine-mode.ts";
 import { promptSource } from "./prompt-request.ts";
 import type { TextTokenizer } from "./text/text-tokenizer.ts";
 
-/** A prompt that both sides tokenise. */
+/** A prompt that both sides tokenize. */
 export type VerifyCase =
   | { readonly name: string; readonly prompt: string }
   | {
@@ -17,7 +17,7 @@ export type VerifyCase =
 
 export interface VerifyOptions {
   readonly tokenizer: TextTokenizer;
-  /** The text of a chat by the model's template; without it chats are left out. */
+  /** Renders a chat with the model's template; without it chats are skipped. */
   readonly render?: (fields: Readonly<Record<string, unknown>>) => string;
   readonly http: HttpClient;
   /** The base URL of an engine. */
@@ -25,9 +25,9 @@ export interface VerifyOptions {
   /** The model's name at that engine. */
   readonly model: string;
   readonly cases: readonly VerifyCase[];
-  /** Whose rules the engine goes by; the newest vLLM's unless given. */
+  /** The dialect of the engine; the newest vLLM's by default. */
   readonly dialect?: ChatDialect;
-  /** For each answer (10 s). */
+  /** Timeout of each answer (10 s). */
   readonly timeoutMs?: number;
 }
 
@@ -35,21 +35,21 @@ export interface VerifyRow {
   readonly case: string;
   readonly ok: boolean;
   readonly tokens: number;
-  /** The place of the first token that differs, and both tokens there; absent on the side that has ended. */
+  /** The index of the first different token, and both tokens there; absent on the side that has ended. */
   readonly firstDifference?: {
     readonly at: number;
     readonly ours: number | undefined;
     readonly engine: number | undefined;
   };
-  /** Why there was nothing to compare. */
+  /** Why nothing could be compared. */
   readonly error?: string;
 }
 
 const defaultTimeoutMs = 10_000;
 
 /**
- * Compares tokens with those of an engine's `POST /tokenize`, case by case. A case that cannot be compared is a row that
- * is not ok, with the reason.
+ * Compares tokens with those of an engine's `POST /tokenize`, case by case. A case that cannot be compared is a failed
+ * row with the reason.
  */
 export async function verifyTokenizer(options: VerifyOptions): Promise<readonly VerifyRow[]> {
   const rows: VerifyRow[] = [];
@@ -92,7 +92,7 @@ interface HardText {
   readonly text: string;
 }
 
-/** Pieces that come together at random. */
+/** Pieces that are combined at random. */
 const pieces: readonly string[] = [
   " ",
   "  ",
@@ -207,7 +207,7 @@ const layout: readonly (readonly [string, string])[] = [
   ["base64", "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO".repeat(8)],
 ];
 
-/** Parts of a special token and its neighbourhood, in which only the whole counts. */
+/** Parts of a special token and its neighbourhood: only the whole token must match. */
 function aroundToken(token: string): readonly string[] {
   return [
     token,
@@ -227,7 +227,7 @@ function aroundToken(token: string): readonly string[] {
 
 /**
  * Texts on which tokenizers are likely to differ: all kinds of scripts, white space, marks, very long words, special
- * tokens that a user wrote, and random mixtures of them.
+ * tokens written by a user, and random mixtures of them.
  *
  * @param options.tokens special and other added tokens to put into texts
  * @param options.mixtures how many random texts to add

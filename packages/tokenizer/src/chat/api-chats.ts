@@ -1,22 +1,22 @@
 import { isJsonObject, type JsonObject } from "../json-object.ts";
 import { billingHeader } from "./conversation.ts";
 
-/** What of a model's templates the conversion depends on. */
+/** The properties of a model's templates that the conversion depends on. */
 export interface MessagesRules {
-  /** Whether messages of the system that come later are put into the first one, because the template refuses them. */
+  /** Whether later system messages are merged into the first one, because the template refuses them. */
   readonly mergesSystem: boolean;
   /** The effort that replaces `thinking` of type `disabled`. */
   readonly disabledEffort: () => string;
 }
 
-/** A request that is not turned into a chat: it is matched by its bytes. */
+/** The request is not converted to a chat: its prompt is matched by bytes. */
 class NotConverted extends Error {}
 
 /**
- * The chat completion that vLLM 0.32 makes of a body of `POST /v1/messages` before it renders it
+ * The chat completion to which vLLM 0.32 converts a body of `POST /v1/messages` before rendering it
  * (`entrypoints/anthropic/serving.py`; 0.23 alike).
  *
- * @returns undefined for a body that the engine would refuse, or that changes its tools in between
+ * @returns undefined for a body that the engine would refuse, or that changes its tools midway
  */
 export function messagesChat(fields: JsonObject, rules: MessagesRules): JsonObject | undefined {
   try {
@@ -53,7 +53,7 @@ function convert(fields: JsonObject, { mergesSystem, disabledEffort }: MessagesR
   };
 }
 
-/** The texts of a system prompt or message, without what agents put there for billing. */
+/** The texts of a system prompt or message, without the lines that agents add for billing. */
 function textsOf(content: unknown): string[] {
   const texts = typeof content === "string" ? [content] : Array.isArray(content) ? content.map(textOfBlock) : [];
   return texts
@@ -68,7 +68,7 @@ function textOfBlock(block: unknown): unknown {
 
 const isToolChange = ({ type }: JsonObject): boolean => type === "tool_addition" || type === "tool_removal";
 
-/** The messages of a chat that one message becomes: results of tools come before what else the user says. */
+/** Converts one message to messages of a chat: tool results precede the rest of the user's message. */
 function messageChat({ role, content }: JsonObject): JsonObject[] {
   if (typeof content === "string") return [{ role, content }];
   if (!Array.isArray(content) || !content.every(isJsonObject)) throw new NotConverted();
@@ -146,10 +146,10 @@ function toolChat(tool: unknown): JsonObject {
 type Addition = "tool_calls" | "reasoning" | "content";
 
 /**
- * The chat completion that vLLM 0.32 makes of a body of `POST /v1/responses` before it renders it
+ * The chat completion to which vLLM 0.32 converts a body of `POST /v1/responses` before rendering it
  * (`entrypoints/openai/responses/utils.py`; 0.23 alike).
  *
- * @returns undefined for a body that the engine would refuse, that goes on with a stored response, or has tools and items
+ * @returns undefined for a body that the engine would refuse, that continues a stored response, or has tools and items
  *   beyond functions
  */
 export function responsesChat(fields: JsonObject): JsonObject | undefined {
@@ -178,7 +178,7 @@ export function responsesChat(fields: JsonObject): JsonObject | undefined {
 
 const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
 
-/** Whether the last item is an answer that the model is to go on with. */
+/** Whether the last item is an answer that the model must continue. */
 function isUnfinished(item: unknown): boolean {
   if (!isJsonObject(item) || !["message", "reasoning"].includes(String(item.type ?? "message"))) return false;
   return item.status === "in_progress" || item.status === "incomplete";
@@ -197,7 +197,7 @@ function itemsChat(items: readonly unknown[]): JsonObject[] | undefined {
   return messages;
 }
 
-/** Adds a part of the assistant's turn to its message, if there is a place for it. */
+/** Adds a part of the assistant's turn to its message, if the message can take it. */
 function merges(last: Record<string, unknown>, adds: Addition, { [adds]: value }: JsonObject): boolean {
   if (adds === "tool_calls")
     last.tool_calls = [...((last.tool_calls as unknown[] | undefined) ?? []), ...(value as unknown[])];
@@ -229,7 +229,7 @@ function callMessage({ call_id: id, name, arguments: given }: JsonObject): JsonO
   return { role: "assistant", tool_calls: [{ id, type: "function", function: { name, arguments: given } }] };
 }
 
-/** The first text of it counts. What is encrypted is refused. */
+/** Converts the first text. Refuses encrypted content. */
 function reasoningItem({ content, summary, encrypted_content: encrypted }: JsonObject): ItemChat | undefined {
   if (isGiven(encrypted)) return undefined;
   const text = firstText(content) ?? firstText(summary) ?? "";
@@ -246,7 +246,7 @@ function firstText(parts: unknown): string | undefined {
   return isJsonObject(first) && typeof first.text === "string" ? first.text : undefined;
 }
 
-/** Tools that a model is not shown are left out. Namespaces and custom tools get names and schemas that the engine makes. */
+/** Omits tools that the model does not see. For namespaces and custom tools the engine makes up names and schemas. */
 function toolsChat(tools: unknown): JsonObject[] | undefined {
   if (!Array.isArray(tools)) return isGiven(tools) ? undefined : [];
   if (!tools.every(isJsonObject) || tools.some(({ type }) => type === "namespace" || type === "custom"))

@@ -1,9 +1,10 @@
 import { type Expression, type ForNode, type Node, walkNodes } from "../template/parse.ts";
 
 /**
- * Whose rules turn a chat into a prompt: an engine's, named by a release that has them. Read in vLLM 0.23.0, 0.25.1, 0.27.1
- * and 0.32.0 (`entrypoints/openai/chat_completion/protocol.py`, `renderers/hf.py`, `renderers/chat_utils.py`) and in SGLang
- * 0.5.23 (`srt/entrypoints/openai/protocol.py` and `serving_chat.py`, `srt/parser/jinja_template_utils.py`).
+ * The engine whose rules turn a chat into a prompt, with a release that has these rules. Taken from vLLM 0.23.0,
+ * 0.25.1, 0.27.1 and 0.32.0 (`entrypoints/openai/chat_completion/protocol.py`, `renderers/hf.py`,
+ * `renderers/chat_utils.py`) and SGLang 0.5.23 (`srt/entrypoints/openai/protocol.py` and `serving_chat.py`,
+ * `srt/parser/jinja_template_utils.py`).
  */
 export type ChatDialect = "vllm-0.23" | "vllm-0.32" | "sglang-0.5.23";
 
@@ -12,14 +13,14 @@ export const chatDialects: readonly ChatDialect[] = ["vllm-0.23", "vllm-0.32", "
 /** Used for an engine of unknown version. */
 export const newestDialect: ChatDialect = "vllm-0.32";
 
-/** 0.25.1 still passed on unknown fields of tools, 0.27.1 did not. */
+/** 0.25.1 still passed on unknown fields of tools; 0.27.1 did not. */
 const [firstMajor, firstMinor] = [0, 26];
 
 /**
  * The rules of an engine.
  *
- * @param kind `vllm`, `sglang`, or anything else that does as vLLM does
- * @param version as the engine reports it, for instance `0.32.0`; the newest unless it is known
+ * @param kind `vllm`, `sglang`, or any other engine that behaves like vLLM
+ * @param version as the engine reports it, for instance `0.32.0`; defaults to the newest
  */
 export function chatDialectOf(kind: string | undefined, version?: string): ChatDialect {
   if (kind === "sglang") return "sglang-0.5.23";
@@ -30,14 +31,14 @@ export function chatDialectOf(kind: string | undefined, version?: string): ChatD
 }
 
 /**
- * What a template takes as the content of a message: a string, or a list of parts as in the OpenAI API. vLLM turns the
- * one into the other before it renders.
+ * The content of a message that a template expects: a string, or a list of parts as in the OpenAI API. vLLM converts
+ * between them before rendering.
  */
 export type ContentFormat = "string" | "openai";
 
 /**
- * Detects the content format as vLLM 0.23 to 0.32 does (`vllm/renderers/hf.py`): a template that loops over the content
- * of a message, where messages are what it loops over in `messages` or in a variable made of it, takes parts.
+ * Detects the content format as vLLM 0.23 to 0.32 does (`vllm/renderers/hf.py`). A template takes parts if it loops
+ * over a message's content, where a message is an item of a loop over `messages` or over a variable derived from it.
  */
 export function detectContentFormat(program: Node): ContentFormat {
   const loops: ForNode[] = [];
@@ -57,7 +58,7 @@ export function detectContentFormat(program: Node): ContentFormat {
   const messages = new Set<string>();
   for (const loop of loops) {
     if (![...lists].some((list) => isFrom(iterated(loop), list))) continue;
-    // vLLM gives up on a loop with several variables here and takes the template for one of strings.
+    // Here vLLM gives up on a loop with several variables and assumes a template of strings.
     if (loop.loopvar.type !== "Identifier") return "string";
     messages.add(loop.loopvar.value);
   }
@@ -65,12 +66,12 @@ export function detectContentFormat(program: Node): ContentFormat {
   return loop?.loopvar.type === "Identifier" ? "openai" : "string";
 }
 
-/** Words in a template that SGLang takes for a sign of parts. */
+/** Words in a template from which SGLang concludes that it takes parts. */
 const mediaWords = ["image", "audio", "video", "vision"];
 
 /**
- * Detects the content format as SGLang 0.5.23 does (`srt/parser/jinja_template_utils.py`): a template that names a medium,
- * or loops over the content of `message`, `msg` or `m`, takes parts.
+ * Detects the content format as SGLang 0.5.23 does (`srt/parser/jinja_template_utils.py`). A template takes parts if it
+ * names a medium, or loops over the content of `message`, `msg` or `m`.
  */
 export function detectSglangFormat(source: string, program: Node): ContentFormat {
   let takesParts = mediaWords.some((word) => source.includes(word));
@@ -84,7 +85,7 @@ export function detectSglangFormat(source: string, program: Node): ContentFormat
 const iterated = (loop: ForNode): Expression =>
   loop.iterable.type === "SelectExpression" ? loop.iterable.lhs : loop.iterable;
 
-/** Whether the expression is the variable, or its attribute if one is named, maybe filtered, tested or sliced. */
+/** Whether the expression is the variable, or its named attribute, possibly filtered, tested or sliced. */
 function isFrom(node: Expression, variable: string, attribute?: string): boolean {
   if (node.type === "FilterExpression" || node.type === "TestExpression") {
     return isFrom(node.operand, variable, attribute);

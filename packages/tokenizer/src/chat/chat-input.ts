@@ -3,31 +3,33 @@ import { valueError } from "../template/template-error.ts";
 import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import type { TemplateMessage } from "./conversation.ts";
 
-/** What a chat request gives to its model's template. Values are as `JSON.parse` gives them. */
+/** The input of a chat request to its model's template. Values are as `JSON.parse` returns them. */
 export interface ChatInput {
   /** Messages of the OpenAI API, with strings or parts as content. */
   readonly messages: readonly unknown[];
   readonly tools?: readonly unknown[] | null;
   readonly documents?: readonly unknown[] | null;
-  /** Whether the assistant's turn is opened at the end. */
+  /** Whether the prompt ends with the opening of the assistant's turn. */
   readonly addGenerationPrompt?: boolean;
-  /** Whether the last message is left open for the model to go on with. */
+  /** Whether the last message is left open for the model to continue. */
   readonly continueFinalMessage?: boolean;
-  /** Variables of the template beyond these: `chat_template_kwargs` of the request. */
+  /** Further variables of the template: `chat_template_kwargs` of the request. */
   readonly variables?: Readonly<Record<string, unknown>>;
-  /** Whose rules are applied; the newest vLLM's unless given. */
+  /** The dialect whose rules apply; the newest vLLM's by default. */
   readonly dialect?: ChatDialect;
 }
 
-/** The fields of a chat completion's body, other than its messages, that its prompt depends on: all that is read here. */
+/**
+ * The fields of a chat completion's body, besides its messages, that its prompt depends on. No others are read here.
+ */
 export const termFields = [
   ...["tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message"],
   ...["chat_template_kwargs", "reasoning_effort"],
 ] as const;
 
 /**
- * Reads the fields of a chat completion's body that its prompt depends on, with the defaults of the engine: the
- * assistant's turn is opened, and tools stay in the prompt whatever `tool_choice` says, but for SGLang.
+ * Reads the fields of a chat completion's body that its prompt depends on, with the engine's defaults. The assistant's
+ * turn is opened, and tools stay in the prompt whatever `tool_choice` says, except with SGLang.
  *
  * @returns undefined when the body has no messages
  */
@@ -49,8 +51,8 @@ export function chatInputOf(
 }
 
 /**
- * The variables of a request's template beyond the messages. With vLLM the effort of the request overrides that of its
- * `chat_template_kwargs` and decides whether the model thinks, where they do not say; with SGLang they override it.
+ * The variables of a request's template besides the messages. With vLLM the request's effort overrides that of
+ * `chat_template_kwargs`, and decides whether the model thinks unless they say so; with SGLang they override it.
  */
 export function variablesOf(
   body: Readonly<Record<string, unknown>>,
@@ -75,7 +77,7 @@ export function toTools(tools: readonly unknown[], dialect: ChatDialect): Templa
   });
 }
 
-/** The fields of vLLM's own model come first, whether the request has them or not; 0.32 drops all others. */
+/** The fields of vLLM's own model come first, present or not; 0.32 drops all others. */
 function vllmTool(tool: JsonObject, described: JsonObject, dialect: ChatDialect): TemplateMessage {
   const { type = "function", function: _function, defer_loading: isDeferred, ...others } = tool;
   const { name, description = null, parameters = null, strict, defer_loading: isOwnDeferred, ...rest } = described;
@@ -103,8 +105,8 @@ function sglangTool(tool: JsonObject, described: JsonObject): TemplateMessage {
 }
 
 /**
- * The tools that a request's choice leaves in the prompt. vLLM leaves all there whatever is chosen; SGLang takes those away
- * that the model may not call.
+ * The tools that a request's choice leaves in the prompt. vLLM keeps all, whatever is chosen; SGLang removes those that
+ * the model may not call.
  *
  * @returns null for none
  */
@@ -125,7 +127,7 @@ function given(fields: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
 }
 
-/** A field that is present stays, null or not, before the others. */
+/** A field that is present stays before the others, even if null. */
 function unchanged(first: JsonObject, rest: JsonObject): JsonObject {
   return { ...Object.fromEntries(Object.entries(first).filter(([, value]) => value !== undefined)), ...rest };
 }

@@ -10,18 +10,16 @@ import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedCh
 
 /** Renders the prompts of chats by a model's own templates, each compiled once. */
 export interface ChatRenderer {
-  /**
-   * @throws TemplateError when the model has no template, or it cannot render this chat
-   */
+  /** @throws TemplateError when the model has no template, or the template cannot render this chat */
   render(request: PromptRequest): RenderedChat;
   /**
-   * The chat that an engine makes of a request of another API; a chat is itself.
+   * The chat to which an engine converts a request of another API; a chat is returned as it is.
    *
-   * @returns undefined when it is not known what the engine makes of it
+   * @returns undefined when the engine's conversion is unknown
    */
   asChat(request: PromptRequest): PromptRequest | undefined;
   /**
-   * The fields of a chat, other than the messages, that its prompt depends on, and the template for it.
+   * The fields of a chat, besides the messages, that its prompt depends on, and its template.
    *
    * @returns undefined for chats that are rendered as a whole
    */
@@ -89,15 +87,15 @@ export function createChatRenderer(
     asChat(request) {
       if (!otherChatEndpoints.has(request.endpoint)) return request;
       const fields = fieldsOf(request);
-      // The bytes of the body are those of another form.
+      // The body's bytes are of another form.
       return fields && { ...request, endpoint: "chat", fields, body: undefined };
     },
   };
 }
 
-/** vLLM tries with it whether a template takes messages of the system that come later. */
+/** vLLM renders these to find out whether a template accepts later system messages. */
 const systemBetween = ["system", "user", "system", "user"].map((role) => ({ role, content: "t" }));
-/** An effort that one of these has the same prompt as `none` says that the template does not know `none`. */
+/** If the prompt for `none` equals that for one of these efforts, the template does not know `none`. */
 const efforts = ["low", "medium", "high", "xhigh", "max"];
 
 function lazy<Value>(make: () => Value): () => Value {

@@ -25,47 +25,47 @@ import {
 import { sglangMessages, withoutLastAnswer } from "./sglang-conversation.ts";
 
 export interface ChatTemplateOptions {
-  /** `strftime_now` reads its wall time as UTC. */
+  /** `strftime_now` reads this clock's wall time as UTC. */
   readonly clock: Clock;
-  /** `bos_token`, `eos_token` and the others of the tokenizer's configuration. */
+  /** `bos_token`, `eos_token` and others from the tokenizer's configuration. */
   readonly specialTokens?: Readonly<Record<string, unknown>>;
-  /** The engines' `--chat-template-content-format`, when it is not left to detection. */
+  /** The engines' `--chat-template-content-format`, unless it is detected. */
   readonly contentFormat?: ContentFormat;
 }
 
 export interface RenderedChat {
   readonly text: string;
   /**
-   * How many characters (UTF-16 units) of the text an engine's prompt surely begins with: up to the first part that is
+   * How many characters (UTF-16 units) of the text the engine's prompt surely begins with: up to the first part that is
    * not text. Absent when all parts are text, so that the whole text is the prompt.
    */
   readonly textUntil?: number;
 }
 
 export interface ChatTemplate {
-  /** What vLLM takes the template for. */
+  /** The content format that vLLM assumes for the template. */
   readonly contentFormat: ContentFormat;
   /**
-   * Renders the prompt of a chat as the engine does before it tokenises.
+   * Renders the prompt of a chat as the engine does before tokenizing.
    *
    * @throws TemplateError when the engine would refuse the chat, or at a bound of the renderer
    */
   render(input: ChatInput): string;
-  /** As `render`, and says how far the text is the prompt when the chat has images, audio or video. */
+  /** Like `render`, and reports how much of the text is the prompt when the chat has images, audio or video. */
   renderChat(input: ChatInput): RenderedChat;
   /**
-   * As `render` for a chat whose messages are read one by one, from where an earlier rendering has been.
+   * Like `render` for a chat whose messages are read one by one, optionally from an earlier rendering's state.
    *
    * @param terms of this template
-   * @param from a state that the chat can go on from
-   * @returns undefined when the chat has to be rendered as a whole: it has other parts than text, messages that an engine
-   *   moves or changes because of others, or cannot be rendered
+   * @param from a state that this chat can resume from
+   * @returns undefined when the chat must be rendered as a whole: it has parts that are not text, has messages that the
+   *   engine moves or changes because of others, or cannot be rendered
    */
   resume(terms: ChatTerms, messages: ChatMessages, from?: ChatState): ResumedChat | undefined;
-  /** Whether a chat with so many messages, of which the first are those of the state, goes on from there. */
+  /** Whether a chat of `count` messages, whose first ones are those of the state, can resume from it. */
   canResume(from: ChatState, count: number): boolean;
   /**
-   * What a chat gives to its template in addition to its messages.
+   * A chat's input to its template besides its messages.
    *
    * @throws TemplateError when the engine would refuse its tools
    * @returns undefined for chats whose last message is left open, which are rendered as a whole
@@ -73,7 +73,7 @@ export interface ChatTemplate {
   terms(input: Omit<ChatInput, "messages">): ChatTerms | undefined;
 }
 
-/** What a chat gives to its template in addition to its messages, shared by all chats that have the same. */
+/** A chat's input to its template besides its messages, shared by all chats with the same input. */
 export interface ChatTerms {
   readonly dialect: ChatDialect;
   readonly variables: Readonly<Record<string, unknown>>;
@@ -82,26 +82,26 @@ export interface ChatTerms {
 /** Messages of a request. */
 export interface ChatMessages {
   readonly count: number;
-  /** One of them, as `JSON.parse` gives it. */
+  /** The message at an index, as `JSON.parse` returns it. */
   readonly at: (index: number) => unknown;
-  /** How many of the first ones another chat is likely to have too. */
+  /** How many of the first messages other chats are likely to share. */
   readonly shared: number;
 }
 
 /** A rendering after some of the messages. Chats with the same terms and the same first messages resume there. */
 export interface ChatState {
   readonly template: TemplateState;
-  /** What was read of the clock until then. */
+  /** What was read from the clock so far. */
   readonly times: readonly TimeRead[];
 }
 
 export interface ResumedChat {
-  /** What follows what was written up to the state. */
+  /** The text after the state. */
   readonly text: string;
   readonly states: readonly ReachedChatState[];
 }
 
-/** A state that later renderings can go on from, what it takes, and how many characters of the text are before it. */
+/** A state that later renderings can resume from, its size, and the length of the text before it in characters. */
 export type ReachedChatState = Omit<ReachedState, "state"> & { readonly state: ChatState };
 
 /**
@@ -146,14 +146,14 @@ export function compileChatTemplate(source: string, options: ChatTemplateOptions
 interface Renderer {
   readonly source: string;
   readonly renderTemplate: RenderTemplate;
-  /** What the rendering in hand has read of the clock, if it is one whose states are kept. */
+  /** Clock reads of the current rendering, if its states are kept. */
   readonly times: { read: TimeRead[] | undefined };
   readonly contentFormat: ContentFormat;
   readonly sglangFormat: ContentFormat;
   readonly specialTokens: Readonly<Record<string, unknown>>;
 }
 
-/** What runs out of stack or memory for strings is a template past the bounds too. */
+/** A template that exhausts the stack or string memory has passed the bounds too. */
 function guarded<T>(run: () => T): T {
   try {
     return run();
@@ -201,7 +201,9 @@ function renderForVllm(renderer: Renderer, input: ChatInput, conversation: Conve
   return continueFinalMessage ? renderOpen(conversation.messages, run) : run(conversation.messages);
 }
 
-/** The assistant's turn is opened always. A template that fails gets its tools once more, as functions alone. */
+/**
+ * The assistant's turn is always opened. A template that fails is tried once more with its tools as plain functions.
+ */
 function renderForSglang(renderer: Renderer, input: ChatInput, conversation: Conversation): string {
   const { messages, prefix } = withoutLastAnswer(conversation.messages, input.continueFinalMessage === true);
   const run = (tools: readonly unknown[] | null): string =>
@@ -237,7 +239,7 @@ function termsOf(renderer: Renderer, input: Omit<ChatInput, "messages">): ChatTe
   return { dialect, variables };
 }
 
-/** A chat turned out to be one that has to be rendered as a whole. */
+/** The chat must be rendered as a whole. */
 class NotResumable extends TemplateError {
   constructor() {
     super("value", "the chat is rendered as a whole");
@@ -259,7 +261,7 @@ function resumeChat(
     if (hasParts || isLastAnswer || (movesDevelopers && message.role === "developer")) throw new NotResumable();
     return message;
   });
-  // Whether a message is refused does not depend on whether the template reads it.
+  // A message is refused whether or not the template reads it.
   for (let index = Math.min(from?.template.messages ?? 0, count - 1); index < count; index++) messages.made(index);
   const times = [...(from?.times ?? [])];
   renderer.times.read = times;
@@ -267,10 +269,10 @@ function resumeChat(
   return { text, states: states.map((reached) => ({ ...reached, state: { template: reached.state, times } })) };
 }
 
-/** What transformers appends to the final message to find its end in the rendered text. */
+/** Transformers appends this to the final message to find its end in the rendered text. */
 const endTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-/** Renders with the last message left open: the text is cut where its content ends, as transformers 4.50 and later do. */
+/** Renders with the last message left open: cuts the text where its content ends, as transformers 4.50 and later do. */
 function renderOpen(
   messages: readonly TemplateMessage[],
   run: (messages: readonly TemplateMessage[]) => string,
@@ -285,7 +287,7 @@ function renderOpen(
     throw valueError("continue_final_message is set but the final message does not appear in the rendered chat");
   }
   const head = text.slice(0, at);
-  // A template that trims the content trimmed the blank of the tag too.
+  // A template that trims the content has also trimmed the tag's blank.
   return text.startsWith(endTag, at) ? head : strip(head, null, "right");
 }
 
@@ -299,7 +301,7 @@ function withTag(content: unknown): { readonly content: unknown; readonly text: 
   return { content: parts.with(index, { ...parts[index], text: text + endTag }), text };
 }
 
-/** Marks a part while its position is looked for; no text contains it but by intent. */
+/** Marks a part to find its position. No text contains it by accident. */
 const partMark = "\u{10fffd}espalier part\u{10fffd}";
 
 function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
@@ -312,7 +314,7 @@ function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
 }
 
 /**
- * The message with a mark at its first part that is not text. A template of strings has the engine put the
+ * The message with a mark at its first part that is not text. For a template of strings, the engine puts the
  * placeholders of all parts before the text.
  */
 function withMark(message: TemplateMessage): TemplateMessage {
@@ -322,7 +324,7 @@ function withMark(message: TemplateMessage): TemplateMessage {
   return { ...message, content: content.with(part, { type: "text", text: partMark }) };
 }
 
-/** Where the mark is, or where the two renderings diverge when the template looks at parts before it writes them. */
+/** Where the mark is, or where the two renderings diverge if the template reads parts before it writes them. */
 function placeOfMark(text: string, marked: string): number {
   const mark = marked.indexOf(partMark);
   const end = Math.min(Math.max(mark, 0), text.length);

@@ -20,11 +20,11 @@ interface ConvertedMessage {
   readonly hasParts: boolean;
 }
 
-/** How one engine turns a message into what a template gets. */
+/** How an engine converts a message for a template. */
 export type ConvertMessage = (message: unknown, index: number) => ConvertedMessage;
 
 /**
- * Turns the messages of a request into what a template gets, as vLLM 0.32 does.
+ * Converts a request's messages for a template as vLLM 0.32 does.
  *
  * @throws TemplateError for a message that the engine would refuse
  */
@@ -45,8 +45,8 @@ export function convertAll(messages: readonly unknown[], convert: ConvertMessage
 }
 
 /**
- * The rules of vLLM 0.32: content in the template's format, arguments of tool calls as objects, and of each role's other
- * fields only those that vLLM passes on.
+ * The rules of vLLM 0.32: content in the template's format, arguments of tool calls as objects, and only those other
+ * fields of each role that vLLM passes on.
  */
 export function vllmMessages(format: ContentFormat, dialect: ChatDialect = newestDialect): ConvertMessage {
   return (message, index) => {
@@ -76,7 +76,7 @@ function toMessage(message: JsonObject, content: unknown): TemplateMessage {
   return result;
 }
 
-/** The content of a tool's message as one string, unless it has more than text. */
+/** The content of a tool's message as one string; undefined when it has parts that are not text. */
 function joinedText(parts: readonly unknown[]): string | undefined {
   const texts = parts.map((part) => (isJsonObject(part) && part.type === "text" ? String(part.text) : undefined));
   return texts.includes(undefined) ? undefined : texts.join("\n");
@@ -107,7 +107,7 @@ function toPart(part: unknown): TemplateMessage | undefined {
   return { type: modalityOf(part) };
 }
 
-/** Types of parts that are text, each with the field that has it. */
+/** Types of text parts, each with the field that contains the text. */
 const textFields: Readonly<Record<string, string>> = {
   text: "text",
   input_text: "text",
@@ -116,7 +116,7 @@ const textFields: Readonly<Record<string, string>> = {
   thinking: "thinking",
 };
 
-/** The text of a part, null for a part of text without any, undefined for another kind of part. */
+/** The text of a part; null for a text part without text, undefined for other kinds of parts. */
 function textOfPart(part: unknown): string | null | undefined {
   if (typeof part === "string") return part;
   if (!isJsonObject(part) || typeof part.type !== "string" || !Object.hasOwn(textFields, part.type)) return undefined;
@@ -124,7 +124,7 @@ function textOfPart(part: unknown): string | null | undefined {
   return typeof text === "string" ? text : null;
 }
 
-/** The word for a part in templates: `image_url`, `input_image` and `image_embeds` are all an `image`. */
+/** The word for a part in templates: `image_url`, `input_image` and `image_embeds` are all `image`. */
 function modalityOf(part: unknown): string {
   const names = isJsonObject(part) ? [part.type, ...Object.keys(part)] : [];
   for (const modality of ["image", "audio", "video"]) {
@@ -138,19 +138,19 @@ function toToolCall(call: unknown): TemplateMessage {
   return { ...call, function: { ...call.function, arguments: toArguments(call.function.arguments) } };
 }
 
-/** Arguments are an object for the template; what is no JSON object becomes an empty one, as in vLLM. */
+/** Arguments are an object for the template; anything but a JSON object becomes an empty one, as in vLLM. */
 function toArguments(value: unknown): unknown {
   const parsed = typeof value === "string" && isTrue(value) ? readJson(value)?.value : value;
   return isDict(parsed) ? parsed : {};
 }
 
-/** What an agent writes before its system prompt: a line with a hash that differs in every request. */
+/** Agents write this before their system prompt: a line with a hash that differs in every request. */
 export const billingHeader = "x-anthropic-billing-header";
 
 const isBillingDropped = ({ role }: JsonObject, dialect: ChatDialect): boolean =>
   role === "system" && dialect === "vllm-0.32";
 
-/** The content of a system message without such lines; a part that is nothing else goes with it. */
+/** The content of a system message without such lines; a part with nothing else is dropped too. */
 function withoutBilling(content: unknown): unknown {
   if (typeof content === "string") return content.startsWith(billingHeader) ? restOf(content) : content;
   if (!Array.isArray(content)) return content;
@@ -166,9 +166,9 @@ function withoutBilling(content: unknown): unknown {
 const restOf = (text: string): string => (text.includes("\n") ? text.slice(text.indexOf("\n") + 1) : "");
 
 /**
- * A conversation for a template that does not name the role `developer`, as vLLM 0.23 to 0.32 passes it on
- * (`renderers/hf.py`): its messages become those of the system, and of several ones that are not just the first message
- * one is made, at the front.
+ * The conversation for a template without the role `developer`, as vLLM 0.23 to 0.32 passes it on (`renderers/hf.py`).
+ * Developer messages become system messages. If system messages then exist beyond the first message, they are merged
+ * into one at the front.
  *
  * @param source of the template
  */
@@ -181,7 +181,7 @@ export function withoutDevelopers(conversation: Conversation, source: string): C
   const texts = converted.filter(({ role }) => role === "system").map(({ content }) => textOf(content));
   const merged = { role: "system", content: texts.filter((text) => text !== "").join("\n\n") };
   const withParts = firstWithParts === undefined ? -1 : others.indexOf(converted[firstWithParts]!);
-  // Parts of a message of the system are lost in the merged one.
+  // Merging drops the other parts of system messages.
   const place = withParts < 0 ? firstWithParts && 0 : withParts + 1;
   return { messages: [merged, ...others], firstWithParts: place };
 }

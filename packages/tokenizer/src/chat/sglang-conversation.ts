@@ -5,12 +5,12 @@ import { isDict } from "../template/values.ts";
 import type { ContentFormat } from "./chat-dialect.ts";
 import type { ConvertMessage, TemplateMessage } from "./conversation.ts";
 
-/** Its own fields of a message, in the order of its model; others are dropped. */
+/** SGLang's fields of a message, in the order of its model; others are dropped. */
 const messageFields = ["tool_call_id", "name", "phase", "reasoning_content", "tool_calls", "tools", "prefix"] as const;
 
 /**
- * The rules of SGLang 0.5.23: strings stay strings whatever the template takes, parts of text become one string with blanks
- * between them where it takes strings.
+ * The rules of SGLang 0.5.23. Strings stay strings, whatever the template takes; for a template of strings, text parts
+ * are joined with blanks.
  */
 export function sglangMessages(format: ContentFormat): ConvertMessage {
   return (message, index) => {
@@ -24,7 +24,7 @@ export function sglangMessages(format: ContentFormat): ConvertMessage {
 function toMessage(message: TemplateMessage, format: ContentFormat): TemplateMessage {
   const role = typeof message.role === "string" ? message.role.toLowerCase() : message.role;
   const result: TemplateMessage = { role, content: contentOf(message, role, format) };
-  // A message of the user has no other fields.
+  // A user's message has no other fields.
   if (role === "user") return result;
   for (const field of messageFields) {
     const value = message[field];
@@ -48,7 +48,7 @@ const isText = (part: unknown): part is TemplateMessage =>
 
 const textsOf = (parts: readonly unknown[]): unknown[] => parts.filter(isText).map(({ text }) => text);
 
-/** The words of templates for parts that are not text. */
+/** Words of templates for parts that are not text. */
 const mediaTypes: Readonly<Record<string, string>> = {
   image_url: "image",
   input_image: "image",
@@ -85,7 +85,7 @@ function toArguments(given: string): unknown {
 }
 
 /**
- * Removes an assistant's last message that is text: it follows the opened turn, or else becomes the user's.
+ * Removes the assistant's last message if it is text: it follows the opened turn, or else becomes the user's.
  *
  * @returns the messages, and the text after the opened turn
  */

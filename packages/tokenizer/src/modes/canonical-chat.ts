@@ -3,18 +3,18 @@ import { isJsonObject, type JsonObject } from "../json-object.ts";
 import type { PromptHasher } from "../prompt/prompt-blocks.ts";
 import { isTextPart } from "../prompt-request.ts";
 
-/** Control characters that no chat is written with: ends of a message, of a field, of a field's name. */
+/** Control characters that do not occur in chats: ends of a message, of a field, of a field's name. */
 const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
 
-/** Fields that come before the messages in a prompt. */
+/** Fields that precede the messages in a prompt. */
 const contextNames = ["tools", "functions", "documents", "system", "instructions"] as const;
 
-/** Longer values that are not text (images in the request itself) are replaced by their hash. */
+/** Longer values that are not text (such as inline images) are replaced by their hash. */
 const maxVerbatimLength = 256;
 
 /**
- * One text for a chat, such that the text of a conversation's next turn starts with that of this one: what comes before
- * the messages in every turn, then each message by itself. It replaces the prompt where there is no tokenizer.
+ * One text for a chat, such that the text of a conversation's next turn starts with it: first what precedes the
+ * messages in every turn, then each message by itself. It replaces the prompt where there is no tokenizer.
  */
 export function canonicalChat(fields: JsonObject, messages: readonly unknown[], hasher: PromptHasher): string {
   let text = "";
@@ -71,10 +71,10 @@ function bounded(text: string, { text: running }: PromptHasher): string {
 type Piece = number | string;
 
 /**
- * The text that replaces a request's prompt where there is no tokenizer, read from the body in place: the bytes are
- * those of `canonicalChat`, or of the prompt itself, without a copy of the messages as objects.
+ * The text that replaces a request's prompt where there is no tokenizer, read from the body in place. The bytes equal
+ * those of `canonicalChat`, or of the prompt itself, without copying the messages to objects.
  *
- * @returns bytes that stay until the next body is read; undefined for a prompt that is no text, or not in one piece
+ * @returns bytes that are valid until the next body is read; undefined for a prompt that is no text or not in one piece
  */
 export function bodyText(endpoint: string, body: JsonBody, hasher: PromptHasher): Uint8Array | undefined {
   switch (endpoint) {
@@ -107,13 +107,13 @@ function chatText(body: JsonBody, list: number | undefined, hasher: PromptHasher
   return body.join(pieces);
 }
 
-/** An input that is a text is one message of the user. */
+/** A text input is one message of the user. */
 function inputText(body: JsonBody, input: number | undefined, hasher: PromptHasher): Uint8Array | undefined {
   if (input === undefined || body.kindOf(input) !== "string") return chatText(body, input, hasher);
   return body.join([...contextPieces(body, hasher), "user", fieldEnd, input, messageEnd]);
 }
 
-/** What comes before the first message. */
+/** The fields before the first message. */
 function contextPieces(body: JsonBody, hasher: PromptHasher): Piece[] {
   const pieces: Piece[] = [];
   for (const name of contextNames) {
@@ -125,7 +125,7 @@ function contextPieces(body: JsonBody, hasher: PromptHasher): Piece[] {
   return pieces;
 }
 
-/** Nearly every message has a role and a content and nothing else, both of them strings. */
+/** Nearly every message consists of a role and a content, both strings. */
 function addMessage(pieces: Piece[], body: JsonBody, message: number, hasher: PromptHasher): void {
   let role: number | undefined;
   let content: number | undefined;

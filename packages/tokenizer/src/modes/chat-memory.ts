@@ -11,41 +11,41 @@ import type { PromptRequest } from "../prompt-request.ts";
 export interface ChatMemoryOptions {
   readonly encoder: PromptEncoder;
   readonly renderer: ChatRenderer;
-  /** Bound of what is remembered, in bytes (32 MiB). */
+  /** Most bytes remembered (32 MiB). */
   readonly chatBytes?: number;
 }
 
 const defaultChatBytes = 32 * 1024 * 1024;
-/** A state whose last cut is farther from its end is not kept. */
+/** A state is not kept when its text after the last cut is longer. */
 const maxTailLength = 4_096;
-/** What a key or value of the fields takes in a template, in addition to its bytes. */
+/** Estimated size of a key or value of the fields in a template, in addition to its bytes. */
 const valueBytes = 64;
-/** What a state takes in addition to what is counted: some objects and two arrays. */
+/** Estimated size of a state in addition to the counted parts: some objects and two arrays. */
 const stateBytes = 1_024;
-/** V8 copies a part of a text up to this length; a longer one keeps all of the text. */
+/** V8 copies a substring up to this length; a longer one keeps the whole text alive. */
 const maxCopiedLength = 12;
 
-/** A prompt whose beginning may be that of one that was seen before. */
+/** A prompt whose beginning may equal that of an earlier one. */
 export interface RememberedPlan {
   readonly plan: PromptPlan;
-  /** Remembers how far the prompt is known, once all pieces of its plan have tokens. */
+  /** Remembers the prompt, once all pieces of its plan have tokens. */
   readonly learn: (whole: PromptBlocks) => void;
 }
 
 /**
- * A cache of chats by the bytes of their bodies. A conversation's next turn begins, byte for byte, with the
- * messages of the one before; from there on its messages are read, rendered and tokenised, and what is before them is not
- * touched, but for being compared. Nothing is taken for the same that was not compared.
+ * A cache of chats by the bytes of their bodies. A conversation's next turn begins, byte for byte, with the messages of
+ * the one before. Earlier messages are only compared; those that follow are read, rendered and tokenized. Only compared
+ * bytes count as equal.
  */
 export interface ChatMemory {
   /**
-   * @returns undefined for what has to be read as a whole: other requests than chats, and chats whose template's text of
-   *   earlier messages is no beginning of the prompt
+   * @returns undefined for requests that must be read as a whole: anything but chats, and chats whose template does not
+   *   render earlier messages to a beginning of the prompt
    */
   plan(request: PromptRequest): RememberedPlan | undefined;
 }
 
-/** What is remembered under the bytes of a chat's terms and of its first messages. */
+/** Remembered under the bytes of a chat's terms and of its first messages. */
 interface Remembered {
   readonly terms: ChatTermsOfModel;
   /** Undefined before the first message. */
@@ -54,13 +54,13 @@ interface Remembered {
 
 interface Reached {
   readonly chat: ChatState;
-  /** The prompt up to the last cut there. */
+  /** The prompt up to its last cut. */
   readonly blocks: PromptBlocks;
-  /** The rendered text after the cut. */
+  /** The rendered text after that cut. */
   readonly tail: string;
 }
 
-/** Makes an empty memory, for one model. */
+/** Creates an empty memory for one model. */
 export function createChatMemory({ encoder, renderer, chatBytes = defaultChatBytes }: ChatMemoryOptions): ChatMemory {
   const tree = new ByteTree<Remembered>(chatBytes);
 
@@ -107,7 +107,7 @@ export function createChatMemory({ encoder, renderer, chatBytes = defaultChatByt
   };
 }
 
-/** A chat whose states are to be remembered. */
+/** A chat whose states will be remembered. */
 interface Learning {
   readonly chat: BodyChat;
   readonly terms: ChatTermsOfModel;
@@ -118,21 +118,21 @@ interface Learning {
 /** A chat in a body, read in place. */
 interface BodyChat {
   readonly count: number;
-  /** The dialect and the fields that its prompt depends on, then its messages. */
+  /** The dialect and the fields that the prompt depends on, then the messages. */
   readonly key: ByteKey;
-  /** How many of the key's bytes are before the messages. */
+  /** Bytes of the key before the messages. */
   readonly termBytes: number;
-  /** What the fields take as values, in bytes. */
+  /** Size of the fields as values, in bytes. */
   readonly termSize: number;
   readonly termFields: () => Readonly<Record<string, unknown>>;
   readonly messageAt: (index: number) => unknown;
-  /** How many bytes of the key end with so many messages. */
+  /** Bytes of the key up to the end of the first `messages`. */
   readonly lengthTo: (messages: number) => number;
-  /** How many messages end within so many bytes of the key. */
+  /** How many messages end within the first `bytes` of the key. */
   readonly messagesWithin: (bytes: number) => number;
 }
 
-/** Undefined for a body without messages, and for one with two fields of a name. */
+/** Undefined for a body without messages or with two fields of the same name. */
 function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
   const names = ["messages", ...termFields];
   const nodes = new Map<string, number>();
@@ -154,7 +154,7 @@ function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
     const node = nodes.get(name);
     return node === undefined ? [] : [{ name, node, span: spanOf(node, body.endOf(node)) }];
   });
-  // No such line begins another one, and it says where each field ends: what has one key's bytes has its fields.
+  // No such line is a prefix of another, and it marks where each field ends: equal key bytes mean equal fields.
   const line = [chatDialects.indexOf(dialect), ...terms.map(({ name, span }) => `${name}:${span.end - span.start}`)];
   const head = Buffer.from(`${line.join(" ")}\n`);
   const termBytes = terms.reduce((sum, { span }) => sum + span.end - span.start, head.length);

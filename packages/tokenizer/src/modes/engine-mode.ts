@@ -8,7 +8,7 @@ import { firstPartMessage, type PromptRequest, type PromptSource } from "../prom
 import type { ModelTokenizerOptions } from "./model-tokenizer.ts";
 import { defaultBudgetMs, type PromptMode, viewOfBlocks, withinBudget } from "./prompt-view.ts";
 
-/** An engine may take longer than the budget; its answer is then there for the next request. */
+/** An engine may take longer than the budget; its answer then serves the next request. */
 const timeoutMs = 10_000;
 
 /** A prompt of a million tokens takes 8 MB in JSON. */
@@ -16,7 +16,7 @@ const maxAnswerBytes = 32 * 1024 * 1024;
 const defaultCacheBytes = 16 * 1024 * 1024;
 
 /**
- * Prompts as an engine's own tokenizer and template make them.
+ * Prompts as an engine's tokenizer and template produce them.
  *
  * @throws TypeError when `http` or `engineUrl` is absent
  */
@@ -48,23 +48,23 @@ export function createEngineMode(options: ModelTokenizerOptions): PromptMode {
 
 interface EngineTokenizerOptions {
   readonly http: HttpClient;
-  /** The base URL of an engine that serves the model and is up, if there is one. */
+  /** The base URL of an engine that is up and serves the model; undefined for none. */
   readonly engineUrl: () => string | undefined;
   readonly model: string;
   readonly hasher: PromptHasher;
   readonly toBlocks: (tokens: Uint32Array) => PromptBlocks;
   readonly timeoutMs: number;
-  /** Bound of the answers that are remembered, in bytes (16 MiB). */
+  /** Most bytes of remembered answers (16 MiB). */
   readonly cacheBytes?: number;
 }
 
-/** Has an engine tokenise. */
+/** Has an engine tokenize prompts. */
 export interface EngineTokenizer {
-  /** The blocks when the same was asked before, else a promise of them. It is rejected when the engine cannot say. */
+  /** The blocks if the same prompt was asked before, else a promise, which rejects when the engine cannot answer. */
   encode(request: PromptRequest, source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
 }
 
-/** Asks engines' `POST /tokenize` (vLLM, SGLang) and remembers answers by the hash of what was asked. */
+/** Calls engines' `POST /tokenize` (vLLM, SGLang) and remembers answers by the hash of the request. */
 export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTokenizer {
   const { hasher } = options;
   const answers = createHashedCache<PromptBlocks>(options.cacheBytes ?? defaultCacheBytes);
@@ -87,12 +87,15 @@ export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTo
   };
 }
 
-/** Fields of a chat that its prompt depends on, and that an engine's `/tokenize` reads. */
+/** Fields of a chat that its prompt depends on and that every engine's `/tokenize` reads. */
 const chatFields = ["messages", "tools", "documents", "add_generation_prompt", "continue_final_message"];
-/** SGLang reads these there as well. vLLM's does not know the effort, so it gets the variables that follow from it. */
+/**
+ * Fields that only SGLang reads there. vLLM's `/tokenize` does not know the effort, so it gets the variables derived
+ * from it.
+ */
 const sglangFields = ["tool_choice", "reasoning_effort", "chat_template_kwargs"];
 
-/** What `POST /tokenize` is asked for a request's prompt. */
+/** The `POST /tokenize` body for a request's prompt. */
 export function tokenizeBody(model: string, request: PromptRequest, source: PromptSource): string {
   const { fields, dialect = newestDialect } = request;
   if (source.kind !== "chat") {
@@ -117,7 +120,7 @@ interface TokenizeCall {
 /**
  * Asks an engine for the tokens of a prompt.
  *
- * @throws Error when the answer is no list of tokens, EspalierError when there is none
+ * @throws Error when the answer is no list of tokens, EspalierError when there is no answer
  */
 export async function fetchTokens({ http, url, body, timeoutMs }: TokenizeCall): Promise<Uint32Array> {
   const { status, body: answer } = await http({

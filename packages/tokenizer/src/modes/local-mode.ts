@@ -23,7 +23,7 @@ import {
   withinBudget,
 } from "./prompt-view.ts";
 
-/** About 500 tokens, a third of a millisecond of work. */
+/** About 500 tokens, which take a third of a millisecond. */
 const defaultInlineLength = 2_048;
 
 interface LocalModeOptions {
@@ -45,7 +45,7 @@ interface Encoded {
   readonly complete: boolean;
 }
 
-/** Prompts by the model's own tokenizer and template. */
+/** Prompts from the model's own tokenizer and template. */
 export function createLocalMode(options: LocalModeOptions): PromptMode {
   const { encoder, renderer, hasher, blockSize, blockBytes = 4 * blockSize } = options;
   const finish = createBudgetedEncoder(options);
@@ -59,7 +59,7 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
     }
     const { text, textUntil } = renderer.render(request);
     if (textUntil === undefined) return then(encode(text, false), viewOf);
-    // Placeholders of images differ between engines, so from there on the chat's own bytes are looked up.
+    // Placeholders of images differ between engines, so the rest of the prompt is matched by the chat's own bytes.
     const cut = encoder.cutWithin(text, textUntil);
     const later = source.messages.slice(Math.max(0, firstPartMessage(source.messages)));
     return then(encode(text.slice(0, cut), false), (encoded) => {
@@ -87,7 +87,7 @@ function extendView(
   return { ...view, contents: all, blocks: all.length / 2, count: view.count + Math.ceil(sizeBytes / bytesPerToken) };
 }
 
-/** Tokenises short new text at once, and has long new text tokenised by a thread for as long as the budget lasts. */
+/** Tokenizes short new text at once. Long new text goes to a thread, for as long as the budget lasts. */
 function createBudgetedEncoder({
   encoder,
   folder,
@@ -113,7 +113,7 @@ function createBudgetedEncoder({
         for (const [index, piece] of unknown.entries()) piece.tokens = rows[index];
         return whole(encoder.finish(plan));
       },
-      // A thread that failed is started again by its pool.
+      // The pool restarts a thread that failed.
       () => beginning(plan),
     );
     return withinBudget(work, { scheduler, budgetMs, meanwhile: () => beginning(plan) });
@@ -125,7 +125,7 @@ function then<A, B>(value: A | Promise<A>, next: (value: A) => B): B | Promise<B
 }
 
 /**
- * The tokens of a request's prompt, all of them, as an engine with these files would have them.
+ * All tokens of a request's prompt, as an engine with these files would have them.
  *
  * @returns undefined when the request has no prompt
  * @throws TemplateError when the chat template refuses the chat

@@ -15,27 +15,27 @@ import { type PromptMode, type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 
 
 export interface ModelTokenizerOptions {
   readonly model: string;
-  /** `local`: by the model's files; `engine`: by an engine's `/tokenize`; `bytes`: not at all. */
+  /** `local`: with the model's files; `engine`: by an engine's `/tokenize`; `bytes`: not at all. */
   readonly mode: "local" | "engine" | "bytes";
   /** The folder of the model's files, for `local`. */
   readonly folder?: string;
-  /** Tokens in a block. */
+  /** Tokens per block. */
   readonly blockSize: number;
-  /** Bytes of text in a block where there are no tokens (four times the block size). */
+  /** Bytes of text per block where there are no tokens (four times the block size). */
   readonly blockBytes?: number;
   readonly hasher: PromptHasher;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
-  /** How long a request waits for its tokens at most (20 ms). */
+  /** Most milliseconds that a request waits for its tokens (20 ms). */
   readonly budgetMs?: number;
-  /** Threads for long new text; without them everything is tokenised at once, however long it takes. */
+  /** Threads for long new text; without them all text is tokenized at once, however long it takes. */
   readonly pool?: TokenizerPool;
-  /** New text up to this many characters is tokenised at once (2,048): a round trip to a thread costs more. */
+  /** New text of up to this many characters is tokenized at once (2,048): a round trip to a thread costs more. */
   readonly inlineLength?: number;
   /** For `engine`. */
   readonly http?: HttpClient;
-  /** For `engine`: the base URL of an engine that serves the model and is up. */
+  /** For `engine`: the base URL of an engine that is up and serves the model. */
   readonly engineUrl?: () => string | undefined;
   readonly stateBytes?: number;
   readonly pieceBytes?: number;
@@ -43,7 +43,7 @@ export interface ModelTokenizerOptions {
   readonly chatBytes?: number;
 }
 
-/** How a cache is divided: half for pieces that different prompts share, a quarter each for beginnings of texts and of chats. */
+/** Divides a cache: half for pieces that prompts share, a quarter each for beginnings of texts and of chats. */
 export function cacheShares(
   cacheBytes: number,
 ): Required<Pick<ModelTokenizerOptions, "stateBytes" | "pieceBytes" | "chatBytes">> {
@@ -54,20 +54,20 @@ export function cacheShares(
 /** Turns requests for one model into blocks. */
 export interface ModelTokenizer {
   /**
-   * The blocks of a request's prompt: at once when nearly everything in it is known, else within the budget. Past that
-   * the view has only what is known, and the rest is still worked out for the next request. It never fails: what cannot
-   * be tokenised is seen as bytes.
+   * The blocks of a request's prompt. Returns no promise when nearly all of it is known, else resolves within the
+   * budget. A view that exceeds the budget contains only what is known; the rest is still computed for the next
+   * request. Never fails: a prompt that cannot be tokenized is viewed as bytes.
    */
   view(request: PromptRequest): PromptView | Promise<PromptView>;
-  /** The chain of a view's blocks from the root of its unit, two words for each block. */
+  /** The chain of a view's blocks from the root of its unit, two words per block. */
   chain(view: PromptView, root: Hash64): Uint32Array;
-  /** The mode that it works in, which is not the one asked for when the model's files are of no use. */
+  /** The actual mode, which differs from the requested one when the model's files are unusable. */
   readonly mode: "local" | "engine" | "bytes";
 }
 
 /**
- * Prepares the tokens of a model. Files that are missing, malformed or of an unsupported kind are logged as a warning,
- * and the model's prompts are seen as bytes.
+ * Prepares a model's tokenizer. Files that are missing, malformed or of an unsupported kind are logged as a warning,
+ * and the model's prompts are then viewed as bytes.
  *
  * @throws TypeError when the mode lacks what it needs: `folder`, or `http` and `engineUrl`
  */

@@ -3,47 +3,46 @@ import type { Hash64 } from "@espalier/prefix-index";
 import { type PromptBlocks, type PromptHasher, scratchChain } from "../prompt/prompt-blocks.ts";
 import type { PromptRequest, PromptSource } from "../prompt-request.ts";
 
-/** A prompt as the router looks it up: digests of its blocks, and how far they are an engine's own. */
+/** A prompt as the router looks it up: the digests of its blocks, and how many of them an engine surely has alike. */
 export interface PromptView {
-  /** What its blocks are cut from; the root of its chain belongs to one of the two. */
+  /** The unit of its blocks, which determines the root of its chain. */
   readonly unit: "tokens" | "bytes";
-  /** What made it: the model's tokenizer here, an engine, or nothing but the text. */
+  /** Its origin: the model's tokenizer here, an engine, or only the text. */
   readonly how: "tokens" | "engine" | "bytes";
   /** Tokens, or bytes of text. */
   readonly count: number;
-  /** Digests of full blocks, two words each, the low one first. Shared: it never changes. */
+  /** Digests of full blocks, two words each, low word first. Shared and immutable. */
   readonly contents: Uint32Array;
-  /** How many full blocks there are. */
+  /** Number of full blocks. */
   readonly blocks: number;
   /** How many of them an engine's prompt surely begins with: up to the first part that is not text. 0 for bytes. */
   readonly textUntil: number;
-  /** False when time was up: the blocks are those of the beginning that is known. */
+  /** False when the budget ran out: the blocks cover only the known beginning. */
   readonly complete: boolean;
 }
 
-/** How one mode sees prompts. */
+/** How one mode views prompts. */
 export interface PromptMode {
-  /** It may throw, or its promise be rejected: then the prompt is seen as bytes. */
+  /** May throw or reject: the prompt is then viewed as bytes. */
   view(request: PromptRequest, source: PromptSource): PromptView | Promise<PromptView>;
   /**
-   * As `view`, for a prompt whose beginning may be known by the bytes of the body. It may throw, or its promise be rejected,
-   * as well.
+   * Like `view`, for a prompt whose beginning may be known by the bytes of the body. May throw or reject too.
    *
-   * @returns undefined when the prompt has to be read as a whole
+   * @returns undefined when the prompt must be read as a whole
    */
   readonly resume?: (request: PromptRequest) => PromptView | Promise<PromptView> | undefined;
-  /** See `ChatRenderer`. A mode without it sees requests of other APIs as bytes. */
+  /** See `ChatRenderer`. A mode without it views requests of other APIs as bytes. */
   readonly asChat?: (request: PromptRequest) => PromptRequest | undefined;
 }
 
-/** How long a request waits for its tokens unless configured, in milliseconds. */
+/** Default time that a request waits for its tokens, in milliseconds. */
 export const defaultBudgetMs = 20;
 
 /**
- * What `work` comes to, or what `meanwhile` gives when that takes longer than the budget. Work past its budget goes
- * on, and its outcome is ignored.
+ * The result of `work`, or that of `meanwhile` when the budget runs out. Work past its budget continues, and its
+ * outcome is ignored.
  *
- * @throws what `work` is rejected with in time
+ * @throws the rejection of `work` within the budget
  */
 export function withinBudget<T>(
   work: Promise<T>,
@@ -59,7 +58,7 @@ export function withinBudget<T>(
   });
 }
 
-/** @param how what made the tokens */
+/** @param how the origin of the tokens */
 export function viewOfBlocks(prompt: PromptBlocks, how: "tokens" | "engine", complete: boolean): PromptView {
   const blocks = prompt.contents.length / 2;
   return {
@@ -88,13 +87,13 @@ export function digestText(
   return { contents, sizeBytes };
 }
 
-/** The view of a text that was not tokenised. */
+/** The view of a text without tokens. */
 export function viewOfText(text: string, blockBytes: number, hasher: PromptHasher): PromptView {
   const { contents, sizeBytes } = digestText(text, blockBytes, hasher);
   return viewOfBytes(contents, sizeBytes);
 }
 
-/** The same of a text's UTF-8. */
+/** The view of a text's UTF-8, without tokens. */
 export function viewOfUtf8(bytes: Uint8Array, blockBytes: number, hasher: PromptHasher): PromptView {
   const words = 2 * Math.floor(bytes.length / blockBytes);
   const contents = new Uint32Array(words);

@@ -7,7 +7,7 @@ export interface ByteSpan {
   readonly end: number;
 }
 
-/** Spans of bytes read as one, without a copy. */
+/** Several spans of bytes, read as one without a copy. */
 export class ByteKey {
   readonly #spans: readonly ByteSpan[];
   readonly length: number;
@@ -17,7 +17,6 @@ export class ByteKey {
     this.length = this.#spans.reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** One of its bytes. */
   byteAt(at: number): number {
     for (const { bytes, start, end } of this.#spans) {
       if (at < end - start) return bytes[start + at]!;
@@ -26,7 +25,7 @@ export class ByteKey {
     throw new RangeError("there is no such byte");
   }
 
-  /** How many bytes from `at` on are those of `other`, up to all of them. */
+  /** How many bytes from `at` on equal those of `other`, up to all of them. */
   sameFrom(at: number, other: Buffer): number {
     let same = 0;
     for (const { bytes, start, end } of this.#spans) {
@@ -44,7 +43,7 @@ export class ByteKey {
     return same;
   }
 
-  /** A copy of some of it. */
+  /** Copies a part of the bytes. */
   copy(from: number, to: number): Buffer {
     const copied = Buffer.allocUnsafeSlow(to - from);
     let at = 0;
@@ -59,7 +58,7 @@ export class ByteKey {
   }
 }
 
-/** How many bytes two spans have in common at their beginning, by binary search. */
+/** Length of the common prefix of two spans, by binary search. */
 function equalBytes(one: Buffer, from: number, other: Buffer, start: number, length: number): number {
   let [same, rest] = [0, length];
   if (other.compare(one, from, from + length, start, start + length) === 0) return length;
@@ -74,43 +73,42 @@ function equalBytes(one: Buffer, from: number, other: Buffer, start: number, len
 }
 
 interface Node<Value> {
-  /** Undefined for the root only. */
+  /** Undefined only for the root. */
   parent: Node<Value> | undefined;
   /** The bytes after the parent's. */
   bytes: Buffer;
-  /** Where it ends, from the beginning of all. */
+  /** Where it ends, counted from the root. */
   readonly end: number;
-  /** By their first bytes. */
+  /** Children by their first bytes. */
   readonly children: Map<number, Node<Value>>;
   value: Value | undefined;
   valueBytes: number;
 }
 
-/** What a key has in common with those in the tree. */
+/** What a key shares with the keys in the tree. */
 export interface ByteMatch<Value> {
-  /** That of the longest key in the tree which it begins with, of those that were wanted. */
+  /** The value of the longest wanted key in the tree that is a prefix of this key. */
   readonly value: Value | undefined;
   /** How many of its bytes it shares with keys in the tree. */
   readonly shared: number;
 }
 
-/** What a node takes in addition to its bytes and its value, in bytes. */
+/** Estimated size of a node in addition to its bytes and its value, in bytes. */
 export const nodeBytes = 640;
-/** Nodes on the path to a value. Deeper values are not kept. */
+/** Most nodes on the path to a value. Deeper values are not kept. */
 export const maxTreeDepth = 1_024;
 
 /**
- * Values by bytes, found by longer bytes that begin with theirs: a radix tree, so that beginnings in common are there once
- * and every byte is compared. It is bounded in bytes; the least recently used goes first, and no node goes before its
- * descendants.
+ * Values by byte keys, found by longer keys that begin with theirs. A radix tree: it stores common beginnings once and
+ * compares every byte. Bounded in bytes; evicts the least recently used node first, and none before its descendants.
  */
 export class ByteTree<Value> {
   readonly #maxBytes: number;
-  /** A node is newer than its descendants, so the oldest one has none. */
+  /** A node is newer than its descendants, so the oldest node has none. */
   readonly #nodes = new RecencyMap<Node<Value>, Node<Value>>();
   readonly #root: Node<Value> = nodeOf(undefined, Buffer.alloc(0), 0);
   #sizeBytes = 0;
-  /** How far the last key was walked, which lies in the tree as long as nothing else is kept: it is mostly kept next. */
+  /** The path of the last key, valid until something else is kept: that key is usually kept next. */
   #last: { readonly key: ByteKey; readonly walk: Walk<Value> } | undefined;
 
   constructor(maxBytes: number) {
@@ -121,7 +119,7 @@ export class ByteTree<Value> {
     return this.#sizeBytes;
   }
 
-  /** @param isWanted of several values on the path, the deepest that is wanted is found */
+  /** @param isWanted of several values on the path, the deepest wanted one is found */
   find(key: ByteKey, isWanted: (value: Value) => boolean): ByteMatch<Value> {
     const walk = this.#walkFrom(this.#root, 0, key, key.length);
     this.#last = { key, walk };
@@ -135,9 +133,9 @@ export class ByteTree<Value> {
   }
 
   /**
-   * Keeps a value under the first bytes of a key, in the place of what was there.
+   * Keeps a value under the first bytes of a key, replacing an earlier one.
    *
-   * @param valueBytes what the value takes; one beyond the bound is not kept
+   * @param valueBytes size of the value; one beyond the bound is not kept
    */
   set(key: ByteKey, length: number, value: Value, valueBytes: number): void {
     const { node: above, child, shared, depth } = this.#walk(key, length);
@@ -155,8 +153,8 @@ export class ByteTree<Value> {
   }
 
   /**
-   * The last node whose bytes a key begins with, the one behind it that it shares some bytes with, and how far: from where
-   * an earlier walk with the same key has been.
+   * The last node whose bytes are a prefix of the key, the next node with some bytes in common, and how many. Continues
+   * an earlier walk with the same key.
    */
   #walk(key: ByteKey, length: number): Walk<Value> {
     const known = this.#last?.key === key && this.#last.walk.node.end <= length ? this.#last.walk : undefined;
@@ -185,7 +183,7 @@ export class ByteTree<Value> {
     return node;
   }
 
-  /** Has a node of its own for the first of another one's bytes. */
+  /** Splits a node, so that its first bytes get a node of their own. */
   #split(node: Node<Value>, at: number): Node<Value> {
     const { bytes, parent } = node;
     this.#sizeBytes -= at;
@@ -196,12 +194,12 @@ export class ByteTree<Value> {
     return first;
   }
 
-  /** Makes a node and those before it the newest, itself before them. */
+  /** Makes a node and its ancestors the newest, ancestors first. */
   #use(node: Node<Value>): void {
     for (let at = node; at.parent; at = at.parent) this.#nodes.use(at);
   }
 
-  /** Takes out a node, and those before it that are of no more use. */
+  /** Removes a node, and its ancestors that became useless. */
   #drop(node: Node<Value>): void {
     for (let at = node; at.parent; at = at.parent) {
       this.#nodes.delete(at);
@@ -216,7 +214,7 @@ interface Walk<Value> {
   readonly node: Node<Value>;
   readonly child: Node<Value> | undefined;
   readonly shared: number;
-  /** Nodes on the path to `node`. */
+  /** Number of nodes on the path to `node`. */
   readonly depth: number;
 }
 
@@ -229,7 +227,7 @@ const nodeOf = <Value>(parent: Node<Value> | undefined, bytes: Buffer, end: numb
   valueBytes: 0,
 });
 
-/** Without the memory around it. */
+/** Copies the bytes without the surrounding memory. */
 function copyOf(bytes: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);

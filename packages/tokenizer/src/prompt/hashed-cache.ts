@@ -1,18 +1,18 @@
 import { RecencyMap } from "@espalier/common";
 import type { Hash64 } from "@espalier/prefix-index";
 
-/** What an entry costs in addition to its value, in bytes: the entry itself and its place in the map. */
+/** Estimated cost of an entry in addition to its value, in bytes: the entry itself and its place in the map. */
 const entryBytes = 160;
 
-/** What identifies a text: 64 bits of hash and its length, both of which have to agree. */
+/** Identifies a text: 64 bits of hash and its length. Both must match. */
 export interface TextKey extends Hash64 {
   readonly length: number;
 }
 
-/** A cache bounded in bytes; the least recently used goes first. */
+/** A cache bounded in bytes that evicts the least recently used entry first. */
 export interface HashedCache<Value> {
   get(key: TextKey): Value | undefined;
-  /** @param valueBytes what the value takes; one beyond the bound is not kept */
+  /** @param valueBytes size of the value; one beyond the bound is not kept */
   set(key: TextKey, value: Value, valueBytes: number): void;
   readonly sizeBytes: number;
   readonly entries: number;
@@ -23,7 +23,7 @@ interface Entry<Value> extends TextKey {
   readonly sizeBytes: number;
 }
 
-/** @param maxBytes values and their entries together */
+/** @param maxBytes of values and entries together */
 export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
   const entries = new RecencyMap<number, Entry<Value>>();
   let sizeBytes = 0;
@@ -47,7 +47,7 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
         if (before) drop(index, before);
         return;
       }
-      // In its place: what is deleted and set again leaves a hole each time, and all holes of a key are in one chain.
+      // Replaces in place: each delete and insert leaves a hole, and all holes of a key form one chain.
       entries.set(index, { low, high, length, value, sizeBytes: size });
       sizeBytes += size - (before?.sizeBytes ?? 0);
       while (sizeBytes > maxBytes) drop(...entries.oldest()!);
@@ -61,5 +61,7 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
   };
 }
 
-/** 53 bits of the hash, as many as a number holds exactly; of two keys that share them one replaces the other. */
+/**
+ * 53 bits of the hash, as many as a number represents exactly. Of two keys with the same bits one replaces the other.
+ */
 const indexOf = (low: number, high: number): number => (high & 0x1f_ffff) * 0x1_0000_0000 + low;

@@ -1,24 +1,24 @@
 import { type BlockHasher, createBlockHasher, createTextHasher, type Hash64 } from "@espalier/prefix-index";
 
-/** The hashing that prompts need. One can serve all models of a thread: nothing stays in it between two calls. */
+/** The hashing that prompts need. Keeps no state between two calls, so one can serve all models of a thread. */
 export interface PromptHasher {
   readonly blocks: BlockHasher;
   /** Each user resets it first. */
   readonly text: TextKeyHasher;
 }
 
-/** A hash of a text so far, of pieces that are added one by one. It identifies texts within this package. */
+/** A running hash of a text, to which pieces are added one at a time. It identifies texts within this package. */
 interface TextKeyHasher extends Hash64 {
   update(piece: string): void;
   reset(): void;
 }
 
-/** Makes the hashing of the prefix index, so that digests here equal those of engines' events there. */
+/** Creates the same hashing as in the prefix index, so that digests equal those of engines' events there. */
 export const createPromptHasher = (): PromptHasher => ({ blocks: createBlockHasher(), text: createTextKeyHasher() });
 
 const sliceLength = 16_384;
 
-/** Takes the UTF-16 of a text, which costs a tenth of making UTF-8 of one that is not Latin. */
+/** Hashes the UTF-16 of a text, which costs a tenth of converting text that is not Latin to UTF-8. */
 function createTextKeyHasher(): TextKeyHasher {
   const hasher = createTextHasher();
   const bytes = Buffer.alloc(sliceLength * 2);
@@ -39,10 +39,10 @@ function createTextKeyHasher(): TextKeyHasher {
   };
 }
 
-/** A prompt, or the beginning of one, in blocks. Caches share it: its arrays never change. */
+/** A prompt, or the beginning of one, in blocks. Caches share it: its arrays are immutable. */
 export interface PromptBlocks {
   readonly tokenCount: number;
-  /** Digests of the full blocks, two words each, the low one first. */
+  /** Digests of the full blocks, two words each, low word first. */
   readonly contents: Uint32Array;
   /** Tokens after the last full block. */
   readonly leftover: Uint32Array;
@@ -54,13 +54,13 @@ export const noBlocks: PromptBlocks = { tokenCount: 0, contents: new Uint32Array
 const anyParent: Hash64 = { low: 0, high: 0 };
 
 interface BlockBuilder {
-  /** `before` with `tokens` behind it. */
+  /** Appends `tokens` to `before`. */
   append(before: PromptBlocks, tokens: readonly Uint32Array[]): PromptBlocks;
-  /** The chain of a prompt's full blocks from a root, two words for each block. */
+  /** The chain of a prompt's full blocks from a root, two words per block. */
   chain(prompt: PromptBlocks, root: Hash64): Uint32Array;
 }
 
-/** @param options.blockSize tokens in a block, the same for all that are appended to each other */
+/** @param options.blockSize tokens per block, the same for all prompts that are appended to each other */
 export function createBlockBuilder({
   hasher,
   blockSize,
@@ -95,7 +95,7 @@ export function createBlockBuilder({
   };
 }
 
-/** Token ids in a row. */
+/** Concatenates token ids. */
 function joined(pieces: readonly Uint32Array[], length: number): Uint32Array {
   const all = new Uint32Array(length);
   let at = 0;
@@ -109,8 +109,8 @@ function joined(pieces: readonly Uint32Array[], length: number): Uint32Array {
 let words = new Uint32Array(1_024);
 
 /**
- * A scratch array for a chain that is not read: digests of blocks are needed before the root of their chain is known. Its
- * contents last until the next call.
+ * A scratch array for a chain that is not read: blocks' digests are needed before their chain's root is known. Its
+ * contents are valid until the next call.
  */
 export function scratchChain(length: number): Uint32Array {
   if (words.length < length) words = new Uint32Array(length);

@@ -6,24 +6,24 @@ import { createBlockBuilder, noBlocks, type PromptBlocks, type PromptHasher } fr
 export interface PromptEncoderOptions {
   readonly tokenizer: TextTokenizer;
   readonly hasher: PromptHasher;
-  /** Tokens in a block. */
+  /** Tokens per block. */
   readonly blockSize: number;
-  /** Bound of the prefix states, in bytes (64 MiB). A state takes about half a byte for each token before it, and 640 bytes more. */
+  /** Most bytes of prefix states (64 MiB). A state takes about half a byte per token before it, plus 640 bytes. */
   readonly stateBytes?: number;
-  /** Bound of the tokens of pieces of text, in bytes (64 MiB): four for each token, and 400 for each piece. */
+  /** Most bytes of tokens of text pieces (64 MiB): four per token, plus 400 per piece. */
   readonly pieceBytes?: number;
 }
 
 const defaultStateBytes = 64 * 1024 * 1024;
 const defaultPieceBytes = 64 * 1024 * 1024;
-/** What a typed array takes in addition to its contents, in bytes: two objects and memory of its own (measured in V8 11.3). */
+/** Size of a typed array besides its contents, in bytes: two objects and memory of its own (measured in V8 11.3). */
 const arrayBytes = 240;
-/** Cuts of one text that count. Only a text of little but special tokens has more. */
+/** Most cuts used in one text. Only a text of little but special tokens has more. */
 export const maxCuts = 16_384;
 /**
- * A cut counts when it is that many characters after the one before. Chats have two special tokens between messages,
- * and a second cut there would cost as much as a message and gain nothing. Whether a cut counts depends only on the text
- * before it, so a longer text has the same ones.
+ * A cut is used only if it is at least this many characters after the one before. Chats have two special tokens between
+ * messages, and a second cut there would cost as much as a message and gain nothing. Whether a cut is used depends only
+ * on the text before it, so a longer text has the same cuts.
  */
 const minPieceLength = 32;
 
@@ -36,17 +36,17 @@ export interface PromptPiece {
   tokens: Uint32Array | undefined;
 }
 
-/** What is known of a prompt, and what is left to tokenise. */
+/** The known part of a prompt, and what is left to tokenize. */
 export interface PromptPlan {
-  /** The prompt up to the deepest cut that was seen before. */
+  /** The prompt up to the deepest cut seen before. */
   readonly known: PromptBlocks;
-  /** Where in the text that is, in characters. */
+  /** Position of that cut in the text, in characters. */
   readonly knownLength: number;
-  /** What follows up to the last cut. The tokens of a piece are written there. */
+  /** The pieces from there to the last cut. The caller writes their tokens here. */
   readonly pieces: readonly PromptPiece[];
-  /** What follows the last cut. */
+  /** The text after the last cut. */
   readonly tail: PromptPiece | undefined;
-  /** Identifies the text up to its last cut; undefined when it has none, or the text before it is not at hand. */
+  /** Identifies the text up to its last cut; undefined without a cut, or when the text before it is not available. */
   readonly lastCut: TextKey | undefined;
   readonly addSpecialTokens: boolean;
 }
@@ -54,53 +54,53 @@ export interface PromptPlan {
 /** A prompt up to a cut. */
 export interface PromptBeginning {
   readonly blocks: PromptBlocks;
-  /** Where the cut is, in characters of the plan's text. */
+  /** Position of the cut in the plan's text, in characters. */
   readonly length: number;
 }
 
 /**
- * From text to blocks of tokens. What a prompt has in common with an earlier one up to a cut is recognised by its hash,
- * and only what is new is tokenised; of that, pieces that other prompts had (system prompts, shared documents) come from
- * a second cache. A cut is the end of a special token, where the tokens before depend on nothing that follows.
+ * Encodes text to blocks of tokens. A hash recognises what a prompt shares with an earlier one up to a cut, and only
+ * the rest is tokenized. A second cache provides pieces of that rest that other prompts had (system prompts, shared
+ * documents). A cut is the end of a special token, where the tokens before it do not depend on the text after it.
  */
 export interface PromptEncoder {
-  /** Looks up what is known of a text. `addSpecialTokens` as for the tokenizer. */
+  /** Looks up the known part of a text. `addSpecialTokens` as for the tokenizer. */
   plan(text: string, addSpecialTokens: boolean): PromptPlan;
   /**
-   * The same for a prompt of which the beginning is known and only the rest of the text at hand.
+   * Plans a prompt with a known beginning, when only the rest of the text is available.
    *
    * @param known up to a cut
    */
   planAfter(known: PromptBlocks, text: string): PromptPlan;
-  /** Tokenises here what a plan lacks, then finishes it. */
+  /** Tokenizes what a plan lacks on this thread, then finishes it. */
   encode(plan: PromptPlan): PromptBlocks;
   /**
-   * Joins a plan whose pieces have all their tokens, and remembers what it learned.
+   * Joins a plan whose pieces all have tokens, and remembers the result.
    *
    * @throws TypeError when a piece has none
    */
   finish(plan: PromptPlan): PromptBlocks;
-  /** What is known without tokenising: the prompt up to the first piece that has no tokens. */
+  /** The prompt without further tokenizing: up to the first piece without tokens. */
   beginning(plan: PromptPlan): PromptBlocks;
   /**
    * The beginning of a prompt up to the last cut within the first `length` characters of its plan's text.
    *
-   * @param whole what the plan came to
-   * @returns and where that cut is; undefined when it is before what was known
+   * @param whole the finished prompt of the plan
+   * @returns with that cut's position; undefined when the cut is before the known part
    */
   until(plan: PromptPlan, whole: PromptBlocks, length: number): PromptBeginning | undefined;
   /** The last cut within the first `length` characters of a text, or 0. */
   cutWithin(text: string, length: number): number;
-  /** A prompt that came as tokens. */
+  /** A prompt given as tokens. */
   fromTokens(tokens: Uint32Array): PromptBlocks;
-  /** The chain of a prompt's full blocks from a root, two words for each block. */
+  /** The chain of a prompt's full blocks from a root, two words per block. */
   chain(prompt: PromptBlocks, root: Hash64): Uint32Array;
-  /** What the caches hold, in bytes. */
+  /** Current size of the caches, in bytes. */
   readonly cachedBytes: number;
 }
 
 /**
- * Makes an encoder with empty caches.
+ * Creates an encoder with empty caches.
  *
  * @throws RangeError when the block size is not a positive whole number
  */
@@ -220,7 +220,7 @@ function tokensOf({ tokens }: PromptPiece): Uint32Array {
   return tokens;
 }
 
-/** The last tokens of some. */
+/** The last `count` tokens. */
 function lastOf(pieces: readonly Uint32Array[], count: number): Uint32Array {
   const last = new Uint32Array(count);
   let left = count;
@@ -258,5 +258,5 @@ function prefixKeys(hasher: PromptHasher, text: string, cuts: readonly number[],
 
 const sizeOf = (array: Uint32Array): number => array.byteLength + arrayBytes;
 
-/** The same text in two variants has two keys. */
+/** Distinguishes the keys of the same text in two variants. */
 const variantLength = (length: number, variant: boolean): number => length * 2 + (variant ? 1 : 0);

@@ -21,11 +21,11 @@ import {
   viewOf,
 } from "./values.ts";
 
-/** Where Jinja2's sandbox ends: names of Python's inner attributes. */
+/** The boundary of Jinja2's sandbox: names of Python's inner attributes. */
 const isInner = (name: string): boolean => name.startsWith("__") || name.startsWith("_");
 
 /**
- * `object.name` as Jinja2's sandbox reads it: a method first, then a key; nothing found is undefined.
+ * `object.name` as Jinja2's sandbox reads it: a method first, then a key, else undefined.
  *
  * @throws TemplateError when the object itself is undefined
  */
@@ -41,7 +41,7 @@ export function getAttribute(object: Value, name: string): Value {
   return methodOf(object, name);
 }
 
-/** The method of a value that is no dict, bound to it. */
+/** The bound method of a value that is no dict. */
 function methodOf(object: Value, name: string): Value {
   if (typeof object === "string") {
     const method = stringMethod(name);
@@ -54,7 +54,7 @@ function methodOf(object: Value, name: string): Value {
 }
 
 /**
- * `object[key]` as Jinja2 reads it: an element or key first, then an attribute; nothing found is undefined.
+ * `object[key]` as Jinja2 reads it: an element or key first, then an attribute, else undefined.
  *
  * @throws TemplateError when the object itself is undefined
  */
@@ -121,7 +121,7 @@ function pick(items: string | readonly Value[], start: number, stop: number, ste
 /**
  * `len(value)`.
  *
- * @throws TemplateError when it has none
+ * @throws TemplateError when the value has no length
  */
 export function lengthOf(value: Value): number {
   if (typeof value === "string") return codePointCount(value);
@@ -140,7 +140,7 @@ export class LoopState {
   /** Runs the loop's body over other items; only in a recursive loop. */
   readonly recurse: ((items: Value) => string) | undefined;
   index0 = 0;
-  /** What `changed()` was given last. */
+  /** The last arguments of `changed()`. */
   lastChecked: readonly Value[] | undefined;
 
   constructor(items: readonly Value[], depth0: number, recurse?: (items: Value) => string) {
@@ -210,7 +210,7 @@ const readingMethods: Readonly<Record<string, (dict: Dict, args: readonly Value[
 
 const parameters: Readonly<Record<string, readonly string[]>> = { get: ["key", "default"] };
 
-/** Methods that would change the dict: the sandbox gives undefined, which fails when it is called. */
+/** Methods that would change the dict. The sandbox returns undefined, which fails when called. */
 const changingMethods = new Set(["clear", "pop", "popitem", "setdefault", "update"]);
 
 /** Whether `dict.name` is a method, which hides a key of that name. */
@@ -242,7 +242,7 @@ export function callDictMethod(
   return method(dict, bind(`dict.${name}`, parameters[name] ?? [], args, keywords));
 }
 
-/** Of messages it says no more than whether there is one more. */
+/** Reads of messages only whether there is one more. */
 function isLast({ items, index0 }: LoopState): boolean {
   const view = viewOf(items);
   return view ? !view.has(index0 + 1) : index0 === items.length - 1;

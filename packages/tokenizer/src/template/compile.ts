@@ -10,27 +10,27 @@ export interface RenderTemplate {
   /** @throws TemplateError where Python would raise and at the renderer's bounds */
   (variables: Variables): string;
   /**
-   * The same for a chat whose messages are a list that notes what is read of it, which may go on where an earlier
-   * rendering has been.
+   * Like the call, for a chat whose messages are a list that records what is read of it. Can resume from an earlier
+   * rendering.
    *
    * @param from a state of a rendering with the same other variables and the same first messages
-   * @param shared how many of the first messages another chat is likely to have as well
+   * @param shared how many of the first messages other chats are likely to share
    */
   readonly resume: (variables: Variables, messages: MessageList, from?: TemplateState, shared?: number) => Resumed;
 }
 
 /**
- * A rendering after some of the messages. It is the same in every chat that begins with those that were read and has as
- * many as were looked for.
+ * A rendering after some of the messages. It is the same in every chat that shares the messages read so far and has at
+ * least the number of messages looked for.
  */
 export interface TemplateState {
   /** How many messages were rendered. */
   readonly messages: number;
-  /** How many of the first messages a chat has to begin with, which is more when the template looks ahead. */
+  /** How many of the first messages a chat must share: more than those rendered when the template looks ahead. */
   readonly needed: number;
-  /** How many messages there have to be. */
+  /** The least number of messages a chat must have. */
   readonly least: number;
-  /** The loop in which it is, by its place among the template's statements; the first of its messages. */
+  /** The current loop, by its index among the template's statements; the first of its messages. */
   readonly statement: number;
   readonly offset: number;
   readonly isEmpty: boolean;
@@ -39,34 +39,34 @@ export interface TemplateState {
   readonly steps: number;
 }
 
-/** A state that later renderings can go on from. */
+/** A state that later renderings can resume from. */
 export interface ReachedState {
   readonly state: TemplateState;
-  /** What it takes, in bytes. */
+  /** Its size in bytes. */
   readonly sizeBytes: number;
   /** Characters of the text before it. */
   readonly length: number;
 }
 
 interface Resumed {
-  /** What follows what was written up to the state. */
+  /** The text after the state. */
   readonly text: string;
-  /** The last one, and the last one within the messages that are shared. */
+  /** The last state, and the last one within the shared messages. */
   readonly states: readonly ReachedState[];
 }
 
 interface Step {
   readonly run: Execute;
   readonly loop: ResumableLoop | undefined;
-  /** A macro belongs to one rendering, so each defines it anew. */
+  /** A macro belongs to one rendering, so each rendering defines it again. */
   readonly isMacro: boolean;
 }
 
 /**
  * Compiles a parsed template to closures over numbered slots.
  *
- * @param globals functions that every template has; a variable of the same name comes before them
- * @throws TemplateError for a construct that Jinja2 does not have
+ * @param globals functions that every template has; a variable of the same name takes precedence
+ * @throws TemplateError for a construct that Jinja2 lacks
  */
 export function compileTemplate(program: Node, globals: Readonly<Record<string, Value>>): RenderTemplate {
   const scope = Scope.root();
@@ -159,7 +159,7 @@ function compileStep(node: Node, scope: Scope): Step {
   return { run: compileStatement(node, scope), loop: undefined, isMacro: node.type === "Macro" };
 }
 
-/** Represents messages from one of them on: each rendering has its own list. */
+/** Represents the messages from one of them on: each rendering has its own list. */
 class SavedView {
   readonly offset: number;
 
@@ -173,21 +173,24 @@ type SavedNamespace = ReadonlyMap<string, Value>;
 /** Variables of a template as they were between two turns of a loop. */
 interface SavedSlots {
   readonly values: readonly (readonly [slot: number, value: Value])[];
-  /** Namespaces as they were, since templates go on to change them. */
+  /** Namespaces as they were, since templates change them later. */
   readonly namespaces: ReadonlyMap<Namespace, SavedNamespace>;
 }
 
-/** What a template may keep in a variable though it belongs to one rendering, because each has the same. */
+/**
+ * Values that a template may keep in a variable although they belong to one rendering, because each rendering has the
+ * same.
+ */
 interface StateRules {
-  /** Slots in which no macro ever is but the one that is defined there. */
+  /** Slots that only ever contain the macro that is defined there. */
   readonly macroSlots: ReadonlySet<number>;
   /** The functions that every rendering has. */
   readonly constants: ReadonlySet<Value>;
 }
 
-/** Values in variables that are looked at, those inside one another as well. A template that keeps more is not resumed. */
+/** Most values inspected in variables, including nested ones. A template that keeps more is not resumed. */
 const maxValues = 4_096;
-/** What a value takes in addition to its characters, in bytes. */
+/** Estimated size of a value in addition to its characters, in bytes. */
 const valueBytes = 48;
 
 /** Saves variables. */
@@ -208,7 +211,7 @@ function savedValue(value: Value): Value {
   return view ? new SavedView(view.offset) : value;
 }
 
-/** Gives variables to another rendering, which has defined its macros. */
+/** Restores variables in another rendering, which has defined its macros. */
 function restoreSlots(
   frame: Frame,
   { values, namespaces }: SavedSlots,
@@ -228,10 +231,10 @@ function restoreSlots(
 }
 
 /**
- * What variables take, if they can be given to another rendering: what changes in the course of one (namespaces inside
- * other values, iterators, cyclers) or belongs to it (loops, macros defined inside it) cannot.
+ * The size of variables, if another rendering can use them. Not possible for values that change during a rendering
+ * (namespaces inside other values, iterators, cyclers) or belong to it (loops, macros defined inside it).
  *
- * @param given what the rendering was given: it does not change, and is not counted
+ * @param given input of the rendering: it does not change and is not counted
  * @returns bytes, or undefined
  */
 function sizeOfSlots(

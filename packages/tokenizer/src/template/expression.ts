@@ -143,7 +143,7 @@ function compileMember(node: MemberNode, scope: Scope): Evaluate {
   return (frame) => getItem(object(frame), key(frame));
 }
 
-/** Messages come as plain objects, whose keys are read without further ado. */
+/** Messages are plain objects, so their keys are read directly. */
 function compileAttribute(object: Evaluate, name: string): Evaluate {
   if (isDictMethod(name)) return (frame) => getAttribute(object(frame), name);
   return (frame) => {
@@ -207,7 +207,7 @@ function filterOrTest(name: string): Filter {
   return (value, args, keywords) => test(value, args, keywords) !== negate;
 }
 
-/** As in Jinja2, a template may name what does not exist in a branch that is never taken. */
+/** As in Jinja2, a branch that is never taken may name unknown filters and tests. */
 function unknownName(kind: "filter" | "test", name: string): never {
   throw valueError(`No ${kind} named '${name}'.`);
 }
@@ -288,7 +288,8 @@ function spreadEntries(value: Value): (readonly [string, Value])[] {
 /**
  * Calls a value.
  *
- * @throws TemplateError when it cannot be called; `what` names it then
+ * @param what its name in errors
+ * @throws TemplateError when it cannot be called
  */
 export function callValue(callee: Value, args: readonly Value[], keywords: Keywords, what: string): Value {
   if (callee instanceof Callable) return callee.call(args, keywords);
@@ -297,7 +298,7 @@ export function callValue(callee: Value, args: readonly Value[], keywords: Keywo
   throw new TemplateError("value", `'${typeName(callee)}' object is not callable`);
 }
 
-/** Compiles `object.name(...)`, finding the method of a string once. */
+/** Compiles `object.name(...)`, looking up a string's method only once. */
 function compileMethodCall(object: Evaluate, name: string, { args, keywords }: CompiledArguments): Evaluate {
   const ofString = stringMethod(name);
   const ofDict = isDictMethod(name);
@@ -311,7 +312,7 @@ function compileMethodCall(object: Evaluate, name: string, { args, keywords }: C
 
 type Operator = (left: Evaluate, right: Evaluate) => Evaluate;
 
-/** What the operator does with two operands that are not evaluated yet; undefined for one that Jinja2 does not have. */
+/** The operator over two operands that are not evaluated yet; undefined for one that Jinja2 lacks. */
 function operatorNamed(name: string): Operator | undefined {
   return Object.hasOwn(operators, name) ? operators[name] : undefined;
 }

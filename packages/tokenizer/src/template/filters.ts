@@ -54,7 +54,7 @@ function filterOf(
 }
 
 /**
- * Reads an attribute path such as `function.name` or `0` from an item, as the `attribute` of filters does. None takes
+ * Reads an attribute path such as `function.name` or `0` from an item, like the `attribute` of filters. None selects
  * the item itself.
  */
 function attributeGetter(attribute: Value, otherwise?: Value): (item: Value) => Value {
@@ -76,7 +76,7 @@ const pathPart = (part: string): string | number => (/^\d+$/.test(part) ? Number
 const ignoreCase = (value: Value): Value => (typeof value === "string" ? value.toLowerCase() : value);
 
 function map(value: Value, args: readonly Value[], keywords: Keywords): Value {
-  // The arguments of a filter over nothing are not looked at either.
+  // Without items, the filter's arguments are not checked either.
   if (!isTrue(value)) return new LazySequence([]);
   const apply = args.length === 0 && keywords.has("attribute") ? attributeOf(keywords) : namedFilter(args, keywords);
   return new LazySequence(iterate(value).map(apply));
@@ -205,7 +205,7 @@ const round = filterOf("round", ["precision", "method"], (value, [precision = 0,
   }
   const power = 10 ** digits;
   const scaled = toDouble(value) * power;
-  // Python's ceil and floor give ints, whose zero has no sign.
+  // Python's ceil and floor return ints, whose zero has no sign.
   return floatValue(((method === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) + 0) / power);
 });
 
@@ -226,7 +226,7 @@ function orDefault(value: Value, [otherwise = "", boolean = false]: readonly Val
   return value === undefined || (isTrue(boolean) && !isTrue(value)) ? otherwise : value;
 }
 
-/** A stable sort by keys, as Python's `sorted`: a reversed one keeps the order of equals too. */
+/** A stable sort by keys, like Python's `sorted`: a reversed one also keeps the order of equals. */
 function sortBy(items: readonly Value[], key: (item: Value) => Value, reverse: boolean): Value[] {
   const keyed = items.map((item) => ({ item, key: key(item) }));
   keyed.sort((a, b) => (reverse ? compareValues(b.key, a.key) : compareValues(a.key, b.key)));
@@ -238,7 +238,7 @@ const keyOf = (attribute: Value, caseSensitive: Value, otherwise?: Value): ((ite
   return isTrue(caseSensitive) ? get : (item) => ignoreCase(get(item));
 };
 
-/** `sort` takes several attributes, with commas between them, and compares lists of them. */
+/** `sort` takes several attributes, separated by commas, and compares lists of them. */
 function sortKey(attribute: Value, caseSensitive: Value): (item: Value) => Value {
   const parts = typeof attribute === "string" ? attribute.split(",") : [attribute];
   const keys = parts.map((part) => keyOf(part, caseSensitive));
@@ -300,7 +300,7 @@ const batch = filterOf("batch", ["linecount", "fill_with"], (value, [lineCount, 
   const size = intArgument(lineCount, "linecount");
   checkLength(size, maxListLength);
   const items = iterate(value);
-  // Jinja2 starts a line when the last one has just that size, which a line never has below 1 but when it is empty.
+  // Jinja2 starts a line when the last one has exactly this size. Below 1, only an empty line has it.
   const width = size < 1 ? Math.max(1, items.length) : size;
   const lines: Value[][] = size === 0 && items.length > 0 ? [[]] : [];
   for (let start = 0; start < items.length; start += width) lines.push(items.slice(start, start + width));
@@ -328,7 +328,7 @@ const slices = filterOf("slice", ["slices", "fill_with"], (value, [slices, fill 
   return new LazySequence(parts);
 });
 
-/** `reverse`: a string stays one, anything else becomes an iterator. */
+/** `reverse`: a string stays a string; anything else becomes an iterator. */
 function reverse(value: Value): Value {
   if (typeof value === "string") return Array.from(value).reverse().join("");
   const reversed = [...iterate(value)].reverse();
@@ -432,7 +432,7 @@ const truncate = filterOf("truncate", ["length", "killwords", "end", "leeway"], 
   return (cut < 0 ? head : head.slice(0, cut)) + tail;
 });
 
-/** `title` of Jinja2, which starts words after blanks, hyphens and opening brackets only. */
+/** Jinja2's `title`, which starts words only after blanks, hyphens and opening brackets. */
 function titleWords(text: string): string {
   return text
     .split(/([-\s({[<]+)/)
@@ -456,7 +456,7 @@ function escapeHtml(text: string): string {
     .replaceAll('"', "&#34;");
 }
 
-/** Filters that give text, or take it apart. */
+/** Filters that produce text or take it apart. */
 const textFilters: Readonly<Record<string, Filter>> = {
   tojson: toJson,
   indent,

@@ -14,7 +14,7 @@ import {
 } from "./values.ts";
 import { textOf } from "./write.ts";
 
-/** What a template wrote of the time. */
+/** A time that a template wrote. */
 export interface TimeRead {
   readonly format: string;
   readonly text: string;
@@ -25,7 +25,7 @@ export const timeNow = (clock: Clock, format: string): string => formatTime(new 
 /**
  * The functions that transformers and Jinja2 give to every template.
  *
- * @param noteTime called with what templates read of the clock
+ * @param noteTime called with each time that a template reads from the clock
  */
 export function createGlobals(clock: Clock, noteTime?: (read: TimeRead) => void): Readonly<Record<string, Value>> {
   return {
@@ -170,8 +170,8 @@ const directives: Readonly<Record<string, (date: Date) => string>> = {
 };
 
 /**
- * `datetime.strftime` of a time without a zone. The date's UTC fields are taken as they are: the caller shifts it to
- * the engine's zone, which is UTC in a container.
+ * `datetime.strftime` of a time without a zone. Uses the date's UTC fields: the caller shifts it to the engine's zone,
+ * which is UTC in a container.
  *
  * @throws TemplateError for a directive whose text depends on the platform
  */

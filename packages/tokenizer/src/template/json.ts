@@ -15,13 +15,13 @@ import {
 } from "./values.ts";
 
 /**
- * `json.loads`, keeping what `JSON.parse` loses and a template can print: `1.0` stays a float, large integers stay
- * exact, and keys that look like numbers stay in their place.
+ * `json.loads`. Preserves what `JSON.parse` loses and a template can print: `1.0` stays a float, large integers stay
+ * exact, and keys that look like numbers keep their position.
  *
  * @returns undefined when the text is not JSON, nests too deep, or is not what Python reads
  */
 export function readJson(text: string): { readonly value: Value } | undefined {
-  // JSON.parse is far faster, and where it suffices the answer is the same.
+  // JSON.parse is far faster, and its result is the same for such texts.
   if (!needsCare.test(text)) {
     try {
       return { value: JSON.parse(text) as unknown };
@@ -40,7 +40,7 @@ export function readJson(text: string): { readonly value: Value } | undefined {
   }
 }
 
-/** Numbers that are no short integers, Python's own constants, and keys that start with a digit. */
+/** Numbers other than short integers, Python's own constants, and keys that start with a digit. */
 const needsCare = /\d[.eE]|\d{16}|NaN|Infinity|"\d+"\s*:/;
 
 interface Reader {
@@ -151,9 +151,9 @@ export const defaultJsonStyle: JsonStyle = {
 };
 
 /**
- * `json.dumps`: no HTML escapes, unlike Jinja2's own filter, because transformers replaces it.
+ * `json.dumps`, without HTML escapes: transformers replaces Jinja2's own filter.
  *
- * @throws TemplateError for a value that JSON has no word for, such as undefined
+ * @throws TemplateError for a value that JSON cannot express, such as undefined
  */
 export function writeJson(value: Value, style: JsonStyle): string {
   const text = write(value, style, "\n", 0);

@@ -10,7 +10,7 @@ const maxIntBits = 4096;
  * Python's arithmetic on numbers: ints stay exact ints, `/` gives a float, `//` and `%` round towards minus infinity.
  *
  * @returns undefined when an operand is no number
- * @throws TemplateError on a division by zero or an int past the bound
+ * @throws TemplateError on a division by zero or an int beyond the bound
  */
 export function arithmetic(operator: Arithmetic, left: Value, right: Value): Value {
   if (!isNumeric(left) || !isNumeric(right)) return undefined;
@@ -78,7 +78,7 @@ function onBigInts(operator: Arithmetic, left: bigint, right: bigint): Value {
   return smallest(operator === "//" ? floored : left - floored * right);
 }
 
-/** A number where that is exact. */
+/** A number if that is exact, else a bigint. */
 export function smallest(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
@@ -95,7 +95,7 @@ export function sign(operator: "-" | "+", value: Value): Value {
   if (typeof value !== "number" && typeof value !== "boolean") {
     throw valueError(`bad operand type for unary ${operator}: '${typeName(value)}'`);
   }
-  // Zero keeps no sign as an int.
+  // An int zero has no sign.
   return operator === "-" ? 0 - Number(value) : Number(value);
 }
 

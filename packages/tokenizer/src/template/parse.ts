@@ -2,8 +2,8 @@ import { parse, tokenize } from "@huggingface/jinja";
 import { limitError, maxSourceChars, TemplateError } from "./template-error.ts";
 
 /**
- * The shape of the tree that the parser of @huggingface/jinja 0.5 gives. The library does not export its node classes,
- * so what the compiler reads of them is written down here.
+ * The shape of the tree that the parser of @huggingface/jinja 0.5 returns. The library does not export its node
+ * classes, so this declares what the compiler reads of them.
  */
 export type Node = Statement | Expression;
 
@@ -143,7 +143,7 @@ export type Expression =
     }
   | { readonly type: "SpreadExpression" | "KeywordSpreadExpression"; readonly argument: Expression };
 
-/** Visits every node of the tree, parents before children, in no other order. */
+/** Visits every node of the tree, parents before children; the order is otherwise unspecified. */
 export function walkNodes(root: Node, visit: (node: Node) => void): void {
   visit(root);
   for (const [key, child] of Object.entries(root)) {
@@ -167,15 +167,15 @@ function walkValue(value: unknown, visit: (node: Node) => void): void {
 
 type Token = ReturnType<typeof tokenize>[number];
 
-/** How the marked tokens look like filters to the parser, which has no tests with arguments and no recursive loops. */
+/** Marks that make tokens look like filters to the parser, which lacks tests with arguments and recursive loops. */
 const testMark = "is ";
 const negatedMark = "is not ";
 const recursiveMark = "recursive loop";
 
 /**
  * Parses a template with the library's lexer and parser, in the mode of transformers (`trim_blocks`, `lstrip_blocks`,
- * loop controls, the `generation` tag). What Jinja2 has and the parser lacks is put in other words first: a test with
- * arguments and a recursive loop become filters with names that no template can write.
+ * loop controls, the `generation` tag). Rewrites what Jinja2 has and the parser lacks first: tests with arguments and
+ * recursive loops become filters with names that no template can write.
  *
  * @throws TemplateError when the source is not a template that the parser reads
  */
@@ -193,8 +193,8 @@ export function parseTemplate(source: string): Node {
 }
 
 /**
- * The `generation` block of transformers writes its body as it is, in a scope of its own, which a filter block does too.
- * (The library takes the tags out, so that the blanks around them are stripped according to their neighbours.)
+ * Transformers' `generation` block writes its body unchanged, in a scope of its own, as a filter block does. (The
+ * library removes the tags, so that the blanks around them are stripped according to their neighbours.)
  */
 function withoutGeneration(source: string): string {
   return source.replace(/\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/g, (_, left: string, end: string, right: string) =>
@@ -263,7 +263,7 @@ function argumentEnd(tokens: readonly Token[], start: number): number {
   }
 }
 
-/** The place after the bracket that closes the one at `start`. */
+/** The index after the bracket that closes the one at `start`. */
 function closing(tokens: readonly Token[], start: number): number {
   let depth = 0;
   for (let index = start; index < tokens.length; index++) {

@@ -2,7 +2,7 @@ import type { Expression, Node } from "./parse.ts";
 import { limitError, maxCallDepth, maxSteps, maxTextChars } from "./template-error.ts";
 import type { Value } from "./values.ts";
 
-/** What one rendering writes and how much of its bounds it has used. */
+/** The output of one rendering, and how much of its bounds is used. */
 export class Runtime {
   private readonly variables: Readonly<Record<string, Value>>;
   private readonly globals: Readonly<Record<string, Value>>;
@@ -17,7 +17,7 @@ export class Runtime {
     this.globals = globals;
   }
 
-  /** A name that the template does not set: a variable of the request, else one of Jinja2's globals, else undefined. */
+  /** A name that the template does not set: a variable of the request, else a Jinja2 global, else undefined. */
   resolve(name: string): Value {
     if (Object.hasOwn(this.variables, name)) return this.variables[name];
     return Object.hasOwn(this.globals, name) ? this.globals[name] : undefined;
@@ -30,7 +30,7 @@ export class Runtime {
     this.out.push(text);
   }
 
-  /** Runs a part of the template and gives what it wrote instead of writing it. */
+  /** Runs a part of the template and returns its output instead of writing it. */
   capture(run: () => void): string {
     const outer = this.out;
     this.out = [];
@@ -40,17 +40,17 @@ export class Runtime {
     return text;
   }
 
-  /** What was written so far. */
+  /** The text written so far. */
   text(): string {
     return this.out.join("");
   }
 
-  /** How many pieces were written so far. */
+  /** The number of pieces written so far. */
   get pieces(): number {
     return this.out.length;
   }
 
-  /** Characters of the first of them. */
+  /** Characters of the first `pieces`. */
   lengthOf(pieces: number): number {
     let length = 0;
     for (let index = 0; index < pieces; index++) length += this.out[index]!.length;
@@ -62,7 +62,7 @@ export class Runtime {
     if (++this.steps > maxSteps) throw limitError(`the template runs more than ${maxSteps} steps`);
   }
 
-  /** Runs a macro or a recursive loop and gives what it wrote. */
+  /** Runs a macro or a recursive loop and returns its output. */
   call(run: () => void): string {
     this.step();
     if (++this.depth > maxCallDepth) throw limitError(`macros nest deeper than ${maxCallDepth}`);
@@ -75,7 +75,7 @@ export class Runtime {
 /** The variables of one run of the template, of a macro or of a level of a recursive loop. */
 export class Frame {
   readonly slots: Value[];
-  /** The frame around, in which a macro was defined. */
+  /** The enclosing frame, in which a macro was defined. */
   readonly outer: Frame | undefined;
   readonly runtime: Runtime;
 
@@ -86,7 +86,7 @@ export class Frame {
   }
 }
 
-/** How a statement ends: run on, or leave the turn (`continue`) or the loop (`break`). */
+/** How a statement ends: normally, or leaving the turn (`continue`) or the loop (`break`). */
 export type Signal = 0 | 1 | 2;
 export const runOn = 0;
 export const breakLoop = 1;
@@ -95,26 +95,25 @@ export const continueLoop = 2;
 export type Evaluate = (frame: Frame) => Value;
 export type Execute = (frame: Frame) => Signal;
 
-/** What shares one frame: the template, a macro, or a recursive loop. */
+/** Shared by all blocks of one frame: the template, a macro, or a recursive loop. */
 interface FrameLayout {
   slotCount: number;
 }
 
-/** Names that a macro or call block has without declaring them, once its body uses them. */
+/** Names that a macro or call block has without declaring them, if its body uses them. */
 export type SpecialName = "caller" | "varargs" | "kwargs";
 const specialNames: readonly string[] = ["caller", "varargs", "kwargs"] satisfies SpecialName[];
 
 /**
  * The names of a block at compile time, each with its slot in a frame. Jinja2's blocks (loops, macros, set, filter and
- * call blocks) have scopes of their own, in which outer names are read and inner ones are hidden from outside; `if` has
- * none.
+ * call blocks) have their own scopes, which see outer names and hide inner ones; `if` has none.
  */
 export class Scope {
   readonly layout: FrameLayout;
   private readonly slots = new Map<string, number>();
   private readonly outer: Scope | undefined;
   private readonly takesSpecials: boolean;
-  /** Root scope only: names that the template reads and the caller gives. */
+  /** Only in the root scope: names that the template reads and the caller provides. */
   readonly resolved: { readonly name: string; readonly slot: number }[] = [];
 
   private constructor(layout: FrameLayout, outer: Scope | undefined, takesSpecials: boolean) {
@@ -127,17 +126,17 @@ export class Scope {
     return new Scope({ slotCount: 0 }, undefined, false);
   }
 
-  /** A block inside, in the same frame. */
+  /** An inner block in the same frame. */
   block(): Scope {
     return new Scope(this.layout, this, false);
   }
 
-  /** A block inside that runs in a frame of its own. */
+  /** An inner block that runs in a frame of its own. */
   frame(options: { readonly takesSpecials: boolean }): Scope {
     return new Scope({ slotCount: 0 }, this, options.takesSpecials);
   }
 
-  /** The slot of a name of this very block, made if need be. */
+  /** The slot of a name of this very block, created if needed. */
   declare(name: string): number {
     const known = this.slots.get(name);
     if (known !== undefined) return known;
@@ -151,14 +150,14 @@ export class Scope {
     return this.slots;
   }
 
-  /** The slot of a name if this very block has it. */
+  /** The slot of a name, if this very block has it. */
   own(name: string): number | undefined {
     return this.slots.get(name);
   }
 
   /**
-   * Declares the names that statements set in this block. Before it runs, each has its outer value, which is
-   * what the returned functions copy.
+   * Declares the names that statements set in this block. Before the block runs, each has its outer value; the returned
+   * functions copy it.
    */
   declareStores(statements: readonly Node[]): ((frame: Frame) => void)[] {
     const copies: ((frame: Frame) => void)[] = [];
@@ -225,8 +224,8 @@ function atDepth(depth: number, load: Evaluate): Evaluate {
 }
 
 /**
- * The names that statements set in their own block, each as often as it is set: those of inner loops, macros and set
- * blocks stay inside.
+ * The names that statements set in their own block, each as often as it is set. Names set in inner loops, macros and
+ * set blocks stay inside.
  */
 export function storesOf(statements: readonly Node[]): readonly string[] {
   return statements.flatMap((node) => {
@@ -236,7 +235,7 @@ export function storesOf(statements: readonly Node[]): readonly string[] {
   });
 }
 
-/** The variables that an assignment sets; attributes of a namespace are none. */
+/** The variables that an assignment sets; attributes of a namespace do not count. */
 export function targetNames(target: Expression): string[] {
   if (target.type === "Identifier") return [target.value];
   if (target.type === "TupleLiteral") return target.value.flatMap(targetNames);

@@ -99,9 +99,7 @@ function compileBlock(nodes: readonly Node[], scope: Scope): Execute {
   };
 }
 
-/**
- * Compiles a block with a scope of its own in the same frame. Its variables start as what they are outside.
- */
+/** Compiles a block with a scope of its own in the same frame. Its variables start with their outer values. */
 function compileInnerBlock(nodes: readonly Node[], scope: Scope): Execute {
   const copies = scope.declareStores(nodes);
   const body = compileBlock(nodes, scope);
@@ -152,7 +150,7 @@ function compileSet(node: SetNode, scope: Scope): Execute {
   };
 }
 
-/** Compiles what an assignment or a loop writes to: a variable, an attribute of a namespace, or several of them. */
+/** Compiles the target of an assignment or a loop: a variable, an attribute of a namespace, or several of them. */
 function compileTarget(target: Expression, scope: Scope): (frame: Frame, value: Value) => void {
   if (target.type === "Identifier") return scope.store(target.value);
   if (target.type === "TupleLiteral") {
@@ -179,7 +177,7 @@ function compileTarget(target: Expression, scope: Scope): (frame: Frame, value: 
   };
 }
 
-/** A block whose output is kept: `body` runs it, then `text` gives what it wrote. */
+/** A block whose output is captured: `body` runs it, then `text` returns its output. */
 function compileCapture(nodes: readonly Node[], scope: Scope): { body: Execute; text: (frame: Frame) => string } {
   const inner = scope.block();
   const slot = inner.layout.slotCount++;
@@ -219,7 +217,7 @@ interface Binding {
   readonly otherwise: Evaluate | undefined;
 }
 
-/** Compiles a macro, or the body of a call block: it reads the variables around its definition, not around its call. */
+/** Compiles a macro, or the body of a call block: it sees the variables around its definition, not around its call. */
 function compileMacro(source: MacroSource, scope: Scope): (frame: Frame) => Callable {
   const inner = scope.frame({ takesSpecials: true });
   const names = source.parameters.map((parameter) =>
@@ -278,13 +276,13 @@ function bindArguments(macro: string, frame: Frame, { bindings, specials, args, 
 /** The position of a loop over messages between two turns. */
 export interface LoopPlace {
   readonly view: MessageView;
-  /** The turn that comes next. */
+  /** Index of the next turn. */
   readonly index: number;
-  /** Whether no turn so far counted as one. */
+  /** Whether no turn has counted so far. */
   readonly isEmpty: boolean;
 }
 
-/** A loop that may start at a position of an earlier rendering of the same template, and report its own position. */
+/** A loop that can start at a position of an earlier rendering of the same template and report its own position. */
 export type ResumableLoop = (
   frame: Frame,
   from: LoopPlace | undefined,
@@ -299,7 +297,7 @@ interface LoopParts {
   readonly loopSlot: number;
 }
 
-/** Compiles `for`: each turn starts with fresh variables, and what it sets is not seen outside. */
+/** Compiles `for`: each turn starts with fresh variables, which are invisible outside. */
 export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
   const { iterable, test, recursive } = readIterable(node.iterable);
   const items = compileExpression(iterable, scope);
@@ -351,7 +349,7 @@ function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Si
       return isTrue(test(frame));
     });
   }
-  // A turn depends on there being one more message, not on how many there are.
+  // A turn depends on whether there is one more message, not on how many there are.
   const view = viewOf(items);
   const length = view ? Number.POSITIVE_INFINITY : items.length;
   const loop = new LoopState(items, depth0, recurse);
@@ -363,14 +361,14 @@ function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Si
     assign(frame, items[index]);
     const signal = body(frame);
     if (signal === breakLoop) break;
-    // As in Jinja2, a turn that `continue` ends does not count as one.
+    // As in Jinja2, a turn that ends with `continue` does not count.
     if (signal === runOn) isEmpty = false;
     if (view && onTurn && !loop.lastChecked) onTurn({ view, index: index + 1, isEmpty });
   }
   return isEmpty ? parts.otherwise(frame) : runOn;
 }
 
-/** Takes `y if test recursive` apart. */
+/** Separates the parts of `y if test recursive`. */
 function readIterable(node: Expression): { iterable: Expression; test: Expression | undefined; recursive: boolean } {
   const [whole, recursive] = unmark(node);
   if (whole.type !== "SelectExpression") return { iterable: whole, test: undefined, recursive };
@@ -378,7 +376,7 @@ function readIterable(node: Expression): { iterable: Expression; test: Expressio
   return { iterable: whole.lhs, test, recursive: recursive || testIsMarked };
 }
 
-/** The mark is the last filter of the last operand, so it may sit on the right of an operator. */
+/** The mark is the last filter of the last operand, so it may be on the right of an operator. */
 function unmark(node: Expression): [Expression, boolean] {
   if (node.type === "FilterExpression" && node.filter.type === "Identifier" && isRecursiveMark(node.filter.value)) {
     return [node.operand, true];

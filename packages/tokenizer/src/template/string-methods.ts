@@ -33,7 +33,7 @@ import { asciiOf, reprOf, textOf } from "./write.ts";
 
 type Method = (text: string, args: readonly Value[], keywords: Keywords) => Value;
 
-/** The method of Python's `str`, or undefined when there is none that a chat template could need. */
+/** A method of Python's `str`; undefined for one that no chat template needs. */
 export function stringMethod(name: string): Method | undefined {
   return Object.hasOwn(methods, name) ? methods[name] : undefined;
 }
@@ -45,7 +45,7 @@ const plain =
     return apply(text);
   };
 
-/** A method with these many arguments, given by position only. */
+/** A method with the given parameters, passed only by position. */
 const positional =
   (least: number, most: number, method: Method): Method =>
   (text, args, keywords) => {
@@ -71,7 +71,7 @@ const splitter =
     return split(text, by, maxSplits === undefined ? -1 : intArgument(maxSplits, "maxsplit"), fromRight);
   };
 
-/** `startswith` and `endswith`: one affix or a tuple of them, in the part of the text that two indices name. */
+/** `startswith` and `endswith`: one affix or a tuple of them, within the part of the text between two indices. */
 const affix = (test: (text: string, affix: string) => boolean): Method =>
   positional(1, 3, (text, [wanted, start, stop]) => {
     const part = partOf(text, start, stop)?.text;
@@ -82,8 +82,8 @@ const affix = (test: (text: string, affix: string) => boolean): Method =>
   });
 
 /**
- * The part of a text between two indices and how many code points come before it; undefined when it starts past the
- * end, where Python finds nothing, not even the empty text.
+ * The part of a text between two indices, and how many code points precede it. Undefined when it starts past the end,
+ * where Python finds nothing, not even the empty text.
  */
 function partOf(
   text: string,
@@ -125,7 +125,7 @@ const justifier = (side: "left" | "right" | "both"): Method =>
     return justify(text, intArgument(width, "width"), fill, side);
   });
 
-/** `ljust`, `rjust` and `center`, which puts the odd blank on the left of an odd width. */
+/** `ljust`, `rjust` and `center`, which puts an odd blank on the left of an odd width. */
 export function justify(text: string, width: number, fill: string, side: "left" | "right" | "both"): string {
   checkLength(width, maxTextChars);
   const missing = width - codePointCount(text);
@@ -136,7 +136,7 @@ export function justify(text: string, width: number, fill: string, side: "left" 
   return fill.repeat(left) + text + fill.repeat(missing - left);
 }
 
-/** Whether the text is not empty and all of it matches. */
+/** Whether the text is not empty and matches as a whole. */
 const all = (pattern: RegExp): Method => plain((text) => text !== "" && pattern.test(text));
 
 const hasCase = /\p{Cased}/u;
@@ -244,7 +244,7 @@ export function formatPercent(text: string, values: Value): string {
   return result;
 }
 
-/** Whether Python takes the value for a mapping, which may have more than the text asks for. */
+/** Whether Python takes the value for a mapping, which may have more items than the text uses. */
 function hasItems(value: Value): boolean {
   return value === undefined || isDict(value) || (Array.isArray(value) && !(value instanceof PyTuple));
 }
@@ -300,7 +300,7 @@ function integerText(value: Value, type: string): string {
   return intText(BigInt(Math.trunc(number)));
 }
 
-/** The fewest digits of an int, which the precision names. */
+/** The minimum number of digits of an int, given by the precision. */
 function withDigits(text: string, precision = "0"): string {
   checkLength(Number(precision), maxTextChars);
   return text.replace(/[0-9a-f]+$/i, (digits) => digits.padStart(Number(precision), "0"));
@@ -337,7 +337,7 @@ function floatField(value: number, type: string, precision = "6"): string {
   }
 }
 
-/** `toFixed`, which rounds a tie up, made to round it to the even neighbour. */
+/** `toFixed`, but rounding a tie to the even neighbour instead of up. */
 function fixed(value: number, digits: number): string {
   if (Math.abs(value) >= 1e21) return `${BigInt(value)}${digits > 0 ? `.${"0".repeat(digits)}` : ""}`;
   const text = roundHalfEven(Math.abs(value), digits).toFixed(digits);
@@ -351,7 +351,7 @@ function exponential(value: number, digits: number): string {
   return value < 0 || Object.is(value, -0) ? `-${text}` : text;
 }
 
-/** `toExponential`, which rounds a tie up, made to round it to the even neighbour. */
+/** `toExponential`, but rounding a tie to the even neighbour instead of up. */
 function toEvenExponential(value: number, digits: number): string {
   const [mantissa = "", power = ""] = value.toExponential(100).split("e");
   const kept = digits === 0 ? mantissa.charAt(0) : mantissa.slice(0, digits + 2);
@@ -366,7 +366,7 @@ function general(value: number, digits: number): string {
   return trimmed(text);
 }
 
-/** Without zeros at the end of the fraction. */
+/** Removes zeros at the end of the fraction. */
 const trimmed = (text: string): string => text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
 
 function signed(text: string, flags: string): string {
@@ -390,7 +390,7 @@ const braceField = /\{\{|\}\}|\{([^{}!:]*)(?:!([rsa]))?(?::([^{}]*))?\}|[{}]/g;
 /**
  * `text.format(...)` with fields by position or name and the common format specifications.
  *
- * @throws TemplateError for a field without a value, or one that needs more of Python than that
+ * @throws TemplateError for a field without a value or beyond that subset
  */
 function formatBraces(text: string, args: readonly Value[], keywords: Keywords): string {
   let next = 0;
@@ -442,7 +442,7 @@ function formatText(value: Value, type: string, precision: string | undefined): 
   return convert(stringArgument(value, "value"), "s", "", precision);
 }
 
-/** Refuses a code that is not for the kind of number, as Python does. */
+/** Refuses a code that does not fit the kind of number, as Python does. */
 function checkCode(value: Value, type: string, precision: string | undefined, comma: string): void {
   const isForInts = "bcdoxX".includes(type) && type !== "";
   const isWhole = isForInts || (isInt(value) && (type === "" || type === "n"));
@@ -453,7 +453,7 @@ function checkCode(value: Value, type: string, precision: string | undefined, co
   if (comma !== "" && type !== "" && "bcnoxX".includes(type)) throw valueError(`Cannot specify ',' with '${type}'.`);
 }
 
-/** A float with a precision and no code: as `g`, but never without a point or an exponent. */
+/** A float with a precision and no code: like `g`, but always with a point or an exponent. */
 function shortest(value: number, precision: number): string {
   if (!Number.isFinite(value)) return floatText(value);
   const digits = Math.min(precision || 1, 100);

@@ -51,7 +51,7 @@ function remainder(value: Value, divisor: Value): Value {
 const isSequence = (value: Value): boolean =>
   typeof value === "string" || Array.isArray(value) || isDict(value) || value === undefined;
 
-/** Text whose letters are all of one case, and that has some. */
+/** Whether a text has letters and all of them are of one case. */
 const isOfCase =
   (convert: (text: string) => string): Test =>
   (value) => {
@@ -71,7 +71,7 @@ const tests: Readonly<Record<string, Test>> = {
   integer: plain((value) => isInt(value) && typeof value !== "boolean"),
   float: plain(isFloat),
   mapping: plain(isDict),
-  // Jinja2's undefined has a length and can be indexed, as far as Python sees.
+  // Jinja2's undefined has a length and can be indexed, as far as Python can tell.
   sequence: plain(isSequence),
   iterable: plain((value) => isSequence(value) || value instanceof LazySequence || value instanceof LoopState),
   callable: plain((value) => value instanceof Callable || value === undefined),

@@ -19,7 +19,7 @@ export function codePointCount(text: string): number {
   return count;
 }
 
-/** The code points as strings, or the text itself where units and code points are the same. */
+/** The code points as strings, or the text itself if its units are its code points. */
 export function codePoints(text: string): string | string[] {
   return surrogate.test(text) ? Array.from(text) : text;
 }
@@ -56,7 +56,7 @@ export function split(text: string, separator: string | null, maxSplits: number,
   return [...parts.slice(0, maxSplits), parts.slice(maxSplits).join(separator)];
 }
 
-/** From the right, a separator that overlaps itself is found in other places than from the left. */
+/** From the right, a separator that overlaps itself is found in other positions than from the left. */
 function splitFromRight(text: string, separator: string, maxSplits: number): string[] {
   const parts: string[] = [];
   let end = text.length;
@@ -133,7 +133,7 @@ export function capitalize(text: string): string {
   return first.toUpperCase() + text.slice(first.length).toLowerCase();
 }
 
-/** `str.title`: every letter after a non-letter up, every other one down. */
+/** `str.title`: every letter after a non-letter up, all others down. */
 export function titleCase(text: string): string {
   return text.replace(/\p{Cased}+/gu, (word) => capitalize(word));
 }
@@ -153,7 +153,7 @@ export function compareText(a: string, b: string): number {
     const left = a.charCodeAt(index);
     const right = b.charCodeAt(index);
     if (left === right) continue;
-    // Astral characters are above all others, though their surrogates are below U+E000.
+    // Astral characters sort above all others, though their surrogates are below U+E000.
     const isLeftAstral = left >= 0xd800 && left <= 0xdfff;
     const isRightAstral = right >= 0xd800 && right <= 0xdfff;
     if (isLeftAstral !== isRightAstral) return isLeftAstral ? 1 : -1;

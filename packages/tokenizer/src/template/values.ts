@@ -2,8 +2,8 @@ import { limitError, maxValueDepth, valueError } from "./template-error.ts";
 import { compareText } from "./text.ts";
 
 /**
- * A value of a template: null is None, undefined is Jinja2's undefined, a number is an int when it is integral and a
- * float when not, an array is a list, a plain object or a Map is a dict.
+ * A value of a template. Null is None, undefined is Jinja2's undefined, an integral number is an int and any other a
+ * float, an array is a list, a plain object or a Map is a dict.
  */
 export type Value = unknown;
 
@@ -35,7 +35,7 @@ export class PyTuple extends Array<Value> {
   }
 }
 
-/** What filters such as `map` and `select` give: true in itself, without a length, and empty after one pass. */
+/** The result of filters such as `map` and `select`: always true, without a length, and empty after one pass. */
 export class LazySequence {
   private items: readonly Value[];
   /** Python's name for its type. */
@@ -46,14 +46,14 @@ export class LazySequence {
     this.kind = kind;
   }
 
-  /** All items that are left; afterwards it is empty. */
+  /** Takes all items that are left. */
   take(): readonly Value[] {
     const { items } = this;
     this.items = [];
     return items;
   }
 
-  /** The next item only, or undefined. */
+  /** Takes the next item, or undefined. */
   takeFirst(): Value {
     const [first, ...rest] = this.items;
     this.items = rest;
@@ -61,7 +61,7 @@ export class LazySequence {
   }
 }
 
-/** What `namespace()` gives: the one thing whose attributes a template may set. */
+/** The result of `namespace()`: the only value whose attributes a template may set. */
 export class Namespace {
   readonly attributes = new Map<string, Value>();
 }
@@ -86,14 +86,14 @@ export class Callable {
 
 export const noKeywords: Keywords = new Map();
 
-/** A float as a value: a number unless that would look like an int. */
+/** A float as a value: a number, unless that would look like an int. */
 export function floatValue(value: number): Value {
   return Number.isInteger(value) ? new PyFloat(value) : value;
 }
 
 /**
- * From 2^64 on, a number of a request is taken for a float: `JSON.parse` does not distinguish `1e20` from an int, and ints of
- * that size are rarer.
+ * From 2^64 on, a number of a request counts as a float: `JSON.parse` does not distinguish `1e20` from an int, and ints
+ * of that size are rarer.
  */
 const firstFloat = 2 ** 64;
 
@@ -135,7 +135,7 @@ export function dictEntries(dict: Dict): [Value, Value][] {
   return dict instanceof Map ? [...dict.entries()] : Object.entries(dict);
 }
 
-/** Own keys only, so that `constructor` and `__proto__` are keys like any other. */
+/** Checks only own keys, so that `constructor` and `__proto__` are keys like any other. */
 export function dictHas(dict: Dict, key: Value): boolean {
   if (dict instanceof Map) return dict.has(dictKey(key));
   return typeof key === "string" && Object.hasOwn(dict, key);
@@ -146,7 +146,7 @@ export function dictGet(dict: Dict, key: Value): Value {
   return typeof key === "string" && Object.hasOwn(dict, key) ? dict[key] : undefined;
 }
 
-/** The key under which a Map holds a value: True and 1 and 1.0 are the same key in Python. */
+/** The Map key of a value: True, 1 and 1.0 are the same key in Python. */
 export function dictKey(key: Value): Value {
   if (key === true) return 1;
   if (key === false) return 0;
@@ -211,7 +211,7 @@ export function iterate(value: Value): readonly Value[] {
 }
 
 /**
- * Refuses what cannot be a key in Python: what can change.
+ * Refuses values that cannot be keys in Python because they are mutable.
  *
  * @throws TemplateError for a list or dict
  */
@@ -244,9 +244,9 @@ export function stringArgument(value: Value, what: string): string {
 }
 
 /**
- * Refuses a length that passes a bound.
+ * Checks a length against a bound.
  *
- * @throws TemplateError when it does
+ * @throws TemplateError beyond it
  */
 export function checkLength(length: number, max: number): void {
   if (length > max) throw limitError(`a value of ${length} elements or characters passes the bound of ${max}`);
@@ -309,7 +309,7 @@ export function compareValues(left: Value, right: Value, operator = "<"): number
 /**
  * `item in container`.
  *
- * @throws TemplateError when the container is none
+ * @throws TemplateError when it is no container
  */
 export function contains(container: Value, item: Value): boolean {
   if (typeof container === "string") {
@@ -330,9 +330,9 @@ export function contains(container: Value, item: Value): boolean {
 }
 
 /**
- * The values of named parameters from positional and keyword arguments; absent ones are undefined.
+ * Maps positional and keyword arguments to the named parameters; absent ones are undefined.
  *
- * @throws TemplateError for one too many, one given twice, or a name that the function does not have
+ * @throws TemplateError for too many arguments, a repeated one, or a name that the function does not have
  */
 export function bind(
   name: string,
@@ -354,11 +354,11 @@ export function bind(
   return values;
 }
 
-/** The messages of a list from one of them on, as a template has them in a variable. */
+/** The messages of a list from one of them on, as the value of a template's variable. */
 export class MessageView {
   readonly list: MessageList;
   readonly offset: number;
-  /** What looks like an array to all that read it. */
+  /** Looks like an array to its readers. */
   readonly items: readonly Value[];
 
   constructor(list: MessageList, offset: number) {
@@ -381,7 +381,7 @@ export class MessageView {
 
 const views = new WeakMap<object, MessageView>();
 
-/** The view that a value is the items of. */
+/** The view whose items a value is. */
 export function viewOf(value: Value): MessageView | undefined {
   return Array.isArray(value) ? views.get(value) : undefined;
 }
@@ -430,7 +430,7 @@ class ViewHandler implements ProxyHandler<Value[]> {
 
 const [zero, nine] = [0x30, 0x39];
 
-/** The index that a key is, if it is one. */
+/** The index that a key denotes, if any. */
 function indexOf(key: string | symbol): number | undefined {
   if (typeof key !== "string") return undefined;
   const first = key.charCodeAt(0);
@@ -438,23 +438,23 @@ function indexOf(key: string | symbol): number | undefined {
 }
 
 /**
- * The messages of a chat as a template sees them, each made when it is read first, and what a rendering has learned of
- * them so far. A rendering that has looked at the first few of them only, and not at how many there are, goes on in the
- * same way in every chat that begins with these.
+ * The messages of a chat as a template sees them, each converted on first read. Records what a rendering has read of
+ * them. A rendering that has read only the first few, and not their number, is the same so far in every chat that
+ * begins with these.
  */
 export class MessageList {
   readonly count: number;
   readonly #make: (index: number) => Record<string, Value>;
   readonly #made: (Record<string, Value> | undefined)[] = [];
   readonly #views = new Map<number, MessageView>();
-  /** The rendering depends on so many of the first messages at most. */
+  /** The rendering depends on at most this many of the first messages. */
   read = 0;
-  /** It depends on there being so many at least. */
+  /** The rendering requires at least this many messages. */
   least = 0;
-  /** It depends on how many there are. */
+  /** Whether the rendering depends on the number of messages. */
   isEndKnown = false;
 
-  /** @param make may throw, which is what reading that message does then */
+  /** @param make its errors are those of reading that message */
   constructor(count: number, make: (index: number) => Record<string, Value>) {
     this.count = count;
     this.#make = make;
@@ -476,7 +476,7 @@ export class MessageList {
     return this.made(index);
   }
 
-  /** One of the messages, on which the rendering does not depend. */
+  /** Reads a message without making the rendering depend on it. */
   made(index: number): Record<string, Value> {
     this.#made[index] ??= this.#make(index);
     return this.#made[index];

@@ -17,7 +17,7 @@ import {
 /**
  * `str(value)`: what a template prints. Undefined is empty.
  *
- * @throws TemplateError when the value has no text that is the same in every process
+ * @throws TemplateError when the value's text differs between processes
  */
 export function textOf(value: Value): string {
   if (typeof value === "string") return value;
@@ -61,7 +61,7 @@ function representObject(value: object, depth: number): string {
     );
     return `{${items.join(", ")}}`;
   }
-  // Python writes these with an address in memory, or with the value's own class.
+  // Python writes these with a memory address or with the value's own class.
   const what = value instanceof LazySequence ? value.kind : value instanceof Callable ? value.name : "an object";
   if (value instanceof Namespace) return `<Namespace ${represent(value.attributes, depth + 1)}>`;
   throw new TemplateError("value", `${what} has no text that is the same in every process`);
@@ -69,12 +69,12 @@ function representObject(value: object, depth: number): string {
 
 const escaped: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** `ascii(value)`: as `repr`, with escapes for all that is not ASCII. */
+/** `ascii(value)`: like `repr`, with escapes for everything but ASCII. */
 export function asciiOf(value: Value): string {
   return reprOf(value).replace(/[^\x00-\x7f]/gu, (point) => escapePoint(point.codePointAt(0)!));
 }
 
-/** `repr` of a string: single quotes unless it has only those, escapes for what Python does not print. */
+/** `repr` of a string: single quotes unless it contains only those, and escapes for what Python does not print. */
 function quote(text: string): string {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
   const body = text.replace(/[\\\n\r\t]|[\p{C}\p{Z}]/gu, (point) => {

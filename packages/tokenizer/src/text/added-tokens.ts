@@ -3,27 +3,27 @@ import { createTextTrie, type TextTrie } from "./pair-table.ts";
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { isWhiteSpace, textForPatterns } from "./unicode.ts";
 
-/** A token that is looked for in the text itself, before the model sees what is left. */
+/** A token that is searched in the text itself, before the model sees the rest. */
 export interface AddedToken {
   readonly content: string;
   readonly id: number;
-  /** Matches only where no word character is next to it. */
+  /** Matches only without a word character next to it. */
   readonly singleWord: boolean;
-  /** Takes the white space on its left or right with it. */
+  /** Includes the white space on its left or right. */
   readonly lstrip: boolean;
   readonly rstrip: boolean;
-  /** Looked for in the normalized text, in normalized form. */
+  /** Searched in the normalized text, in normalized form. */
   readonly normalized: boolean;
   readonly special: boolean;
 }
 
-/** One added token costs a few hundred bytes; no tokenizer has more of them than some ten thousand. */
+/** One added token costs a few hundred bytes; no tokenizer has more than some ten thousand. */
 const maxAddedTokens = 262_144;
 
 interface AddedTokenSources {
   /** `tokenizer.json`. */
   readonly tokenizer: JsonObject;
-  /** `tokenizer_config.json`; its `added_tokens_decoder` comes before what the other file says. */
+  /** `tokenizer_config.json`; its `added_tokens_decoder` takes precedence over the other file. */
   readonly config: JsonObject;
   /** Ids of the model's own vocabulary. */
   readonly idOf: (content: string) => number | undefined;
@@ -31,8 +31,8 @@ interface AddedTokenSources {
 }
 
 /**
- * The added tokens of both files. As in the reference, a token's id is that of the model's vocabulary when it has one,
- * else the next free one; what the files say orders them.
+ * The added tokens of both files. As in the reference, a token's id is that of the model's vocabulary if it is there,
+ * else the next free one, in the files' order.
  *
  * @throws EspalierError `config_invalid`
  */
@@ -83,19 +83,19 @@ interface TextRun {
 }
 
 interface TokenFinder {
-  /** Divides a text into runs, in order; they may leave out white space that a token takes with it. */
+  /** Divides a text into runs, in order. Runs may omit white space that a token includes. */
   find(text: string): readonly TextRun[];
 }
 
 interface TokenFinderOptions {
   readonly tokens: readonly AddedToken[];
-  /** How a token is written in the text that is searched. */
+  /** The form of a token in the searched text. */
   readonly written: (token: AddedToken) => string;
-  /** Special tokens in the text are text: `split_special_tokens` of tokenizer_config.json. */
+  /** Treats special tokens in the text as text: `split_special_tokens` of tokenizer_config.json. */
   readonly splitSpecial: boolean;
 }
 
-/** Leftmost, longest match of every added token, with the conditions that a token sets on its surroundings. */
+/** Finds the leftmost, longest match of every added token that meets the token's conditions on its surroundings. */
 export function createTokenFinder({ tokens, written, splitSpecial }: TokenFinderOptions): TokenFinder {
   const trie = createTextTrie(tokens.reduce((sum, token) => sum + token.content.length, 0));
   for (const [index, token] of tokens.entries()) trie.add(written(token), index);
@@ -113,12 +113,12 @@ export function createTokenFinder({ tokens, written, splitSpecial }: TokenFinder
         const token = tokens[found.index]!;
         const start = at;
         at = found.end;
-        // As in the reference, a match that does not count still uses up its text for others.
+        // As in the reference, a match that does not count still uses up its text.
         if ((splitSpecial && token.special) || (token.singleWord && !standsAlone(text, start, found.end))) continue;
         const from = token.lstrip ? Math.max(spaceBefore(text, start), offset) : start;
         const to = token.rstrip ? spaceAfter(text, found.end) : found.end;
         if (offset < from) runs.push({ start: offset, end: from, id: -1 });
-        // A token that the one before has taken as white space is dropped, as in the reference.
+        // As in the reference, a token inside the previous one's white space is dropped.
         if (from < to) runs.push({ start: from, end: to, id: token.id });
         offset = to;
       }
@@ -148,10 +148,10 @@ function longestAt(
 
 const wordAtStart = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
 
-/** Whether the text ends in a letter, digit or the like, which keeps a token that stands alone from matching. */
+/** Whether the text ends in a letter, digit or the like, which prevents a match of a single-word token. */
 const endsInWord = (text: string): boolean => wordAtStart.test(textForPatterns(lastCharacter(text)));
 
-/** A pattern with `$` in place of this finds no pair of surrogates before it in V8 14.6 (Node 26). */
+/** With `$` instead, a pattern finds no surrogate pair before it in V8 14.6 (Node 26). */
 function lastCharacter(text: string): string {
   const pair = text.slice(-2);
   return (pair.codePointAt(0) ?? 0) > 0xffff ? pair : text.slice(-1);
@@ -174,16 +174,16 @@ function spaceAfter(text: string, start: number): number {
 }
 
 /**
- * Each is compared with every added token, and more alternatives make the search slow; models have a few hundred special
+ * Each is compared with every added token, and more alternatives slow the search; models have a few hundred special
  * tokens, most of them reserved.
  */
 const maxCutTokens = 1_024;
 
 /**
- * Finds where a text can be cut without changing its tokens, whatever text follows: at the end of a special token that
- * is looked for in the text as it is, takes no white space on its right, needs no word boundary, and neither overlaps
- * nor is part of another added token, so that every place where it is written is a match. Between special tokens a text
- * is normalized and divided on its own, so nothing composes or merges across such a cut.
+ * Finds where a text can be cut without changing its tokens, whatever text follows: at the end of a special token whose
+ * every occurrence is a match. Such a token is searched in the raw text, includes no white space on its right, needs no
+ * word boundary, and neither overlaps nor is part of another added token. Text between special tokens is normalized and
+ * divided by itself, so nothing composes or merges across such a cut.
  */
 export function findCutTokens(
   tokens: readonly AddedToken[],
@@ -201,7 +201,7 @@ export function findCutTokens(
         !(needsWordEnds && endsInWord(token.content)),
     )
     .slice(0, maxCutTokens);
-  // A token that another one ends with is fine only as long as the end of that one is a cut too.
+  // A token at the end of another one is suitable only while that one's end is a cut too.
   for (let before = -1; before !== suitable.length; ) {
     before = suitable.length;
     const disturbed = disturbedContents(inText, suitable);
@@ -224,7 +224,10 @@ function searchByPattern(contents: readonly string[]): (text: string) => readonl
   };
 }
 
-/** Most models' special tokens start alike (`<|`), and looking for that is faster. None of them starts another one. */
+/**
+ * Most models' special tokens share a prefix (`<|`), and searching for it is faster. None of them is a prefix of
+ * another.
+ */
 function searchByPrefix(contents: readonly string[], prefix: string): (text: string) => readonly number[] {
   const byNext = new Map<number, string[]>();
   for (const content of contents) {
@@ -249,8 +252,8 @@ function commonPrefix(contents: readonly string[]): string {
 }
 
 /**
- * Contents of candidates that finding one of `tokens` may hide, or go on beyond their ends. Tokens are many and start
- * alike, but few have that start again further on, so only those are compared with candidates one by one.
+ * Contents of candidates that a match of one of `tokens` may hide or extend beyond. Tokens are many and share a prefix,
+ * but few contain it again, so only those are compared with candidates one by one.
  */
 function disturbedContents(tokens: readonly AddedToken[], candidates: readonly AddedToken[]): ReadonlySet<string> {
   const kept = new Set(candidates.map(({ content }) => content));
@@ -279,7 +282,7 @@ function disturbedContents(tokens: readonly AddedToken[], candidates: readonly A
   return disturbed;
 }
 
-/** Whether the end of one is the beginning of the other, by less than all of either. */
+/** Whether the end of one is the beginning of the other, without covering all of either. */
 function overlaps(first: string, second: string): boolean {
   const start = second.charAt(0);
   for (let at = first.indexOf(start, 1); at > 0; at = first.indexOf(start, at + 1)) {

@@ -12,13 +12,13 @@ import {
 } from "./token-model.ts";
 import type { TokenizerPart } from "./tokenizer-part.ts";
 
-/** The symbols that a word starts from, before any merge. */
+/** Splits a word into its symbols before any merge. */
 type FirstSymbols = (word: string, row: SymbolRow) => void;
 
 /**
  * A BPE model (Sennrich et al., "Neural machine translation of rare words with subword units", 2016).
  *
- * @param bytes pieces are text whose UTF-8 bytes are the symbols, as after the pre-tokenizer `ByteLevel`
+ * @param bytes whether the symbols are the UTF-8 bytes of a piece, as after the pre-tokenizer `ByteLevel`
  * @throws EspalierError `config_invalid`
  */
 export function readBpeModel(part: TokenizerPart, bytes: boolean): TokenModel {
@@ -82,15 +82,15 @@ function readVocabulary(part: TokenizerPart): ReadonlyMap<string, number> {
 
 /** Ranks and positions share a double (see the merge queue). */
 const maxMerges = 2 ** 24;
-/** What SentencePiece writes for a space. */
+/** SentencePiece's character for a space. */
 const spaceMark = "\u2581";
 
 interface Merges {
-  /** From a pair of ids to (rank, merged id). */
+  /** Maps a pair of ids to (rank, merged id). */
   readonly table: PairTable;
   /**
-   * The code unit of the space mark when no merge joins another character with a mark that follows it. A text can then
-   * be cut there without changing its tokens, and words are met again in the cache.
+   * The code unit of the space mark, if no merge joins another character with a mark after it. Cutting a text there
+   * then does not change its tokens, and the cache sees the same words again.
    */
   readonly splitsAt: number | undefined;
 }
@@ -136,7 +136,7 @@ function byteSymbols(alphabet: readonly number[]): FirstSymbols {
   };
 }
 
-/** One symbol per character; what the vocabulary lacks becomes bytes, or the unknown token, or nothing. */
+/** One symbol per character. A character missing in the vocabulary becomes bytes, the unknown token, or nothing. */
 function characterSymbols(part: TokenizerPart, vocabulary: ReadonlyMap<string, number>): FirstSymbols {
   const [prefix, suffix] = [affix(part, "continuing_subword_prefix"), affix(part, "end_of_word_suffix")];
   const fusesUnknown = part.flag("fuse_unk", false);
@@ -180,7 +180,7 @@ function unknownId(part: TokenizerPart, vocabulary: ReadonlyMap<string, number>)
   return id;
 }
 
-/** Cuts before every `mark` that follows another character: no merge reaches across such a place. */
+/** Cuts before every `mark` after another character: no merge crosses such a place. */
 function encodeInWords(
   piece: string,
   mark: number,
@@ -200,17 +200,17 @@ function encodeInWords(
 interface SymbolRow {
   clear(): void;
   add(id: number): void;
-  /** Merges what the table allows, lowest rank first, and appends what is left. Takes n log n for n symbols. */
+  /** Merges what the table allows, lowest rank first, and appends the result. Takes n log n for n symbols. */
   mergeInto(buffer: TokenBuffer): void;
 }
 
 const none = -1;
 
 /**
- * The algorithm of the reference, step by step, including what it does with entries of its queue that have become
- * stale: one is dropped unless the pair that stands there now merges to the same symbol.
+ * The reference's algorithm, step by step, including its treatment of stale queue entries: one is dropped unless the
+ * pair now at its position merges to the same symbol.
  *
- * @param merges from a pair of ids to (rank, merged id)
+ * @param merges maps a pair of ids to (rank, merged id)
  */
 function createSymbolRow(merges: PairTable): SymbolRow {
   let ids = new Int32Array(256);
@@ -233,7 +233,7 @@ function createSymbolRow(merges: PairTable): SymbolRow {
   };
   const mergeAt = (at: number): void => {
     const right = next[at]!;
-    // A symbol that went into its left neighbour has no id any more.
+    // A symbol merged into its left neighbour no longer has an id.
     if (ids[at] === none || right === none) return;
     const slot = merges.find(ids[at]!, ids[right]!);
     if (slot < 0 || merges.extraAt(slot) !== queue.merged) return;
@@ -266,16 +266,16 @@ function createSymbolRow(merges: PairTable): SymbolRow {
   };
 }
 
-/** Above the position of a symbol in a key; the longest text, in bytes, stays below it. */
+/** Exceeds any position in a key; the longest text, in bytes, stays below it. */
 const positions = 2 ** 27;
 
 /**
- * The pairs of a word that may be merged, lowest rank first and leftmost among equals. Keys are rank and position in
- * one number, which a double holds exactly.
+ * The pairs of a word that can merge, lowest rank first and leftmost among equals. Keys combine rank and position in
+ * one number, which a double represents exactly.
  */
 interface MergeQueue {
   push(rank: number, position: number, merged: number): void;
-  /** Takes the first pair away. @returns its position, or -1 when there is none; what it merges to is `merged` */
+  /** Removes the first pair. @returns its position, or -1 when there is none; its merge result is `merged` */
   pop(): number;
   readonly merged: number;
 }

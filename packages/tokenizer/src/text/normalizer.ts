@@ -2,7 +2,7 @@ import { readPattern } from "./split-pattern.ts";
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { isWhiteSpace, normalizeAsReference } from "./unicode.ts";
 
-/** Rewrites a stretch of text that holds no added token. */
+/** Rewrites a run of text without added tokens. */
 type Normalizer = (text: string) => string;
 
 /**
@@ -43,7 +43,7 @@ function normalizerOf(part: TokenizerPart): Normalizer {
       return (text) => strip(text, left, right);
     }
     case "Lowercase":
-      // The reference lowers one character at a time, so a final sigma is as any other.
+      // The reference lowers one character at a time, so a final sigma gets no special treatment.
       return (text) =>
         text
           .split("Σ")
@@ -58,7 +58,7 @@ function normalizerOf(part: TokenizerPart): Normalizer {
   }
 }
 
-/** Tables of the NMT rules of SentencePiece, as the reference has them. */
+/** Tables of SentencePiece's NMT rules, as in the reference. */
 const nmtRemoved = /[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]/g;
 const nmtSpaces = /[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]/g;
 
@@ -70,14 +70,14 @@ function strip(text: string, left: boolean, right: boolean): string {
   return text.slice(start, end);
 }
 
-/** Longer grapheme clusters are looked up character by character only. */
+/** Longer grapheme clusters are looked up only character by character. */
 const maxClusterBytes = 5;
 /** Maps of models in use take 240 KB. */
 const maxMapBytes = 16 * 1024 * 1024;
 
 /**
- * The `Precompiled` normalizer: a table of rewritings from SentencePiece, as a double-array trie (Yata et al., "A
- * compact static double-array keeping character codes", 2007) over UTF-8, with the replacements behind it.
+ * The `Precompiled` normalizer: a rewriting table from SentencePiece, as a double-array trie (Yata et al., "A compact
+ * static double-array keeping character codes", 2007) over UTF-8, followed by the replacements.
  *
  * @throws EspalierError `config_invalid`
  */
@@ -118,16 +118,16 @@ function readCharactersMap(part: TokenizerPart): Normalizer {
   };
 }
 
-/** How many characters' rewritings are kept. */
+/** Most characters whose rewritings are cached. */
 const maxRemembered = 4_096;
 const plain = "\\x20-\\x7E\\u00C0-\\u024F\\u0400-\\u0481\\u048A-\\u052F\\u3041-\\u3096\\u30A1-\\u30FA\\u4E00-\\u9FFF";
-/** Characters that may join with others into a grapheme cluster, with the plain one before them. */
+/** Characters that may join others in a grapheme cluster, with the plain one before them. */
 const clusteringRuns = new RegExp(`[${plain}]?[^${plain}]+`, "gu");
 
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 const windowLength = 256;
 
-/** Grapheme clusters of a text, window by window: the time of one step of the segmenter grows with its text. */
+/** Grapheme clusters of a text, window by window: each step of the segmenter takes time proportional to its text. */
 function* clustersOf(text: string): Generator<string> {
   let length = windowLength;
   for (let start = 0; start < text.length; ) {
@@ -145,13 +145,13 @@ function* clustersOf(text: string): Generator<string> {
       yield pending;
       return;
     }
-    // The last cluster of a window may continue in the next one. When it fills the window, a wider window is needed.
+    // The last cluster of a window may continue in the next one. If it fills the window, the window is widened.
     length = taken === start ? length * 2 : windowLength;
     start = taken;
   }
 }
 
-/** The value of the shortest key that `bytes` starts with, or -1. That it is the shortest is what the reference does. */
+/** The value of the shortest key that `bytes` starts with, or -1. The reference takes the shortest too. */
 function firstMatch(units: Uint32Array, bytes: Uint8Array): number {
   let unit = units[0]!;
   let node = offsetOf(unit);

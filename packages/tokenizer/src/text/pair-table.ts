@@ -1,22 +1,22 @@
-/** Slots are filled to three quarters at most. */
+/** Slots are at most three quarters full. */
 const maxLoad = 0.75;
 const emptySlot = 0xffff_ffff;
 
 /**
  * A map from pairs of small integers to pairs of integers, in typed arrays: the merges of a BPE model, and the edges of
- * a trie. Keys and values are unsigned; the first of a key is below 2^32 - 1.
+ * a trie. Keys and values are unsigned; a key's first integer is below 2^32 - 1.
  */
 export interface PairTable {
   /** A later value for the same key replaces the earlier one. */
   set(first: number, second: number, value: number, extra: number): void;
   /** The slot of a key, or -1. */
   find(first: number, second: number): number;
-  /** By slot: the values that were set. */
+  /** The values set at a slot. */
   valueAt(slot: number): number;
   extraAt(slot: number): number;
 }
 
-/** @param expected how many keys will be set; more make it grow */
+/** @param expected number of keys; the table grows beyond it */
 export function createPairTable(expected: number): PairTable {
   let capacity = 16;
   while (capacity * maxLoad < expected) capacity *= 2;
@@ -78,13 +78,13 @@ export interface TextTrie {
   add(text: string, value: number): void;
   /** The child of `node` by a code unit, or -1. */
   child(node: number, codeUnit: number): number;
-  /** What was added with the text that leads to `node`, or -1. */
+  /** The value added with the text that leads to `node`, or -1. */
   valueAt(node: number): number;
-  /** Whether any text that was added starts with this code unit. */
+  /** Whether any added text starts with this code unit. */
   starts(codeUnit: number): boolean;
 }
 
-/** @param expected about how many code units the texts have in all */
+/** @param expected approximate number of code units in all texts */
 export function createTextTrie(expected: number): TextTrie {
   const edges: PairTable = createPairTable(expected);
   const firsts = new Uint8Array(0x10000);

@@ -3,11 +3,11 @@ import { inByteAlphabet } from "./token-model.ts";
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { punctuationPattern } from "./unicode.ts";
 
-/** Divides normalized text into the pieces that the model sees one by one. */
+/** Divides normalized text into the pieces that the model encodes one at a time. */
 export interface PreTokenizer {
   /** @param isFirst whether the text starts the prompt */
   split(text: string, isFirst: boolean): readonly string[];
-  /** The model's symbols are the UTF-8 bytes of a piece, not its characters. */
+  /** Whether the model's symbols are the UTF-8 bytes of a piece instead of its characters. */
   readonly bytes: boolean;
 }
 
@@ -21,7 +21,7 @@ type Step = (text: string, isFirst: boolean) => readonly string[];
 export function readPreTokenizer(value: unknown): PreTokenizer {
   if (value === null || value === undefined) return { split: (text) => [text], bytes: false };
   const leaves = leavesOf(tokenizerPart(value, "pre_tokenizer"));
-  // Characters that represent bytes are needed only for steps that read them; a last step leaves them out.
+  // Only steps that read them need characters that represent bytes; a last step omits them.
   const bytes = leaves.at(-1)?.type === "ByteLevel";
   const steps = leaves.map((leaf, index) => stepOf(leaf, bytes && index === leaves.length - 1));
   const only = steps.length === 1 ? steps[0] : undefined;
@@ -45,7 +45,7 @@ function leavesOf(part: TokenizerPart): readonly TokenizerPart[] {
 }
 
 const keepWhole: Step = (text) => [text];
-/** The pattern of GPT-2, which `ByteLevel` has built in. */
+/** GPT-2's pattern, built into `ByteLevel`. */
 const gpt2Pattern =
   /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu;
 const wordPattern =
@@ -101,7 +101,7 @@ function metaspaceStep(part: TokenizerPart): Step {
 }
 
 /**
- * @param inverted what the pattern leaves out counts as its matches, and the reverse
+ * @param inverted swaps matches with the text between them
  * @throws EspalierError `config_invalid` for an unknown behavior
  */
 function splitStep(pattern: SplitPattern, inverted: boolean, behavior: string, part: TokenizerPart): Step {
@@ -128,7 +128,7 @@ interface Piece {
   readonly isMatch: boolean;
 }
 
-/** What becomes of matches, by the names that the reference gives to it. */
+/** What happens to matches, by the reference's names. */
 const groupings: Readonly<Record<string, (pieces: readonly Piece[]) => readonly Piece[]>> = {
   Removed: (pieces) => pieces.filter(({ isMatch }) => !isMatch),
   Contiguous: (pieces) => joined(pieces, (piece, previousMatch) => piece.isMatch === previousMatch),

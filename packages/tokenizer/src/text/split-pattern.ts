@@ -3,21 +3,21 @@ import type { TokenizerPart } from "./tokenizer-part.ts";
 import { textForPatterns } from "./unicode.ts";
 
 declare module "@huggingface/tokenizers" {
-  /** The library's own declarations are not found by Node's rules of resolution. */
+  /** Node's resolution rules do not find the library's own declarations. */
   export class SplitPreTokenizer {
     constructor(config: object);
     readonly pattern: RegExp | null;
   }
 }
 
-/** Matches of a pattern in a text, as the reference's Oniguruma would find them. */
+/** Matches of a pattern in a text, as found by the reference's Oniguruma. */
 export interface SplitPattern {
   /**
-   * Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. An empty
-   * match at the start ends at -0, and nothing else ends there.
+   * Ends of all pieces (matches and the text between them) in order; a match's end is negated. An empty match at the
+   * start ends at -0, and nothing else ends there.
    */
   find(text: string): readonly number[];
-  /** Matches and what lies between them, in order. */
+  /** Matches and the text between them, in order. */
   isolate(text: string): readonly string[];
   /** Replaces every match. */
   replace(text: string, replacement: string): string;
@@ -46,11 +46,11 @@ export function readPattern(part: TokenizerPart): SplitPattern {
 export function expressionPattern(pattern: RegExp): SplitPattern {
   const find = (text: string): readonly number[] => {
     const ends: number[] = [];
-    // The reference looks for nothing in a text of nothing, even for patterns that would match there.
+    // The reference finds nothing in an empty text, even for patterns that would match there.
     if (text === "") return ends;
     let at = 0;
     for (const match of textForPatterns(text).matchAll(pattern)) {
-      // Oniguruma as the reference calls it finds no empty match directly after another match.
+      // As the reference calls it, Oniguruma finds no empty match directly after another match.
       if (match[0] === "" && match.index === at && ends.length > 0) continue;
       if (match.index > at) ends.push(match.index);
       at = match.index + match[0].length;
@@ -81,7 +81,7 @@ export function expressionPattern(pattern: RegExp): SplitPattern {
   };
 }
 
-/** The length of all pieces, or -1 when one of them is empty. */
+/** The total length of the pieces, or -1 when one of them is empty. */
 function totalLength(pieces: readonly string[]): number {
   let sum = 0;
   for (const piece of pieces) {
@@ -102,7 +102,7 @@ function cut(text: string, ends: readonly number[]): readonly string[] {
   return pieces;
 }
 
-/** A pattern that matches one text as it stands. */
+/** A pattern that matches one text literally. */
 export function literalPattern(literal: string): SplitPattern {
   const find = (text: string): readonly number[] => {
     const ends: number[] = [];
@@ -123,8 +123,8 @@ export function literalPattern(literal: string): SplitPattern {
 }
 
 /**
- * The library knows how Oniguruma writes what JavaScript writes otherwise, but folds only ASCII letters in groups that
- * ignore case, where Oniguruma also takes the long s for s and the kelvin sign for k.
+ * The library translates Oniguruma's syntax to JavaScript's. But in groups that ignore case it folds only ASCII
+ * letters, whereas Oniguruma also matches the long s with s and the kelvin sign with k.
  */
 function translate(expression: string): RegExp {
   const folded = expression.replace(/\(\?i:((?:[^()\\]|\\.)*)\)/g, (_, body: string) => {

@@ -8,32 +8,32 @@ import { createTokenBuffer, type TokenBuffer, type TokenModel } from "./token-mo
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { readUnigramModel } from "./unigram-model.ts";
 
-/** Longer texts are refused; a request's body is bounded well below. In UTF-16 code units. */
+/** Most UTF-16 code units of a text; longer ones are refused. A request's body is limited to far less. */
 export const maxTextLength = 32 * 1024 * 1024;
 
 interface EncodeOptions {
-  /** Put the tokens around the text that the model wants there: for completions, not for rendered chats. */
+  /** Adds the special tokens that the model wants around the text: for completions, not for rendered chats. */
   readonly addSpecialTokens: boolean;
 }
 
 /** A model's tokenizer, equal token for token to the reference implementation (Hugging Face tokenizers). */
 export interface TextTokenizer {
   /**
-   * The tokens of a text. Special tokens that the text spells out become those tokens, as in engines. A lone surrogate
+   * The tokens of a text. Special tokens spelled out in the text become those tokens, as in engines. A lone surrogate
    * counts as U+FFFD.
    *
    * @throws RangeError for a text beyond `maxTextLength`
    */
   encode(text: string, options: EncodeOptions): Uint32Array;
   /**
-   * The tokens of a piece between two cuts, without tokens around it.
+   * The tokens of a piece between two cuts, without special tokens around it.
    *
    * @param isFirst whether the piece starts the text
    */
   encodePiece(piece: string, isFirst: boolean): Uint32Array;
   /**
-   * Ends of the special tokens at which the text can be cut exactly: the tokens of a text are those of its pieces, and
-   * no text that follows changes the tokens before. Ascending.
+   * Ends of the special tokens at which the text can be cut exactly: a text's tokens are those of its pieces, and later
+   * text does not change earlier tokens. Ascending.
    */
   cuts(text: string): readonly number[];
   readonly surroundings: Surroundings;
@@ -46,7 +46,7 @@ interface Surroundings {
 }
 
 /**
- * Makes a tokenizer from a model's files. Whatever it could not do exactly is refused here.
+ * Creates a tokenizer from a model's files. Refuses whatever it could not do exactly.
  *
  * @throws EspalierError `config_invalid` naming the part of tokenizer.json that is malformed or not supported
  */
@@ -122,7 +122,7 @@ function guarded(buffer: TokenBuffer, fill: () => void): Uint32Array {
 
 function readModel(value: unknown, bytes: boolean): TokenModel {
   const part = tokenizerPart(value, "model");
-  // Old files leave the type out; merges mean BPE, scores in a list mean Unigram.
+  // Old files omit the type; merges mean BPE, scores in a list mean Unigram.
   const type = part.type || (Array.isArray(part.raw.vocab) ? "Unigram" : "merges" in part.raw ? "BPE" : "");
   if (type === "BPE") return readBpeModel(part, bytes);
   if (type === "Unigram" && !bytes) return readUnigramModel(part);

@@ -1,6 +1,6 @@
 /** Turns a piece of text into tokens: the `model` of a tokenizer.json. */
 export interface TokenModel {
-  /** Appends the tokens of a piece that is not empty. */
+  /** Appends the tokens of a non-empty piece. */
   encode(piece: string, buffer: TokenBuffer): void;
   idOf(token: string): number | undefined;
   readonly vocabularySize: number;
@@ -9,13 +9,13 @@ export interface TokenModel {
 /** Names of the tokens for single bytes in a vocabulary with byte fallback. */
 export const byteTokenName = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
 
-/** A growing row of token ids. It is reused: taking hands out a copy and empties it. */
+/** A reusable, growing row of token ids. Taking returns a copy and empties it. */
 export interface TokenBuffer {
   push(id: number): void;
   pushAll(ids: ArrayLike<number>): void;
   readonly length: number;
   take(): Uint32Array;
-  /** The same as a plain array, which is far cheaper for the few tokens of a word. */
+  /** Like `take`, as a plain array, which is far cheaper for the few tokens of a word. */
   takeList(): readonly number[];
 }
 
@@ -55,23 +55,23 @@ export function createTokenBuffer(): TokenBuffer {
   };
 }
 
-/** Words of a generation. Two generations of them take some 15 MB. */
+/** Words per generation. Two generations take some 15 MB. */
 const maxWords = 32_768;
-/** Longer words come too seldom twice. */
+/** Longer words repeat too rarely. */
 export const maxCachedWordLength = 48;
 
-/** V8 keeps a piece of this length or more as a reference into the text it was cut from, all of which it keeps alive. */
+/** V8 keeps a substring of this length or more as a reference, which keeps the whole text alive. */
 const minSliceLength = 13;
 
-/** What a model made of words that it has seen lately: an id, or several. */
+/** The tokens of recently seen words: an id, or several. */
 interface WordCache {
   get(word: string): number | readonly number[] | undefined;
   set(word: string, tokens: number | readonly number[]): void;
-  /** How many words it holds. */
+  /** Number of words. */
   readonly size: number;
 }
 
-/** Two generations: what is not used while one fills up is forgotten with the next. */
+/** Two generations: words that are not used while one fills up are dropped with the next. */
 export function createWordCache(limit = maxWords): WordCache {
   let young = new Map<string, number | readonly number[]>();
   let old = new Map<string, number | readonly number[]>();
@@ -109,7 +109,7 @@ export const byteAlphabet: readonly string[] = (() => {
 
 const encoder = new TextEncoder();
 
-/** The UTF-8 bytes of a text in the characters of a byte-level vocabulary. */
+/** The UTF-8 bytes of a text, in the characters of a byte-level vocabulary. */
 export function inByteAlphabet(text: string): string {
   let mapped = "";
   for (const byte of encoder.encode(text)) mapped += byteAlphabet[byte];

@@ -2,8 +2,8 @@ import { EspalierError } from "@espalier/common";
 import { isJsonObject, type JsonObject } from "../json-object.ts";
 
 /**
- * One part of a `tokenizer.json` with the path to it, so that whatever is wrong in it can be named. What this package
- * cannot do exactly as the reference implementation does is refused, never approximated.
+ * One part of a `tokenizer.json` with its path, so that errors can name it. This package refuses what it cannot do
+ * exactly like the reference implementation, and never approximates.
  */
 export interface TokenizerPart {
   /** Path in the file, such as `pre_tokenizer.pretokenizers[1]`. */
@@ -11,10 +11,10 @@ export interface TokenizerPart {
   readonly type: string;
   readonly text: (key: string, fallback?: string) => string;
   readonly flag: (key: string, fallback: boolean) => boolean;
-  /** Parts in the list at `key`. */
+  /** Parts of the list at `key`. */
   readonly parts: (key: string) => readonly TokenizerPart[];
   readonly raw: JsonObject;
-  /** An error that this part is not what was expected. */
+  /** The error that this part is not as expected. */
   readonly wrong: (problem: string) => EspalierError;
 }
 

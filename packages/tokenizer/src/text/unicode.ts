@@ -1,9 +1,11 @@
 /**
- * The reference implementation knows Unicode as of its own release; the regular expressions and the normalization of
- * the JavaScript engine know it as of theirs. These tables hold what differs, found by comparing every code point.
+ * The reference implementation uses its own release of Unicode; the JavaScript engine's regular expressions and
+ * normalization use another. These tables list the differences, found by comparing every code point.
  */
 
-/** Code points that Unicode 17 assigned. The reference's patterns (Oniguruma with Unicode 16) match them as unassigned. */
+/**
+ * Code points assigned in Unicode 17. The reference's patterns (Oniguruma with Unicode 16) match them as unassigned.
+ */
 const unicode17 =
   "\\u088F\\u0C5C\\u0CDC\\u1ACF-\\u1ADD\\u1AE0-\\u1AEB\\u20C1\\u2B96\\uA7CE\\uA7CF\\uA7D2\\uA7D4\\uA7F1\\uFBC3-\\uFBD2" +
   "\\uFD90\\uFD91\\uFDC8-\\uFDCE\\u{10940}-\\u{10959}\\u{10EC5}-\\u{10EC7}\\u{10ED0}-\\u{10ED8}\\u{10EFA}\\u{10EFB}" +
@@ -13,12 +15,12 @@ const unicode17 =
   "\\u{1F777}-\\u{1F77A}\\u{1F8D0}-\\u{1F8D8}\\u{1FA54}-\\u{1FA57}\\u{1FA8A}\\u{1FA8E}\\u{1FAC8}\\u{1FACD}\\u{1FAEA}" +
   "\\u{1FAEF}\\u{1FBFA}\\u{2B73A}-\\u{2B73F}\\u{2CEA2}-\\u{2CEAD}\\u{323B0}-\\u{33479}";
 
-/** U+0295 is a lower-case letter up to Unicode 16 and another letter from 17 on. */
+/** U+0295 is a lower-case letter up to Unicode 16 and another kind of letter since 17. */
 const differing = new RegExp(`[\\u0295${unicode17}]`, "gu");
 
 /**
- * The text as patterns shall see it: equal in length to `text`, with characters that the reference's patterns know
- * otherwise replaced by one of the same kind.
+ * The text for patterns, equal in length to `text`. Characters that the reference's patterns classify differently are
+ * replaced by one of the kind they see.
  */
 export function textForPatterns(text: string): string {
   return text.replace(differing, (character) => {
@@ -28,7 +30,7 @@ export function textForPatterns(text: string): string {
 }
 
 /**
- * Characters that the reference's normalization (Unicode 9) leaves alone, with the characters they are composed of:
+ * Characters that the reference's normalization (Unicode 9) leaves unchanged, and the characters they are composed of:
  * none of them decomposes, composes or is reordered.
  */
 const inert =
@@ -44,12 +46,12 @@ const inert =
 const activeRuns = new RegExp(`[^${inert}]+`, "gu");
 const anyInert = new RegExp(`[${inert}]`, "u");
 
-/** `String.prototype.normalize` as of the reference's Unicode version. */
+/** `String.prototype.normalize` in the reference's Unicode version. */
 export function normalizeAsReference(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
   return anyInert.test(text) ? text.replace(activeRuns, (run) => run.normalize(form)) : text.normalize(form);
 }
 
-/** Punctuation as the reference's `Punctuation` knows it (Unicode 8): without what later versions added. */
+/** Punctuation according to the reference's `Punctuation` (Unicode 8), without later additions. */
 export const punctuationPattern = new RegExp(
   "(?![\\u061D\\u09FD\\u0A76\\u0C77\\u0C84\\u1B4E\\u1B4F\\u1B7D-\\u1B7F\\u2E43-\\u2E5D\\u{10D6E}\\u{10EAD}\\u{10ED0}" +
     "\\u{10F55}-\\u{10F59}\\u{10F86}-\\u{10F89}\\u{113D4}-\\u{113D8}\\u{1144B}-\\u{1145D}\\u{11660}-\\u{1166C}" +
@@ -60,7 +62,7 @@ export const punctuationPattern = new RegExp(
   "gu",
 );
 
-/** Whether a UTF-16 code unit is White_Space as Unicode has it; none lies outside the basic plane. */
+/** Whether a UTF-16 code unit is Unicode White_Space, all of which is in the basic plane. */
 export function isWhiteSpace(unit: number): boolean {
   if (unit <= 0x20) return unit === 0x20 || (unit >= 0x09 && unit <= 0x0d);
   if (unit < 0x85) return false;

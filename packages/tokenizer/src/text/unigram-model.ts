@@ -9,7 +9,7 @@ import {
 } from "./token-model.ts";
 import type { TokenizerPart } from "./tokenizer-part.ts";
 
-/** An unknown character scores this much less than the least likely token; the value of SentencePiece. */
+/** An unknown character scores this much less than the least likely token; SentencePiece's value. */
 const unknownPenalty = 10;
 
 interface Vocabulary {

@@ -3,11 +3,11 @@ import { Worker } from "node:worker_threads";
 /** One thread. It keeps the process alive only while it works. */
 export interface PoolThread<Task, Result> {
   /**
-   * One task at a time. The thread is sent it with an `id`, and sends that back with the result, or with an `error`.
-   * Rejected with that error, and when the thread ends.
+   * Runs one task at a time. The thread receives it with an `id` and sends the `id` back with the result or an `error`.
+   * Rejects with that error, or when the thread ends.
    */
   run(task: Task): Promise<Result>;
-  /** Ends it in the midst of its work, as a failure of its own would. */
+  /** Ends the thread while it works, as if it had failed. */
   kill(): void;
   stop(): Promise<void>;
 }
@@ -20,16 +20,16 @@ interface Job<Result> {
 
 /**
  * @param onEnd called once when the thread ends without having been stopped
- * @param name what it is called in errors
+ * @param name its name in errors
  */
 export function createPoolThread<Task extends object, Result extends object>(
   program: URL,
   onEnd: (reason: string) => void,
   name = "tokenizer",
 ): PoolThread<Task, Result> {
-  // A thread that tokenises needs little more than its vocabularies; without the bound one text could take all memory.
+  // A tokenizing thread needs little more than its vocabularies; without the bound one text could take all memory.
   const worker = new Worker(program, {
-    // Flags of the process (conditions of imports, inspectors) are not meant for it.
+    // Flags of the process (conditions of imports, inspectors) are not meant for the thread.
     execArgv: [],
     resourceLimits: { maxOldGenerationSizeMb: 4_096 },
   });

@@ -12,25 +12,25 @@ import { createPoolThread, type PoolThread } from "./pool-thread.ts";
 import type { TokenizeResult } from "./tokenizer-worker.ts";
 
 export interface TokenizerPoolOptions {
-  /** How many threads; each holds the tokenizers of all models. */
+  /** Number of threads; each loads the tokenizers of all models. */
   readonly threads: number;
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly logger: Logger;
-  /** Requests that may wait for a thread (256). */
+  /** Most requests that wait for a thread (256). */
   readonly maxWaiting?: number;
-  /** Characters that may wait for a thread (64 Mi). */
+  /** Most characters that wait for a thread (64 Mi). */
   readonly maxWaitingLength?: number;
-  /** A batch that takes longer has its thread ended (30 s). */
+  /** Most time for a batch, after which its thread is killed (30 s). */
   readonly maxBatchMs?: number;
-  /** The program of a thread, when it is not the one next to this module. */
+  /** A thread's program, unless it is the one next to this module. */
   readonly program?: URL;
 }
 
 const defaultMaxWaiting = 256;
 const defaultMaxWaitingLength = 64 * 1024 * 1024;
 const defaultMaxBatchMs = 30_000;
-/** Models that a thread may still have to load: as many as it keeps. */
+/** Most models that a thread may still have to load: as many as it keeps. */
 const maxOwn = 16;
 const restart = { firstDelayMs: 50, maxDelayMs: 30_000 };
 
@@ -42,17 +42,17 @@ export interface PieceBatch {
   readonly startsPrompt: boolean;
 }
 
-/** Tokenises in threads of their own. */
+/** Tokenizes in separate threads. */
 export interface TokenizerPool extends Startable {
   /**
-   * The tokens of each text; undefined when too much waits already or the pool does not run.
-   * The promise is rejected when the thread fails, and when the pool is stopped first.
+   * The tokens of each text; undefined when too much is waiting or the pool is not running. Rejects when the thread
+   * fails or the pool is stopped first.
    */
   encode(batch: PieceBatch): Promise<readonly Uint32Array[]> | undefined;
   /**
-   * Has every thread load a model and tokenise until it is quick at it: a request waits for its tokens only for a few
-   * milliseconds, which a thread that has just started exceeds. Rejected as `encode` is, with the first
-   * failure; a thread that fails does not keep the others from it.
+   * Makes every thread load a model and tokenize until it is fast: a request waits only a few milliseconds for its
+   * tokens, which a new thread exceeds. Rejects like `encode`, with the first failure; a failing thread does not stop
+   * the others.
    *
    * @param folder with the model's files
    */
@@ -67,8 +67,8 @@ interface Waiting {
 }
 
 /**
- * Makes a pool that is not started. A thread takes one batch at a time. One that ends by itself fails its batch and is
- * started again, after a pause that doubles while that keeps happening.
+ * Creates a pool, not yet started. A thread takes one batch at a time. A thread that ends by itself fails its batch and
+ * is restarted, after a pause that doubles each time this repeats.
  */
 export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPool {
   const { maxWaiting = defaultMaxWaiting, maxWaitingLength = defaultMaxWaitingLength, scheduler } = options;
@@ -140,7 +140,7 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
   };
 }
 
-/** Has every slot load the model before it takes what waits, and waits for all of them. */
+/** Makes every slot load the model before it takes waiting batches, and waits for all of them. */
 async function warmEach(slots: readonly Slot[] | undefined, folder: string, dispatch: () => void): Promise<void> {
   if (!slots) throw new Error("the tokenizer pool does not run");
   const batch = { folder, texts: warmUpTexts(), startsPrompt: true };
@@ -153,7 +153,7 @@ async function warmEach(slots: readonly Slot[] | undefined, folder: string, disp
   if (failed) throw failed.reason;
 }
 
-/** Starts a slot's thread, and again whenever it ends by itself while the pool runs. */
+/** Starts a slot's thread, and restarts it whenever it ends by itself while the pool runs. */
 function createLauncher(
   { logger, scheduler, random, program = builtProgram() }: TokenizerPoolOptions,
   isRunning: () => boolean,
@@ -179,17 +179,14 @@ type TokenizerThread = PoolThread<PieceBatch, TokenizeResult>;
 interface Slot {
   thread: TokenizerThread | undefined;
   busy: boolean;
-  /** Batches for this thread and no other, which go first. */
+  /** Batches only for this thread, which go first. */
   readonly own: Waiting[];
-  /** Ends in a row without a batch in between. */
+  /** Consecutive ends without a batch in between. */
   failures: number;
   cancel: (() => void) | undefined;
 }
 
-/**
- * The built program of a thread: Node runs no TypeScript, so sources that are run as such (in tests) use what the last
- * build made of it.
- */
+/** The built program of a thread: Node runs no TypeScript, so code run from source (in tests) uses the last build. */
 function builtProgram(): URL {
   const built = new URL("./tokenizer-worker.js", import.meta.url);
   return existsSync(fileURLToPath(built)) ? built : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
@@ -205,21 +202,21 @@ function rowsOf({ tokens, counts }: TokenizeResult): readonly Uint32Array[] {
 }
 
 const textCount = 2;
-/** About 15,000 characters: what is left to make quick after that is little, and it takes a thread a tenth of a second. */
+/** About 15,000 characters, which take a thread a tenth of a second; more text speeds it up little. */
 const wordsInText = 2_000;
 const letters = "etaoinshrdlucmfwypvbgkjqxz";
 const separators = [" ", " ", " ", " ", ", ", ". ", "\n", "\n\n", " (", ") ", ": ", " 42 ", " é", " 🙂 "];
 
 /**
- * Texts that warm a thread up: random words, so that none is found in a cache, with the separators of real texts. They are
- * the same each time.
+ * Texts to warm up a thread: random words, so that no cache has them, with the separators of real texts. The same each
+ * time.
  */
 function warmUpTexts(): readonly string[] {
   const random = createSeededRandom(1);
   const word = (): string => {
     let made = "";
     for (let length = 2 + random.integer(8); length > 0; length--) {
-      // The lower of two draws: letters in front are the frequent ones.
+      // The lower of two draws: letters at the front are the frequent ones.
       made += letters[Math.min(random.integer(letters.length), random.integer(letters.length))];
     }
     return made + separators[random.integer(separators.length)];

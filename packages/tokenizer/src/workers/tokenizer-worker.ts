@@ -2,7 +2,7 @@ import { parentPort } from "node:worker_threads";
 import { createTextTokenizer, type TextTokenizer } from "../text/text-tokenizer.ts";
 import { loadTokenizerFiles } from "../tokenizer-files.ts";
 
-/** What the pool asks of a thread. */
+/** A pool's request to a thread. */
 interface TokenizeRequest {
   readonly id: number;
   /** The folder of the model's files; a thread reads it once. */
@@ -13,18 +13,18 @@ interface TokenizeRequest {
 }
 
 export interface TokenizeResult {
-  /** The tokens of all texts in a row. */
+  /** The tokens of all texts, concatenated. */
   readonly tokens: Uint32Array;
-  /** How many belong to each text. */
+  /** Number of tokens of each text. */
   readonly counts: readonly number[];
 }
 
-/** What a thread answers. */
+/** A thread's answer. */
 type TokenizeResponse = { readonly id: number } & (TokenizeResult | { readonly error: string });
 
-// The program of a thread: it tokenises what its pool sends, one request after the other.
+// The program of a thread: tokenizes what its pool sends, one request at a time.
 
-/** Models of one router. A further one takes the place of the oldest. */
+/** Most models of one router. A new one beyond it replaces the oldest. */
 const maxTokenizers = 16;
 const tokenizers = new Map<string, Promise<TextTokenizer>>();
 
@@ -37,7 +37,7 @@ function tokenizerOf(folder: string): Promise<TextTokenizer> {
   }
   const loading = loadTokenizerFiles(folder).then(createTextTokenizer);
   tokenizers.set(folder, loading);
-  // Files that could not be read may be there the next time.
+  // Files that could not be read may be readable next time.
   loading.catch(() => tokenizers.delete(folder));
   return loading;
 }

@@ -65,7 +65,7 @@ interface ConnectionLimitOptions {
 export interface ConnectionLimit {
   /** @param isTls whether the server speaks TLS: a connection can be answered only after its handshake */
   watch(server: Server, isTls: boolean): void;
-  /** Whether requests on this connection are to be answered with 503 and the connection closed. */
+  /** Whether to answer requests on this connection with 503 and close it. */
   isRejected(socket: Socket): boolean;
 }
 

@@ -110,7 +110,7 @@ export abstract class Relay implements AttemptOwner {
   #sent: WireBody = null;
   /** The beginning of a body without a verdict yet. */
   #judgedHead: Buffer | undefined;
-  /** The attempt under way. */
+  /** The current attempt. */
   #attempt: Attempt | undefined;
   #lastError: EspalierError | undefined;
   /** Of the present attempt's answer; 0 before its headers. */

@@ -25,8 +25,7 @@ export interface AdapterLoader {
    * Ensures that an engine serves an adapter. Call `begin` of the adapter's use first.
    *
    * @param headers flat name and value pairs to send: the engine's credentials
-   * @returns undefined when the engine serves it already or the adapter is not configured; else whether it serves it
-   *   now
+   * @returns undefined when the engine serves it already or it is not configured; else whether it serves it now
    */
   load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined;
   /** Whether the adapter is configured. */

@@ -48,8 +48,9 @@ export interface LargeBodies extends Startable {
   /** Reads just the `model` of a body. @throws EspalierError `invalid_json` */
   readModel(bytes: Buffer): Promise<string | undefined>;
   /**
-   * Which of these fields (ASCII names) a body has; none for a body that is not an object. @throws EspalierError
-   * `invalid_json`
+   * Which of these fields (ASCII names) a body has; none for a body that is not an object.
+   *
+   * @throws EspalierError `invalid_json`
    */
   readFields(bytes: Buffer, names: readonly string[]): Promise<readonly string[]>;
 }

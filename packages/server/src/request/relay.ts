@@ -341,8 +341,9 @@ export abstract class Relay implements AttemptOwner {
   }
 
   /**
-   * Discards an answer to try another engine. @returns false when there is no other engine or no budget: the answer is
-   * then used
+   * Discards an answer to try another engine.
+   *
+   * @returns false when there is no other engine or no budget: the answer is then used
    */
   #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
     if (!this.retries.mayCharge()) return false;

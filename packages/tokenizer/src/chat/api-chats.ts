@@ -246,7 +246,7 @@ function firstText(parts: unknown): string | undefined {
   return isJsonObject(first) && typeof first.text === "string" ? first.text : undefined;
 }
 
-/** Omits tools that the model does not see. For namespaces and custom tools the engine makes up names and schemas. */
+/** Omits tools that the model does not see. For namespaces and custom tools the engine generates names and schemas. */
 function toolsChat(tools: unknown): JsonObject[] | undefined {
   if (!Array.isArray(tools)) return isGiven(tools) ? undefined : [];
   if (!tools.every(isJsonObject) || tools.some(({ type }) => type === "namespace" || type === "custom"))

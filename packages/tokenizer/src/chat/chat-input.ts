@@ -52,7 +52,7 @@ export function chatInputOf(
 
 /**
  * The variables of a request's template besides the messages. With vLLM the request's effort overrides that of
- * `chat_template_kwargs`, and decides whether the model thinks unless they say so; with SGLang they override it.
+ * `chat_template_kwargs`, and decides whether the model thinks unless they do; with SGLang they override it.
  */
 export function variablesOf(
   body: Readonly<Record<string, unknown>>,

@@ -87,10 +87,10 @@ export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTo
   };
 }
 
-/** Fields of a chat that its prompt depends on and that every engine's `/tokenize` reads. */
+/** Fields of a chat that its prompt depends on and that engines' `/tokenize` reads. */
 const chatFields = ["messages", "tools", "documents", "add_generation_prompt", "continue_final_message"];
 /**
- * Fields that only SGLang reads there. vLLM's `/tokenize` does not know the effort, so it gets the variables derived
+ * Fields that SGLang reads there too. vLLM's `/tokenize` does not know the effort, so it gets the variables derived
  * from it.
  */
 const sglangFields = ["tool_choice", "reasoning_effort", "chat_template_kwargs"];

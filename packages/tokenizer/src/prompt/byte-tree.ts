@@ -194,7 +194,7 @@ export class ByteTree<Value> {
     return first;
   }
 
-  /** Makes a node and its ancestors the newest, ancestors first. */
+  /** Makes a node and then its ancestors the newest. */
   #use(node: Node<Value>): void {
     for (let at = node; at.parent; at = at.parent) this.#nodes.use(at);
   }

@@ -23,7 +23,7 @@ interface Entry<Value> extends TextKey {
   readonly sizeBytes: number;
 }
 
-/** @param maxBytes of values and entries together */
+/** @param maxBytes for values and entries together */
 export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
   const entries = new RecencyMap<number, Entry<Value>>();
   let sizeBytes = 0;

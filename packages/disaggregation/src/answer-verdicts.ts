@@ -1,14 +1,14 @@
 const errorEvent = /^\s*(?:event:[^\n]*\n)?data:\s*\{\s*"error"/;
-/** How far into a stream it shows whether its first event is an error. */
+/** A stream shows within this many bytes whether its first event is an error. */
 const decidingBytes = 256;
 const firstValue = /^\s*(?:event:[^\n]*\n)?data:\s*\{\s*"[^"]+"/;
 
 /**
- * Whether a decode engine could get the blocks, by the beginning of its answer. One that could not says so with a status
- * of 500, or in the first event of a stream, whose status was sent long before.
+ * Reads from the beginning of an answer whether the decode engine could fetch the blocks. If it could not, it answers
+ * with status 500, or reports an error in the first event of a stream whose status has already been sent.
  *
- * @param head the first bytes of the body, `ended` when they are all
- * @returns `more` while the bytes do not tell
+ * @param head the first bytes of the body; all of them if `ended`
+ * @returns `more` while the bytes do not decide
  */
 export function transferVerdict(
   status: number,
@@ -28,15 +28,15 @@ const finished = /"finish_reason"\s*:\s*"[^"]*"/;
 const content = /"(?:content|text|reasoning_content|tool_calls)"\s*:\s*(?:"[^"]|\[\s*\{)/;
 
 /**
- * Whether an engine that was given a `cache_hit_threshold` goes on with the request, by the beginning of its answer.
+ * Reads from the beginning of an answer whether an engine that was given a `cache_hit_threshold` serves the request.
  *
- * @param head the first bytes of the body, `ended` when they are all
- * @returns `more` while the bytes do not tell
+ * @param head the first bytes of the body; all of them if `ended`
+ * @returns `more` while the bytes do not decide
  */
 export function cacheVerdict(head: Buffer, isStream: boolean, ended: boolean): "pass" | "decline" | "more" {
   const text = head.toString("latin1");
   if (declined.test(text)) return "decline";
   if (ended || finished.test(text)) return "pass";
-  // A single body comes when the answer is complete; of a stream, the first word decides.
+  // A non-streamed body arrives when the answer is complete; in a stream, the first word decides.
   return isStream && content.test(text) ? "pass" : "more";
 }

@@ -3,32 +3,34 @@ import type { ChosenSignals } from "./pair-policies.ts";
 import type { TransferCost } from "./transfer-cost.ts";
 import type { TransferProtocol } from "./transfer-protocols.ts";
 
-/** The alternatives for one request. Evaluated in this order, and only as far as the decision depends on them. */
+/** The alternatives for one request. `decideSplit` evaluates them in this order, and only as far as it needs them. */
 export interface SplitChoices<Whole extends { readonly matchedTokens: number }, Pair extends object, Lack> {
   readonly promptTokens: number;
-  /** Whether there is an engine that could serve it alone. */
+  /** Whether some engine could serve the request alone. */
   readonly canServeAlone: boolean;
-  /** That engine. Afterwards `seenAlone` has its signals. */
+  /** Chooses that engine. Afterwards `seenAlone` has its signals. */
   whole(): Whole | undefined;
-  /** The pair, or what is missing for one. Afterwards `seenPrefill` has the signals of its prefill engine. */
+  /**
+   * Chooses a pair, or says what is missing for one. Afterwards `seenPrefill` has the signals of its prefill engine.
+   */
   pair(): Pair | Lack;
   readonly seenAlone: ChosenSignals;
   readonly seenPrefill: ChosenSignals;
 }
 
-/** Two engines, or one: undefined when it is still to be chosen. */
+/** Two engines, or one (undefined if it is still to be chosen). */
 export type SplitDecision<Whole, Pair, Lack> =
   | {
       readonly pair: Pair;
       readonly reason: "threshold" | "required";
-      /** Uncached tokens from which on a pair was to be taken. */
+      /** Uncached tokens from which two engines are better. */
       readonly thresholdTokens: number;
     }
   | {
       readonly pair: undefined;
       readonly whole: Whole | undefined;
       readonly reason: "below_threshold" | Lack;
-      /** Undefined where it was not computed. */
+      /** Undefined if it was not computed. */
       readonly thresholdTokens: number | undefined;
     };
 
@@ -70,29 +72,30 @@ function alone<Whole, Reason>(reason: Reason, whole: Whole | undefined) {
 /** Signals of the engine that could serve a request alone, compared with the prefill engine of a pair. */
 export interface SplitSituation {
   /**
-   * Answers that wait for the prefill at the engine that would serve alone, less those that would at the prefill engine.
+   * Answers that the prefill would stall at the engine that would serve alone, minus those it would stall at the
+   * prefill engine.
    */
   readonly answersRunning: number;
-  /** What the engine takes to compute a prompt token. */
+  /** Time of that engine to compute a prompt token. */
   readonly prefillMsPerToken: number;
-  /** And for every token before it that it attends to; 0 where that is not known. */
+  /** Additional time for every earlier token that it attends to; 0 if unknown. */
   readonly prefillMsPerTokenPair: number;
-  /** Prefill that waits at that engine, less what waits at the prefill engine. */
+  /** Queued prefill at that engine minus queued prefill at the prefill engine. */
   readonly waitSavedMs: number;
 }
 
 export interface SplitThresholdOptions {
-  /** Where given, the threshold is always this. */
+  /** Overrides the computed threshold. */
   readonly fixedTokens: number | undefined;
   readonly minTokens: number;
   readonly maxTokens: number;
 }
 
 /**
- * From how many uncached prompt tokens on two engines are better than one, in milliseconds that requests wait. With u
- * tokens to compute, which takes w = b u + c u^2 / 2, splitting saves w for each of the n answers that stand still
- * meanwhile at the one engine and not at the other, and the difference q of the two queues; it costs the transfer, s + t u.
- * So it is worth it from the root of n w - t u = s - q on, and between the bounds in any case.
+ * The number of uncached prompt tokens from which two engines are better than one, by the milliseconds that requests
+ * wait. Computing u tokens takes w = b u + c u^2 / 2. A split saves w for each of the n answers that would stall at the
+ * one engine and not at the other, plus the difference q of the two queues. It costs the transfer, s + t u. So it pays
+ * from the root of n w - t u = s - q. The result is clamped to the bounds.
  *
  * @returns tokens
  */
@@ -107,7 +110,7 @@ export function splitThreshold(
   const startingLoss = cost.setupMs - waitSavedMs;
   const gainAt = (tokens: number): number => tokens * (perToken + perSquare * tokens) - startingLoss;
   if (gainAt(minTokens) >= 0) return minTokens;
-  // Every root beyond the lower bound is the larger one: the gain is below zero there.
+  // Above the lower bound the root is always the larger one: at the bound the gain is negative.
   const root =
     perSquare > 0
       ? (Math.sqrt(Math.max(0, perToken ** 2 + 4 * perSquare * startingLoss)) - perToken) / (2 * perSquare)
@@ -117,7 +120,7 @@ export function splitThreshold(
   return Math.min(maxTokens, Math.max(minTokens, Math.ceil(root)));
 }
 
-/** Keys with which a client, or a router in front of this one, splits a request itself. */
+/** Fields with which a client, or a router in front of this one, splits a request itself. */
 const ownKeys = [
   "kv_transfer_params",
   "disaggregated_params",
@@ -127,10 +130,12 @@ const ownKeys = [
   "bootstrap_room",
 ] as const;
 
-/** Keys whose effect on the prompt's computation a second engine could not see, or that ask for several answers. */
+/** Fields whose effect on prefill a second engine could not see, or that ask for several answers. */
 const wholeKeys = ["echo", "prompt_logprobs", "prompt_embeds", "best_of", "use_beam_search"] as const;
 
-/** Whether two engines can serve a request in a protocol: one prompt, one answer of more than a token. */
+/**
+ * Whether a protocol can split a request between two engines: it has one prompt and one answer of more than one token.
+ */
 export function isSplittable(
   { endpoint, body, choices, maxOutputTokens }: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens">,
   protocol: TransferProtocol,

@@ -1,6 +1,6 @@
 /**
- * Requests that a pair of engines serves: when that is better than one, the wire protocols of KV transfer, its cost, and how
- * many engines each of the two roles needs. Pure and synchronous.
+ * Serving one request with two engines: when two are better than one, the wire protocols of KV transfer, what a
+ * transfer costs, and how many engines each role needs. Pure and synchronous.
  */
 
 export { cacheVerdict, transferVerdict } from "./answer-verdicts.ts";

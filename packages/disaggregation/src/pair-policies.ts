@@ -1,17 +1,17 @@
 import { composePolicy, createLeastCostPicker, type Policy, type Scorer, weightedOnly } from "@espalier/policies";
 import type { TransferCost } from "./transfer-cost.ts";
 
-/** 10,000 tokens a second, where nothing is learned. */
+/** 10,000 tokens per second, until something is learned. */
 const usualPrefillMsPerToken = 0.1;
 
 /**
- * The weight of a stalled answer relative to a prompt that waits. In the simulator's `pd-mix`, answers end at the same
- * time within 4 % of the mean from 0.05 to 0.2; at 1, engines that only prefill get queues of seconds.
+ * Weight of a stalled answer relative to a waiting prompt. In the simulator's `pd-mix`, values from 0.05 to 0.2 end
+ * answers at the same time within 4 % of the mean; at 1, engines that only prefill get queues of seconds.
  */
 const stallShare = 0.1;
 
 /**
- * The policy for prefill engines: the least time for the request and for the answers that stall meanwhile, in milliseconds.
+ * The policy for prefill engines: the least time for the request and for the answers that it stalls, in milliseconds.
  */
 export function createPrefillPolicy(): Policy {
   return composePolicy({
@@ -42,15 +42,17 @@ const prefillCost: Scorer = {
   },
 };
 
-/** What one more answer in the batch adds to a decode step, and a token of context in it (KV read at 3 TB/s). */
+/**
+ * What one more answer in the batch adds to a decode step, and what a token of its context adds (KV read at 3 TB/s).
+ */
 const stepMsPerAnswer = 0.02;
 const stepMsPerContextToken = 0.000_04;
-/** Use of an engine's KV blocks from which on a long prompt is likely to push others out. */
+/** KV use from which a long prompt is likely to evict other blocks. */
 const fullShare = 0.95;
 
 /**
- * The policy for decode engines, in milliseconds of this request: the blocks to transfer, the prefill before its first step,
- * the speed of the steps, and free KV blocks.
+ * The policy for decode engines, in milliseconds of this request: transferring the blocks, the prefill before its first
+ * step, the speed of the steps, and free KV blocks.
  */
 export function createDecodePolicy(cost: Pick<TransferCost, "msPerToken">): Policy {
   return composePolicy({
@@ -75,7 +77,7 @@ function createDecodeCost(cost: Pick<TransferCost, "msPerToken">): Scorer {
         const stepMs =
           stepMsPerAnswer * candidates.inFlight[at]! + stepMsPerContextToken * candidates.decodeTokens[at]!;
         const waitingMs = candidates.pendingPrefillTokens[at]! * prefillMs;
-        // What does not fit evicts other blocks, which are computed again.
+        // What does not fit evicts other blocks, which must be computed again.
         const overflow = candidates.kvUse[at]! > fullShare ? moved * prefillMs : 0;
         out[at] =
           cost.msPerToken * moved + overflow + (waitingMs + stepMs * Math.max(1, expectedOutputTokens)) / weight;
@@ -84,21 +86,21 @@ function createDecodeCost(cost: Pick<TransferCost, "msPerToken">): Scorer {
   };
 }
 
-/** Signals, at the decision, of the engine that a policy chose. */
+/** Signals of the chosen engine at the time of the decision. */
 export interface ChosenSignals {
-  /** Requests that run there: those sent, or those the engine reports when that is more. */
+  /** Requests running there: those sent, or those the engine reports if that is more. */
   readonly running: number;
-  /** Prefill that waits there, in milliseconds. */
+  /** Queued prefill, in milliseconds. */
   readonly backlogMs: number;
   readonly prefillMsPerToken: number;
-  /** For every earlier token that a token attends to; 0 where it is not learned. */
+  /** Time for every earlier token that a token attends to; 0 until it is learned. */
   readonly prefillMsPerTokenPair: number;
 }
 
 /** A policy that keeps the signals of its last choice. */
 export interface ProbedPolicy {
   readonly policy: Policy;
-  /** Of the last choice. */
+  /** Signals of the last choice. */
   readonly chosen: ChosenSignals;
 }
 

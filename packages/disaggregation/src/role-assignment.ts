@@ -4,21 +4,21 @@ import { hashString } from "@espalier/policies";
 /** Assigns engines of role `both` to prefill or decode, by the mix of recent requests. */
 export interface RoleAssignment {
   /**
-   * Updates the assignment; at most once a second, so it may be called for every request.
+   * Updates the assignment at most once per second, so it may be called for every request.
    *
-   * @param share of the work that is prefill, 0 to 1; NaN where it is not known
+   * @param share share of prefill in the work, 0 to 1; NaN if unknown
    */
   update(engines: () => readonly AssignableEngine[], share: () => number): void;
   /** Undefined for engines of other roles, and before the first assignment. */
   assignedRoleOf(engine: AssignableEngine): "prefill" | "decode" | undefined;
-  /** Whether the assignment lets an engine take a side. */
+  /** Whether the assignment lets an engine take this side. */
   allows(engine: AssignableEngine, side: "prefill" | "decode"): boolean;
-  /** Engines that prefill for others, those of role `prefill` included; undefined before the first assignment. */
+  /** Engines that prefill for others, including those of role `prefill`; undefined before the first assignment. */
   readonly prefillCount: number | undefined;
   readonly count: PrefillCount;
 }
 
-/** An engine, as the assignment needs it. */
+/** What the assignment needs to know about an engine. */
 export interface AssignableEngine {
   readonly id: string;
   readonly role: EngineRole;
@@ -26,7 +26,7 @@ export interface AssignableEngine {
 
 const refreshMs = 1_000;
 
-/** Every engine may take either side until the first assignment. */
+/** Until the first assignment every engine may take either side. */
 export function createRoleAssignment(clock: Clock): RoleAssignment {
   const count = createPrefillCount(clock);
   let updatedMs = Number.NEGATIVE_INFINITY;
@@ -55,11 +55,11 @@ export function createRoleAssignment(clock: Clock): RoleAssignment {
 }
 
 /**
- * Chooses the engines of role `both` that prefill, so that `prefillEngines` of all engines do; the others decode. They are the
- * first in the order of their hashes, which is the same at every router: one engine more or less changes one assignment.
- * Engines of other roles keep them, and at least one engine decodes.
+ * Chooses the engines of role `both` that prefill, so that `prefillEngines` engines prefill in all; the others decode.
+ * It takes the first in the order of their hashes. All routers have the same order, and adding or removing an engine
+ * changes one assignment. Engines of other roles keep their role, and at least one engine decodes.
  *
- * @param engines usable ones of one pool
+ * @param engines the usable engines of one pool
  * @param prefillEngines how many should prefill
  * @returns their ids
  */
@@ -84,16 +84,16 @@ export function choosePrefillEngines(
 /** Seed of the order of engines. */
 const orderSeed = 0x2545f491;
 
-/** How many engines prefill: follows the share of prefill in the work. */
+/** How many engines prefill. Follows the share of prefill in the work. */
 export interface PrefillCount {
   /**
-   * @param share of prefill in the work, 0 to 1; NaN before the first request
-   * @returns from 1 to one less than `engineCount`; undefined before the first decision, or with fewer than two engines
+   * @param share share of prefill in the work, 0 to 1; NaN before the first request
+   * @returns from 1 to `engineCount` - 1; undefined before the first decision, or with fewer than two engines
    */
   next(share: number, engineCount: number): number | undefined;
-  /** Undefined before the first one. */
+  /** Undefined before the first decision. */
   decision(): PrefillCountDecision | undefined;
-  /** Takes over a peer's decision, if that is later. */
+  /** Adopts a peer's decision if it is later. */
   adopt(decision: PrefillCountDecision): void;
 }
 
@@ -103,16 +103,16 @@ export interface PrefillCountDecision {
   readonly ageMs: number;
 }
 
-/** The first decision comes after so much time with work. */
+/** The first decision follows after this much time with work. */
 export const prefillCountSettleMs = 30_000;
-/** A decision stands at least so long. */
+/** A decision holds for at least this long. */
 export const prefillCountHoldMs = 30_000;
-/** Hysteresis in engines: the share must be a quarter beyond the middle to the next number. */
+/** Hysteresis in engines: the share must pass the midpoint to the next number by a quarter. */
 export const prefillCountBand = 0.75;
 
 /**
- * Changes by one engine at a time, with a hold time and hysteresis. Of the decisions of several routers the latest counts, so
- * that they agree.
+ * Changes by one engine at a time, with a hold time and hysteresis. If several routers decide, the latest decision
+ * counts, so that they agree.
  */
 export function createPrefillCount(clock: Clock): PrefillCount {
   let seenMs: number | undefined;

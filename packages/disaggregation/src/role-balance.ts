@@ -6,12 +6,9 @@ export interface ServedTokens {
   /** Prompt tokens that had to be computed. */
   readonly uncachedTokens: number;
   readonly outputTokens: number;
-  /** What they take an engine that does nothing else; by the usual rate where it is not known. */
+  /** Milliseconds these take an engine that does nothing else; computed from the usual rate if unknown. */
   readonly prefillMs?: number | undefined;
-  /**
-   * How long the answer was being written, times the share of the engine's KV blocks that it held: as many milliseconds
-   * of a full engine. NaN where that is not known.
-   */
+  /** Milliseconds during which the answer was written, times its share of the engine's KV blocks. NaN if unknown. */
   readonly heldMs?: number | undefined;
 }
 
@@ -20,13 +17,13 @@ export interface RoleBalance {
   observe(served: ServedTokens): void;
   /** The share of engines, 0 to 1, that should compute prompts; NaN before the first request. */
   prefillShare(): number;
-  /** The same as a number of engines: at least one for each role where there are two engines. */
+  /** The same as a number of engines. With two engines or more, each role gets at least one. */
   prefillEngines(engineCount: number): number;
-  /** Decayed work, in milliseconds of engines. */
+  /** Decayed work, in engine milliseconds. */
   work(): RoleWork;
 }
 
-/** Work of the two roles, in milliseconds of engines that do nothing else. */
+/** Work of the two roles, in milliseconds of an engine that does nothing else. */
 export interface RoleWork {
   readonly prefillMs: number;
   readonly decodeMs: number;
@@ -34,24 +31,24 @@ export interface RoleWork {
 
 export interface RoleBalanceOptions {
   readonly clock: Clock;
-  /** What an engine takes for a prompt token, and for a token of output when its batch is as full as it should be. */
+  /** Engine time for a prompt token, and for an output token in a batch as full as it should be. */
   readonly prefillMsPerToken?: number;
   readonly decodeMsPerToken?: number;
-  /** Work that other routers have seen; none by default. */
+  /** Work that other routers have seen. None by default. */
   readonly others?: () => RoleWork;
 }
 
 /** Half-life of observed work. */
 export const balanceHalfLifeMs = 300_000;
-/** 10,000 prompt tokens, and 2,000 tokens of output in a batch of 64, a second. */
+/** 10,000 prompt tokens per second, and 2,000 output tokens per second in a batch of 64. */
 const usual = { prefillMsPerToken: 0.1, decodeMsPerToken: 0.5 };
-/** The share of its KV blocks up to which an engine that writes answers should be filled: more come in bursts. */
+/** Share of its KV blocks to which a decode engine should be filled. The rest absorbs bursts. */
 const fullShare = 0.6;
 const nothing: RoleWork = { prefillMs: 0, decodeMs: 0 };
 
 /**
- * Weighs the work of recent requests, each in milliseconds of an engine that does nothing else. An answer takes the more of
- * two: its part of the steps of a full batch, or of the memory in which the batch has to be; long prompts fill that first.
+ * Weighs the work of recent requests, in milliseconds of an engine that does nothing else. An answer costs the larger
+ * of two: its part of the steps of a full batch, or its part of the KV memory. Long prompts fill the memory first.
  */
 export function createRoleBalance({ clock, others = () => nothing, ...rates }: RoleBalanceOptions): RoleBalance {
   const { prefillMsPerToken, decodeMsPerToken } = { ...usual, ...rates };

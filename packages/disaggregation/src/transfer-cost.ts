@@ -2,43 +2,43 @@ import { NormalEquations } from "@espalier/common";
 
 /** The time to transfer the KV blocks of a prompt from one engine to another. */
 export interface TransferCost {
-  /** Milliseconds for so many tokens. */
+  /** Expected milliseconds for this many tokens. */
   ms(tokens: number): number;
   readonly setupMs: number;
   readonly msPerToken: number;
   /** Learns from one transfer; ignores numbers that are negative or not finite. */
   observe(tokens: number, durationMs: number): void;
-  /** What was observed here, to be published. */
+  /** The observations of this router, to be published. */
   observed(): TransferSums;
-  /** The observations of peers have changed. */
+  /** Call when the observations of peers have changed. */
   told(): void;
 }
 
 export interface TransferCostOptions {
-  /** What a transfer costs whatever its size, as long as nothing is learned. */
+  /** Fixed cost of a transfer, until something is learned. */
   readonly setupMs: number;
   readonly msPerToken: number;
 }
 
 /**
- * A hand-shake and the first step of the decode engine; 128 KiB of KV for a token (an 8B model with 8 KV heads in 16
- * bits) over 10 GB/s.
+ * 20 ms: a handshake and the first step of the decode engine. 0.013 ms: 128 KiB of KV per token (an 8B model with 8 KV
+ * heads in 16 bits) over 10 GB/s.
  */
 export const defaultTransferCost: TransferCostOptions = { setupMs: 20, msPerToken: 0.013 };
 
-/** With each observation, earlier ones keep this share of their weight: about the last 50 count. */
+/** Each observation leaves earlier ones this share of their weight: about the last 50 count. */
 const memory = 0.98;
-/** Weight of the prior, in observations at either end of `priorSpanTokens`; it falls with each real one. */
+/** Weight of the prior, in observations at either end of `priorSpanTokens`. Each real observation lowers it. */
 const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
 const priorSpanTokens = 8_192;
-/** Peers count for at most so many transfers, so that own observations soon count for more. */
+/** All peers together count for at most this many transfers, so that own observations soon outweigh them. */
 export const maxPeerTransfers = 16;
 /** Outliers are clipped to this factor of the expected time. */
 const outlierFactor = 4;
 
 /**
- * A line fitted to the times of transfers, by least squares with exponential forgetting. The prior keeps a trace of weight,
- * so that transfers of one size alone cannot turn the line.
+ * Fits a line to the times of transfers, by least squares with exponential forgetting. The prior keeps a little weight:
+ * transfers of one size alone would leave the slope undetermined.
  *
  * @param others the observations of peers; none by default
  */
@@ -97,23 +97,23 @@ export function createTransferCost(
 
 const least = 1e-9;
 
-/** Decayed sums over the transfers that a router has seen; sums of several routers add up to one fit. */
+/** Decayed sums over the transfers that a router has seen. Sums of several routers add up to one fit. */
 export interface TransferSums {
-  /** Transfers. */
+  /** Number of transfers. */
   readonly weight: number;
-  /** Their tokens. */
+  /** Tokens transferred. */
   readonly tokens: number;
-  /** What they took. */
+  /** Milliseconds they took. */
   readonly ms: number;
-  /** Tokens by themselves. */
+  /** Sum of tokens squared. */
   readonly squareTokens: number;
-  /** Tokens by milliseconds. */
+  /** Sum of tokens times milliseconds. */
   readonly tokenMs: number;
 }
 
 export const noTransfers: TransferSums = { weight: 0, tokens: 0, ms: 0, squareTokens: 0, tokenMs: 0 };
 
-/** Adds the sums up, each times its share. */
+/** Adds up sums, each multiplied by its share. */
 export function addTransfers(all: Iterable<{ readonly sums: TransferSums; readonly share: number }>): TransferSums {
   const total = { ...noTransfers };
   for (const { sums, share } of all) {
@@ -123,8 +123,8 @@ export function addTransfers(all: Iterable<{ readonly sums: TransferSums; readon
 }
 
 /**
- * Whether sums are possible: no more transfers than a router remembers, none longer than 100 s or of more than 100 million
- * tokens, and squares that are consistent with their sums.
+ * Checks that sums are possible: no more transfers than a router remembers, none over 100 s or 100 million tokens, and
+ * squares that are consistent with their sums.
  */
 export function isPlausibleTransfers(sums: TransferSums): boolean {
   const { weight, tokens, ms, squareTokens } = sums;
@@ -139,7 +139,7 @@ export function isPlausibleTransfers(sums: TransferSums): boolean {
 }
 
 const names = ["weight", "tokens", "ms", "squareTokens", "tokenMs"] as const;
-/** What is remembered of endless transfers is as good as fifty. */
+/** With the decay of `memory`, an endless series of transfers weighs 50. */
 const maxWeight = 51;
 const longestMs = 100_000;
 const mostTokens = 1e8;

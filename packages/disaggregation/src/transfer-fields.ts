@@ -1,8 +1,8 @@
 import type { RequestView } from "@espalier/openai";
 
 /**
- * Fields that engines trust to come from a router: whose KV blocks to fetch, from which address, and which rank is asked. A
- * client could use them to make engines connect to addresses of its choice, or answer with blocks of others.
+ * Fields that engines accept only from a router: whose KV blocks to fetch, from which address, and which rank answers.
+ * With them, a client could make engines connect to any address, or answer with the blocks of others.
  */
 const transferFields: readonly string[] = [
   // vLLM
@@ -13,19 +13,19 @@ const transferFields: readonly string[] = [
   // TensorRT-LLM
   "disaggregated_params",
 ];
-/** vLLM takes further parameters of sampling from here, `kv_transfer_params` among them. */
+/** vLLM takes further sampling parameters from here, including `kv_transfer_params`. */
 const extraArguments = "vllm_xargs";
 
-/** Of vLLM and SGLang, and of llm-d's sidecars. */
+/** Headers of vLLM, SGLang and llm-d's sidecars. */
 const transferHeaders: ReadonlySet<string> = new Set([
   ...["x-data-parallel-rank", "x-data-parallel-host-port"],
   ...["x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports"],
 ]);
 
-/** vLLM's P2P-NCCL connector reads the addresses of both engines out of the request's id. */
+/** vLLM's P2P-NCCL connector reads the addresses of both engines from the request id. */
 const addressInId = /___(?:prefill|decode)_addr_/;
 
-/** The first field of a body that only a router may set, as a path; undefined where there is none, or only nulls. */
+/** Finds the first field of a body that only a router may set. Fields that are null do not count. @returns its path */
 export function findTransferField({ body }: Pick<RequestView, "body">): string | undefined {
   for (const name of transferFields) {
     const node = body.member(name);
@@ -39,14 +39,14 @@ export function findTransferField({ body }: Pick<RequestView, "body">): string |
   return undefined;
 }
 
-/** @param headers flat name and value pairs @returns those that a client may set; the same array where that is all */
+/** @param headers flat name and value pairs @returns those that a client may set; the same array if all of them are */
 export function withoutTransferHeaders(headers: readonly string[]): readonly string[] {
   const isTransfer = (name: string): boolean => transferHeaders.has(name.toLowerCase());
   if (!headers.some((name, at) => at % 2 === 0 && isTransfer(name))) return headers;
   return headers.filter((_, at) => !isTransfer(headers[at - (at % 2)]!));
 }
 
-/** Whether an engine could take addresses from the id of a request. */
+/** Whether an engine could read addresses from a request id. */
 export function namesEngines(requestId: string): boolean {
   return addressInId.test(requestId);
 }

@@ -5,7 +5,7 @@ import { type Endpoint, type JsonObject, readJsonMember } from "@espalier/openai
 export interface LegEngine {
   readonly url: string;
   readonly transfer: KvTransferSpec;
-  /** Data-parallel rank that gets the leg, of so many. */
+  /** Data-parallel rank that gets the leg, and the number of ranks. */
   readonly rank: number;
   readonly rankCount: number;
 }
@@ -14,11 +14,11 @@ export interface LegEngine {
 export interface LegEdits {
   /** Top-level keys of the body and their values as JSON text. */
   readonly set: Readonly<Record<string, string>>;
-  /** Flat pairs, names in lower case. */
+  /** Flat name and value pairs, names in lower case. */
   readonly headers: readonly string[];
 }
 
-/** One request and the pair of engines that is to serve it. */
+/** One request and the pair of engines that serves it. */
 export interface PairRequest {
   readonly prefill: LegEngine;
   readonly decode: LegEngine;
@@ -26,9 +26,12 @@ export interface PairRequest {
   /** The client's body, parsed. */
   readonly fields: JsonObject;
   readonly random: Random;
-  /** What the prefill engine calls itself in the protocol, where that has to be asked for. */
+  /** The prefill engine's name for itself in the protocol, if the protocol needs one. */
   readonly peerId: string | undefined;
-  /** Share of the prompt, 0 to 1, that the decode engine must find in a cache to do without the prefill engine. */
+  /**
+   * Share of the prompt, 0 to 1, that the decode engine must find cached to serve the request without the prefill
+   * engine.
+   */
   readonly cachedShare: number;
 }
 
@@ -36,42 +39,42 @@ export interface PairRequest {
 export interface PairLegs {
   readonly prefill: LegEdits;
   /**
-   * @param answer of the prefill engine, where `order` is not `concurrent`
-   * @returns undefined when the answer holds nothing that a decode engine could fetch
+   * @param answer answer of the prefill engine, unless `order` is `concurrent`
+   * @returns undefined if the answer names nothing that a decode engine could fetch
    */
   decode(answer: Buffer | undefined): LegEdits | undefined;
-  /** What the decode engine is asked first, where `order` is `decode_first`. */
+  /** What the decode engine is asked first if `order` is `decode_first`. */
   readonly probe?: LegEdits;
 }
 
-/** How two engines serve one request, on the wire. Pure. */
+/** The wire protocol by which two engines serve one request. Pure. */
 export interface TransferProtocol {
   readonly name: KvTransferProtocol;
   /**
    * - `serial`: the decode engine gets the answer of the prefill engine.
    * - `concurrent`: both are asked at once and find each other.
-   * - `decode_first`: the decode engine is asked whether caches hold enough of the prompt; if not, as `serial`.
+   * - `decode_first`: the decode engine is asked first whether caches have enough of the prompt; if not, as `serial`.
    */
   readonly order: "serial" | "concurrent" | "decode_first";
   readonly endpoints: ReadonlySet<Endpoint["id"]>;
   /** Whether an engine whose role is `decode` can serve a request alone. */
   readonly decodesAlone: boolean;
-  /** Whether an engine whose role is `both` can be one of a pair. */
+  /** Whether an engine whose role is `both` can be part of a pair. */
   readonly pairsBoth: boolean;
-  /** Whether what the prefill engine answered serves with another decode engine than the one it was asked for. */
+  /** Whether another decode engine can use the prefill engine's answer too. */
   readonly isPortable: boolean;
-  /** Where to ask for `peerId`, in the protocols that need it. */
+  /** Where to ask for `peerId`, if the protocol needs it. */
   readonly peerQueryUrl?: (prefill: LegEngine) => string;
   pair(request: PairRequest): PairLegs;
 }
 
-/** What the second version of vLLM's NIXL connector expects in the first leg. */
+/** What version 2 of vLLM's NIXL connector expects in the first leg. */
 const remoteDecode =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
 
 /**
- * vLLM's NIXL connector: the prefill engine keeps the blocks and answers where they are; the decode engine gets that
- * very object and fetches them. An answer that did not end by its length limit has no blocks to fetch.
+ * vLLM's NIXL connector. The prefill engine keeps the blocks and answers with their location. The decode engine gets
+ * the same object and fetches them. If the answer did not end by its length limit, there are no blocks to fetch.
  */
 const nixl: TransferProtocol = {
   name: "nixl",
@@ -91,8 +94,8 @@ const nixl: TransferProtocol = {
 };
 
 /**
- * SGLang: both engines get the same request at the same time and meet in a room at the prefill engine's bootstrap server.
- * An engine is started for one of the roles and can do nothing else.
+ * SGLang. Both engines get the same request at the same time and meet in a bootstrap room at the prefill engine's
+ * bootstrap server. An engine is started for one role and can do nothing else.
  */
 const sglang: TransferProtocol = {
   name: "sglang",
@@ -115,8 +118,8 @@ const sglang: TransferProtocol = {
 };
 
 /**
- * vLLM's Mooncake connector: both legs carry an id of the transfer, and the decode leg says whose bootstrap server knows
- * the prefill engine, and by which name.
+ * vLLM's Mooncake connector. Both legs carry a transfer id. The decode leg names the bootstrap server that knows the
+ * prefill engine, and the engine's name there.
  */
 const mooncake: TransferProtocol = {
   name: "mooncake",
@@ -147,8 +150,8 @@ const mooncake: TransferProtocol = {
 };
 
 /**
- * Engines over one store of blocks (llm-d): the decode engine ends at once, with the reason `cache_threshold`, when the
- * caches in its reach hold less of the prompt than the threshold says. Then a prefill engine fills the store.
+ * Engines that share a block store (llm-d). If the caches in its reach have less of the prompt than the threshold, the
+ * decode engine ends at once with reason `cache_threshold`. Then a prefill engine fills the store.
  */
 const sharedStorage: TransferProtocol = {
   name: "shared-storage",
@@ -168,8 +171,8 @@ const unfinished = new Set(['"length"', '"not_finished"']);
 const requestType = /"request_type"\s*:\s*"[a-z_]*"/;
 
 /**
- * TensorRT-LLM: the context server answers with parameters, among them an opaque state and the first token; the
- * generation server gets them with another type of request. A prompt whose answer ends with that token needs no second leg.
+ * TensorRT-LLM. The context server answers with parameters, including an opaque state and the first token. The
+ * generation server gets them with another request type. If the answer ends with that token, there is no second leg.
  */
 const trtllm: TransferProtocol = {
   name: "trtllm",
@@ -195,12 +198,12 @@ const trtllm: TransferProtocol = {
   }),
 };
 
-/** vLLM's `kv_port` where the engine was started without one. */
+/** Default of vLLM's `kv_port`. */
 const usualPort = 14_579;
 
 /**
- * vLLM's P2P-NCCL connector: both engines read each other's address out of the request's id. An engine of either role
- * refuses a request whose id names nobody.
+ * vLLM's P2P-NCCL connector. Both engines read each other's address from the request id. An engine of either role
+ * refuses a request whose id has no address.
  */
 const p2pNccl: TransferProtocol = {
   name: "p2p-nccl",
@@ -235,49 +238,49 @@ function bootstrapUrl(prefill: LegEngine): string {
 
 const lowBits = 32n;
 const lowBound = 2 ** 32;
-/** A room is a signed 64-bit integer that is not negative. */
+/** A bootstrap room is a non-negative signed 64-bit integer; this bounds its high word. */
 const highBound = 2 ** 31;
 
 /**
- * A random room for two engines of SGLang to meet in. The prefill engine's rank is the room modulo its number of ranks,
- * so a room chooses a rank.
+ * Draws a bootstrap room in which two engines of SGLang meet. The prefill engine's rank is the room modulo its number
+ * of ranks, so the room also chooses the rank.
  *
  * @returns decimal digits: the number does not fit into a double
  */
 function bootstrapRoom(random: Random, rank: number, rankCount: number): string {
   const drawn = (BigInt(random.integer(highBound)) << lowBits) | BigInt(random.integer(lowBound));
   const ranks = BigInt(rankCount);
-  // Rounding down keeps it below the bound; a rank is less than what was cut off or than one whole step.
+  // Rounding down stays below the bound: the rank is less than the remainder cut off, or than one whole step.
   const base = drawn - (drawn % ranks);
   const room = base + BigInt(rank);
   return String(room < BigInt(highBound) << lowBits ? room : room - ranks);
 }
 
-/** The first rank has the port that was given, each other one the next. */
+/** The first rank has the given port, each further rank the next one. */
 function addressOf(engine: LegEngine): string {
   return `${transferHost(engine)}:${(engine.transfer.port ?? usualPort) + engine.rank}`;
 }
 
 /**
- * Makes a request end with its first token and in one piece: an engine that computes a prompt for another one is asked
- * for that token only because the API has no smaller answer.
+ * Makes a request end with its first token and in one piece. A prefill engine must answer with one token because the
+ * API has no shorter answer.
  */
 function shortPrefill(endpoint: Endpoint["id"], fields: JsonObject): Record<string, string> {
   const set: Record<string, string> = { stream: "false", max_tokens: "1" };
   if (endpoint === "chat") set.max_completion_tokens = "1";
-  // Engines refuse options of a stream where there is none, and a lower bound above the upper one.
+  // Engines refuse stream options without a stream, and a lower bound above the upper one.
   if (fields.stream_options !== undefined) set.stream_options = "null";
   if (fields.min_tokens !== undefined) set.min_tokens = "0";
   return set;
 }
 
-/** Where other engines reach an engine's side of a transfer. IPv6 addresses are in brackets. */
+/** Host at which other engines reach this engine's side of a transfer. IPv6 addresses are in brackets. */
 function transferHost({ url, transfer }: LegEngine): string {
   const host = transfer.host ?? new URL(url).hostname;
   return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
 }
 
-/** Port of SGLang's bootstrap server, and of Mooncake's in vLLM, unless the engine was started with another one. */
+/** Default port of SGLang's bootstrap server, and of Mooncake's in vLLM. */
 const bootstrapPort = 8_998;
 
 const wordBound = 2 ** 32;

@@ -1,108 +1,105 @@
 import { EspalierError } from "@espalier/common";
 
-/** How a candidate stands to the LoRA adapter of the request in hand, as the column `adapterState` has it. */
+/** State of the request's LoRA adapter at a candidate; the values of the column `adapterState`. */
 export const adapterState = {
-  /** It would have to give up another adapter first, or wait until it can. */
+  /** Not loaded and no empty slot: another adapter must be evicted first. */
   none: 0,
-  /** Requests for it wait there for a slot. */
+  /** Requests for it wait for a slot. */
   waiting: 1,
   /** It has an empty slot. */
   room: 2,
-  /** It has it loaded. */
+  /** It is loaded. */
   active: 3,
 } as const;
 
-/** More candidates than this in one decision are refused: it is far beyond the largest pool planned for. */
+/** Bound of candidates in one decision, far beyond the largest pool planned for. */
 export const maxCandidates = 65_536;
 
 /**
- * What a decision knows about every candidate, as a structure of arrays that is reused between requests. Index i is
- * candidate i; entries at or beyond `count` mean nothing. NaN stands for "no signal", which is never the same as zero.
- * The arrays are replaced when the set grows: read them from the set after `add`, and do not keep them.
+ * What a decision knows about every candidate: a structure of arrays that is reused between requests. Index i is
+ * candidate i; entries at or beyond `count` are undefined. NaN means "no signal", which is never the same as zero.
+ * Growing replaces the arrays: read them from the set after `add`, and do not keep them.
  */
 export interface CandidateSet {
   readonly count: number;
   /** Candidates that fit before the arrays grow. */
   readonly capacity: number;
-  /** A stable identity, for example the engine id. The same in every router. */
+  /** A stable identity, for example the engine id. All routers use the same. */
   readonly key: readonly string[];
-  /** The caller's own index for the candidate. */
+  /** The caller's index of the candidate. */
   readonly target: Int32Array;
-  /** Relative share of traffic, 1 by default. A candidate of weight 0 is taken only when no other has a weight. */
+  /** Relative share of traffic, 1 by default. A candidate of weight 0 is taken only if no other has a weight. */
   readonly weight: Float64Array;
-  /** Requests dispatched here and not finished, as far as the caller knows. */
+  /** Unfinished requests dispatched here, as far as the caller knows. */
   readonly inFlight: Float64Array;
-  /** Prompt tokens dispatched here whose first output token has not been seen. */
+  /** Prompt tokens dispatched here whose first output token has not come yet. */
   readonly pendingPrefillTokens: Float64Array;
-  /** Tokens of context held by dispatched requests that have begun to answer. */
+  /** Context tokens of dispatched requests that have begun to answer. */
   readonly decodeTokens: Float64Array;
   /**
-   * Tokens in the prompt blocks of all requests dispatched here and not finished, those in prefill included; a block that
-   * several have counts once. Kept for policies that read it alone; 0 for others.
+   * Tokens in the prompt blocks of all unfinished requests dispatched here, including those in prefill. A block counts
+   * once, even if several requests have it. Kept only for policies that read it; 0 for others.
    */
   readonly activeTokens: Float64Array;
   /**
-   * Tokens in blocks of the prompt in hand that are in none of those: what `activeTokens` would grow by. NaN where no
-   * account of blocks is kept, so that all of the prompt may be.
+   * Tokens in blocks of this prompt that are not in `activeTokens`, by which it would grow. NaN without an account of
+   * blocks: then the whole prompt may be new.
    */
   readonly newActiveTokens: Float64Array;
-  /** Requests in the running batch, by the engine's own metrics. */
+  /** Requests in the running batch, as the engine reports them. */
   readonly running: Float64Array;
-  /** Requests in the engine's queue, by its own metrics. */
+  /** Requests in the engine's queue, as the engine reports them. */
   readonly waiting: Float64Array;
   /** Share of the engine's KV blocks in use, 0 to 1. */
   readonly kvUse: Float64Array;
-  /** Tokens that the engine's KV blocks hold in all. */
+  /** Total tokens that the engine's KV blocks can hold. */
   readonly kvCapacityTokens: Float64Array;
-  /** Requests that the engine runs at once at most, as learned from its metrics. NaN where it is not known. */
+  /** Most requests that the engine runs at once, learned from its metrics. NaN if unknown. */
   readonly batchLimit: Float64Array;
   /** Age in milliseconds of `running`, `waiting` and `kvUse`. */
   readonly signalAgeMs: Float64Array;
-  /** What `inFlight` was when those were read. It tells other clients' requests from the caller's own. */
+  /** Value of `inFlight` when those were read. Separates other clients' requests from the caller's own. */
   readonly inFlightAtSignal: Float64Array;
   /**
-   * Tokens at the start of the prompt in hand whose blocks are in the GPU's cache, announced by the engine or predicted
-   * because a request with that start was sent there. 0 where nothing is known of it: what nobody saw is not there.
+   * Tokens at the start of this prompt whose blocks are on the GPU, announced by the engine, or predicted because a
+   * request with that start was sent there. 0 if nothing is known: an unknown block counts as absent.
    */
   readonly matchedTokens: Float64Array;
-  /** Tokens of the prompt beyond `matchedTokens` that the engine keeps in its CPU memory. */
+  /** Tokens beyond `matchedTokens` that the engine keeps in CPU memory. */
   readonly matchedCpuTokens: Float64Array;
-  /** Those beyond them that it keeps on disk. */
+  /** Tokens beyond those that it keeps on disk. */
   readonly matchedDiskTokens: Float64Array;
-  /** Those beyond them that it can fetch from a pool outside. */
+  /** Tokens beyond those that it can fetch from an external pool. */
   readonly matchedExternalTokens: Float64Array;
-  /** Of `matchedExternalTokens` those that the engine never said it had: a pool that it can fetch from says so. */
+  /** Those of `matchedExternalTokens` that only the pool announced, and not the engine. */
   readonly matchedPoolTokens: Float64Array;
-  /** Milliseconds since the prediction behind the match was made. NaN when the engine itself announced the blocks. */
+  /** Milliseconds since the prediction behind the match was made. NaN if the engine announced the blocks. */
   readonly matchAgeMs: Float64Array;
-  /** Tokens that the engine's cache is believed to hold in all, whoever they belong to. */
+  /** Total tokens that the engine's cache is believed to hold, for all requests. */
   readonly heldTokens: Float64Array;
   /**
-   * 1 where this router, of all that decide at the same time, is the one that should send what could as well go elsewhere;
-   * 0 where another one is, or nobody.
+   * 1 if this router is the one, of all that decide at the same time, that should send here what could go anywhere; 0
+   * if another router is, or none.
    */
   readonly own: Float64Array;
-  /** Milliseconds until the prompts that were sent here before are computed, as predicted. NaN where nothing is learned. */
+  /** Predicted milliseconds until the prompts already sent here are computed. NaN until something is learned. */
   readonly backlogMs: Float64Array;
-  /** Milliseconds that the engine computes on one prompt token, as learned. NaN where nothing is learned. */
+  /** Learned milliseconds that the engine computes on one prompt token. NaN until something is learned. */
   readonly prefillMsPerToken: Float64Array;
-  /** Milliseconds more for each token before it that a prompt token attends to, as learned. NaN where nothing is. */
+  /** Learned additional milliseconds for each earlier token that a prompt token attends to. NaN until learned. */
   readonly prefillMsPerTokenPair: Float64Array;
-  /**
-   * Milliseconds that the engine takes to bring a token back to its GPU from its CPU memory, as learned. NaN where nothing
-   * is.
-   */
+  /** Learned milliseconds to bring a token back from CPU memory to the GPU. NaN until something is learned. */
   readonly cpuFetchMsPerToken: Float64Array;
-  /** The same from its disk. */
+  /** The same from disk. */
   readonly diskFetchMsPerToken: Float64Array;
-  /** The same from a pool outside. */
+  /** The same from an external pool. */
   readonly externalFetchMsPerToken: Float64Array;
-  /** How the candidate stands to the LoRA adapter of the request: see `adapterState`. NaN where nothing is known. */
+  /** State of the request's LoRA adapter; see `adapterState`. NaN if unknown. */
   readonly adapterState: Float64Array;
-  /** Forgets every candidate and keeps the memory. */
+  /** Removes every candidate and keeps the memory. */
   reset(): void;
   /**
-   * Adds a candidate without engine signals or matches, idle and of weight 1; the caller then writes what it knows into
+   * Adds a candidate: idle, of weight 1, without engine signals or matches. The caller then writes what it knows into
    * the arrays.
    *
    * @returns its index
@@ -111,7 +108,7 @@ export interface CandidateSet {
   add(key: string, target: number): number;
 }
 
-/** The columns of numbers and what an untouched entry holds. */
+/** The numeric columns and their defaults. */
 const columnDefaults = {
   weight: 1,
   inFlight: 0,
@@ -150,14 +147,14 @@ export const candidateColumns = Object.keys(columnDefaults) as readonly Candidat
 type Columns = Record<CandidateColumn, Float64Array>;
 type Writable = { -readonly [Property in keyof CandidateSet]: CandidateSet[Property] } & { key: string[] };
 
-/** All columns in one buffer, one behind the other, and what it holds when nobody has been added. */
+/** All columns in one buffer, one after the other, and the buffer's content before any candidate is added. */
 interface Storage {
   readonly values: Float64Array;
   readonly untouched: Float64Array;
   readonly columns: Columns;
 }
 
-/** @param capacity how many candidates fit before the arrays double */
+/** @param capacity number of candidates that fit before the arrays double */
 export function createCandidateSet(capacity = 16): CandidateSet {
   const initialCapacity = Math.max(1, capacity);
   let storage = createStorage(initialCapacity);
@@ -181,7 +178,7 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     target: new Int32Array(initialCapacity),
     ...storage.columns,
     reset() {
-      // Entries that nobody has added hold the defaults, so that adding one need not write them column by column.
+      // Unused entries hold the defaults, so `add` need not write them column by column.
       storage.values.set(storage.untouched);
       set.count = 0;
     },
@@ -197,7 +194,7 @@ export function createCandidateSet(capacity = 16): CandidateSet {
   return set;
 }
 
-/** A cache line between columns: without it all entries of one candidate would compete for the same places of a cache. */
+/** A cache line between columns. Without it all entries of one candidate would compete for the same cache sets. */
 const gap = 8;
 
 function createStorage(capacity: number): Storage {

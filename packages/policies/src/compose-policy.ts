@@ -9,15 +9,17 @@ export interface PolicyParts {
   /** Their weighted sum is the cost. */
   readonly terms: readonly Term[];
   readonly picker: Picker;
-  /** As `Policy` has it; 0 unless given. */
+  /** See `Policy`; 0 by default. */
   readonly prefixKeyTokens?: number;
-  /** As `Policy` has it; 0 unless given. */
+  /** See `Policy`; 0 by default. */
   readonly bindingTtlMs?: number;
 }
 
 type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
 
-/** Makes a policy of filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown. */
+/**
+ * Builds a policy from filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown.
+ */
 export function composePolicy(parts: PolicyParts): Policy {
   const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate", rentMs: 0 };
   let decision: Scratch | undefined;
@@ -88,7 +90,7 @@ function addUp(decision: Decision, terms: readonly Term[]): void {
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       const cost = (isFirst ? 0 : costs[index]!) + weight * values[index]!;
-      // What cannot be judged is the last resort, and comparisons with NaN would let it slip through.
+      // A candidate without a known cost is the last resort. Comparisons with NaN would not sort it last.
       costs[index] = isLast && Number.isNaN(cost) ? Number.POSITIVE_INFINITY : cost;
     }
   }
@@ -141,6 +143,6 @@ function scoresOf(scorer: Scorer, decision: Decision): Float64Array {
 }
 
 function jsonNumber(value: number): number | null {
-  // JSON has no negative zero, which a merit of 0 would give: adding 0 makes it a plain one.
+  // JSON has no negative zero, which a merit of 0 would give. Adding 0 makes it positive.
   return Number.isFinite(value) ? value + 0 : null;
 }

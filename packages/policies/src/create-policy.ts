@@ -36,10 +36,10 @@ export const policyCatalogue: Readonly<Record<PolicyName, PolicyEntry>> = defini
 export const policyNames = Object.keys(definitions) as readonly PolicyName[];
 
 /**
- * Makes a policy. One that keeps state (a rotation, a ring) should serve one pool of engines.
+ * Makes a policy. A policy with state (a rotation, a ring) should serve one pool of engines.
  *
- * @param options values by option name, as `policyCatalogue` lists them; what is absent takes its default
- * @throws EspalierError `config_invalid`, with `policy` or `policy-options.NAME` as the parameter at fault
+ * @param options values by option name, as `policyCatalogue` lists them; absent ones take their defaults
+ * @throws EspalierError `config_invalid`, naming `policy` or `policy-options.NAME` as the parameter at fault
  */
 export function createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): Policy {
   if (!Object.hasOwn(definitions, name)) {
@@ -63,7 +63,7 @@ export function createPolicy(name: string, options: Readonly<Record<string, unkn
   });
 }
 
-/** @returns undefined for a value that the option cannot have */
+/** @returns undefined for an invalid value */
 function numberOf({ words, accepts }: PolicyDefinition["options"][number], value: unknown): number | undefined {
   if (words) return typeof value === "string" && Object.hasOwn(words, value) ? words[value] : undefined;
   return typeof value === "number" && accepts(value) ? value : undefined;

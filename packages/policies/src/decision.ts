@@ -9,18 +9,18 @@ export interface Decision {
   /** Indices of the candidates that passed the filters, in its first `eligibleCount` entries. */
   readonly eligible: Int32Array;
   readonly eligibleCount: number;
-  /** Cost by candidate index, lower is better; only the eligible ones mean anything. */
+  /** Cost by candidate index, lower is better; only the entries of eligible candidates are defined. */
   readonly costs: Float64Array;
-  /** What the scorer of each term wrote, without its weight, by the number of the term and the candidate's index. */
+  /** The output of each term's scorer before its weight, by term number and candidate index. */
   readonly scores: readonly Float64Array[];
 }
 
-/** Narrows the candidates. A filter that would leave nobody is passed over. */
+/** Narrows the candidates. A filter that would leave none is ignored. */
 export interface Filter {
   readonly name: string;
   /**
-   * Moves the indices it keeps to the front of `decision.eligible`, in order. It must not write an index it does not
-   * keep, so that keeping none leaves the list as it was.
+   * Moves the indices it keeps to the front of `decision.eligible`, in order. It must not write an index that it does
+   * not keep, so that keeping none leaves the list unchanged.
    *
    * @returns how many it keeps
    */
@@ -28,12 +28,12 @@ export interface Filter {
 }
 
 /**
- * Judges candidates: a pure function of the decision. It writes one number, by candidate index, for every eligible
- * candidate, in whatever unit it likes; the weight of its term brings it to the unit of the cost.
+ * Scores candidates: a pure function of the decision. It writes one number, by candidate index, for every eligible
+ * candidate, in any unit; the weight of its term converts it to the unit of the cost.
  */
 export interface Scorer {
   readonly name: string;
-  /** What its numbers are made of, where that is not plain from them; an explanation shows these as well. */
+  /** The parts of its numbers if they are not obvious; an explanation shows them too. */
   readonly parts?: readonly Scorer[];
   score(decision: Decision, out: Float64Array): void;
 }
@@ -48,31 +48,31 @@ export interface MutableChoice {
   index: number;
   target: number;
   reason: ChoiceReason;
-  /** 0 unless the picker says otherwise. */
+  /** 0 unless the picker sets it. */
   rentMs: number;
 }
 
 export interface PickerExplanation {
   readonly reason: ChoiceReason;
-  /** Numbers by candidate index that the picker looks at besides the cost. */
+  /** Further numbers by candidate index that the picker reads. */
   readonly terms?: Readonly<Record<string, Float64Array>>;
 }
 
-/** Takes one of the eligible candidates. There are always at least two. It may keep state of its own. */
+/** Takes one of at least two eligible candidates. It may keep state of its own. */
 export interface Picker {
   /** Sets `index` and `reason` of the choice. */
   pick(decision: Decision, random: Random, choice: MutableChoice): void;
-  /** Writes, by candidate index, the probability with which `pick` would take each now; `out` comes zeroed. */
+  /** Writes, by candidate index, the probability that `pick` would take it now; `out` must be zeroed. */
   explain(decision: Decision, out: Float64Array): PickerExplanation;
 }
 
 /** Working memory of a scorer or picker: numbers by candidate index. */
 interface Scratch {
-  /** An array for every candidate of the decision; the same one until there are more candidates than ever before. */
+  /** An array with an entry for every candidate; the same array until there are more candidates than ever before. */
   of(decision: Decision): Float64Array;
 }
 
-/** Each owner of one has it for itself, so that a decision allocates nothing in steady state. */
+/** Each owner has its own, so that a decision allocates nothing in steady state. */
 export function createScratch(): Scratch {
   let numbers = new Float64Array(0);
   return {

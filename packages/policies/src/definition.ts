@@ -1,38 +1,38 @@
 import { defaultTierCredits, type TierCredits } from "./match.ts";
 import type { Policy } from "./policy.ts";
 
-/** A number that shapes a policy. */
+/** A numeric option of a policy. */
 export interface PolicyOption {
   readonly name: string;
   readonly default: number;
-  /** Words that stand for numbers; the option is written as one of them then. */
+  /** Words that stand for numbers. If given, the option is written as one of them. */
   readonly words?: Readonly<Record<string, number>>;
-  /** The values it may have, in words. */
+  /** The allowed values, in words. */
   readonly range: string;
   readonly meaning: string;
 }
 
-/** The default of an option, as it is written: a word where words stand for its numbers. */
+/** The default of an option as people write it: as a word if the option has words. */
 export function writtenDefault({ default: value, words = {} }: PolicyOption): number | string {
   return Object.keys(words).find((word) => words[word] === value) ?? value;
 }
 
-/** What people read about a policy. */
+/** What documents and help show of a policy. */
 export interface PolicyEntry {
   readonly summary: string;
   /** Where the rule comes from. */
   readonly source: string;
   readonly options: readonly PolicyOption[];
-  /** Whether it looks at what the candidates hold of the prompt, or at the prompt's beginning. */
+  /** Whether it reads what the candidates hold of the prompt, or the prompt's beginning. */
   readonly readsPrefixes: boolean;
   /**
-   * Whether it looks at the blocks of all requests in flight, each counted once. Routers keep account of them only for
-   * such a policy: it takes as long as a prompt has blocks.
+   * Whether it reads the distinct blocks of all requests in flight. Routers keep that account only for such a policy,
+   * because it takes time in proportion to the blocks of a prompt.
    */
   readonly readsActiveBlocks?: boolean;
   /**
-   * Milliseconds between two reads of engines' own metrics that its rule is made for; as for all others unless given. It
-   * is the default where the operator has said nothing.
+   * Milliseconds between two reads of the engines' metrics for which the rule is made; the common default unless given.
+   * An operator's setting overrides it.
    */
   readonly metricsEveryMs?: number;
 }
@@ -40,21 +40,21 @@ export interface PolicyEntry {
 /** A policy as this package knows it. */
 export interface PolicyDefinition extends PolicyEntry {
   readonly options: readonly (PolicyOption & { readonly accepts: (value: number) => boolean })[];
-  /** @param option gives the value of the option with this name, checked or by default */
+  /** @param option returns the checked or default value of the option with this name */
   create(option: (name: string) => number): Policy;
 }
 
-/** An option with the check of its range. */
+/** An option with its range check. */
 export type CheckedOption = PolicyDefinition["options"][number];
 
 type Described = Pick<CheckedOption, "name" | "default" | "meaning">;
 
-/** An option that may be any number that is not negative. */
+/** An option that accepts any non-negative number. */
 export function amount(option: Described): CheckedOption {
   return { ...option, range: "0 or more", accepts: (value) => value >= 0 && value < Number.POSITIVE_INFINITY };
 }
 
-/** An option between nothing and all. */
+/** An option from 0 to 1. */
 export function share(option: Described): CheckedOption {
   return { ...option, range: "a number from 0 to 1", accepts: (value) => value >= 0 && value <= 1 };
 }
@@ -85,8 +85,8 @@ export const ringOptions: readonly CheckedOption[] = [
 ];
 
 /**
- * For policies that look at matches. Blocks of slower tiers have to be brought back, which takes a part of the time
- * that computing them would.
+ * For policies that read matches. Bringing blocks back from slower tiers takes part of the time that computing them
+ * would.
  */
 export const tierCreditOptions: readonly CheckedOption[] = [
   share({
@@ -102,7 +102,7 @@ export const tierCreditOptions: readonly CheckedOption[] = [
   }),
 ];
 
-/** The same for policies that learn what bringing blocks back takes. */
+/** The same for policies that learn how long fetching takes. */
 export const believedCreditOptions: readonly CheckedOption[] = tierCreditOptions.map((option) => ({
   ...option,
   meaning: `${option.meaning} Believed until it is learned.`,

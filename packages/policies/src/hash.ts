@@ -1,10 +1,10 @@
 /**
  * MurmurHash3 x86_32 (Appleby, 2011) over the UTF-16 code units of a string, low byte first. It need not withstand an
- * adversary: a client that picks its own session keys can only choose where its own sessions go, and the load bound
- * holds regardless.
+ * adversary: a client that picks its own session keys controls only where its own sessions go, and the load bound holds
+ * regardless.
  *
  * @param seed any 32-bit number; different seeds give unrelated hashes
- * @returns an unsigned 32-bit number
+ * @returns an unsigned 32-bit integer
  */
 export function hashString(text: string, seed: number): number {
   const { length } = text;
@@ -20,10 +20,10 @@ export function hashString(text: string, seed: number): number {
 }
 
 /**
- * The finish of MurmurHash3: a bijection of 32-bit numbers in which every bit of the result depends on every bit of the
- * argument.
+ * The finalizer of MurmurHash3: a bijection of 32-bit numbers in which every bit of the result depends on every bit of
+ * the argument.
  *
- * @returns an unsigned 32-bit number
+ * @returns an unsigned 32-bit integer
  */
 export function mixBits(value: number): number {
   let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b);

@@ -1,6 +1,6 @@
 /**
- * Pure scorers, pickers and the named routing policies built of them. A decision goes through filters, which narrow the
- * candidates, scorers, whose weighted sum is the cost of each, and a picker, which takes one.
+ * Pure scorers and pickers, and the named routing policies built from them. Filters narrow the candidates, the weighted
+ * sum of scorers is each candidate's cost, and a picker takes one.
  */
 export {
   adapterState,

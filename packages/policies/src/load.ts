@@ -1,24 +1,24 @@
 import type { Decision, Scorer } from "./decision.ts";
 import { countingWeight, weightOf } from "./weights.ts";
 
-/** Engine signals older than this, or of unknown age, say nothing about now. */
+/** Engine signals that are older than this, or of unknown age, are ignored. */
 export const freshSignalMs = 2_000;
 
 /**
- * Estimates the requests at every eligible candidate, by candidate index: the caller's own, counted at once, plus those
- * of clients that do not come through this fleet of routers.
+ * Estimates the requests at every eligible candidate, by candidate index: the caller's own, which count at once, plus
+ * those of clients that do not go through this fleet of routers.
  *
- * The others are what the engine reported beyond our own requests at the moment of the report, so that dispatches made
- * since then add to an old report instead of hiding behind it. A candidate without a fresh report is taken to have as
- * many per unit of weight as the reporting ones have on average: unknown is not zero.
+ * The others are what the engine reported beyond our own requests at the time of the report. So dispatches since then
+ * add to an old report instead of hiding behind it. A candidate without a fresh report gets the mean per unit of weight
+ * of those that have one: unknown is not zero.
  */
 export function estimateRequests(decision: Decision, out: Float64Array): void {
   const { candidates, eligible, eligibleCount } = decision;
   const { running, waiting, signalAgeMs, inFlight, inFlightAtSignal } = candidates;
   for (let place = 0; place < eligibleCount; place++) {
     const index = eligible[place]!;
-    // Where our own count at the moment of the report was not kept, the present one stands in for it, which can only
-    // underestimate the others while ours grow.
+    // If our own count at the time of the report is not known, the present one replaces it. This can only underestimate
+    // the others while ours grow.
     const kept = inFlightAtSignal[index]!;
     const ours = Number.isNaN(kept) ? inFlight[index]! : kept;
     out[index] =
@@ -31,7 +31,7 @@ export function estimateRequests(decision: Decision, out: Float64Array): void {
   }
 }
 
-/** Requests per unit of weight as it is now. */
+/** Present requests per unit of weight. */
 export const presentLoad: Scorer = {
   name: "load",
   score(decision, out) {
@@ -46,8 +46,8 @@ export const presentLoad: Scorer = {
 };
 
 /**
- * Requests per unit of weight if the request in hand went there. Counting it lets an idle candidate of weight 2 come
- * before an idle one of weight 1.
+ * Requests per unit of weight, including this one. Counting it puts an idle candidate of weight 2 before an idle one of
+ * weight 1.
  */
 export const requestLoad: Scorer = {
   name: "requests",
@@ -63,10 +63,10 @@ export const requestLoad: Scorer = {
 };
 
 /**
- * Tokens per unit of weight if the request in hand went there: prompt tokens that wait to be processed plus tokens of
- * context being decoded, ours and others'.
+ * Tokens per unit of weight, including this request: prompt tokens that wait for prefill plus context tokens in decode,
+ * ours and others'.
  *
- * @param foreignRequestTokens what a request of another client is taken to weigh where the engine does not say
+ * @param foreignRequestTokens assumed size of a request of another client if the engine does not report it
  */
 export function createTokenLoad(foreignRequestTokens: number): Scorer {
   return {
@@ -86,10 +86,10 @@ export function createTokenLoad(foreignRequestTokens: number): Scorer {
 }
 
 /**
- * Estimates the prompt tokens of other clients in the engines' queues, by candidate index; a silent candidate is taken
- * to have the others' mean for its weight.
+ * Estimates the prompt tokens of other clients in the engines' queues, by candidate index. A silent candidate gets the
+ * mean of the others for its weight.
  *
- * @param requestTokens what a queued request of another client is taken to weigh
+ * @param requestTokens assumed size of a queued request of another client
  */
 export function estimateForeignQueue(decision: Decision, requestTokens: number, out: Float64Array): void {
   const { candidates, eligible, eligibleCount } = decision;
@@ -103,14 +103,14 @@ export function estimateForeignQueue(decision: Decision, requestTokens: number, 
   fillUnknown(decision, out);
 }
 
-/** The same for all tokens of theirs: those that hold KV blocks, and the queued ones, which hold none yet. */
+/** The same for all their tokens: those in KV blocks, and those of queued requests, which have no blocks yet. */
 function estimateForeignTokens(decision: Decision, requestTokens: number, out: Float64Array): void {
   const { candidates, eligible, eligibleCount } = decision;
   const { running, waiting, signalAgeMs, inFlightAtSignal, kvUse, kvCapacityTokens, decodeTokens } = candidates;
   for (let place = 0; place < eligibleCount; place++) {
     const index = eligible[place]!;
-    // Without our own count at the moment of the report, each dispatch of ours would seem to take a request off the
-    // others, at another weight than its own: then requests are unknown, and only the KV blocks tell of them.
+    // Without our own count at the time of the report, each dispatch of ours would seem to remove a request of the
+    // others, of a different size. Then requests count as unknown, and only the KV blocks show them.
     const requests = Math.max(0, running[index]! + waiting[index]! - inFlightAtSignal[index]!);
     const heldTokens = Math.max(0, kvUse[index]! * kvCapacityTokens[index]! - decodeTokens[index]!);
     const queuedTokens = Math.min(requests, waiting[index]!) * requestTokens;
@@ -123,10 +123,9 @@ function estimateForeignTokens(decision: Decision, requestTokens: number, out: F
 }
 
 /**
- * Writes, by candidate index, how many requests each eligible candidate may have:
- * ceil(loadFactor x (requests in flight + 1) x own share of the weight). As the bounds add up to more than all the
- * requests, somebody is always below theirs (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads",
- * 2016).
+ * Writes, by candidate index, how many requests each eligible candidate may have: ceil(loadFactor x (requests in flight
+ * + 1) x own share of the weight). The bounds add up to more than all requests, so some candidate is always below its
+ * bound (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads", 2016).
  *
  * @param loads requests by candidate index
  * @param loadFactor at least 1, or 0 for no bound
@@ -148,10 +147,10 @@ export function writeLoadBounds(decision: Decision, loads: Float64Array, loadFac
 }
 
 /**
- * Replaces NaN among the eligible candidates' amounts by what the known ones have on average for the weight: unknown is
- * not zero. Where nobody is known it writes 0, which is then the same for all.
+ * Replaces NaN among the eligible candidates' amounts by the mean of the known ones for the weight: unknown is not
+ * zero. Writes 0 to all if none is known.
  *
- * @returns whether anybody is known
+ * @returns whether any is known
  */
 export function fillUnknown({ candidates, eligible, eligibleCount }: Decision, amounts: Float64Array): boolean {
   const { weight } = candidates;

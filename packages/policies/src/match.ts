@@ -1,19 +1,19 @@
 import type { CandidateSet } from "./candidates.ts";
 import type { Decision, Scorer } from "./decision.ts";
 
-/** What a matched token of each tier is worth, as a share of one in the GPU's cache. */
+/** Value of a matched token in each tier, relative to one on the GPU. */
 export interface TierCredits {
   readonly cpu: number;
   readonly disk: number;
   readonly external: number;
 }
 
-/** Where nothing else is said: CPU memory and disk as NVIDIA Dynamo's router has them. */
+/** Defaults. CPU memory and disk are those of NVIDIA Dynamo's router. */
 export const defaultTierCredits: TierCredits = { cpu: 0.75, disk: 0.25, external: 0.5 };
 
 /**
- * Writes, by candidate index, how many tokens of the prompt each eligible candidate need not compute, those of slower
- * tiers at their credit.
+ * Writes, by candidate index, how many prompt tokens each eligible candidate need not compute. Slower tiers count at
+ * their credit.
  */
 export function writeCredits(
   { request: { promptTokens }, candidates, eligible, eligibleCount }: Decision,
@@ -29,7 +29,7 @@ export function writeCredits(
   }
 }
 
-/** Tokens of the prompt that a candidate has in any tier. */
+/** Prompt tokens that a candidate has in any tier. */
 export function matchedInAll(candidates: CandidateSet, index: number): number {
   return (
     candidates.matchedTokens[index]! +
@@ -40,9 +40,9 @@ export function matchedInAll(candidates: CandidateSet, index: number): number {
 }
 
 /**
- * The share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length.
+ * Share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length.
  *
- * @param maxTokens of the prompt only so many at its beginning are looked at
+ * @param maxTokens only this many tokens at the beginning of the prompt count
  */
 export function createMatchShare(
   name: string,

@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/common";
 import type { CandidateColumn, CandidateSet } from "./candidates.ts";
 
-/** The policies that can be asked for by name. */
+/** The policies that can be chosen by name. */
 export type PolicyName =
   | "random"
   | "round_robin"
@@ -25,63 +25,64 @@ export interface RequestFeatures {
   readonly promptTokens: number;
   /** 0 when unknown. */
   readonly expectedOutputTokens: number;
-  /** What keeps the requests of one conversation together. */
+  /** Keeps the requests of one conversation together. */
   readonly sessionKey: string | undefined;
   /**
-   * What prompts with the same beginning have in common: an unsigned 32-bit number that depends on the first
-   * `Policy.prefixKeyTokens` tokens alone, for example half of the chain hash of their last full block. Absent when the
-   * prompt has no full block or is not known.
+   * A number that prompts with the same beginning share: an unsigned 32-bit integer that depends only on the first
+   * `Policy.prefixKeyTokens` tokens, for example half of the chain hash of their last full block. Absent if the prompt
+   * has no full block or is unknown.
    */
   readonly prefixKey: number | undefined;
   /**
-   * Prefill tokens that other routers are expected to have sent to the candidates, unknown to this one. Absent where
+   * Prefill tokens that other routers are expected to have sent to the candidates and not published yet. Absent if
    * there are none.
    */
   readonly unseenTokens?: number | undefined;
   /**
-   * What prompts that are cold from the same place on have in common, an unsigned 32-bit number: routers to which such prompts
-   * come at the same time are to send them to the same candidate. Absent where nothing is unseen, and where nothing is cold.
+   * A number that prompts share if they are cold from the same block on, an unsigned 32-bit integer. Routers that get
+   * such prompts at the same time should send them to the same candidate. Absent if nothing is unseen, or nothing is
+   * cold.
    */
   readonly coldKey?: number | undefined;
-  /** Tokens that the prompt shares with others: a candidate holds them already. Absent where none holds anything. */
+  /** Tokens that the prompt shares with others: some candidate already holds them. Absent if none holds any. */
   readonly sharedTokens?: number | undefined;
-  /** Milliseconds by which prompts that share these tokens have overpaid lately, at all routers; see `Choice.rentMs`. */
+  /** Milliseconds that prompts sharing these tokens have recently overpaid, at all routers; see `Choice.rentMs`. */
   readonly rentPaidMs?: number | undefined;
-  /** Share of the time in which the candidates compute prompts, 0 to below 1, as learned. Absent where nothing is. */
+  /** Learned share of the time in which the candidates compute prompts, from 0 to below 1. Absent if unknown. */
   readonly busyShare?: number | undefined;
-  /** Milliseconds that an answer takes for each token after its first, as learned. Absent where nothing is. */
+  /** Learned milliseconds for each token of an answer after its first. Absent if unknown. */
   readonly msPerOutputToken?: number | undefined;
-  /** Key of the candidate to which the request's session is bound, candidate or not. Absent where it is to none. */
+  /** Key of the target that the request's session is bound to, whether it is a candidate or not. Absent if unbound. */
   readonly boundKey?: string | undefined;
-  /** The LoRA adapter that it asks for by name; absent when it asks for the model itself. */
+  /** LoRA adapter that the request names; absent if it asks for the model itself. */
   readonly adapter?: string | undefined;
 }
 
-/** Why a candidate was chosen. A bounded set, so that it can label a metric. */
+/** Why a candidate was chosen. A bounded set, so it can label a metric. */
 export type ChoiceReason =
   | "only_candidate"
   | "random"
   | "rotation"
   | "least_load"
-  /** The less loaded of two that were drawn. */
+  /** The less loaded of two drawn candidates. */
   | "better_of_two"
-  /** The key's own place on the ring. */
+  /** The key's home on the ring. */
   | "hash"
-  /** The key's own place was past its load bound, so the walk went on. */
+  /** The key's home was past its load bound, so the next on the ring. */
   | "hash_overflow"
-  /** There was no session key: the least loaded. */
+  /** No session key: the least loaded. */
   | "no_session_key"
-  /** The session's first request, as far as is known: the least work. */
+  /** The session's first known request: the least work. */
   | "session_new"
-  /** Where the session is bound. */
+  /** The target that the session is bound to. */
   | "session_bound"
-  /** Where the session is bound is no candidate: the least work. */
+  /** The session's target is no candidate: the least work. */
   | "session_moved"
-  /** Where the session is bound is past its load bound: the least work of those that are not. */
+  /** The session's target is past its load bound: the least work of those that are not. */
   | "session_overflow"
-  /** There was no prefix key to hash: the least loaded. */
+  /** No prefix key to hash: the least loaded. */
   | "no_prefix_key"
-  /** The loads were too far apart to look at caches: the least loaded. */
+  /** The loads were too far apart to consider caches: the least loaded. */
   | "imbalanced"
   /** The longest match. */
   | "prefix_match"
@@ -92,38 +93,38 @@ export type ChoiceReason =
   | "best_score"
   /** The least loaded of those that hold most of the prompt. */
   | "affinity"
-  /** Those that hold most of the prompt would begin to answer too late: the least loaded of all. */
+  /** Those that hold most of the prompt would start to answer too late: the least loaded of all. */
   | "affinity_too_slow"
   /** The lowest cost. */
   | "least_cost"
-  /** Drawn, the likelier the lower the cost. */
+  /** Drawn at random; a lower cost is more likely. */
   | "softmax"
   /** The least prefill before the first token. */
   | "least_work"
-  /** The least time, that which it costs later requests counted in. */
+  /** The least time, including what it costs later requests. */
   | "least_time"
-  /** Prompts with the same prefix have paid for a copy of it elsewhere. */
+  /** Prompts with the same prefix have paid for a second copy. */
   | "second_copy";
 
-/** A decision. The object is reused: it is valid until the policy's next `choose`. */
+/** A decision. The object is reused: it is valid until the next `choose` of the policy. */
 export interface Choice {
   /** Index in the candidate set. */
   readonly index: number;
-  /** The caller's own index for that candidate. */
+  /** The caller's index of that candidate. */
   readonly target: number;
   readonly reason: ChoiceReason;
   /**
-   * Milliseconds by which the request overpays for going where its shared prefix is cached, in place of a candidate without
-   * it; minus the price of a copy where one is made. 0 where neither is so.
+   * Milliseconds that the request overpays to go where its shared prefix is cached instead of to a candidate without
+   * it. If the request makes a copy instead: minus the price of that copy. Otherwise 0.
    */
   readonly rentMs: number;
 }
 
-/** What a decision made now would see, as plain JSON: `null` stands for "no signal" and for a cost without bound. */
+/** What a decision would see now, as plain JSON. `null` means "no signal", or an infinite cost. */
 export interface Explanation {
   readonly policy: PolicyName;
   readonly reason: ChoiceReason;
-  /** What each scorer's number is multiplied with to become its term of the cost; a merit has a negative one. */
+  /** Factor of each scorer in the cost; negative for a merit. */
   readonly weights: Readonly<Record<string, number>>;
   readonly candidates: readonly ExplainedCandidate[];
 }
@@ -133,39 +134,36 @@ export interface ExplainedCandidate {
   readonly target: number;
   /** Whether it passed the filters. */
   readonly eligible: boolean;
-  /** How probable it is that the policy chooses it; the probabilities add up to 1. */
+  /** Probability that the policy chooses it. The probabilities add up to 1. */
   readonly probability: number;
   /** The weighted sum of the scorers' terms, lower is better. */
   readonly cost: number | null;
-  /** Every scorer's number before its weight, in whatever unit it has. */
+  /** Every scorer's number before its weight, in the scorer's unit. */
   readonly scores: Readonly<Record<string, number | null>>;
-  /**
-   * Every scorer's term as it enters the cost, what such a term is made of where that is not plain from it, and what the
-   * picker looks at besides.
-   */
+  /** Every scorer's term in the cost, the parts of a term if they are not obvious, and what else the picker reads. */
   readonly terms: Readonly<Record<string, number | null>>;
   readonly signals: Readonly<Record<CandidateColumn, number | null>>;
 }
 
 export interface Policy {
   readonly name: PolicyName;
-  /** How many tokens of the prompt `RequestFeatures.prefixKey` should cover; 0 when the policy does not look at it. */
+  /** Number of prompt tokens that `RequestFeatures.prefixKey` should cover; 0 if the policy does not read it. */
   readonly prefixKeyTokens: number;
   /**
-   * How long a session without requests stays bound to where its last one went, in milliseconds; 0 when the policy does
-   * not look at `RequestFeatures.boundKey`.
+   * How long an idle session stays bound to its last target, in milliseconds; 0 if the policy does not read
+   * `RequestFeatures.boundKey`.
    */
   readonly bindingTtlMs: number;
   /**
    * Chooses one of the candidates.
    *
-   * @throws EspalierError `no_engine_available` when there are none
+   * @throws EspalierError `no_engine_available` if there are none
    */
   choose(request: RequestFeatures, candidates: CandidateSet, random: Random): Choice;
   /**
-   * Says what `choose` would see and do now, and changes nothing.
+   * Explains what `choose` would see and do now. Changes nothing.
    *
-   * @throws EspalierError `no_engine_available` when there are none
+   * @throws EspalierError `no_engine_available` if there are none
    */
   explain(request: RequestFeatures, candidates: CandidateSet): Explanation;
 }

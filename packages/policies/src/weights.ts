@@ -14,12 +14,12 @@ export const weightedOnly: Filter = {
   },
 };
 
-/** The candidate's weight; 1 where only candidates without a weight are left, so that they count alike. */
+/** The candidate's weight; 1 if only candidates without a weight are left, so that they count equally. */
 export function weightOf(candidates: CandidateSet, index: number): number {
   return countingWeight(candidates.weight[index]!);
 }
 
-/** What a weight counts for, for loops that hold the column of weights. */
+/** The same for loops that already have the column of weights. */
 export function countingWeight(weight: number): number {
   return weight > 0 ? weight : 1;
 }

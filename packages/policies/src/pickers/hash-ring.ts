@@ -2,39 +2,39 @@ import type { Decision } from "../decision.ts";
 import { hashString } from "../hash.ts";
 import { weightOf } from "../weights.ts";
 
-/** A heavier candidate gets no more points than this; its share then stays below its weight. */
+/** Most points of one candidate. A heavier candidate gets less than its share. */
 export const maxPointsPerCandidate = 16_384;
 
 /** Points of absent candidates are kept up to this many, or four times the present ones, whichever is more. */
 export const maxIdlePoints = 65_536;
 
-/** A hash and the ordinal of a point share the 53 bits of a float, so that points sort as plain numbers. */
+/** A hash and the ordinal of a point share the 53 bits of a float, so points sort as plain numbers. */
 const maxBatchPoints = 2 ** 21;
 
 interface Member {
   readonly key: string;
-  /** How many of its points are on the ring. */
+  /** Number of its points on the ring. */
   points: number;
-  /** The decision that last had it as a candidate, its index there, and how many of its points count. */
+  /** The last decision that had it as a candidate, its index there, and how many of its points count. */
   stamp: number;
   index: number;
   livePoints: number;
 }
 
 /**
- * A consistent-hashing ring over candidate keys (Karger et al. 1997). The points of a candidate depend on its key and
- * weight alone. A point whose owner is absent, or whose number is beyond its owner's present weight, is skipped, which
- * gives exactly the walk over a ring without it: so points are only added when somebody new or heavier turns up, and a
- * candidate that is left out for one retry costs nothing.
+ * A consistent-hashing ring over candidate keys (Karger et al. 1997). The points of a candidate depend only on its key
+ * and weight. The walk skips a point if its owner is absent, or if its number is beyond its owner's present weight.
+ * This is exactly the walk over a ring without it. So the ring adds points only for a new or heavier candidate, and
+ * leaving a candidate out for one retry costs nothing.
  */
 export interface HashRing {
-  /** Points to walk over, present or not. */
+  /** Number of points, of present and absent candidates. */
   readonly size: number;
   /** Makes the eligible candidates of a decision the present ones. */
   enter(decision: Decision): void;
   /** Position of the first point at or after `hash`, clockwise. */
   seek(hash: number): number;
-  /** Candidate index that owns the point at `position`, or -1 when the point does not count now. */
+  /** Index of the candidate that owns the point at `position`; -1 if the point does not count now. */
   candidateAt(position: number): number;
 }
 
@@ -77,7 +77,7 @@ export function createHashRing(pointsPerWeight: number): HashRing {
       batch = [];
       batchPoints = 0;
     };
-    // In the order of keys, because points of equal hash keep the order in which they were created.
+    // In key order, because points of equal hash keep the order in which they were created.
     const lacking = [...members.values()].filter((member) => member.livePoints > member.points).sort(compareKeys);
     for (const member of lacking) {
       const points = member.livePoints - member.points;
@@ -102,7 +102,7 @@ export function createHashRing(pointsPerWeight: number): HashRing {
   };
 }
 
-/** By bisection; behind the last point comes the first one. */
+/** By bisection; wraps from the last point to the first. */
 function firstAtOrAfter(hashes: Uint32Array, hash: number): number {
   let low = 0;
   let high = hashes.length;
@@ -114,7 +114,7 @@ function firstAtOrAfter(hashes: Uint32Array, hash: number): number {
   return low === hashes.length ? 0 : low;
 }
 
-/** Points in clockwise order: by hash, then owner's key, then number, so that every router has the same order. */
+/** Points in clockwise order: by hash, then the owner's key, then number. All routers have the same order. */
 interface Points {
   readonly hashes: Uint32Array;
   readonly owners: readonly Member[];
@@ -128,7 +128,7 @@ function pointsOf(weight: number, pointsPerWeight: number): number {
   return Math.min(maxPointsPerCandidate, Math.max(1, Math.round(weight * pointsPerWeight)));
 }
 
-/** The points that these members lack, at most `maxBatchPoints`; the members come in the order of their keys. */
+/** Creates the points that these members lack, at most `maxBatchPoints`. Members must be in key order. */
 function createPoints(lacking: readonly Member[]): Points {
   const size = lacking.reduce((sum, owner) => sum + owner.livePoints - owner.points, 0);
   const order = new Float64Array(size);

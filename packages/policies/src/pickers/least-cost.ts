@@ -19,7 +19,9 @@ export function createLeastCostPicker(reason: ChoiceReason = "least_load"): Pick
   };
 }
 
-/** One pass: the k-th of equal costs takes the place of the one held with probability 1/k, which makes all equal. */
+/**
+ * One pass: the k-th of equal costs replaces the current choice with probability 1/k, which makes all equally likely.
+ */
 function leastCost({ eligible, eligibleCount, costs }: Decision, random: Random): number {
   let best = eligible[0]!;
   let least = costs[best]!;

@@ -8,13 +8,13 @@ interface NearTiePickerOptions {
   readonly reason: ChoiceReason;
   /** Costs this close to the lowest count as equal to it. */
   readonly tolerance: number;
-  /** The lowest of its scores decides between equals; without it, or where it leaves equals, chance does by weight. */
+  /** Its lowest score decides between equals. Without it, or if it leaves equals, a draw by weight decides. */
   readonly tieBreaker?: Scorer;
-  /** The estimated load of routers that decide at the same time; none when absent. */
+  /** Estimated load of routers that decide at the same time; none if absent. */
   readonly peers?: PeerLoad;
 }
 
-/** Takes the lowest cost, or of several that are as good as lowest the one that the tie-breaker prefers. */
+/** Takes the lowest cost. Among costs within the tolerance, the tie-breaker decides. */
 export function createNearTiePicker({ reason, tolerance, tieBreaker, peers }: NearTiePickerOptions): Picker {
   const order: Order = { first: new Float64Array(0), tolerance, second: new Float64Array(0) };
 
@@ -44,15 +44,15 @@ export function createNearTiePicker({ reason, tolerance, tieBreaker, peers }: Ne
   };
 }
 
-/** Two measures by candidate index, lower is better. The second decides between candidates that the first leaves equal. */
+/** Two measures by candidate index, lower is better. The second breaks ties of the first. */
 export interface Order {
   first: Float64Array;
-  /** How far above the lowest first measure still counts as equal to it. */
+  /** How far above the lowest first measure still counts as equal. */
   tolerance: number;
   second: Float64Array;
 }
 
-/** Takes the lowest of an order; equal candidates with a probability in proportion to their weights. */
+/** Takes the lowest of an order; draws among equals in proportion to their weights. */
 export function drawLowest(decision: Decision, order: Order, random: Random): number {
   const { candidates, eligible, eligibleCount } = decision;
   const { weight } = candidates;
@@ -73,14 +73,14 @@ export function drawLowest(decision: Decision, order: Order, random: Random): nu
       weights = share;
       continue;
     }
-    // Replacing the choice with this probability leaves every candidate with its share (reservoir sampling).
+    // Replacing the choice with this probability gives every candidate its share (reservoir sampling).
     weights += share;
     if (random.float() * weights < share) best = index;
   }
   return best;
 }
 
-/** Writes, by candidate index, the probability with which `drawLowest` takes each; `out` comes zeroed. */
+/** Writes, by candidate index, the probability that `drawLowest` takes it; `out` must be zeroed. */
 export function explainLowest(decision: Decision, order: Order, out: Float64Array): void {
   const limit = lowestFirst(decision, order) + order.tolerance;
   const near = decision.eligible.subarray(0, decision.eligibleCount).filter((index) => order.first[index]! <= limit);

@@ -4,11 +4,14 @@ import { hashString } from "../hash.ts";
 import { lowestFirst, type Order } from "./near-tie.ts";
 
 export interface PeerLoadOptions {
-  /** How many of the policy's first terms do not depend on the prompt. Their scores, of weight 1, are the candidate's load. */
+  /**
+   * Number of the policy's first terms that do not depend on the prompt. Their scores, of weight 1, are the candidate's
+   * load.
+   */
   readonly commonTerms: number;
-  /** The peer load in the unit of those scores; 0 where there is none. */
+  /** The peer load in the unit of those scores; 0 if there is none. */
   readonly amountOf: (decision: Decision) => number;
-  /** What one point of the tie-breaker counts between equals, in the same unit. */
+  /** Cost of one point of the tie-breaker between equals, in the same unit. */
   readonly tieCost: number;
 }
 
@@ -19,26 +22,26 @@ interface Indices {
 }
 
 /**
- * The estimated load of peers: routers that decide at the same time with the same knowledge. Without it, all would send cold
- * prompts to the same engine until they hear of each other.
+ * The estimated load of peers: routers that decide at the same time with the same knowledge. Without it, all would send
+ * cold prompts to the same engine until they hear of each other.
  *
- * The work that peers have sent and not published yet is assumed to fill the fleet evenly, as water fills a vessel. Engines
- * below that level count as filled up to it, so that none is better for being emptier; cached blocks count as before.
- * Equals are then drawn, each with a probability in proportion to its distance below the level to which the peer load fills
- * the equals alone, requests in flight included. If every router does so, no engine is expected to rise above that level,
- * which is the lowest there can be (the equilibrium of Wardrop, 1952).
+ * The model assumes that the work peers have sent and not published yet fills the fleet evenly, as water fills a
+ * vessel. Engines below that level count as filled up to it, so none is better for being emptier; cached blocks count
+ * as before. Among equals, the picker draws each with a probability in proportion to its distance below a second level:
+ * the one to which the peer load fills the equals alone, including requests in flight. If every router does so, no
+ * engine is expected to rise above that level, which is the lowest possible (the equilibrium of Wardrop, 1952).
  *
- * In a burst, prompts that are cold from the same block on should meet, whichever routers they come to. Such a prompt takes
- * the equal below the level that comes first in an order which every router computes from the prompt (rendezvous hashing:
- * Thaler and Ravishankar, 1998). Prompts without a common prefix have other orders, and so spread.
+ * In a burst, prompts that are cold from the same block on should meet, whichever routers they arrive at. Every router
+ * computes the same order of candidates from the prompt (rendezvous hashing: Thaler and Ravishankar, 1998), and takes
+ * the first equal below the level. Prompts without a common prefix have other orders, and so spread.
  *
- * Allocates nothing for a decision unless there are more candidates than ever before.
+ * Allocates nothing per decision, except if there are more candidates than ever before.
  */
 export class PeerLoad {
-  /** Costs with the engines filled up to the level; of the last decision for which `level` returned true. */
+  /** Costs with the engines filled up to the level, of the last decision for which `level` returned true. */
   costs = new Float64Array(0);
   readonly #options: PeerLoadOptions;
-  /** Load by candidate; of equals with their requests in flight. */
+  /** Load by candidate; for equals including their requests in flight. */
   #heights = new Float64Array(0);
   /** The equals: candidates within the tolerance of the best. */
   #near: Indices = { indices: new Int32Array(0), count: 0 };
@@ -81,14 +84,14 @@ export class PeerLoad {
       const index = near.indices[place]!;
       const headroom = level - this.#heights[index]!;
       if (!(headroom > 0)) continue;
-      // Replacing the choice with this probability leaves every equal with its share (reservoir sampling).
+      // Replacing the choice with this probability gives every equal its share (reservoir sampling).
       sum += headroom;
       if (random.float() * sum < headroom) chosen = index;
     }
     return chosen;
   }
 
-  /** Writes, by candidate index, the probability with which `draw` takes each; `out` comes zeroed. */
+  /** Writes, by candidate index, the probability that `draw` takes it; `out` must be zeroed. */
   explain(decision: Decision, order: Order, out: Float64Array): void {
     const level = this.#fillNear(decision, order);
     if (decision.request.coldKey !== undefined) {
@@ -113,7 +116,7 @@ export class PeerLoad {
     this.#near = { indices: new Int32Array(length), count: 0 };
   }
 
-  /** Finds the equals, and the level to which the peer load fills them. */
+  /** Finds the equals and the level to which the peer load fills them. */
   #fillNear(decision: Decision, order: Order): number {
     const { eligible, eligibleCount } = decision;
     const limit = lowestFirst(decision, order) + order.tolerance;
@@ -144,7 +147,7 @@ export class PeerLoad {
     return chosen;
   }
 
-  /** Leaves only those of this router among the equals, where there are any. @returns whether there are */
+  /** Reduces the equals to those of this router, if there are any. @returns whether there are */
   #keepOwn({ candidates }: Decision): boolean {
     const near = this.#near;
     let kept = 0;
@@ -157,7 +160,7 @@ export class PeerLoad {
   }
 }
 
-/** The one of the lowest measure; equal ones with equal probability. */
+/** The candidate with the lowest measure; equal ones with equal probability. */
 function leastOf({ indices, count }: Indices, measures: Float64Array, random: Random): number {
   let best = indices[0]!;
   let equals = 1;
@@ -173,8 +176,8 @@ function leastOf({ indices, count }: Indices, measures: Float64Array, random: Ra
 }
 
 /**
- * The level to which an amount fills candidates of these heights: what each is below it adds up to the amount. Found by
- * Newton's method on that sum, which is convex and piecewise linear, so that it ends exactly.
+ * The level to which an amount fills candidates of these heights: their distances below it add up to the amount. Uses
+ * Newton's method, which ends exactly because the sum is convex and piecewise linear.
  */
 function waterLevel({ indices, count }: Indices, heights: Float64Array, amount: number): number {
   let lowest = Number.POSITIVE_INFINITY;

@@ -2,35 +2,37 @@ import type { Decision, Picker } from "../decision.ts";
 import { matchedInAll } from "../match.ts";
 
 export interface SecondCopyOptions {
-  /** The policy's term that says what a candidate computes of the prompt, by its number. */
+  /** Number of the policy's term for what a candidate computes on the prompt. */
   readonly ownTerm: number;
-  /** Milliseconds that a candidate would compute on the prompt if it had so many tokens of its beginning. */
+  /** Milliseconds that a candidate would compute on the prompt if it had this many tokens of its beginning. */
   readonly ownMs: (decision: Decision, index: number, matchedTokens: number) => number;
 }
 
 /** A copy that could be made. */
 interface Offer {
-  /** The cheapest candidate that lacks what the prompt shares with others; -1 where every one has it. */
+  /** The cheapest candidate that lacks the shared prefix; -1 if every candidate has it. */
   index: number;
-  /** What this prompt and the answers of its batch would save at that candidate if it held as much of it as the best does. */
+  /**
+   * What this prompt and the answers of its batch would save there if it held as much of the prompt as the best does.
+   */
   rentMs: number;
-  /** What the prompt costs more there now, and what others lose to the blocks it takes there. */
+  /** What the prompt costs more there now, plus what others lose to the blocks it takes. */
   priceMs: number;
 }
 
 /**
- * Copies a shared prefix to another engine once that has paid. Costs are of one request: the first one to go elsewhere would
- * pay all of a copy from which later ones profit, so none ever would. Each prompt that goes where its prefix is cached
- * therefore pays rent: what it would have saved at the best other candidate, had that held the same. As soon as the rents of
- * all prompts with the prefix reach the price of a copy, the next one goes elsewhere and makes it. Whatever comes, rents and
- * copies together cost at most twice the best that could have been done (ski rental: Karlin, Manasse, Rudolph and Sleator,
- * "Competitive snoopy caching", 1988). Nothing is predicted. The caller keeps the sums: it passes them with each request and
- * adds `Choice.rentMs`.
+ * Copies a shared prefix to another engine once the copy has paid off. A cost covers one request: the first request to
+ * go elsewhere would pay for the whole copy, and only later ones would profit, so no request would ever go. Therefore
+ * each prompt that goes where its prefix is cached pays rent: what it would have saved at the best other candidate, had
+ * that held the same. Once the rents of all prompts with the prefix reach the price of a copy, the next prompt goes
+ * elsewhere and makes it. In every case rents and copies together cost at most twice the best possible (ski rental:
+ * Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is predicted. The caller keeps the
+ * sums: it passes them with each request and adds `Choice.rentMs`.
  */
 export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: SecondCopyOptions): Picker {
   const offer: Offer = { index: -1, rentMs: 0, priceMs: 0 };
 
-  /** Looks for a candidate to put a copy on in place of sending the prompt to `chosen`. */
+  /** Looks for a candidate to put a copy on instead of sending the prompt to `chosen`. */
   const find = (decision: Decision, chosen: number): boolean => {
     const { request, candidates, eligible, eligibleCount, costs } = decision;
     const { promptTokens, sharedTokens = 0 } = request;
@@ -53,7 +55,7 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     if (index === -1) return false;
     const asItIsMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
     const asBestMs = ownMs(decision, index, Math.min(promptTokens, best));
-    // The term counts in what that costs others.
+    // The term includes what that costs others.
     const savedMs = decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs);
     const use =
       candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
@@ -93,9 +95,9 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
 }
 
 /**
- * What a request costs the other answers of its batch: some 300 steps that take 0.03 ms longer each, the least there is. Costs
- * are of the first token and hardly count it. It does not justify a copy where blocks are scarce.
+ * What a request costs the other answers of its batch, at least: some 300 steps that take 0.03 ms longer each. Costs
+ * are those of the first token and hardly include it. It does not justify a copy if blocks are scarce.
  */
 const answerMs = 8;
-/** Where blocks are scarce, a copy evicts others, which are computed again and evict more in turn. */
+/** If blocks are scarce, a copy evicts others, which are computed again and evict more in turn. */
 const displacementFactor = 2;

@@ -14,16 +14,17 @@ import type { ChoiceReason } from "../policy.ts";
 import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
-/** Sums of equal tokens differ by less than this, whatever the order in which they were rounded. */
+/** Rounding makes sums of equal tokens differ by less than this. */
 const roundingErrorTokens = 1e-6;
 
 /**
- * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), with its defaults. Below pkg/epp/framework/plugins:
- * `scheduling/filter/prefixcacheaffinity/plugin.go` keeps those that hold the prompt unless the prompts in flight there take
- * too long at its `peakPrefillThroughput` (`ttftSource: prefillThroughput`); `scheduling/scorer/tokenload/token_load.go` adds
- * up tokens in flight and the uncached ones of the request; `requestcontrol/dataproducer/inflightload/producer.go` counts
- * uncached prompt tokens from dispatch to the first token; `scheduling/picker/maxscore/picker.go` draws equals. That the score
- * stops falling at four million tokens is left out.
+ * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), with its defaults. Paths are below
+ * pkg/epp/framework/plugins. `scheduling/filter/prefixcacheaffinity/plugin.go` keeps engines that hold the prompt
+ * unless the prompts in flight there take too long at its `peakPrefillThroughput` (`ttftSource: prefillThroughput`).
+ * `scheduling/scorer/tokenload/token_load.go` adds up tokens in flight and the uncached ones of the request.
+ * `requestcontrol/dataproducer/inflightload/producer.go` counts uncached prompt tokens from dispatch to the first
+ * token. `scheduling/picker/maxscore/picker.go` draws among equals. Left out: the score stops falling at four million
+ * tokens.
  */
 export const affinityFilter: PolicyDefinition = {
   summary:
@@ -85,21 +86,24 @@ export const affinityFilter: PolicyDefinition = {
 interface AffinityPickerOptions {
   /** The share of the prompt that a candidate has, 0 to 1. */
   readonly matchShare: Scorer;
-  /** From this share on a candidate holds the prompt. */
+  /** A candidate with at least this share counts as holding the prompt. */
   readonly threshold: number;
-  /** How long the request in hand would wait for others, in milliseconds. */
+  /** Milliseconds that the request would wait for others. */
   readonly waitTime: Scorer;
-  /** Milliseconds by which the wait at those that hold the prompt may exceed that at the best other; 0 is without bound. */
+  /**
+   * How many milliseconds longer the wait may be at those that hold the prompt than at the best other; 0 means no
+   * bound.
+   */
   readonly maxPenaltyMs: number;
   /** Costs this close to the lowest count as equal to it. */
   readonly tolerance: number;
 }
 
 /**
- * The lowest cost among those that hold the prompt, unless the wait there is too much longer than at the best other, or
- * there is none: then the lowest of all. It narrows the choice as a filter would, but after all have been
- * judged: so everybody's numbers are explained, and what is assumed of a silent candidate does not depend on whom the
- * narrowing leaves.
+ * Takes the lowest cost among candidates that hold the prompt. If there are none, or the wait there is too much longer
+ * than at the best other, it takes the lowest of all. It narrows the choice like a filter, but after all candidates are
+ * scored. So an explanation shows the numbers of all, and what is assumed about a silent candidate does not depend on
+ * the narrowing.
  */
 function createAffinityPicker(options: AffinityPickerOptions): Picker {
   const { matchShare, threshold, waitTime, maxPenaltyMs, tolerance } = options;
@@ -151,15 +155,15 @@ function createAffinityPicker(options: AffinityPickerOptions): Picker {
 }
 
 interface QueuedPrefillTimeOptions {
-  /** What a queued request of another client is taken to weigh, in tokens. */
+  /** Assumed size of a queued request of another client, in tokens. */
   readonly foreignRequestTokens: number;
-  /** Prefill of an engine of weight 1. */
+  /** Prefill rate of an engine of weight 1. */
   readonly tokensPerSecond: number;
 }
 
 /**
- * Milliseconds until the prompts that wait at the candidate or are in prefill there are computed, at a rate that is the same for
- * all engines of a weight. The prompt in hand is not in it.
+ * Milliseconds until the candidate has computed the prompts in prefill and in its queue, at the same rate for all
+ * engines of a weight. Excludes this request's prompt.
  */
 function createQueuedPrefillTime({ foreignRequestTokens, tokensPerSecond }: QueuedPrefillTimeOptions): Scorer {
   const queued = createQueuedPrefill(foreignRequestTokens);

@@ -64,22 +64,22 @@ export const leastTokens: PolicyDefinition = {
     }),
 };
 
-/** Remembered candidates beyond this many (or beyond the present set, if larger) are forgotten, the absent ones first. */
+/** Bound of remembered candidates (or the size of the present set, if larger). Absent ones are forgotten first. */
 export const maxRotationSlots = 16_384;
 
 interface Slot {
-  /** What the candidate is owed, in units of weight. Over all candidates it adds up to zero. */
+  /** What the candidate is owed, in units of weight. The sum over all candidates is zero. */
   credit: number;
-  /** The turns at which it was last taken and last seen; 0 is never. */
+  /** The turns at which it was last taken and last seen; 0 means never. */
   takenAt: number;
   seenAt: number;
 }
 
 /**
- * Smooth weighted round robin, as in nginx: at each turn every candidate earns its weight, the richest is taken and
- * pays what all have earned together. Credit is kept by key, so a candidate that comes, goes or moves in the list
- * disturbs nobody else's turn. Equals go in the order in which they were last taken; among those never taken the order
- * is random, so that several routers do not start with the same engine.
+ * Smooth weighted round robin, as in nginx: at each turn every candidate earns its weight, and the one with the most
+ * credit is taken and pays what all have earned together. Credit is kept by key, so a candidate that joins, leaves or
+ * moves in the list does not disturb the turns of others. Equals go in the order in which they were last taken. Among
+ * those never taken the order is random, so that several routers do not start with the same engine.
  */
 function createRotationPicker(): Picker {
   const slots = new Map<string, Slot>();
@@ -138,14 +138,14 @@ function createRotationPicker(): Picker {
   };
 }
 
-/** Negative when `one` goes before `other`. */
+/** Negative if `one` goes before `other`. */
 function compareTurns(one: Pick<Slot, "credit" | "takenAt">, other: Pick<Slot, "credit" | "takenAt">): number {
   return other.credit - one.credit || one.takenAt - other.takenAt;
 }
 
 /**
  * Draws two distinct candidates and takes the one of lower cost (Mitzenmacher, "The power of two choices in randomized
- * load balancing", 2001). Which of two equals is drawn first is random already.
+ * load balancing", 2001). The order of drawing is random, so ties need no further draw.
  */
 export const betterOfTwo: Picker = {
   pick({ eligible, eligibleCount, costs }, random, choice) {
@@ -164,7 +164,7 @@ export const betterOfTwo: Picker = {
       for (let second = 0; second < eligibleCount; second++) {
         const two = eligible[second]!;
         if (one === two) continue;
-        // Each pair is met from both sides: the dearer one adds nothing, equals add half each.
+        // The loop sees each pair from both sides: the costlier one adds nothing, equals add half each.
         if (costs[one]! < costs[two]!) out[one] = out[one]! + 1 / pairs;
         else if (costs[one] === costs[two]) out[one] = out[one]! + 0.5 / pairs;
       }
@@ -173,12 +173,12 @@ export const betterOfTwo: Picker = {
   },
 };
 
-/** Takes each candidate with a probability in proportion to its weight, whatever it costs. */
+/** Takes each candidate with a probability in proportion to its weight; ignores costs. */
 const weightedDraw: Picker = {
   pick(decision, random, choice) {
     const { candidates, eligible, eligibleCount } = decision;
     let left = random.float() * totalWeight(decision);
-    // Rounding may leave a crumb after the last subtraction: the last candidate then stands.
+    // Rounding may leave a remainder after the last subtraction: then take the last candidate.
     choice.index = eligible[eligibleCount - 1]!;
     for (let place = 0; place < eligibleCount; place++) {
       left -= weightOf(candidates, eligible[place]!);

@@ -8,10 +8,10 @@ import type { ChoiceReason } from "../policy.ts";
 import { countingWeight, weightedOnly } from "../weights.ts";
 
 /**
- * The rule of lightseekorg/smg at 73da68ca (2026-08-07), model_gateway/src/policies/cache_aware.rs, with the defaults of its flags
- * (model_gateway/src/main.rs). The router of SGLang, from which it comes, does the same since
- * sgl-project/sglang@b93974f1, sgl-model-gateway/src/policies/cache_aware.rs; before, as of version 0.4, a prompt that no cache
- * has went where the cache holds least. SMG's triggers by KV use are off by default and left out.
+ * The rule of lightseekorg/smg at 73da68ca (2026-08-07), model_gateway/src/policies/cache_aware.rs, with the defaults
+ * of its flags (model_gateway/src/main.rs). It comes from the router of SGLang, which does the same since
+ * sgl-project/sglang@b93974f1, sgl-model-gateway/src/policies/cache_aware.rs. Before that, as of version 0.4, SGLang
+ * sent a prompt that no cache has to the emptiest cache. SMG's triggers by KV use are off by default and left out.
  */
 export const cacheAware: PolicyDefinition = {
   summary:
@@ -65,22 +65,22 @@ export const cacheAware: PolicyDefinition = {
 };
 
 interface CacheAwarePickerOptions {
-  /** The share of the prompt, 0 to 1, that has to be matched by more than this for a match to decide. */
+  /** A match decides if it covers more than this share of the prompt, 0 to 1. */
   readonly cacheThreshold: number;
-  /** Loads are apart when the highest is above the lowest by more than this many requests per unit of weight ... */
+  /** Loads are apart if the highest exceeds the lowest by more than this many requests per unit of weight ... */
   readonly balanceAbsThreshold: number;
   /** ... and is more than this many times the lowest. */
   readonly balanceRelThreshold: number;
-  /** Without a match that decides: the emptiest cache, and not the lowest load. */
+  /** If no match decides: take the emptiest cache instead of the lowest load. */
   readonly missesToFreeCache: boolean;
   /** The share of the prompt that a candidate has, 0 to 1. */
   readonly matchShare: Scorer;
 }
 
 /**
- * The rule of the routers of SGLang and SMG over costs that are loads: the lowest while they are apart, else the longest match,
- * else the lowest again or the emptiest cache: the fewest tokens held for the weight. Equals go to the
- * lowest load, then to chance.
+ * The rule of the routers of SGLang and SMG, over costs that are loads. While loads are apart it takes the lowest.
+ * Otherwise it takes the longest match, and without one the lowest load or the emptiest cache (fewest tokens held per
+ * unit of weight). The lowest load breaks ties, then chance.
  */
 function createCacheAwarePicker(options: CacheAwarePickerOptions): Picker {
   const { cacheThreshold, missesToFreeCache, matchShare } = options;
@@ -135,7 +135,7 @@ function isImbalanced(
   return highest - lowest > balanceAbsThreshold && highest > balanceRelThreshold * lowest;
 }
 
-/** Makes the highest value the lowest, and gives what it was. */
+/** Negates the values, so that the highest is the lowest. @returns the highest value */
 function turnSigns({ eligible, eligibleCount }: Decision, values: Float64Array): number {
   let highest = 0;
   for (let place = 0; place < eligibleCount; place++) {
@@ -147,7 +147,7 @@ function turnSigns({ eligible, eligibleCount }: Decision, values: Float64Array):
   return highest;
 }
 
-/** Writes tokens held per unit of weight; a candidate of which it is unknown is taken to hold the others' mean. */
+/** Writes tokens held per unit of weight. Candidates whose tokens are unknown get the mean of the others. */
 function measureHeld(decision: Decision, out: Float64Array): void {
   const { candidates, eligible, eligibleCount } = decision;
   const { weight, heldTokens } = candidates;

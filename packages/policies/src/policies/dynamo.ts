@@ -6,16 +6,16 @@ import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createQueuedPrefill } from "../scorers/prefill-work.ts";
 import { countingWeight, weightedOnly, weightOf } from "../weights.ts";
 
-/** Sums of equal blocks differ by less than this, whatever the order in which they were rounded. */
+/** Rounding makes sums of equal blocks differ by less than this. */
 const roundingErrorBlocks = 1e-6;
 
 /**
- * The rule of ai-dynamo/dynamo, with its defaults. Below lib/kv-router/src: the cost is that of
- * `scheduling/selector/default.rs` (`worker_logit`, at 07a6c9ce); the blocks of decode are the active and the additional ones
- * of `sequences/prompt_registry.rs` (`project_worker_loads`, at 312d3427), of which `sequences/block_tracker.rs` (at 057096c3)
- * counts each once, from dispatch to the end of the last request that has it; defaults are those of `scheduling/config.rs` (at
- * 0243c51b): prompt blocks alone are tracked (`router_track_output_blocks: false`), and requests in flight and decaying
- * credits weigh nothing.
+ * The rule of ai-dynamo/dynamo, with its defaults. Paths are below lib/kv-router/src. The cost is that of
+ * `scheduling/selector/default.rs` (`worker_logit`, at 07a6c9ce). The decode blocks are the active and additional ones
+ * of `sequences/prompt_registry.rs` (`project_worker_loads`, at 312d3427); `sequences/block_tracker.rs` (at 057096c3)
+ * counts each of them once, from dispatch to the end of the last request that has it. Defaults are those of
+ * `scheduling/config.rs` (at 0243c51b): it tracks prompt blocks only (`router_track_output_blocks: false`), and gives
+ * no weight to requests in flight and decaying credits.
  */
 export const dynamo: PolicyDefinition = {
   summary:
@@ -75,15 +75,15 @@ export const dynamo: PolicyDefinition = {
 
 /**
  * Draws a candidate with a probability that falls exponentially with its cost, as NVIDIA Dynamo's router does. Costs
- * are measured in the distance between the lowest and the highest, so that a temperature means the same whatever their
- * size: the dearest is exp(1 / temperature) times less likely than the cheapest. Weights multiply the probabilities.
+ * are scaled by the distance between the lowest and the highest, so that a temperature means the same for costs of any
+ * size: the costliest is exp(1 / temperature) times less likely than the cheapest. Weights multiply the probabilities.
  *
- * @param temperature above 0; near it the lowest cost is taken, far above it everybody is as likely as its weight
+ * @param temperature above 0; near 0 the lowest cost is taken, far above it only weights count
  */
 function createSoftmaxPicker(temperature: number): Picker {
   const scratch = createScratch();
 
-  /** Writes what the candidates' probabilities are in proportion to. @returns the sum */
+  /** Writes unnormalized probabilities. @returns their sum */
   const judge = (decision: Decision, out: Float64Array): number => {
     const { candidates, costs, eligible, eligibleCount } = decision;
     let lowest = Number.POSITIVE_INFINITY;
@@ -98,7 +98,7 @@ function createSoftmaxPicker(temperature: number): Picker {
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       const cost = costs[index]!;
-      // What cannot be judged is taken only where nobody can be.
+      // A candidate without a known cost is taken only if no cost is known.
       const isLastResort = cost === Number.POSITIVE_INFINITY && lowest < cost;
       const merit = isLastResort ? 0 : cost === lowest ? 1 : Math.exp((lowest - cost) * scale);
       out[index] = merit * weightOf(candidates, index);
@@ -112,7 +112,7 @@ function createSoftmaxPicker(temperature: number): Picker {
       const shares = scratch.of(decision);
       let left = random.float() * judge(decision, shares);
       const { eligible, eligibleCount } = decision;
-      // Rounding may leave a crumb after the last subtraction: the last candidate that can be drawn then stands.
+      // Rounding may leave a remainder after the last subtraction: then take the last candidate that can be drawn.
       for (let place = 0; place < eligibleCount && left >= 0; place++) {
         const index = eligible[place]!;
         if (!(shares[index]! > 0)) continue;
@@ -131,16 +131,16 @@ function createSoftmaxPicker(temperature: number): Picker {
 }
 
 interface PrefillBlocksOptions {
-  /** Tokens in a block. */
+  /** Tokens per block. */
   readonly blockTokens: number;
   readonly credits: TierCredits;
-  /** What a queued request of another client is taken to weigh, in tokens. */
+  /** Assumed size of a queued request of another client, in tokens. */
   readonly foreignRequestTokens: number;
 }
 
 /**
- * Blocks of prefill with the request in hand, per unit of weight: what is queued and the whole prompt, less the blocks
- * that the candidate is credited with for its caches, at least 0.
+ * Prefill blocks including this request, per unit of weight: the queued ones and the whole prompt, minus the blocks
+ * credited to the candidate's caches, at least 0.
  */
 function createPrefillBlocks({ blockTokens, credits, foreignRequestTokens }: PrefillBlocksOptions): Scorer {
   const queued = createQueuedPrefill(foreignRequestTokens);
@@ -163,7 +163,9 @@ function createPrefillBlocks({ blockTokens, credits, foreignRequestTokens }: Pre
   };
 }
 
-/** Blocks of the prompt that the candidate need not compute, those of slower tiers at their credit, per unit of weight. */
+/**
+ * Prompt blocks that the candidate need not compute, per unit of weight. Blocks in slower tiers count at their credit.
+ */
 function createCreditBlocks(blockTokens: number, credits: TierCredits): Scorer {
   return {
     name: "credit_blocks",
@@ -179,10 +181,10 @@ function createCreditBlocks(blockTokens: number, credits: TierCredits): Scorer {
 }
 
 /**
- * Blocks of prompts that requests in flight would use if the request in hand went there, each block once, per unit of weight.
- * Where no account of blocks is kept, all full ones of the prompt are new.
+ * Distinct prompt blocks of the requests in flight if this request went there, per unit of weight. Without an account
+ * of blocks, all full blocks of the prompt count as new.
  *
- * @param blockTokens tokens in a block
+ * @param blockTokens tokens per block
  */
 function createDecodeBlocks(blockTokens: number): Scorer {
   return {

@@ -9,14 +9,14 @@ import { type ColdOrder, createColdOrder } from "../scorers/cold-order.ts";
 import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
 import { countingWeight, weightedOnly } from "../weights.ts";
 
-/** Sums of equal scores differ by less than this, whatever the order in which they were rounded. */
+/** Rounding makes sums of equal scores differ by less than this. */
 const roundingError = 1e-9;
 
 /**
- * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), which the endpoint picker of the Gateway API Inference Extension became:
- * scorers and the drawing picker below pkg/epp/framework/plugins/scheduling, weights 2, 2 and 3 as in
- * config/charts/routerlib/templates/_config.yaml, and metrics that are read every 50 ms
- * (pkg/epp/datalayer/runtime.go, `--refresh-metrics-interval`).
+ * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), the successor of the endpoint picker of the Gateway API
+ * Inference Extension: scorers and the drawing picker below pkg/epp/framework/plugins/scheduling, weights 2, 2 and 3 as
+ * in config/charts/routerlib/templates/_config.yaml, and metrics read every 50 ms (pkg/epp/datalayer/runtime.go,
+ * `--refresh-metrics-interval`).
  */
 export const eppWeighted: PolicyDefinition = {
   summary:
@@ -115,7 +115,7 @@ export const eppWeighted: PolicyDefinition = {
   },
 };
 
-/** The picker, whose choices enter the order of cold prompts. */
+/** Wraps a picker so that its choices enter the order of cold prompts. */
 function remembering(picker: Picker, coldOrder: ColdOrder): Picker {
   return {
     pick(decision, random, choice) {
@@ -126,7 +126,7 @@ function remembering(picker: Picker, coldOrder: ColdOrder): Picker {
   };
 }
 
-/** 1 for an engine without requests, 0 for the one with the most for its weight, in between in proportion. */
+/** 1 for an engine without requests, 0 for the one with the most for its weight, linear in between. */
 const activeRequestScore: Scorer = {
   name: "active_request",
   score(decision, out) {
@@ -148,8 +148,8 @@ const activeRequestScore: Scorer = {
 };
 
 /**
- * The share of the KV blocks that is free, 0 to 1, as an engine reports it. Who does not report is taken to have the
- * mean of those that do; 0.5 for all when nobody does.
+ * Share of free KV blocks, 0 to 1, as the engine reports it. Engines that do not report get the mean of those that do;
+ * 0.5 for all if none does.
  */
 const kvUtilizationScore: Scorer = {
   name: "kv_cache_utilization",
@@ -174,9 +174,8 @@ const kvUtilizationScore: Scorer = {
 };
 
 /**
- * 1 for the shortest queue that an engine reports, for its weight, 0 for the longest, in between in proportion; 1 for
- * all when they are equally long, as the Gateway API's queue-scorer has it. Who does not report is taken to have the
- * mean; 0.5 for all when nobody does.
+ * 1 for the shortest reported queue for its weight, 0 for the longest, linear in between; 1 for all if they are equal,
+ * as in the Gateway API's queue-scorer. Engines that do not report get the mean; 0.5 for all if none does.
  */
 const queueScore: Scorer = {
   name: "queue",
@@ -207,14 +206,14 @@ const queueScore: Scorer = {
 };
 
 interface TokenLoadScoreOptions {
-  /** The tokens at an engine of weight 1 from which on it scores nothing. */
+  /** Tokens at which an engine of weight 1 scores 0. */
   readonly thresholdTokens: number;
   readonly credits: TierCredits;
-  /** What a queued request of another client is taken to weigh. */
+  /** Assumed size of a queued request of another client, in tokens. */
   readonly foreignRequestTokens: number;
 }
 
-/** 1 without prefill, that of the request in hand included, falling to 0 at the threshold. */
+/** 1 without any prefill tokens, including those of this request, falling to 0 at the threshold. */
 function createTokenLoadScore(options: TokenLoadScoreOptions): Scorer {
   const { thresholdTokens, credits, foreignRequestTokens } = options;
   const queued = createQueuedPrefill(foreignRequestTokens);

@@ -8,7 +8,7 @@ import { createLeastCostPicker } from "../pickers/least-cost.ts";
 import type { ChoiceReason, RequestFeatures } from "../policy.ts";
 import { weightedOnly } from "../weights.ts";
 
-/** Keeps the seeds of session keys apart from those of ring points, which count from 0. */
+/** Separates the seeds of session keys from those of ring points, which count from 0. */
 const sessionSeed = 0x5e551047;
 
 export const consistentHashing: PolicyDefinition = {
@@ -32,7 +32,7 @@ export const consistentHashing: PolicyDefinition = {
     }),
 };
 
-/** Makes places on the ring independent of the other uses of the bits of a chain hash. */
+/** Makes positions on the ring independent of other uses of the bits of a chain hash. */
 const prefixSeed = 0x9e11ad2f;
 
 export const prefixHash: PolicyDefinition = {
@@ -68,20 +68,20 @@ export const prefixHash: PolicyDefinition = {
 };
 
 interface RingPickerOptions {
-  /** Points on the ring of a candidate of weight 1. */
+  /** Ring points of a candidate of weight 1. */
   readonly pointsPerWeight: number;
-  /** How far above its even share of the requests a candidate may go; 0 removes the bound. */
+  /** Highest load of a candidate relative to its fair share of the requests; 0 removes the bound. */
   readonly loadFactor: number;
-  /** The place of a request's key on the ring, an unsigned 32-bit number, or -1 for a request without a key. */
+  /** The position of a request's key on the ring, an unsigned 32-bit integer; -1 for a request without a key. */
   readonly placeOf: (request: RequestFeatures) => number;
-  /** Why the lowest cost is taken for a request without a key. */
+  /** Reason to report for a request without a key, which takes the lowest cost. */
   readonly reasonWithoutKey: ChoiceReason;
 }
 
 /**
- * Looks up the place of the request's key on a ring and walks clockwise past candidates that are at their bound of
- * ceil(loadFactor x (requests in flight + 1) x own share of the weight) requests (Mirrokni, Thorup, Zadimoghaddam,
- * "Consistent hashing with bounded loads", 2016). Without a key it takes the lowest cost.
+ * Looks up the request's key on a ring and walks clockwise past candidates at their bound of ceil(loadFactor x
+ * (requests in flight + 1) x own share of the weight) requests (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing
+ * with bounded loads", 2016). Without a key it takes the lowest cost.
  */
 function createRingPicker(options: RingPickerOptions): Picker {
   const { pointsPerWeight, loadFactor, placeOf, reasonWithoutKey } = options;
@@ -99,7 +99,7 @@ function createRingPicker(options: RingPickerOptions): Picker {
     estimateRequests(decision, loads);
     writeLoadBounds(decision, loads, loadFactor, bounds);
   };
-  /** The bounds add up to more than all the load, so somebody is always below theirs. */
+  /** The bounds add up to more than the total load, so some candidate is always below its bound. */
   const walk = (hash: number): { readonly home: number; readonly end: number } => {
     let position = ring.seek(hash);
     found.home = -1;

@@ -7,10 +7,10 @@ import { createAdapterLoad } from "../scorers/adapters.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
-/** Sums of equal work differ by less than this many tokens, whatever the order in which they were rounded. */
+/** Rounding makes sums of equal work differ by less than this many tokens. */
 const roundingErrorTokens = 1e-6;
 
-/** What a request in flight costs the next one, in tokens of prefill: a few steps of a batch that is larger by one. */
+/** What a request in flight costs the next one, in prefill tokens: a few steps of a batch that is larger by one. */
 const requestTokens = 16;
 
 export const leastWork: PolicyDefinition = {
@@ -44,9 +44,9 @@ export const leastWork: PolicyDefinition = {
 };
 
 /**
- * The terms and the picker of `least_work`, which `sticky` has too.
+ * The terms and the picker of `least_work`, which `sticky` uses too.
  *
- * @param option the value of an option of `leastWork`
+ * @param option returns the value of an option of `leastWork`
  */
 export function leastWorkParts(option: (name: string) => number): Pick<PolicyParts, "terms" | "picker"> {
   const loadTokens = option("adapter-load-tokens");

@@ -7,7 +7,7 @@ import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
-/** Products of equal work differ by less than this, whatever the order in which they were rounded. */
+/** Rounding makes products of equal work differ by less than this. */
 const roundingError = 1e-6;
 
 export const lmetric: PolicyDefinition = {
@@ -36,14 +36,14 @@ export const lmetric: PolicyDefinition = {
 
 interface PrefillTimesBatchOptions {
   readonly credits: TierCredits;
-  /** What a queued request of another client is taken to weigh, in tokens. */
+  /** Assumed size of a queued request of another client, in tokens. */
   readonly foreignRequestTokens: number;
 }
 
 /**
- * The prefill that there would be with the request in hand, in tokens, times the requests that there would be, each per
- * unit of weight. Neither factor is ever 0, so that neither can hide the other: the request itself is counted, and of a
- * prompt that is cached in full the last token.
+ * Prefill tokens including this request, times requests including this one, each per unit of weight. Neither factor is
+ * ever 0, so neither can hide the other: the request itself counts, and so does the last token of a fully cached
+ * prompt.
  */
 function createPrefillTimesBatch({ credits, foreignRequestTokens }: PrefillTimesBatchOptions): Scorer {
   const queued = createQueuedPrefill(foreignRequestTokens);

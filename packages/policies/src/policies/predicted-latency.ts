@@ -23,15 +23,21 @@ import {
 } from "../scorers/prefill-time.ts";
 import { countingWeight, weightedOnly } from "../weights.ts";
 
-/** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
+/**
+ * Costs that differ by less count as equal: it is less than a decode step. Equals matter to routers that decide at
+ * once.
+ */
 const nearTieMs = 8;
 /**
- * What a request in flight costs the next one and the others of its batch: steps of a batch that is larger by one. Scores of terms that
- * do not depend on the prompt have weight 1.
+ * What a request in flight costs the next one and the others of its batch: steps of a batch that is larger by one.
+ * Scores of terms that do not depend on the prompt have weight 1.
  */
 const requestMs = 1;
 
-/** The weight of running answers relative to first tokens: the share of a prompt's time that counts for each that it stalls. */
+/**
+ * Weight of running answers relative to first tokens: the share of a prompt's time that counts for each answer it
+ * stalls.
+ */
 const objective: CheckedOption = {
   name: "objective",
   default: 0.01,
@@ -96,17 +102,19 @@ function peerLoadMs(decision: Decision): number {
 }
 
 /**
- * A candidate may have so many times the mean of requests in flight: near the saturation limit, engines that compute long
- * prompts and engines that write answers separate by themselves, which saves a quarter of the time to first token ...
+ * A candidate may have this many times the mean of requests in flight. Near the saturation limit, engines that compute
+ * long prompts separate by themselves from engines that write answers, which saves a quarter of the time to first token
+ * ...
  */
 const mostOverMean = 3;
-/** ... and so many more: where few are in flight, the engine that holds the prefix may well have all of them. */
+/** ... plus this many. If few requests are in flight, the engine that holds the prefix may have all of them. */
 const freeRequests = 16;
 
 /**
- * Leaves out candidates with far more requests in flight than the mean, for their weight. Whatever is believed of caches and
- * times, no hotspot grows past that, and some candidate is always at or below the mean (the bound of Mirrokni, Thorup and Zadimoghaddam,
- * "Consistent hashing with bounded loads", 2016, with some slack for small numbers).
+ * Leaves out candidates with far more requests in flight than the mean for their weight. This bounds every hotspot,
+ * whatever the caches and times are believed to be. Some candidate is always at or below the mean (the bound of
+ * Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing with bounded loads", 2016, with some slack for small
+ * numbers).
  */
 const belowHotspot: Filter = {
   name: "below_hotspot",
@@ -129,14 +137,14 @@ const belowHotspot: Filter = {
 };
 
 /**
- * An engine may have so many times its batch limit in flight: the wait for a slot of a large batch is far shorter than computing
- * a long prompt elsewhere, and is a part of the cost.
+ * An engine may have this many times its batch limit in flight. Waiting for a slot of a large batch takes far less time
+ * than computing a long prompt elsewhere, and the cost includes it.
  */
 const mostOfBatch = 1.25;
 
 /**
- * Leaves out candidates with a queue: their cached blocks are worth less than they seem. Engines without free KV blocks stay:
- * to send what they hold elsewhere takes blocks there and evicts what others come back for.
+ * Leaves out candidates with a queue: their cached blocks save less than they seem to. Engines without free KV blocks
+ * stay: sending their prompts elsewhere would take blocks there and evict what others come back for.
  */
 const shortQueue: Filter = {
   name: "short_queue",
@@ -151,8 +159,8 @@ const shortQueue: Filter = {
 };
 
 /**
- * Milliseconds that the request waits for a slot in the engine's batch: as many answers must end before as are beyond the
- * limit, and each slot is free again after the time of an answer. 0 where no limit is known.
+ * Milliseconds that the request waits for a slot in the engine's batch. Each answer beyond the limit must wait for
+ * another one to end, and a slot is free again after the time of an answer. 0 if no limit is known.
  */
 const slotWait: Scorer = {
   name: "slot_wait_ms",

@@ -57,11 +57,14 @@ export const sticky: PolicyDefinition = {
 };
 
 interface BoundSessionPickerOptions {
-  /** Takes one where the session is bound to none, or cannot stay. */
+  /** Picks a candidate if the session is not bound, or cannot stay. */
   readonly inner: Picker;
-  /** How far above its even share of the requests a candidate may go before sessions leave it; 0 removes the bound. */
+  /**
+   * Highest load of a candidate, relative to its fair share of the requests, before sessions leave it; 0 removes the
+   * bound.
+   */
   readonly loadFactor: number;
-  /** Requests, at weight 1, below which a candidate is never at its bound. */
+  /** Below this many requests, at weight 1, a candidate is never at its bound. */
   readonly freeRequests: number;
 }
 
@@ -72,9 +75,8 @@ interface Indices {
 }
 
 /**
- * Takes the candidate to which the request's session is bound, as long as it is one and has fewer requests than its
- * bound; where it is at its bound, one of those that are not. Who binds the session, and to what, is the caller's
- * business: this is a function of the decision.
+ * Takes the target that the session is bound to, if it is a candidate and below its bound. If it is at its bound, takes
+ * one of the candidates that are not. This is a function of the decision: the caller keeps the bindings.
  */
 function createBoundSessionPicker({ inner, loadFactor, freeRequests }: BoundSessionPickerOptions): Picker {
   let loads = new Float64Array(0);
@@ -135,7 +137,7 @@ function createBoundSessionPicker({ inner, loadFactor, freeRequests }: BoundSess
   };
 }
 
-/** The index of the candidate to which the session is bound; -1 where that is none of the eligible ones. */
+/** The index of the candidate that the session is bound to; -1 if it is not eligible. */
 function homeOf({ request, candidates, eligible, eligibleCount }: Decision): number {
   const { sessionKey, boundKey } = request;
   if (!sessionKey || boundKey === undefined) return -1;

@@ -4,8 +4,8 @@ import { hashString } from "../hash.ts";
 import { countingWeight } from "../weights.ts";
 
 /**
- * What each state costs, in loads of an adapter: where one has to be given up, it will have to be loaded again. A
- * candidate where requests for the adapter wait will have loaded it by then.
+ * Cost of each state, in adapter loads. An adapter that must be evicted will have to be loaded again. A candidate where
+ * requests wait for the adapter will have loaded it by then.
  */
 const loads: Readonly<Record<number, number>> = {
   [adapterState.active]: 0,
@@ -15,8 +15,8 @@ const loads: Readonly<Record<number, number>> = {
 };
 
 /**
- * What loading the LoRA adapter of the request costs, in tokens of prefill, per unit of weight; nothing at the home of one
- * that nobody has, since that one has to be loaded somewhere.
+ * Cost of loading the request's LoRA adapter, in prefill tokens per unit of weight. If no candidate has the adapter, it
+ * costs nothing at its home, because some candidate must load it.
  *
  * @param loadTokens prompt tokens that an engine computes in the time of one load
  */
@@ -24,7 +24,7 @@ export function createAdapterLoad(loadTokens: number): Scorer {
   return createLoadCost("adapter_load_tokens", loadTokens);
 }
 
-/** Reading the weights of an adapter of usual rank from a local disk, and moving them to the GPU. */
+/** Reading an adapter of usual rank from a local disk and moving it to the GPU. */
 const loadMs = 128;
 
 /** The same in milliseconds. */
@@ -50,15 +50,16 @@ function createLoadCost(name: string, unit: number): Scorer {
   };
 }
 
-/** Sets places of adapters apart from other uses of the hash. */
+/** Separates the homes of adapters from other uses of the hash. */
 const adapterSeed = 0x5bd1e995;
 
 /**
- * Where an adapter should be loaded that nobody has: the same candidate whoever asks, so that routers that decide at the
- * same time load it once. The highest of numbers that depend on adapter and candidate alone, by weight (rendezvous
- * hashing: Thaler and Ravishankar 1998), among those with an empty slot, or among all where nobody has one.
+ * The home of an adapter that no candidate has. Every router gets the same answer, so routers that decide at the same
+ * time load it once. It is the highest weighted hash of adapter and candidate (rendezvous hashing: Thaler and
+ * Ravishankar 1998) among candidates with an empty slot, or among all if none has one.
  *
- * @returns the index of a candidate; -1 where somebody has the adapter or requests for it, or the request is for none
+ * @returns the index of a candidate; -1 if a candidate has the adapter or requests for it, or the request names no
+ * adapter
  */
 function homeOfAdapter({ request, candidates, eligible, eligibleCount }: Decision): number {
   const { adapter } = request;
@@ -86,7 +87,7 @@ function homeOfAdapter({ request, candidates, eligible, eligibleCount }: Decisio
   return home;
 }
 
-/** What the endpoint picker of the Gateway API gives for each state (`lora-affinity-scorer`). */
+/** Scores of the Gateway API's endpoint picker for each state (`lora-affinity-scorer`). */
 const affinities: Readonly<Record<number, number>> = {
   [adapterState.active]: 1,
   [adapterState.room]: 0.8,
@@ -95,9 +96,10 @@ const affinities: Readonly<Record<number, number>> = {
 };
 
 /**
- * 1 where the LoRA adapter of the request is loaded, 0.8 where there is a slot for it, 0.6 where requests for it wait, 0
- * elsewhere. Who does not tell has the mean of those that do. An adapter that nobody has counts as loaded at its home.
- * For a request without an adapter, and where nobody tells and nothing is to be loaded, all have 0.5.
+ * 1 where the request's LoRA adapter is loaded, 0.8 where a slot is free for it, 0.6 where requests wait for it, 0
+ * elsewhere. Candidates that report nothing get the mean of those that do. An adapter that no candidate has counts as
+ * loaded at its home. All get 0.5 if the request names no adapter, or if no candidate reports and nothing has to be
+ * loaded.
  */
 export const loraAffinityScore: Scorer = {
   name: "lora_affinity",

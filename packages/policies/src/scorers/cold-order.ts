@@ -1,17 +1,17 @@
 import type { Decision, Scorer } from "../decision.ts";
 import { type TierCredits, writeCredits } from "../match.ts";
 
-/** Candidates remembered for the cold prompts they took; beyond it the one whose turn is longest ago is forgotten. */
+/** Number of candidates whose cold prompts are remembered. Beyond it the one with the oldest turn is forgotten. */
 export const maxColdSlots = 1_024;
 
-/** In what order candidates last took a prompt that nobody had in its cache. */
+/** The order in which candidates last took a cold prompt. */
 export interface ColdOrder {
   /**
-   * For a cold prompt 1 for candidates that took none yet, then less with every rank down to 0 for the one that took
-   * the last; 0.5 for all when anybody has a part of the prompt. It spreads new blocks over all caches.
+   * For a cold prompt: 1 for candidates that took none yet, then less with every rank, down to 0 for the one that took
+   * the last. If any candidate has a part of the prompt, all get 0.5. Spreads new blocks over all caches.
    */
   readonly score: Scorer;
-  /** Tells that the candidate with this index takes the prompt of the decision. */
+  /** Call when the candidate at this index takes the prompt of the decision. */
   took(decision: Decision, index: number): void;
 }
 
@@ -29,7 +29,7 @@ export function createColdOrder(credits: TierCredits): ColdOrder {
     }
     return true;
   };
-  /** Writes every score; the remembered candidates rank behind the others, the oldest turn first. */
+  /** Writes every score. Remembered candidates rank behind the others, the oldest turn first. */
   const rank = ({ candidates, eligible, eligibleCount }: Decision, out: Float64Array): void => {
     stamp += 1;
     let position = eligibleCount;
@@ -61,7 +61,7 @@ export function createColdOrder(credits: TierCredits): ColdOrder {
   };
 }
 
-/** A key that had a turn, between the one whose turn came before and the one whose turn came after. */
+/** A key that had a turn, linked to the turns before and after it. */
 interface Turn {
   readonly key: string;
   older: Turn | undefined;
@@ -71,17 +71,17 @@ interface Turn {
   index: number;
 }
 
-/** The last turn of each key, in order: a linked list, so that a turn costs the same however many there are. */
+/** The last turn of each key, in order. A linked list, so the cost of a turn does not depend on the number of keys. */
 interface RecentTurns {
-  /** The key's last turn, or undefined when it had none or it is forgotten. */
+  /** The key's last turn; undefined if it had none or was forgotten. */
   get(key: string): Turn | undefined;
-  /** The turn that is longest ago; from there `newer` leads on. */
+  /** The oldest turn; follow `newer` from there. */
   oldest(): Turn | undefined;
-  /** Gives the key a turn now. */
+  /** Gives the key the newest turn. */
   take(key: string): void;
 }
 
-/** @param capacity keys that are remembered; one more makes it forget the one whose turn is longest ago */
+/** @param capacity keys to remember; one more makes it forget the key with the oldest turn */
 function createRecentTurns(capacity: number): RecentTurns {
   const turns = new Map<string, Turn>();
   let oldest: Turn | undefined;

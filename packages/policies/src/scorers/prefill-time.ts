@@ -3,16 +3,16 @@ import { estimateForeignQueue } from "../load.ts";
 import { matchedInAll, type TierCredits } from "../match.ts";
 import { countingWeight } from "../weights.ts";
 
-/** Milliseconds that an engine computes on a prompt token as long as nothing is learned: 8,000 tokens a second. */
+/** Milliseconds to compute a prompt token until something is learned: 8,000 tokens per second. */
 const believedMsPerToken = 0.125;
 /**
- * A prompt stalls every answer of its batch while it is computed. One of many seconds makes them stand still, which counts for
- * more: from so many milliseconds on in proportion to them, up to a bound.
+ * Computing a prompt stalls every answer of its batch. A stall of many seconds counts for more: from this many
+ * milliseconds the weight grows in proportion, up to a bound.
  */
 const stallMs = 2_000;
 const maxStallWeight = 10;
 
-/** Milliseconds until the prompts that were sent to a candidate before are computed, per unit of weight. */
+/** Milliseconds until the candidate has computed the prompts sent to it before, per unit of weight. */
 export const backlog: Scorer = {
   name: "backlog_ms",
   score({ candidates, eligible, eligibleCount }, out) {
@@ -27,9 +27,9 @@ export const backlog: Scorer = {
 };
 
 /**
- * Milliseconds that the prompts of other clients in the engine's queue take, per unit of weight.
+ * Milliseconds that other clients' queued prompts take at the engine, per unit of weight.
  *
- * @param requestTokens what such a request is taken to weigh
+ * @param requestTokens assumed size of such a request
  */
 export function createForeignBacklog(requestTokens: number): Scorer {
   return {
@@ -46,11 +46,11 @@ export function createForeignBacklog(requestTokens: number): Scorer {
 }
 
 /**
- * Milliseconds that the candidate computes on what its cache lacks of the prompt, per unit of weight, and what that costs
- * others: `costToOthers` times itself, so that affinity grows with load, and a share of itself for each request in flight, whose
- * answer it holds up.
+ * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
+ * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for
+ * each request in flight, whose answer it stalls.
  *
- * @param answerWeight that share of a prompt of which nobody stands still, 0 to 1
+ * @param answerWeight that share, 0 to 1, for a prompt too short to make answers stand still (see `stallMs`)
  */
 export function createOwnWork(answerWeight: number): Scorer {
   return {
@@ -70,10 +70,10 @@ export function createOwnWork(answerWeight: number): Scorer {
 }
 
 /**
- * Milliseconds that the candidate takes to bring what it has of the prompt in slower tiers back to its GPU, per unit of
+ * Milliseconds that the candidate takes to fetch its part of the prompt from slower tiers to its GPU, per unit of
  * weight. Its engine computes other prompts meanwhile.
  *
- * @param credits what they leave of computing it takes where nothing is learned
+ * @param credits give the fetch time until it is learned: the rest of the time that computing would take
  */
 export function createFetchTime(credits: TierCredits): Scorer {
   return {
@@ -89,8 +89,8 @@ export function createFetchTime(credits: TierCredits): Scorer {
 }
 
 /**
- * What the request costs others by the KV blocks that it takes while it runs, in milliseconds per unit of weight: its share
- * of the engine's blocks, times how long it holds them, times how near the engine is to having none left.
+ * What the request costs others by the KV blocks it takes while it runs, in milliseconds per unit of weight: its share
+ * of the engine's blocks, times how long it holds them, times how close the engine is to running out.
  */
 export function createKvPressure(credits: TierCredits): Scorer {
   return {
@@ -102,7 +102,7 @@ export function createKvPressure(credits: TierCredits): Scorer {
       const answerMs = expectedOutputTokens * msPerOutputToken;
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
-        // Blocks that others use already are shared.
+        // Blocks that others already use are shared.
         const tokens = Math.max(0, promptTokens - matchedTokens[index]!) + expectedOutputTokens;
         const computeMs = ownMs(decision, index) + fetchMsOf(decision, index, credits);
         const cost = (tokens / kvCapacityTokens[index]!) * (computeMs + answerMs) * kvUse[index]! ** 4;
@@ -113,27 +113,27 @@ export function createKvPressure(credits: TierCredits): Scorer {
 }
 
 /**
- * What a millisecond of work costs those who come later, in milliseconds. At one engine every request of a busy time waits for
- * it: busy / (1 - busy) in all. Of several engines that are shared, later requests take those that are idle, as long as there
- * are any (Sakasegawa's approximation of the wait in M/M/n, 1977).
+ * What a millisecond of work costs later requests, in milliseconds. With one engine, every request of a busy period
+ * waits for it: busy / (1 - busy) in total. With several engines, later requests use idle ones if there are any
+ * (Sakasegawa's approximation of the wait in M/M/n, 1977).
  */
 function costToOthers(busyShare: number, engines: number): number {
   return busyShare ** (Math.sqrt(2 * (engines + 1)) - 1) / (1 - busyShare);
 }
 
-/** What a candidate computes on a token of a prompt; of one that attends to few others. */
+/** Milliseconds that a candidate computes on a prompt token that attends to few others. */
 export function tokenMsOf({ candidates }: Decision, index: number): number {
   const learned = candidates.prefillMsPerToken[index]!;
   return Number.isNaN(learned) ? believedMsPerToken : learned;
 }
 
-/** What it computes of the prompt: all but what it has in any tier, and the last token in any case. */
+/** Milliseconds that it computes on the prompt: all but what it has in any tier, and always the last token. */
 function ownMs(decision: Decision, index: number): number {
   const { promptTokens } = decision.request;
   return ownMsOf(decision, index, Math.min(promptTokens, matchedInAll(decision.candidates, index)));
 }
 
-/** What it computes of the prompt if it has so many tokens of it. */
+/** Milliseconds that it would compute on the prompt if it had this many of its tokens. */
 export function ownMsOf(decision: Decision, index: number, matched: number): number {
   const uncached = Math.max(1, decision.request.promptTokens - matched);
   const perPair = decision.candidates.prefillMsPerTokenPair[index]!;
@@ -141,7 +141,7 @@ export function ownMsOf(decision: Decision, index: number, matched: number): num
   return tokenMsOf(decision, index) * uncached + pairsMs;
 }
 
-/** Tokens that it has beyond the prompt, for whatever reason, are not fetched. */
+/** Cached tokens beyond the prompt, if any, are not fetched. */
 function fetchMsOf(decision: Decision, index: number, credits: TierCredits): number {
   const { candidates, request } = decision;
   const cpu = candidates.matchedCpuTokens[index]!;

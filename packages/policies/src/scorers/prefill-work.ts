@@ -3,7 +3,7 @@ import { estimateForeignQueue } from "../load.ts";
 import { type TierCredits, writeCredits } from "../match.ts";
 import { countingWeight } from "../weights.ts";
 
-/** Prompt tokens of ours that wait for prefill or are in it, per unit of weight. */
+/** Prompt tokens of our requests in prefill or waiting for it, per unit of weight. */
 export const pendingPrefill: Scorer = {
   name: "pending_prefill_tokens",
   score({ candidates, eligible, eligibleCount }, out) {
@@ -16,8 +16,8 @@ export const pendingPrefill: Scorer = {
 };
 
 /**
- * Prompt tokens of the request in hand that the candidate would have to compute, per unit of weight. At least one: an
- * engine computes the last token of a prompt even when it holds every block of it, because the answer starts there.
+ * Uncached prompt tokens of the request at the candidate, per unit of weight. At least one: an engine computes the last
+ * token of a prompt even if it holds all blocks, because the answer starts there.
  */
 export function createUncachedTokens(credits: TierCredits): Scorer {
   return {
@@ -36,10 +36,10 @@ export function createUncachedTokens(credits: TierCredits): Scorer {
 }
 
 /**
- * Prompt tokens of other clients' requests in the engine's queue, per unit of weight. Those of theirs that run already
- * are left out: how much prefill they have left, if any, nobody tells.
+ * Prompt tokens of other clients' requests in the engine's queue, per unit of weight. Their running requests are left
+ * out: no engine reports how much prefill those have left.
  *
- * @param requestTokens what a queued request of another client is taken to weigh
+ * @param requestTokens assumed size of a queued request of another client
  */
 export function createForeignPrefill(requestTokens: number): Scorer {
   return {
@@ -57,10 +57,10 @@ export function createForeignPrefill(requestTokens: number): Scorer {
 }
 
 /**
- * Prompt tokens that wait for prefill at the candidate or are in it, per unit of weight: ours, and those of other
- * clients in the engine's queue.
+ * Prompt tokens in prefill or waiting for it at the candidate, per unit of weight: ours, and those of other clients in
+ * the engine's queue.
  *
- * @param requestTokens what a queued request of another client is taken to weigh
+ * @param requestTokens assumed size of a queued request of another client
  */
 export function createQueuedPrefill(requestTokens: number): Scorer {
   const foreign = createForeignPrefill(requestTokens);

@@ -6,21 +6,21 @@ import type { Restriction, RoutedRequest, SelectablePool, TargetSelector } from 
 /** What a selector would see and do now. */
 export interface ExplainedSelection<Target extends RoutingTarget> {
   readonly explanation: Explanation;
-  /** The targets of `explanation.candidates`, in their order. */
+  /** The targets of `explanation.candidates`, in the same order. */
   readonly targets: readonly Target[];
-  /** The likeliest one; of equally likely ones the first. */
+  /** The most likely target; the first of equally likely ones. */
   readonly choice: Target;
   /** Prefill tokens that other routers are expected to have sent without this one knowing. */
   readonly unseenTokens: number;
 }
 
 /**
- * Lets a selector decide with a policy that explains in place of choosing, so that what is explained is what would be
- * done. Draws nothing and notes nothing.
+ * Runs a selector with a policy that explains instead of choosing, so that the explanation matches a real decision.
+ * Draws nothing and records nothing.
  *
- * @param selector made with `quietTraffic` and `quietSessions`, so that a request that is not sent is not expected of
- * other routers either, and binds no session
- * @returns undefined when no target is usable
+ * @param selector must use `quietTraffic` and `quietSessions`: the request is not sent, so it must not count as
+ * expected traffic of other routers, and must bind no session
+ * @returns undefined if no target is usable
  */
 export function explainSelection<Target extends RoutingTarget>(
   selector: TargetSelector,
@@ -43,9 +43,9 @@ export function explainSelection<Target extends RoutingTarget>(
 }
 
 /**
- * Takes the candidate that a policy is likeliest to take, the first of several, and leaves the policy as it was.
+ * Takes the candidate that a policy most likely takes (the first of equals), and leaves the policy unchanged.
  *
- * @param onExplained told of every choice
+ * @param onExplained called with every choice
  */
 export function explainingPolicy(
   policy: Policy,
@@ -62,7 +62,7 @@ export function explainingPolicy(
   };
 }
 
-/** Reads what peers may have sent, and keeps what is decided to itself. */
+/** Reads what peers may have sent, and records no decisions. */
 export function quietTraffic(traffic: PeerTraffic): PeerTraffic {
   return { ...traffic, sent() {} };
 }

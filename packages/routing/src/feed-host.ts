@@ -3,7 +3,7 @@ import { type LedgerSink, type PrefixIndex, type TierName, tier } from "@espalie
 import type { BatchMark } from "@espalier/replication";
 import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";
 
-/** Whose events are read. */
+/** A target whose events are read. */
 export interface FeedTarget {
   readonly index: TargetIndex;
   readonly key: string;
@@ -14,14 +14,14 @@ export interface EventReading {
   readonly standing: FeedConfidence;
   start(): Promise<void>;
   stop(): Promise<void>;
-  /** Attaches floating blocks whose place a prompt that was placed here shows. */
+  /** Attaches floating blocks whose position follows from a prompt that was placed here. */
   attach(): void;
-  /** Writes everything that is known of the target's blocks to an empty sink. */
+  /** Writes all known blocks of the target to an empty sink. */
   tellAll(sink: LedgerSink): void;
   describe(): FeedStatus;
 }
 
-/** A target's feed, as long as its engine and event endpoint stay the same. */
+/** The feed of a target. It lives until the target's engine or event endpoint changes. */
 export interface HostedFeed {
   readonly standing: FeedConfidence;
   /** See `EventReading`. */
@@ -30,9 +30,9 @@ export interface HostedFeed {
   stop(): Promise<void>;
 }
 
-/** Decides whether this router reads a target's events, and where what it reads goes. */
+/** Decides whether this router reads a target's events, and where the changes go. */
 export interface FeedHost {
-  /** @param make a feed that is not started; called again whenever the events are to be read from the beginning */
+  /** @param make creates a feed that is not started; called again to read the events from the beginning */
   open(target: FeedTarget, make: (output: FeedOutput) => EventReading): HostedFeed;
 }
 
@@ -49,31 +49,31 @@ export function createLocalHost(outputOf: (target: FeedTarget) => FeedOutput): F
 
 /** Outcome of one message of an engine. */
 export interface BatchOutcome {
-  /** Whether every message of the engine process up to this one was read. */
+  /** Whether all messages of the engine process up to this one were read. */
   readonly isComplete: boolean;
-  /** Removed blocks that were not known here. */
+  /** Removed blocks that this router did not know. */
   readonly unknownRemovals: number;
 }
 
-/** Confidence of a feed and the reason, published to routers that do not read it. */
+/** Confidence of a feed and the reason. Published to routers that do not read the feed. */
 export interface FeedCondition {
   readonly standing: FeedConfidence;
   readonly state: string;
   readonly reason: string;
-  /** Why what is read cannot be used. */
+  /** Why the events cannot be used. */
   readonly unusable: string | undefined;
 }
 
-/** Where the changes from a target's events go: into this router's index, or to all routers. */
+/** Where the changes from a target's events go: to this router's index, or to all routers. */
 export interface FeedOutput {
   /** Takes the changes of blocks; those before a `batch` belong to it. */
   readonly sink: LedgerSink;
   batch(mark: BatchMark, outcome: BatchOutcome): void;
-  /** These messages were missed for good. */
+  /** These messages are lost. */
   gap(from: number, to: number): void;
   /** The engine process was restarted. */
   newEpoch(): void;
-  /** The engine has emptied its cache. */
+  /** The engine emptied its cache. */
   emptied(): void;
   condition(condition: FeedCondition): void;
 }
@@ -83,14 +83,14 @@ export interface FeedStatus {
   readonly target: string;
   readonly state: string;
   readonly reason: string;
-  /** This router's role, and the router that reads the feed; null where each router reads for itself. */
+  /** This router's role, and the router that reads the feed; null if each router reads for itself. */
   readonly role: "owner" | "backup" | "none" | null;
   readonly owner: string | null;
-  /** Blocks of the index that the target has announced, by tier. */
+  /** Indexed blocks that the target has announced, by tier. */
   readonly blocks: Readonly<Record<TierName, number>>;
-  /** The engine's blocks whose place in a prompt is not known. */
+  /** Blocks of the engine whose position in a prompt is unknown. */
   readonly floatingBlocks: number;
-  /** Why what is read cannot be used: block sizes that do not fit. */
+  /** Why the events cannot be used: the block sizes do not fit. */
   readonly unusable: string | null;
 }
 
@@ -98,11 +98,11 @@ interface LocalOutputOptions {
   readonly index: PrefixIndex;
   /** The target was restarted: forget its facts and placements. */
   readonly forget: (target: TargetIndex) => void;
-  /** The target has emptied its cache: forget its placements. */
+  /** The target emptied its cache: forget its placements. */
   readonly forgetPlacements: (target: TargetIndex) => void;
 }
 
-/** Writes the changes from a target's events into this router's index. */
+/** Writes the changes from a target's events to this router's index. */
 export function createLocalOutput(
   { index, forget, forgetPlacements }: LocalOutputOptions,
   target: TargetIndex,

@@ -1,6 +1,6 @@
 /**
- * How a router decides: what it knows and guesses of engines' caches, what it has sent them, what other routers have,
- * and the choice of a target. The router and the simulator of fleets run this same code.
+ * How a router decides: what it knows and predicts about engines' caches, what it and other routers have sent them, and
+ * the choice of a target. The router and the fleet simulator run this same code.
  */
 
 export type { CopyRents } from "./copy-rents.ts";

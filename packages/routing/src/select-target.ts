@@ -21,35 +21,35 @@ import type { DecisionSnapshot } from "./work/decision-snapshot.ts";
 import type { FetchedTokens } from "./work/learned-times.ts";
 import type { PoolWork, PromptWork } from "./work/pool-work.ts";
 
-/** A decision: the target and why. */
+/** A decision: the target, and why it was chosen. */
 export interface Selection<Target extends RoutingTarget> {
   readonly target: Target;
   readonly reason: ChoiceReason;
-  /** Tokens of the prompt that the target is thought to hold in any tier. */
+  /** Prompt tokens that the target is believed to hold in any tier. */
   readonly matchedTokens: number;
-  /** Those of them that it does not hold itself, but can fetch from a pool. */
+  /** Those of them that it can only fetch from a pool. */
   readonly pooledTokens: number;
-  /** Tokens of the prompt that the candidate that holds most of it is thought to hold. */
+  /** Highest `matchedTokens` of all candidates. */
   readonly bestTokens: number;
-  /** What the prompt asks of the target; undefined in a pool that learns nothing. */
+  /** The prompt's work at the target; undefined in a pool that learns nothing. */
   readonly work: PromptWork | undefined;
-  /** Prompt blocks to count in the target's load; undefined where the policy does not read active blocks. */
+  /** Prompt blocks to count in the target's load; undefined if the policy does not read active blocks. */
   readonly activeBlocks: PromptBlocks | undefined;
 }
 
 /** The targets of one model, as a decision needs them. */
 export interface SelectablePool {
   readonly policy: Policy;
-  /** Separates its sessions from those of other pools; absent where there is one pool. */
+  /** Separates its sessions from those of other pools; absent if there is one pool. */
   readonly model?: string;
-  /** Learned times of its engines; absent where nothing is learned. */
+  /** Learned times of its engines; absent if nothing is learned. */
   readonly work?: PoolWork;
 }
 
-/** What a decision is made for. */
+/** The request that a decision is made for. */
 export interface RoutedRequest {
   readonly features: RequestFeatures;
-  /** Undefined when the pool's policy does not look at prefixes. */
+  /** Undefined if the pool's policy does not read prefixes. */
   readonly prompt: PromptBlocks | undefined;
 }
 
@@ -57,17 +57,17 @@ export interface RoutedRequest {
 export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   /** Targets that have failed this request. */
   readonly tried: ReadonlySet<string>;
-  /** The only engine that will do, for instance the one that holds a stored response. */
+  /** The only engine that can serve it, for instance the one with a stored response. */
   readonly onlyEngine?: string | undefined;
-  /** Whether a target can take what is to be sent; all but those whose role is `prefill` unless given. */
+  /** Whether a target accepts the request. By default all do, except those of role `prefill`. */
   readonly accepts?: (target: Target) => boolean;
   /** Called once the candidate set is complete, before the policy chooses. */
   readonly onMatched?: (() => void) | undefined;
 }
 
-/** Chooses the target of a request among a pool's usable ones. */
+/** Chooses a target for a request among the usable ones of a pool. */
 export interface TargetSelector {
-  /** @returns undefined when no target is usable */
+  /** @returns undefined if no target is usable */
   select<Target extends RoutingTarget>(
     pool: SelectablePool,
     targets: readonly Target[],
@@ -76,9 +76,7 @@ export interface TargetSelector {
   ): Selection<Target> | undefined;
 }
 
-/**
- * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it.
- */
+/** Decisions are synchronous, so they share one candidate set and allocate none. */
 export function createTargetSelector(
   random: Random,
   knowledge: PrefixKnowledge,
@@ -149,22 +147,22 @@ export function createTargetSelector(
 
 const takesWhole = ({ engine }: RoutingTarget): boolean => engine.role !== "prefill";
 
-/** The session to which a request belongs, where the pool's policy looks at that. */
+/** The session of a request, if the pool's policy reads it. */
 function sessionOf({ policy, model = "" }: SelectablePool, { sessionKey }: RequestFeatures): NamedSession | undefined {
   return policy.bindingTtlMs > 0 && sessionKey ? { model, key: sessionKey } : undefined;
 }
 
 interface Surroundings {
-  /** Key of the target to which the session is bound. */
+  /** Key of the target that the session is bound to. */
   readonly boundKey: string | undefined;
   readonly unseenTokens: number;
   readonly coldKey: number | undefined;
-  /** Tokens that the prompt shares with others, and what those have paid. */
+  /** Prompt tokens shared with other prompts, and the rent that those have paid. */
   readonly sharedTokens: number;
   readonly rentPaidMs: number;
 }
 
-/** Adds what is known of other requests. Written out: spreading an object costs V8 microseconds. */
+/** Adds what is known about other requests. Written out: spreading an object takes V8 microseconds. */
 function withTraffic(
   features: RequestFeatures,
   snapshot: DecisionSnapshot | undefined,
@@ -187,7 +185,7 @@ function withTraffic(
   };
 }
 
-/** A router that shares nothing. */
+/** The shared load of a router that shares nothing. */
 const noSharedLoad: SharedLoad = {
   inFlight: new Float64Array(),
   pendingPrefillTokens: new Float64Array(),
@@ -223,8 +221,8 @@ function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, 
 }
 
 /**
- * Adds the blocks of requests in flight. Other routers publish how many blocks they have there, not which: a block that
- * several routers have counts once for each.
+ * Adds the blocks of requests in flight. Other routers publish only the number of their blocks, so a block that several
+ * routers have counts once for each.
  */
 function addActive(
   candidates: CandidateSet,
@@ -244,7 +242,7 @@ function addPeerEstimate(candidates: CandidateSet, index: number, tokens: number
   candidates.backlogMs[index]! += tokens * candidates.prefillMsPerToken[index]!;
 }
 
-/** The hash of the first block that no candidate holds: the same for all prompts that are cold from that block on. */
+/** The hash of the first block that no candidate holds: equal for all prompts that are cold from that block on. */
 function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: number): number | undefined {
   const block = Math.floor(bestTokens / blockSize);
   return block < blockCount ? chain[2 * block] : undefined;
@@ -256,7 +254,7 @@ function mostMatched(candidates: CandidateSet): number {
   return most;
 }
 
-/** Tokens of the prompt that the candidate must fetch from slower memory to its GPU. */
+/** Prompt tokens that the candidate must fetch from slower memory to its GPU. */
 function fetchedOf(candidates: CandidateSet, index: number): FetchedTokens | undefined {
   const cpu = candidates.matchedCpuTokens[index]!;
   const disk = candidates.matchedDiskTokens[index]!;
@@ -280,7 +278,7 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   return index;
 }
 
-/** Writes the target's state of the requested LoRA adapter; nothing where none is requested or the state is unknown. */
+/** Writes the target's state of the requested LoRA adapter; nothing if none is requested or the state is unknown. */
 function addAdapter(
   candidates: CandidateSet,
   index: number,
@@ -293,8 +291,8 @@ function addAdapter(
 }
 
 /**
- * Tokens of the prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits, so
- * that prompts which diverge soon after a common prefix get the same number.
+ * Prompt tokens that some candidate holds. Rounded down to a number of blocks with four leading binary digits, so that
+ * prompts that diverge soon after a common prefix get the same number.
  */
 function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: number): number {
   const held = Math.min(blockCount, Math.floor(bestTokens / blockSize));
@@ -302,7 +300,7 @@ function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: num
   return ((held >>> dropped) << dropped) * blockSize;
 }
 
-/** A key that all prompts of a pool with this prefix have in common. */
+/** A key that all prompts of a pool with this prefix share. */
 function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, model = ""): number {
   return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }

@@ -20,47 +20,47 @@ import type { Note, NoteChannel } from "@espalier/replication";
 
 /** The roles of the engines of one model. */
 export interface ModelRoles {
-  /** Of the work that all routers have seen. */
+  /** Balance of the work that all routers have seen. */
   readonly balance: RoleBalance;
   readonly duties: RoleAssignment;
-  /** Of handing a prompt's KV blocks over, by what all routers have seen. */
+  /** Cost of transferring a prompt's KV blocks, learned by all routers. */
   readonly cost: TransferCost;
-  /** Chooses who decodes, by that. */
+  /** The policy for decode engines, using that cost. */
   readonly decodePolicy: Policy;
-  /** Tells other routers what this one has seen and decided; at most every two seconds, so it may be called often. */
+  /** Publishes what this router has seen and decided, at most every two seconds, so it may be called often. */
   tell(): void;
 }
 
 export interface FleetRoles {
-  /** @param model that engines serve; adapters of it have its roles */
+  /** @param model model of the engines; its adapters share its roles */
   of(model: string): ModelRoles;
 }
 
-/** Models whose roles are followed; of further ones nothing is. */
+/** Bound of models whose roles are tracked. */
 export const maxRoleModels = 1_024;
-/** Routers whose word on one model is kept; that of further ones is not. */
+/** Bound of routers whose notes on one model are kept. */
 export const maxRoleRouters = 256;
 const publishEveryMs = 2_000;
-/** What a note is about: this, and the model's name. */
+/** Key of a note: this prefix and the model's name. */
 const keyPrefix = "roles/";
-/** UTF-8 bytes of a model's name that others are told of. */
+/** Longest model name in UTF-8 bytes that is published. */
 const maxModelBytes = 200;
 
 interface Heard {
   readonly work: RoleWork;
-  /** When it was so, on the monotonic clock. */
+  /** Time of the observation, on the monotonic clock. */
   readonly atMs: number;
   readonly transfers: TransferSums;
-  /** When the latest of them was, on the monotonic clock. */
+  /** Time of the latest transfer, on the monotonic clock. */
   readonly transferredMs: number;
 }
 
-/** A transfer so long ago counts half. */
+/** Half-life of transfers. */
 const transferHalfLifeMs = 600_000;
 
 const encoder = new TextEncoder();
 
-/** @param notes where routers tell each other; undefined where they do not */
+/** @param notes channel between routers; undefined if there is none */
 export function createFleetRoles(clock: Clock, notes: NoteChannel | undefined): FleetRoles {
   const models = new Map<string, OwnRoles>();
   const find = (model: string): OwnRoles => {
@@ -87,7 +87,7 @@ class OwnRoles implements ModelRoles {
   readonly #key: string;
   readonly #heard = new Map<string, Heard>();
   #toldMs = Number.NEGATIVE_INFINITY;
-  /** Of the transfers that were seen here, as of the latest that was. */
+  /** Transfers seen here, as of the latest one. */
   #transfers = noTransfers;
   #transferredMs = Number.NEGATIVE_INFINITY;
 
@@ -127,7 +127,7 @@ class OwnRoles implements ModelRoles {
   #ownTransfers(): NotedTransfers {
     const sums = this.cost.observed();
     const nowMs = this.#clock.nowMs();
-    // Each transfer moves the sums.
+    // Each transfer changes the sums.
     if (sums.tokenMs !== this.#transfers.tokenMs || sums.ms !== this.#transfers.ms) this.#transferredMs = nowMs;
     this.#transfers = sums;
     return { sums, ageMs: sums.weight > 0 ? nowMs - this.#transferredMs : 0 };
@@ -154,29 +154,29 @@ class OwnRoles implements ModelRoles {
   }
 }
 
-/** What a router tells the others of the roles of a model's engines. */
+/** What a router publishes about the roles of a model's engines. */
 interface RoleNote {
   readonly work: RoleWork;
-  /** Undefined before the first one. */
+  /** Undefined before the first decision. */
   readonly decision: PrefillCountDecision | undefined;
-  /** Of KV blocks between engines. */
+  /** Transfers of KV blocks between engines. */
   readonly transfers: NotedTransfers;
 }
 
 interface NotedTransfers {
   readonly sums: TransferSums;
-  /** Since the latest of them. */
+  /** Time since the latest transfer. */
   readonly ageMs: number;
 }
 
 const version = 1;
-/** More engines than that are taken for a mistake. */
+/** More engines than this are taken for an error. */
 const maxCount = 65_536;
 
 /**
- * Layout: version, a byte; milliseconds of prefill and of decode, as doubles; one more than the number of engines that
- * compute prompts, or 0, as a varint; milliseconds since that was decided, as a varint. Of transfers, as doubles: how many,
- * tokens, milliseconds, squares of tokens, tokens by milliseconds; milliseconds since the latest, as a varint.
+ * Layout: version, a byte; milliseconds of prefill and of decode, as doubles; the number of prefill engines plus 1, or
+ * 0 for none, as a varint; milliseconds since that decision, as a varint. Then of transfers, as doubles: count, tokens,
+ * milliseconds, squares of tokens, tokens times milliseconds; and milliseconds since the latest, as a varint.
  */
 export function writeRoleNote({ work, decision, transfers }: RoleNote): Uint8Array {
   const writer = new ByteWriter();
@@ -192,9 +192,9 @@ export function writeRoleNote({ work, decision, transfers }: RoleNote): Uint8Arr
 }
 
 /**
- * A note may end before the transfers. What follows them is left alone, so that a later version may add to a note.
+ * A note may end before the transfers. Bytes after them are ignored, so that a later version may add to a note.
  *
- * @returns undefined for a later version, and for what makes no sense
+ * @returns undefined for a later version, and for impossible values
  */
 export function readRoleNote(bytes: Uint8Array): RoleNote | undefined {
   try {

@@ -17,18 +17,18 @@ import type { SplitMetrics, SplitReason } from "./split-metrics.ts";
 
 type EngineOf = Pick<RoutingTarget["engine"], "role"> & { readonly kvTransfer?: KvTransferSpec | undefined };
 
-/** A target whose engine may hand KV blocks over. */
+/** A target whose engine may transfer KV blocks. */
 export interface PairTarget extends RoutingTarget {
   readonly engine: RoutingTarget["engine"] & EngineOf;
 }
 
-/** A request as far as it matters to who serves it. */
+/** What matters of a request for choosing who serves it. */
 export interface PairedRequest<Target extends PairTarget> extends RoutedRequest {
   readonly pool: SelectablePool;
   readonly targets: readonly Target[];
-  /** The only engine that will do, for instance the one that holds a stored response. */
+  /** The only engine that can serve it, for instance the one with a stored response. */
   readonly onlyEngine?: string | undefined;
-  /** How it can be split in two legs; absent for what one engine serves in any case. */
+  /** How it can be split into two legs; absent if one engine must serve it. */
   readonly split?: { allows(protocol: TransferProtocol): boolean } | undefined;
 }
 
@@ -38,7 +38,7 @@ export interface ChosenPair<Target extends PairTarget> {
   readonly prefill: Selection<Target>;
   readonly decode: Selection<Target>;
   readonly reason: "threshold" | "required";
-  /** Uncached tokens from which on a pair was to be taken. */
+  /** Uncached tokens from which a pair is chosen. */
   readonly thresholdTokens: number;
 }
 
@@ -47,24 +47,24 @@ type Sides<Target extends PairTarget> = Pick<ChosenPair<Target>, "protocol" | "p
 /** One engine for a request. */
 export interface ChosenAlone<Target extends PairTarget> {
   readonly protocol: undefined;
-  /** Undefined when it is still to be chosen. */
+  /** Undefined if it is still to be chosen. */
   readonly whole: Selection<Target> | undefined;
   readonly reason: SplitReason;
 }
 
-/** Targets that are not to be taken: for anything, and as the prefill side of a pair. */
+/** Targets to avoid: for anything, and as the prefill side of a pair. */
 export interface TriedTargets {
   readonly any: ReadonlySet<string>;
   readonly prefill: ReadonlySet<string>;
 }
 
-/** What an answered request made the engines of either role do. */
+/** The work that an answered request gave the engines of each role. */
 export interface ServedRequest {
   readonly promptTokens: number;
-  /** Of the prompt, those that were to be computed. */
+  /** Prompt tokens that had to be computed. */
   readonly uncachedTokens: number;
   readonly outputTokens: number;
-  /** From the first byte of the answer to its last; 0 for one that came as a whole. */
+  /** From the first byte of the answer to the last; 0 for a non-streamed answer. */
   readonly writingMs: number;
 }
 
@@ -74,23 +74,23 @@ export interface PairPlannerOptions {
   /** For decisions that are not carried out; see `explainSelection`. */
   readonly dryRunSelector: TargetSelector;
   readonly roles: FleetRoles;
-  /** The model whose roles a pool has: of an adapter its parent; the pool's own unless given. */
+  /** The model whose roles apply to a pool: for an adapter, its parent. By default the pool's own model. */
   readonly roleModel?: (model: string) => string;
   readonly metrics: SplitMetrics;
 }
 
-/** The protocol by which an engine hands over KV blocks; undefined when it does not. */
+/** The protocol by which an engine transfers KV blocks; undefined if it does not. */
 function protocolOf({ kvTransfer }: EngineOf): TransferProtocol | undefined {
   return kvTransfer && transferProtocols[kvTransfer.protocol];
 }
 
-/** Whether a target can serve a request that no other engine has a part in. */
+/** Whether a target can serve a request without another engine. */
 export function servesAlone({ engine }: { readonly engine: EngineOf }): boolean {
   if (engine.role === "prefill") return false;
   return engine.role === "both" || (protocolOf(engine)?.decodesAlone ?? true);
 }
 
-/** Whether an engine can be the side of a pair that a role stands for. */
+/** Whether an engine's role lets it take this side of a pair. */
 export function takesSide(engine: EngineOf, side: "prefill" | "decode"): boolean {
   return engine.role === side || (engine.role === "both" && (protocolOf(engine)?.pairsBoth ?? false));
 }
@@ -101,13 +101,13 @@ function canBeAssigned(engine: EngineOf): boolean {
 }
 
 /**
- * Decides whether one engine or two serve a request, and which; learns from what was served how many engines each role
- * needs. The router and the simulator of fleets decide by this same code.
+ * Decides whether one engine or two serve a request, and which ones. Learns from served requests how many engines each
+ * role needs. The router and the fleet simulator decide by this same code.
  */
 export class PairPlanner<Target extends PairTarget> {
   readonly metrics: SplitMetrics;
   readonly #options: PairPlannerOptions;
-  /** The policy that chooses the prefill engine, probed. */
+  /** The policy for the prefill engine, probed. */
   readonly #prefill = probePolicy(createPrefillPolicy());
   /** The pools' own policies, probed. */
   readonly #probes = new WeakMap<Policy, ProbedPolicy>();
@@ -117,13 +117,13 @@ export class PairPlanner<Target extends PairTarget> {
     this.metrics = options.metrics;
   }
 
-  /** The same decisions, not carried out. @param metrics where they are counted */
+  /** Makes the same decisions without carrying them out. @param metrics where they are counted */
   quiet(metrics: SplitMetrics): PairPlanner<Target> {
     const { dryRunSelector } = this.#options;
     return new PairPlanner({ ...this.#options, selector: dryRunSelector, metrics });
   }
 
-  /** Those of the model that the pool is of, or is an adapter of. */
+  /** Roles of the pool's model, or of the model whose adapter it serves. */
   rolesOf({ model = "" }: SelectablePool): ModelRoles {
     const { roles, roleModel } = this.#options;
     return roles.of(roleModel ? roleModel(model) : model);
@@ -153,7 +153,7 @@ export class PairPlanner<Target extends PairTarget> {
     return pair ? { ...pair, reason, thresholdTokens } : alone(reason, chosen.whole);
   }
 
-  /** @param protocol the one that has to be spoken; any that the request can be split in unless given */
+  /** @param protocol the required protocol; by default any that can split the request */
   chooseDecode(
     request: PairedRequest<Target>,
     tried: ReadonlySet<string>,
@@ -169,7 +169,7 @@ export class PairPlanner<Target extends PairTarget> {
     return this.#options.dryRunSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
   }
 
-  /** Targets that may serve a request alone: those assigned to decode, as long as one of them has not been tried. */
+  /** Targets that may serve a request alone: those assigned to decode, while one of them has not been tried. */
   alonePredicate(
     pool: SelectablePool,
     targets: readonly Target[],
@@ -183,14 +183,14 @@ export class PairPlanner<Target extends PairTarget> {
       : servesAlone;
   }
 
-  /** The role that an engine of role `both` is assigned; undefined where it has both. @param model that it serves */
+  /** The role assigned to an engine of role `both`; undefined if it has both. @param model model that it serves */
   assignedRoleOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
     const { limits, roles } = this.#options;
     if (!limits.appliesRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
     return roles.of(model).duties.assignedRoleOf(engine);
   }
 
-  /** Adds the work of an answered request to the role balance, and publishes the number of engines that each role needs. */
+  /** Adds the work of an answered request to the role balance, and publishes how many engines each role needs. */
   served(
     { pool, targets }: Pick<PairedRequest<Target>, "pool" | "targets">,
     answering: Target | undefined,
@@ -210,7 +210,7 @@ export class PairPlanner<Target extends PairTarget> {
     this.metrics.balance(pool.model ?? "", balance.prefillShare(), balance.prefillEngines(engines));
   }
 
-  /** The best decode engine, and the best prefill engine that can hand over to it; or what there is none of. */
+  /** The best decode engine and the best prefill engine that can transfer to it, or which of them is missing. */
   #findSides(request: PairedRequest<Target>, tried: TriedTargets): Sides<Target> | SplitReason {
     const { pool, targets } = request;
     const decode = this.chooseDecode(request, tried.any);
@@ -253,7 +253,7 @@ export class PairPlanner<Target extends PairTarget> {
   }
 }
 
-/** Whether a usable target is left that could serve a request alone. */
+/** Whether a usable, untried target could serve a request alone. */
 export function canServeAlone(targets: readonly PairTarget[], tried: ReadonlySet<string>): boolean {
   return targets.some((target) => target.usable && servesAlone(target) && !tried.has(target.key));
 }

@@ -15,7 +15,7 @@ import {
 } from "./pair-planner.ts";
 import type { SplitReason } from "./split-metrics.ts";
 
-/** What an attempt at an answer for the client is: the client's own request, or the part of a decode engine. */
+/** The kind of an attempt at an answer: the client's own request, or a decode engine's part of it. */
 export type Leg = "whole" | "probe" | "decode";
 
 /** The next attempt. */
@@ -27,31 +27,33 @@ export interface PairStep<Target extends PairTarget> {
 /** How a prefill leg ended. */
 export interface PrefillOutcome {
   readonly isDone: boolean;
-  /** What the engine answered, where that was asked for and was not too long. */
+  /** The engine's answer, if it was asked for and not too long. */
   readonly answer?: Buffer | undefined;
 }
 
-/** How legs reach their engines. Nothing is called from inside a constructor. */
+/** Sends legs to their engines. Constructors call nothing here. */
 export interface PairCarrier<Target extends PairTarget> {
   readonly isStream: boolean;
-  /** Gets ready what both legs are told. @param ready called once, now or later: false when the prefill engine cannot be asked */
+  /**
+   * Prepares what both legs need. @param ready called once, now or later; false if the prefill engine cannot be asked
+   */
   prepare(pair: ChosenPair<Target>, ready: (isReady: boolean) => void): void;
   /**
    * Has a prefill engine compute the prompt.
    *
-   * @param keepsAnswer whether what it answers is wanted
-   * @param settled called once, unless the leg is cancelled, and not before this has returned
+   * @param keepsAnswer whether the answer is needed
+   * @param settled called once unless the leg is cancelled, and never before this returns
    */
   prefill(
     dispatch: Dispatch<Target>,
     keepsAnswer: boolean,
     settled: (outcome: PrefillOutcome) => void,
   ): { cancel(): void };
-  /** @returns whether the answer of a prefill engine, if it was to be kept, holds what a decode engine can go on with */
+  /** @returns whether the prefill engine's answer, if needed, names what a decode engine can fetch */
   handOver(answer: Buffer | undefined): boolean;
-  /** Ends the attempt under way before a byte of its answer. */
+  /** Ends the present attempt before a byte of its answer. */
   withdraw(): void;
-  /** What `next` had to wait for is there: it is to be asked again. */
+  /** What `next` waited for has arrived: call `next` again. */
   resume(): void;
 }
 
@@ -62,34 +64,34 @@ export interface PairRunParts<Target extends PairTarget> {
   readonly request: PairedRequest<Target>;
   readonly retries: Pick<Retries, "isDangerous">;
   readonly carrier: PairCarrier<Target>;
-  /** Told how it was decided who serves the request, and when that began on the clock; for those who watch. */
+  /** Called with the decision who serves the request, and its start on the clock. For observers. */
   readonly onDecided?: ((chosen: ChosenPair<Target> | ChosenAlone<Target>, begunMs: number) => void) | undefined;
 }
 
 /** How a request ended. */
 export interface PairEnd<Target extends PairTarget> {
-  /** The client has a whole answer, and no error. */
+  /** Whether the client has a whole answer without an error. */
   readonly isAnswered: boolean;
-  /** Of the engine that answered. */
+  /** Selection of the engine that answered. */
   readonly selection: Selection<Target> | undefined;
   readonly outputTokens: number;
-  /** From the first byte of the answer to its last; 0 for one that came as a whole. */
+  /** From the first byte of the answer to the last; 0 for a non-streamed answer. */
   readonly writingMs: number;
 }
 
-/** Pairs that are tried for a request that no engine can serve alone. */
+/** Pairs to try for a request that no engine can serve alone. */
 const maxPairs = 3;
 
 type Stage = "undecided" | "probing" | "decoding" | "alone";
 type Next<Target extends PairTarget> = PairStep<Target> | "later" | undefined;
 
-/** A prompt that is computed for another engine. */
+/** A prompt that one engine computes for another. */
 interface RunningPrefill<Target extends PairTarget> {
   readonly dispatch: Dispatch<Target>;
   readonly call: { cancel(): void };
 }
 
-/** One request that may be served by two engines: who is asked next, and when the other engine must stop. */
+/** One request that two engines may serve: chooses the next attempt, and when the other engine must stop. */
 export class PairRun<Target extends PairTarget> {
   readonly #parts: PairRunParts<Target>;
   readonly #triedPrefill = new Set<string>();
@@ -98,13 +100,13 @@ export class PairRun<Target extends PairTarget> {
   #reason: SplitReason = "unsupported";
   #pairs = 0;
   #pair: ChosenPair<Target> | undefined;
-  /** As long as it runs. */
+  /** Defined while it runs. */
   #running: RunningPrefill<Target> | undefined;
-  /** Whether a prefill engine was asked for the attempt under way. */
+  /** Whether a prefill engine was asked for the present attempt. */
   #hasPrefill = false;
-  /** Keeps the decode engine's place while the prompt is computed elsewhere. */
+  /** Reserves the decode engine's capacity while another engine computes the prompt. */
   #reservation: LoadTicket | undefined;
-  /** What `next` says once that is known. */
+  /** What `next` returns once that is known. */
   #due: { readonly next: Next<Target> } | undefined;
   #isWaiting = false;
   #lastFailure: FailureKind | undefined;
@@ -112,7 +114,7 @@ export class PairRun<Target extends PairTarget> {
   #prefillDoneMs = Number.NaN;
   #status = 0;
   #hasBegun = false;
-  /** Whether the decode engine said that caches hold too little. */
+  /** Whether the decode engine reported that caches have too little of the prompt. */
   #isShort = false;
   #isOver = false;
 
@@ -120,14 +122,14 @@ export class PairRun<Target extends PairTarget> {
     this.#parts = parts;
   }
 
-  /** Who computed the prompt; undefined for an engine that answers alone. */
+  /** The engine that computed the prompt; undefined if one engine does everything. */
   get prefill(): Selection<Target> | undefined {
     return this.#stage === "decoding" ? this.#pair?.prefill : undefined;
   }
 
   /**
    * @param tried targets that have failed the request
-   * @returns undefined when one engine is to be chosen, as for any request; `later` when `resume` will be called
+   * @returns undefined to choose one engine, as for any request; `later` if `resume` will be called
    */
   next(tried: ReadonlySet<string>): Next<Target> {
     this.#tried = tried;
@@ -149,7 +151,7 @@ export class PairRun<Target extends PairTarget> {
     }
   }
 
-  /** The attempt goes out. */
+  /** The attempt was sent. */
   started(): void {
     this.#startedMs = this.#parts.clock.nowMs();
     if (this.#stage !== "decoding" || this.#pair?.protocol.order !== "concurrent" || this.#hasPrefill) return;
@@ -173,7 +175,7 @@ export class PairRun<Target extends PairTarget> {
     return cached;
   }
 
-  /** The client gets an answer of this status. */
+  /** The client gets an answer with this status. */
   answering(status: number): void {
     this.#status = status;
   }
@@ -193,13 +195,13 @@ export class PairRun<Target extends PairTarget> {
     }
   }
 
-  /** The request is over: what still runs for it ends, unless the client has its whole answer. */
+  /** The request is over. Ends what still runs for it, unless the client has its whole answer. */
   finish({ isAnswered, selection, outputTokens, writingMs }: PairEnd<Target>): void {
     this.#isOver = true;
     this.#reservation?.end();
-    // SGLang's prefill engine takes a caller that goes away for a request that is aborted.
+    // SGLang's prefill engine treats a caller that disconnects as an aborted request.
     if (!isAnswered) this.#cancelPrefill();
-    // One that left the router's queue before its turn was not decided on.
+    // A request that left the router's queue before its turn was never decided.
     if (this.#stage === "undecided") return;
     const { planner, request } = this.#parts;
     planner.metrics.finished(this.#stage === "decoding" ? "disaggregated" : "aggregated", this.#reason);
@@ -217,7 +219,7 @@ export class PairRun<Target extends PairTarget> {
     onDecided?.(chosen, begunMs);
     if (!chosen.protocol) {
       this.#stage = "alone";
-      // What went wrong with a pair tells more than why there is no other one.
+      // The failure of a pair says more than the reason why there is no other pair.
       if (this.#pairs === 0) this.#reason = chosen.reason;
       return chosen.whole && { selection: chosen.whole, leg: "whole" };
     }
@@ -264,9 +266,9 @@ export class PairRun<Target extends PairTarget> {
   }
 
   /**
-   * Waits for something that may be there at once.
+   * Waits for something that may already be there.
    *
-   * @param begin calls what it is given once, with what follows
+   * @param begin calls its argument once, with what follows
    */
   #await(begin: (done: (follow: () => Next<Target>) => void) => void): Next<Target> {
     let first: { readonly next: Next<Target> } | undefined;
@@ -296,7 +298,8 @@ export class PairRun<Target extends PairTarget> {
     const dispatch = new Dispatch(knowledge, request, selection, { expectedOutputTokens: 1 });
     const call = carrier.prefill(dispatch, keepsAnswer, ({ isDone, answer }) => {
       if (isDone) planner.metrics.prefill((clock.nowMs() - begunMs) / 1_000);
-      // Where the answer is not kept it comes when another engine has fetched the prompt, and not when that is computed.
+      // If the answer is not kept, it comes when another engine has fetched the prompt, not when the prompt is
+      // computed.
       settle(dispatch, isDone, keepsAnswer);
       if (this.#running?.dispatch !== dispatch) return;
       this.#running = undefined;
@@ -320,7 +323,7 @@ export class PairRun<Target extends PairTarget> {
     return this.#fallBack("prefill_failed");
   }
 
-  /** The decode engine has failed before a byte, or was given up because the prefill engine has. */
+  /** The decode engine failed before a byte, or was given up because the prefill engine failed. */
   #decodeElsewhere(): Next<Target> {
     const { planner, request } = this.#parts;
     const { protocol, prefill } = this.#pair!;
@@ -332,7 +335,7 @@ export class PairRun<Target extends PairTarget> {
     return { selection: other, leg: "decode" };
   }
 
-  /** One engine, or another pair where none can do it alone. */
+  /** Falls back to one engine, or to another pair if no engine can serve the request alone. */
   #fallBack(reason: SplitReason): Next<Target> {
     this.#stage = "alone";
     this.#hasPrefill = false;
@@ -342,13 +345,13 @@ export class PairRun<Target extends PairTarget> {
     return this.#pairs < maxPairs && !retries.isDangerous ? this.#decide() : undefined;
   }
 
-  /** From the later of the prefill's end and the dispatch of the decode leg; NaN while the prefill has not ended. */
+  /** From the end of the prefill or the dispatch of the decode leg, whichever is later; NaN until the prefill ends. */
   #transferMs(): number {
     return this.#parts.clock.nowMs() - Math.max(this.#prefillDoneMs, this.#startedMs);
   }
 }
 
-/** Takes in how a prefill leg ended. @param isPrompt see `Dispatch.firstToken` */
+/** Records how a prefill leg ended. @param isPrompt see `Dispatch.firstToken` */
 function settle<Target extends PairTarget>(dispatch: Dispatch<Target>, isDone: boolean, isPrompt: boolean): void {
   if (isDone) dispatch.firstToken(isPrompt);
   dispatch.release();

@@ -1,21 +1,21 @@
 import type { Meter } from "@espalier/common";
 
-/** Why a request of a pool whose engines hand over KV blocks was served by two of them, or by one. */
+/** Why two engines or one served a request, in a pool whose engines transfer KV blocks. */
 export type SplitReason =
-  /** It had enough to compute. */
+  /** The prompt had enough uncached tokens. */
   | "threshold"
-  /** There was no engine that could have served it alone. */
+  /** No engine could have served it alone. */
   | "required"
   | "below_threshold"
-  /** The request, or the answer that it continues, is none that can be split. */
+  /** The request, or the answer that it continues, cannot be split. */
   | "unsupported"
   | "no_prefill_engine"
   | "no_decode_engine"
   /** The prefill engine refused or failed. */
   | "prefill_failed"
-  /** Nobody could go on with the prompt that was computed. */
+  /** No decode engine could continue from the computed prompt. */
   | "decode_failed"
-  /** The decode engine could not get what was computed. */
+  /** The decode engine could not fetch the computed blocks. */
   | "transfer_failed"
   /** The prefill engine's answer named nothing to fetch. */
   | "nothing_transferred"
@@ -29,9 +29,9 @@ export interface SplitMetrics {
   /** From the end of the prefill to the first byte of the answer. */
   transfer(seconds: number): void;
   threshold(tokens: number): void;
-  /** @param share of the engines of a model, and how many of them, that should compute prompts */
+  /** @param share share of the model's engines that should prefill @param engines the same as a number */
   balance(model: string, share: number, engines: number): void;
-  /** @param engines of a model that compute prompts for others, by role and by duty */
+  /** @param engines engines of the model that prefill for others, by role and by assignment */
   duties(model: string, engines: number): void;
 }
 

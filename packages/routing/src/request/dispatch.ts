@@ -3,31 +3,31 @@ import type { Placement, PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { RoutedRequest, Selection } from "../select-target.ts";
 
-/** How much of a request one target does. */
+/** The part of a request that one target does. */
 export interface DispatchShare {
-  /** Whether another engine computes the prompt for this one. */
+  /** Whether another engine computes the prompt. */
   readonly isPrefilled?: boolean;
-  /** Tokens of the answer; what the request expects unless given. */
+  /** Expected tokens of the answer; by default those that the request expects. */
   readonly expectedOutputTokens?: number;
 }
 
 /**
- * One prompt at one target: what it is charged there from the decision on, what is guessed of the target's cache, and
- * what is learned from how it goes. Every call is safe to repeat.
+ * One prompt at one target. Charges the target from the decision on, predicts its cache, and learns from the outcome.
+ * Every call is safe to repeat.
  */
 export class Dispatch<Target extends RoutingTarget> {
   readonly selection: Selection<Target>;
-  /** Milliseconds that the target is expected to compute on the prompt; 0 when nothing is known. */
+  /** Milliseconds that the target is expected to compute on the prompt; 0 if unknown. */
   readonly workMs: number;
   readonly #ticket: LoadTicket;
   readonly #placement: Placement | undefined;
-  /** Undefined where nothing is to be learned of the time that the prompt takes. */
+  /** Undefined if nothing can be learned from the time that the prompt takes. */
   #work: Selection<Target>["work"];
   #isWithdrawn = false;
   #hasFirstToken = false;
   #hasEnded = false;
 
-  /** Charges the target at once, so that the next decision sees it; siblings of a burst find the placement. */
+  /** Charges the target at once, so that the next decision sees it and other prompts of a burst find the placement. */
   constructor(
     knowledge: Pick<PrefixKnowledge, "place">,
     { features, prompt }: RoutedRequest,
@@ -38,7 +38,7 @@ export class Dispatch<Target extends RoutingTarget> {
     const uncachedTokens = isPrefilled ? 0 : features.promptTokens - matchedTokens;
     this.selection = selection;
     this.#work = uncachedTokens > 0 ? work : undefined;
-    // Before the load is told.
+    // Before the load is published.
     this.workMs = this.#work?.sent() ?? 0;
     this.#ticket = target.load.begin({
       promptTokens: features.promptTokens,
@@ -54,7 +54,7 @@ export class Dispatch<Target extends RoutingTarget> {
     return this.selection.target;
   }
 
-  /** Time passes that has nothing to do with the prompt: it is not to be learned from. */
+  /** Call when time passes that has nothing to do with the prompt, so that it is not learned from. */
   delayed(): void {
     this.#work = undefined;
   }
@@ -62,7 +62,7 @@ export class Dispatch<Target extends RoutingTarget> {
   /**
    * The prompt is computed.
    *
-   * @param isPrompt whether that is told when it is so, and not later, with the whole of the answer
+   * @param isPrompt whether this is called at the first token, and not only with the whole answer
    */
   firstToken(isPrompt: boolean): void {
     if (this.#hasFirstToken || this.#hasEnded) return;
@@ -72,30 +72,30 @@ export class Dispatch<Target extends RoutingTarget> {
     if (!this.#isWithdrawn) this.#placement?.computed();
   }
 
-  /** So many more tokens of the answer. */
+  /** This many more tokens of the answer arrived. */
   progress(tokens: number): void {
     this.#ticket.progress(tokens);
   }
 
-  /** The target refused or failed before the prompt was computed, or nobody waits for it any more. */
+  /** The target refused or failed before the prompt was computed, or no client waits for it any more. */
   withdraw(): void {
     if (this.#isWithdrawn) return;
     this.#isWithdrawn = true;
     this.#placement?.withdraw();
   }
 
-  /** Nothing of it runs at the target any more. */
+  /** The request no longer runs at the target. */
   release(): void {
     this.#hasEnded = true;
     this.#ticket.end();
   }
 
-  /** The whole answer was streamed in so many tokens. */
+  /** The whole answer was streamed, in this many tokens. */
   streamed(outputTokens: number): void {
     this.#work?.ended(outputTokens);
   }
 
-  /** @param cachedTokens what the engine says it had found in its cache; undefined when it does not, or did not answer */
+  /** @param cachedTokens cached tokens that the engine reports; undefined if it reports none or did not answer */
   answered(cachedTokens: number | undefined): void {
     this.#placement?.answered(this.#isWithdrawn ? undefined : cachedTokens);
   }

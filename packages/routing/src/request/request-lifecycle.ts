@@ -15,26 +15,29 @@ import type { Restriction, Selection } from "../select-target.ts";
 import { Dispatch } from "./dispatch.ts";
 import type { FailureKind, Retries } from "./retries.ts";
 
-/** What a request waits in until its turn comes. */
+/** The queue in which a request waits for its turn. */
 export interface RequestQueue<Target extends PairTarget> {
   readonly admission: Admission<Target>;
   readonly request: AdmissionRequest;
-  /** Undefined for what need not wait for engines' memory. */
+  /** Undefined if the request need not wait for engines' memory. */
   readonly cold: ColdPrompt<Target> | undefined;
 }
 
-/** Who carries a request to engines: over HTTP, or in virtual time. */
+/** Carries a request to engines: over HTTP, or in virtual time. */
 export interface RequestCarrier<Target extends PairTarget> extends PairCarrier<Target> {
-  /** The pool's targets now: engines may have come and gone since the request was planned. */
+  /** The pool's present targets. Engines may have come and gone since the request was planned. */
   targets(): readonly Target[];
-  /** Chooses among targets for the client's own request. @returns undefined when none is usable */
+  /** Chooses a target for the client's own request. @returns undefined if none is usable */
   select(
     targets: readonly Target[],
     restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
   ): Selection<Target> | undefined;
-  /** Its turn has come: the first attempt is to be made before this returns, so that the next one's turn sees it. */
+  /**
+   * Its turn has come. The carrier must make the first attempt before it returns, so that the next request's turn sees
+   * it.
+   */
   admitted(): void;
-  /** It does not go to an engine: `queue_full` or `deadline_missed`. */
+  /** The request is rejected with `queue_full` or `deadline_missed`. */
   shed(error: EspalierError): void;
 }
 
@@ -44,15 +47,15 @@ export interface LifecycleParts<Target extends PairTarget> {
   readonly request: PairedRequest<Target>;
   readonly retries: Retries;
   readonly carrier: RequestCarrier<Target>;
-  /** Undefined in a pool whose engines hand over no KV blocks. */
+  /** Undefined in a pool whose engines do not transfer KV blocks. */
   readonly planner: PairPlanner<Target> | undefined;
-  /** Undefined for what never waits. */
+  /** Undefined for requests that never wait. */
   readonly queue: RequestQueue<Target> | undefined;
-  /** Told how it was decided whether one engine or two serve the request; see `PairRunParts`. */
+  /** Called with the decision whether one engine or two serve the request; see `PairRunParts`. */
   readonly onPlanned?: ((chosen: ChosenPair<Target> | ChosenAlone<Target>, begunMs: number) => void) | undefined;
 }
 
-/** An attempt at an answer: a target that is charged with it, and which part of the work it has. */
+/** One attempt at an answer: the target that is charged with it, and its part of the work. */
 export interface PlannedAttempt<Target extends PairTarget> {
   readonly dispatch: Dispatch<Target>;
   readonly leg: Leg;
@@ -60,20 +63,20 @@ export interface PlannedAttempt<Target extends PairTarget> {
 
 /** How an answer ended. */
 export interface AnswerEnd {
-  /** The client has a whole answer. */
+  /** Whether the client has a whole answer. */
   readonly isCompleted: boolean;
-  /** Of the answer; 0 where there is none. */
+  /** Status of the answer; 0 without one. */
   readonly status: number;
   readonly isStream: boolean;
-  /** As the engine reports; undefined where it does not. */
+  /** As the engine reports; undefined if it does not. */
   readonly cachedTokens: number | undefined;
   readonly outputTokens: number;
 }
 
 /**
- * One request from its arrival to its end, apart from the wire: waits for its turn, chooses the target of each attempt,
- * charges it, notes what its cache will hold, and gives everything back however the request ends. It is driven by what
- * happens to the request; the router and the simulator of fleets drive this same code.
+ * One request from its arrival to its end, independent of the wire. It waits for its turn, chooses the target of each
+ * attempt, charges it, notes what its cache will hold, and gives everything back however the request ends. Events of
+ * the request drive it. The router and the fleet simulator run this same code.
  *
  * ```
  * enter -> admitted -> next -> started -> firstToken -> progress* -> finish
@@ -83,7 +86,7 @@ export interface AnswerEnd {
  */
 export class RequestLifecycle<Target extends PairTarget> implements AdmissionListener<Target> {
   readonly retries: Retries;
-  /** Attempts that went out. */
+  /** Attempts that were sent. */
   attempts = 0;
   readonly #parts: LifecycleParts<Target>;
   readonly #tried = new Set<string>();
@@ -91,7 +94,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   #current: PlannedAttempt<Target> | undefined;
   #ticket: AdmissionTicket | undefined;
   #isAdmitted = false;
-  /** Targets with room for the first attempt; a further one may go anywhere. */
+  /** Targets with capacity for the first attempt. Further attempts may use any target. */
   #open: readonly Target[] | undefined;
   #firstTokenMs = Number.NaN;
 
@@ -103,22 +106,22 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#pair = new PairRun({ clock, knowledge, planner, request, retries, carrier, onDecided: onPlanned });
   }
 
-  /** Of the attempt under way, or of the last one. */
+  /** Selection of the present or the last attempt. */
   get selection(): Selection<Target> | undefined {
     return this.#current?.dispatch.selection;
   }
 
-  /** What was chosen to compute the prompt; undefined where the engine that answers does. */
+  /** The engine chosen to compute the prompt; undefined if the engine that answers computes it. */
   get prefill(): Selection<Target> | undefined {
     return this.#pair?.prefill;
   }
 
-  /** How long it waited for its turn. */
+  /** Milliseconds in the queue. */
   get queuedMs(): number {
     return this.#ticket?.waitedMs ?? 0;
   }
 
-  /** The request is complete: goes to an engine at once, or when its turn comes. */
+  /** The request is complete. It goes to an engine at once, or when its turn comes. */
   enter(): void {
     const { queue, carrier } = this.#parts;
     if (!queue) {
@@ -129,7 +132,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#ticket ??= ticket;
   }
 
-  /** See `AdmissionListener`, as are the next three. */
+  /** See `AdmissionListener`, as for the next three. */
   targets(): readonly Target[] {
     return this.#parts.carrier.targets();
   }
@@ -152,7 +155,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   /**
    * Chooses and charges the target of the next attempt.
    *
-   * @returns undefined when nobody is left; `later` when the carrier's `resume` will be called
+   * @returns undefined if no target is left; `later` if the carrier's `resume` will be called
    */
   next(): PlannedAttempt<Target> | "later" | undefined {
     const { knowledge, request } = this.#parts;
@@ -169,13 +172,13 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     return this.#current;
   }
 
-  /** The attempt goes out. */
+  /** The attempt was sent. */
   started(): void {
     this.attempts++;
     this.#pair?.started();
   }
 
-  /** The target of the attempt cannot be asked after all: another one is, as if this one had never been chosen. */
+  /** The target cannot be asked after all. Another one is chosen, as if this one had never been. */
   skipped(): void {
     const dispatch = this.#current?.dispatch;
     if (!dispatch) return;
@@ -184,7 +187,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     dispatch.withdraw();
   }
 
-  /** @param isBegun whether a byte of the answer has gone to the client */
+  /** @param isBegun whether the client has got a byte of the answer */
   failed(kind: FailureKind, isBegun: boolean): void {
     this.#pair?.failed(kind);
     const dispatch = this.#current?.dispatch;
@@ -194,7 +197,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     if (!isBegun) dispatch.withdraw();
   }
 
-  /** Looks at the beginning of an answer; see `PairRun.judge`. */
+  /** Examines the beginning of an answer; see `PairRun.judge`. */
   judge(status: number, head: Buffer, ended: boolean): "pass" | "decline" | "more" {
     return this.#pair?.judge(status, head, ended) ?? "pass";
   }
@@ -205,7 +208,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     if (status >= 400) this.#current?.dispatch.withdraw();
   }
 
-  /** @param isStream whether the answer comes as it is written */
+  /** @param isStream whether the answer is streamed */
   firstToken(isStream: boolean): void {
     this.#firstTokenMs = this.#parts.clock.nowMs();
     this.#current?.dispatch.firstToken(isStream);
@@ -213,12 +216,12 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#parts.queue?.admission.eased();
   }
 
-  /** So many more tokens of the answer. */
+  /** This many more tokens of the answer arrived. */
   progress(tokens: number): void {
     this.#current?.dispatch.progress(tokens);
   }
 
-  /** The client left, or the router goes, while the request waited for its turn. */
+  /** The client left, or the router stops, while the request waited for its turn. */
   leave(): void {
     this.#ticket?.leave();
   }
@@ -229,7 +232,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     dispatch?.release();
     if (isCompleted && isStream) dispatch?.streamed(outputTokens);
     if (!isCompleted && Number.isNaN(this.#firstTokenMs)) dispatch?.withdraw();
-    // Tokens that came from another engine say nothing of this one's cache.
+    // Cached tokens from a transfer do not show what this engine's cache had.
     dispatch?.answered(isCompleted && !this.prefill ? cachedTokens : undefined);
     this.#pair?.finish({
       isAnswered: isCompleted && status < 400,

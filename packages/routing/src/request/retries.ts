@@ -5,11 +5,12 @@ import { type Clock, type CounterSeries, counterOf, EspalierError, type Meter } 
  *
  * - `connect`: no connection could be opened. Nothing was sent.
  * - `overloaded`: every connection to the engine is in use and its queue is full. Nothing was sent.
- * - `reset`: the connection ended early. The engine may have had the request.
+ * - `reset`: the connection ended early. The engine may have received the request.
  * - `timeout`: the engine was silent for too long.
- * - `status`: the engine answered with a status that is worth another engine.
+ * - `status`: the engine answered with a status after which another engine may do better.
  * - `protocol`: the answer is not valid HTTP.
- * - `declined`: the answer that began was not wanted. - `withdrawn`: the attempt was given up.
+ * - `declined`: the answer began but was not wanted.
+ * - `withdrawn`: the attempt was given up.
  */
 export type FailureKind =
   | "connect"
@@ -21,7 +22,7 @@ export type FailureKind =
   | "declined"
   | "withdrawn";
 
-/** Engines that a request may break before it counts as what breaks them. */
+/** A request that breaks this many engines counts as the cause. */
 const maxBroken = 2;
 
 export interface RetryMeters {
@@ -44,11 +45,11 @@ export function createRetryMeters(meter: Meter): RetryMeters {
 }
 
 /**
- * What may be sent again of one client's request, and where it can be the request that broke the engine: then what is sent
- * again is a copy of that risk. Everything that is sent for the request shares these.
+ * Decides what may be resent for one client's request. The request may be what broke the engine, so each resend repeats
+ * that risk. All attempts for the request share this state.
  *
- * A failure before the engine had the request is free: the next engine is tried at once. After that one more attempt is
- * made, if the budget has room for it; none once an engine has begun to answer.
+ * A failure before the engine got the request is free: the next engine is tried at once. After that, one more attempt
+ * is made if the retry budget allows it, and none once an engine has begun to answer.
  */
 export class Retries {
   readonly #budget: RetryBudget;
@@ -62,27 +63,30 @@ export class Retries {
     this.#meters = meters;
   }
 
-  /** The request begins: it earns a share of a retry. */
+  /** The request begins. It earns a share of a retry. */
   begin(): void {
     this.#budget.earn();
   }
 
-  /** A connection ended with the request on it. */
+  /** A connection broke with the request on it. */
   broke(): void {
     this.#broken += 1;
   }
 
-  /** Whether it is to go to no engine any more. */
+  /** Whether the request must not go to any engine any more. */
   get isDangerous(): boolean {
     return this.#broken >= maxBroken;
   }
 
-  /** Whether it may have been read by an engine, so that a further copy should not be lost to a stale connection. */
+  /** Whether an engine may have read it, so that a stale connection should not cost another copy. */
   get isResent(): boolean {
     return this.#isRedialled || this.#broken > 0;
   }
 
-  /** Takes the one resend at no charge: on a new connection, in place of a kept one that had gone stale. @returns whether it was left */
+  /**
+   * Takes the one free resend: on a new connection, in place of a kept-alive one that was stale. @returns whether it
+   * was still available
+   */
   redial(): boolean {
     if (this.#isRedialled) return false;
     this.#isRedialled = true;
@@ -90,11 +94,11 @@ export class Retries {
   }
 
   /**
-   * What follows a failure.
+   * Decides what follows a failure.
    *
    * @param hasHeaders whether the engine had begun to answer
-   * @param choose the next attempt; undefined when there is none
-   * @returns undefined when the request has failed
+   * @param choose returns the next attempt; undefined if there is none
+   * @returns undefined if the request has failed
    */
   after<Choice>(kind: FailureKind, hasHeaders: boolean, choose: () => Choice | undefined): Choice | undefined {
     if (isFree(kind)) {
@@ -106,7 +110,7 @@ export class Retries {
     return this.mayCharge() ? this.charged(choose) : undefined;
   }
 
-  /** Whether the request's one charged retry is left, and the budget has room for it. */
+  /** Whether the request still has its one charged retry, and the budget allows it. */
   mayCharge(): boolean {
     if (this.#isCharged) return false;
     if (this.#budget.allows()) return true;
@@ -114,7 +118,7 @@ export class Retries {
     return false;
   }
 
-  /** Spends the charged retry, if there is an attempt to spend it on. */
+  /** Spends the charged retry if there is an attempt to spend it on. */
   charged<Choice>(choose: () => Choice | undefined): Choice | undefined {
     const next = choose();
     if (next === undefined) return undefined;
@@ -124,7 +128,7 @@ export class Retries {
     return next;
   }
 
-  /** What the client is told of a failure. */
+  /** The error that the client gets for a failure. */
   verdict(cause: EspalierError): EspalierError {
     return this.isDangerous ? new EspalierError("request_breaks_engines", undefined, { cause }) : cause;
   }
@@ -146,17 +150,17 @@ const bucketCount = 10;
 
 const defaultRetryBudget: RetryBudgetOptions = { budgetRatio: 0.2, budgetMinimum: 50 };
 
-/** Keeps charged retries to a share of the requests of the last 10 s, so that retries never add up to a storm. */
+/** Limits charged retries to a share of the requests of the last 10 s, so that retries never become a storm. */
 export interface RetryBudget {
   /** Counts a request, which earns a share of a retry. */
   earn(): void;
-  /** Whether one more retry fits. */
+  /** Whether the budget allows one more retry. */
   allows(): boolean;
   /** Counts a retry. */
   spend(): void;
 }
 
-/** A budget whose window slides in steps of one second. */
+/** A retry budget whose window slides in steps of one second. */
 export function createRetryBudget(clock: Clock, options: RetryBudgetOptions = defaultRetryBudget): RetryBudget {
   const requests = new Float64Array(bucketCount);
   const retries = new Float64Array(bucketCount);

@@ -2,12 +2,12 @@ import type { Cancel, Scheduler, Startable } from "@espalier/common";
 import type { LoadPlane } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 
-/** Tokens of answers change all the time; they are told this often. */
+/** Progress of answers changes all the time, so it is published at this interval. */
 const progressMs = 50;
-/** A prompt that has been computed is told so late: many first tokens go together then. */
+/** A computed prompt is published after this delay, so that many first tokens share a message. */
 const easedMs = 8;
 
-/** Tells the other routers what this one has sent to its engines. */
+/** Publishes to other routers what this one has sent to its engines. */
 export interface LoadPublisher extends Startable {
   changed(target: RoutingTarget): void;
 }
@@ -20,10 +20,10 @@ interface Told {
 const idle: Told = { inFlight: 0, pendingPrefillTokens: 0 };
 
 /**
- * What is sent to an engine is told at once, since another router may be about to send there too. So is what ends: the
- * next turn of a conversation may come to any router as soon as the answer is there, and one that still counts the last
- * turn may hold the engine that has it all in its cache for one that is at its bound. What reaches its first token is
- * told a little later, and the progress of answers now and then.
+ * Publishes a dispatch at once, because another router may be about to send to the same engine. Publishes the end of a
+ * request at once too: as soon as the answer is there, the next turn of the conversation may arrive at any router. If
+ * that router still counts the last turn, it may take the engine that has the whole prefix for one at its bound.
+ * Publishes a first token with a short delay, and the progress of answers at intervals.
  */
 export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Scheduler): LoadPublisher {
   const told = new Map<RoutingTarget, Told>();

@@ -5,11 +5,11 @@ import type { FeedReader, Replica } from "@espalier/replication";
 import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "../feed-host.ts";
 import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 
-/** Reads the events of those targets whose feeds fall to this router, for all routers. */
+/** Reads the events of the targets whose feeds this router owns, for all routers. */
 export interface SharedHost extends FeedHost {
-  /** To be called when the role of this router for a target changes. */
+  /** Call when this router's role for a target changes. */
   setRole(target: string, role: FeedRole): void;
-  /** Targets with events that the routers read. */
+  /** Targets whose events the routers read. */
   targets(): readonly string[];
 }
 
@@ -17,7 +17,7 @@ interface SharedHostParts {
   readonly replica: Replica;
   readonly ownership: () => Ownership;
   readonly reachability: Reachability;
-  /** Blocks that a target has announced, by tier. */
+  /** Number of blocks that a target has announced, by tier. */
   readonly blocksOf: (target: string) => Readonly<Record<TierName, number>>;
 }
 
@@ -44,13 +44,13 @@ export function createSharedHost(parts: SharedHostParts): SharedHost {
 /** The status of a feed that no router claims. */
 const unread = { state: "off", reason: "not-started", unusable: null };
 
-/** Undefined while that is not known. */
+/** Undefined while unknown. */
 function isConnected(state: string, reason: string): boolean | undefined {
   if (reason === "connecting" || reason === "endpoint-unusable" || reason === "socket-lost") return false;
   return state === "off" ? undefined : true;
 }
 
-/** One target's feed: read as owner or as backup, or by another router. */
+/** One target's feed: this router reads it as owner or as backup, or another router reads it. */
 class SharedFeed implements HostedFeed {
   readonly #parts: SharedHostParts;
   readonly #target: FeedTarget;
@@ -77,7 +77,7 @@ class SharedFeed implements HostedFeed {
   }
 
   setRole(role: FeedRole): void {
-    // The role is repeated to an owner whose claim does not hold yet.
+    // An owner whose claim does not hold yet gets its role again.
     if (role === this.#role && role !== "owner") return;
     this.#role = role;
     if (role === "none") void this.#close();
@@ -144,12 +144,12 @@ class SharedFeed implements HostedFeed {
   }
 }
 
-/** A socket that is not connected after so long counts as unreachable. */
+/** A socket that is not connected for this long counts as unreachable. */
 const unreachableAfterMs = 2_000;
 
-/** Target event sockets that this router cannot reach, so that another router reads them. */
+/** Event sockets of targets that this router cannot reach, so that another router reads them. */
 interface Reachability {
-  /** @param isConnected undefined when this router does not try */
+  /** @param isConnected undefined if this router does not try */
   note(target: string, isConnected: boolean | undefined): void;
   /** This router no longer reads the target. */
   forget(target: string): void;
@@ -179,7 +179,7 @@ export function createReachability(scheduler: Scheduler, onChange: (targets: rea
         return;
       }
       unwatch(target);
-      // Without an attempt the target stays unreachable: only a connection shows that it is not.
+      // Without an attempt a target stays unreachable: only a connection proves the opposite.
       if (isConnected) noteReached(target);
     },
     forget(target) {

@@ -27,14 +27,17 @@ import { createTombstones } from "./tombstones.ts";
 
 export interface SharedTierOptions {
   readonly router: RouterId;
-  /** Filled by the tier. */
+  /** The tier fills it. */
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
-  /** Makes what carries the replica's state to and from other routers. */
+  /** Creates the backend that carries the replica's state between routers. */
   readonly createBackend: (replica: Replica) => Backend;
   /** TTL of a placement that no events will confirm. */
   readonly placementTtlMs: number;
-  /** Targets of this router's fleet; undefined before discovery. Unknown targets are forgotten; none are when absent. */
+  /**
+   * Targets of this router's fleet; undefined before discovery. Targets outside the fleet are forgotten; if absent,
+   * none are.
+   */
   readonly fleetTargets?: () => Iterable<string> | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -42,27 +45,33 @@ export interface SharedTierOptions {
   readonly meter: Meter;
 }
 
-/** All that a router shares with the others: replica, backend, ownership of feeds, and what decisions read of them. */
+/**
+ * Everything that a router shares with others: the replica, its backend, feed ownership, and what decisions read of
+ * them.
+ */
 export interface SharedTier extends Startable {
   readonly replica: Replica;
   readonly backend: Backend;
   readonly ownership: Ownership;
-  /** Where the events of engines are read by one router for all. */
+  /** Here one router reads an engine's events for all. */
   readonly host: SharedHost;
   readonly publisher: LoadPublisher;
   readonly placements: PlacementWriter;
   readonly load: SharedLoad;
-  /** Whether this router reads the target's feed for all: each has one reader, so this shares targets out among routers. */
+  /**
+   * Whether this router owns the target's feed. Each feed has one owner, so this also divides the targets among the
+   * routers.
+   */
   isOwn(target: TargetIndex): boolean;
-  /** Feed confidence of a target now. */
+  /** Present feed confidence of a target. */
   feedConfidenceOf(target: TargetIndex): FeedConfidence;
-  /** Takes no new work from here on, so others take over its feeds. */
+  /** Stops taking new work, so that other routers take over its feeds. */
   setDraining(): void;
-  /** Called when a target's process was restarted, whichever router noticed. */
+  /** Calls the listener when any router notices that a target's process was restarted. */
   onNewLife(listener: (slot: number) => void): void;
 }
 
-/** Nothing is sent before `start`. */
+/** Sends nothing before `start`. */
 export function createSharedTier(options: SharedTierOptions): SharedTier {
   const { index, slots, clock, scheduler, logger, meter } = options;
   const replica = createReplica(options);
@@ -128,10 +137,10 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   };
 }
 
-/** A fleet may lose many engines at once, and each change of reachability assigns all feed readers anew. */
+/** A fleet may lose many engines at once, and each change of reachability reassigns all feed readers. */
 const gatherMs = 10;
 
-/** Debounces: passes the last value on, `gatherMs` after the first. */
+/** Debounces: passes on the last value, `gatherMs` after the first. */
 function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void): (value: Value) => void {
   let last: { readonly value: Value } | undefined;
   return (value) => {
@@ -146,7 +155,7 @@ function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void)
   };
 }
 
-/** Placements of an engine are void once its process was restarted. */
+/** A restart of an engine's process voids its placements. */
 function watchLives(replica: Replica, listener: (target: string) => void): void {
   const lives = new Map<string, string>();
   replica.fold.onChange((target) => {
@@ -168,7 +177,7 @@ function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierNam
 }
 
 /**
- * Placements that are published to all routers, and are in this router's index at once. Nothing is published of an engine
+ * Publishes placements to all routers and adds them to this router's index at once. Publishes nothing for an engine
  * that has left meanwhile.
  */
 export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): PlacementWriter {
@@ -191,7 +200,7 @@ export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): P
   };
 }
 
-/** Feed confidence by target, cached: decisions read it for every candidate of every request. */
+/** Caches feed confidence by target: decisions read it for every candidate of every request. */
 interface ConfidenceCache {
   of(target: TargetIndex): FeedConfidence;
 }
@@ -201,7 +210,7 @@ export function createConfidenceCache(
   replica: Pick<Replica, "qualityOf" | "onClaims">,
   slots: Pick<TargetSlots, "keyOf" | "find">,
 ): ConfidenceCache {
-  /** By slot, with the key of the target that it was then. */
+  /** By slot, with the target key that the slot had then. */
   const known: ({ readonly key: string; readonly standing: FeedConfidence } | undefined)[] = [];
   replica.onClaims((target) => {
     const slot = slots.find(target);
@@ -222,8 +231,8 @@ export function createConfidenceCache(
 }
 
 /**
- * Gives targets the indices by which the prefix index and the shared load know them. Targets beyond the capacity get
- * indices of which nothing is kept.
+ * Gives targets the indices that the prefix index and the shared load use. Nothing is kept for indices beyond the
+ * capacity.
  */
 export function createTargetIndices(slots: TargetSlots): (targetKey: string) => TargetIndex {
   let beyond = slots.capacity;

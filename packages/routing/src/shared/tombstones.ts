@@ -6,19 +6,21 @@ export interface TombstoneOptions {
   readonly slots: Pick<TargetSlots, "targets">;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** Targets whose engines this router has, or whose events it reads; undefined while it does not know its engines. */
+  /**
+   * Targets whose engines this router knows, or whose events it reads; undefined while it does not know its engines.
+   */
   readonly present: () => ReadonlySet<string> | undefined;
   /** Called with each target before it is forgotten. */
   readonly onForget: (target: string) => void;
 }
 
-/** How long a target must be in no fleet before it is forgotten: its engine or its reader may be moving. */
+/** A target is forgotten once it is in no fleet for this long: its engine or its reader may be moving. */
 export const tombstoneMs = 30_000;
 const sweepPeriodMs = 10_000;
 
 /**
- * Forgets what routers share of engines that have left. A router may still read such an engine, and routers that join later
- * hear of it from peers that have not forgotten it: so the sweep is repeated.
+ * Forgets what routers share about engines that have left. Another router may still read such an engine, and peers may
+ * pass it on to routers that join later, so the sweep repeats.
  */
 export function createTombstones(options: TombstoneOptions): Startable {
   const { replica, slots, clock, scheduler, present, onForget } = options;
@@ -50,7 +52,7 @@ export function createTombstones(options: TombstoneOptions): Startable {
   };
 }
 
-/** All targets of which anything is kept: an index, facts, or a feed in the own journal. */
+/** All targets with any state: an index, facts, or a feed in the own journal. */
 function knownTargets(replica: TombstoneOptions["replica"], slots: TombstoneOptions["slots"]): ReadonlySet<string> {
   const known = new Set(slots.targets());
   for (const { target } of replica.fold.states()) known.add(target);

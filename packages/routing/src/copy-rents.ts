@@ -11,16 +11,16 @@ import {
 import type { Note, NoteChannel } from "@espalier/replication";
 
 /**
- * Rents: what prompts with a common prefix have overpaid for going where it is cached, in milliseconds, by an unsigned 32-bit
- * key of the prefix. Rents decay, about as fast as full caches evict what is not used.
+ * Rents: what prompts with a common prefix have overpaid to go where it is cached, in milliseconds, by an unsigned
+ * 32-bit key of the prefix. Rents decay about as fast as full caches evict what is not used.
  */
 export interface CopyRents {
   /** The sum over all routers for a key, never negative. */
   paidMs(key: number): number;
   /**
-   * A prompt was sent.
+   * Records that a prompt was sent.
    *
-   * @param rentMs what it overpaid, or minus the price where a copy is made for it
+   * @param rentMs what it overpaid, or minus the price if it makes a copy
    */
   add(key: number, rentMs: number, target: TargetIndex): void;
 }
@@ -31,37 +31,37 @@ interface RentPart {
   readonly paidMs: number;
 }
 
-/** What was paid so long ago counts by a third. */
+/** Rent of this age counts by a third. */
 export const rentMemoryMs = 20_000;
-/** Keys that a router keeps a part for; of more, the one whose prompt came first is forgotten. */
+/** Keys for which a router keeps its part; beyond it, the key whose prompt came first is forgotten. */
 export const maxRentKeys = 4_096;
-/** Keys of one note: those for which most was paid, or spent. */
+/** Keys in one note: those with the largest amounts paid or spent. */
 export const maxReportedRents = 32;
-/** Routers whose parts are kept; of more, the one that was received first is forgotten. */
+/** Routers whose parts are kept; beyond it, the one received first is forgotten. */
 export const maxRentReporters = 256;
-/** No part of one router is larger, whatever it says. */
+/** Bound of one router's part, whatever it reports. */
 export const maxRentMs = 600_000;
-/** Less is as good as nothing. */
+/** Smaller amounts count as nothing. */
 const leastRentMs = 1;
-/** The base is moved once so many memory spans have passed since it. */
+/** The base moves once this many memory spans have passed since it. */
 const maxMemories = 30;
 
 interface OwnPart {
   /** As of the base. */
   paid: number;
-  /** Where the last one that paid went. */
+  /** Target of the last prompt that paid. */
   target: TargetIndex;
 }
 
 interface ReceivedSum {
   paid: number;
-  /** Parts that are in it. */
+  /** Number of parts in it. */
   reporters: number;
 }
 
 /**
- * The sums over all routers: each publishes its parts and adds those of its peers. All parts are converted to one time, the
- * base, so that they can be added up; all decay alike.
+ * The sums over all routers: each publishes its parts and adds those of its peers. All parts are converted to one time,
+ * the base, so that they can be added up; all decay at the same rate.
  */
 export class RentLedger implements CopyRents {
   readonly #nowMs: () => number;
@@ -70,7 +70,7 @@ export class RentLedger implements CopyRents {
   /** Sums of `#received`, as of the base. */
   readonly #others = new Map<number, ReceivedSum>();
   #baseMs: number;
-  /** Rises with every change that peers should know. */
+  /** Increases with every change that peers should know. */
   version = 0;
 
   /** @param nowMs the monotonic clock */
@@ -100,13 +100,13 @@ export class RentLedger implements CopyRents {
     const relieved = own?.target;
     this.#spend(key, -rentMs * growth, target);
     if (relieved === undefined) return;
-    // A copy that takes load off an engine has all of those who go there pay less.
+    // A copy takes load off an engine, so all prompts that go there pay less.
     for (const [other, { target: where }] of this.#own) {
       if (other !== key && where === relieved) this.#spend(other, -rentMs * growth, where);
     }
   }
 
-  /** The largest of this router's parts, in no order. One pass, since it is asked for many times a second. */
+  /** The largest of this router's parts, unordered. One pass, because it runs many times a second. */
   parts(): readonly RentPart[] {
     const growth = this.#growth();
     const largest: RentPart[] = [];
@@ -124,7 +124,7 @@ export class RentLedger implements CopyRents {
     return largest;
   }
 
-  /** Replaces the parts of a router. @param ageMs since it wrote them */
+  /** Replaces the parts of a router. @param ageMs time since it wrote them */
   tell(router: string, parts: readonly RentPart[], ageMs: number): void {
     this.#moveBase();
     this.#forget(router);
@@ -149,13 +149,13 @@ export class RentLedger implements CopyRents {
       const sum = this.#others.get(key)!;
       sum.paid -= paidMs;
       sum.reporters -= 1;
-      // What rounding has left goes with the last one.
+      // The last part also removes what rounding has left.
       if (sum.reporters === 0) this.#others.delete(key);
     }
     return this.#received.delete(router);
   }
 
-  /** Takes so much off what is on record for a key, as far as there is any. */
+  /** Subtracts this much from the total of a key, but not below zero. */
   #spend(key: number, amount: number, target: TargetIndex): void {
     const own = this.#own.get(key);
     const paid = (own?.paid ?? 0) + (this.#others.get(key)?.paid ?? 0);
@@ -169,12 +169,12 @@ export class RentLedger implements CopyRents {
     this.#own.set(key, part);
   }
 
-  /** The weight of a part of now relative to one of the base. */
+  /** The weight of a present part relative to one at the base. */
   #growth(): number {
     return Math.exp((this.#nowMs() - this.#baseMs) / rentMemoryMs);
   }
 
-  /** Before what is of now counts too much to count with. */
+  /** Moves the base before the weight of present parts grows too large to compute with. */
   #moveBase(): void {
     if (this.#nowMs() - this.#baseMs < maxMemories * rentMemoryMs) return;
     const growth = this.#growth();
@@ -202,7 +202,7 @@ function smallestOf(parts: readonly RentPart[]): number {
 }
 
 interface SharedRentsOptions {
-  /** Where routers tell each other; undefined where they do not. */
+  /** Channel between routers; undefined if there is none. */
   readonly board: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -212,9 +212,9 @@ interface SharedRentsOptions {
 /** The rents of all routers. */
 export interface SharedRents extends CopyRents, Startable {}
 
-/** Rents are published together, so often; a copy at once, or peers would make it again. */
+/** Interval at which rents are published together. A copy is published at once, or peers would repeat it. */
 export const publishRentsMs = 25;
-/** What the note is about. */
+/** Key of the note. */
 const noteKey = "rents";
 
 /** Publishes and receives nothing before `start`, and nothing without a note channel. */
@@ -268,14 +268,17 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
   };
 }
 
-/** Reads what was paid, and pays nothing. */
+/** Reads rents, and adds none. */
 export function quietRents(rents: CopyRents): CopyRents {
   return { paidMs: (key) => rents.paidMs(key), add() {} };
 }
 
 const version = 1;
 
-/** Layout: version, a byte; number of parts as a varint; of each its key, four bytes, and whole milliseconds as a signed varint. */
+/**
+ * Layout: version, a byte; number of parts as a varint; for each its key, four bytes, and whole milliseconds as a
+ * signed varint.
+ */
 export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
   const writer = new ByteWriter(2 + 8 * parts.length);
   writer.u8(version);
@@ -288,9 +291,9 @@ export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
 }
 
 /**
- * Bytes behind the parts are left alone, so that a later version may add to it.
+ * Bytes after the parts are ignored, so that a later version may add to a note.
  *
- * @throws RangeError for bytes that are no such note
+ * @throws RangeError for bytes that are not such a note
  */
 export function readRentNote(bytes: Uint8Array): readonly RentPart[] {
   const reader = new ByteReader(bytes);

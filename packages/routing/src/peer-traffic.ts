@@ -6,40 +6,45 @@ export interface SentPrompt {
   readonly target: TargetIndex;
   /** Tokens that the target has to compute. */
   readonly uncachedTokens: number;
-  /** Tokens that it is thought to hold. */
+  /** Tokens that it is believed to hold. */
   readonly matchedTokens: number;
 }
 
-/** What other routers may have sent out that is not known here yet. */
+/** What other routers may have sent and not published yet. */
 export interface PeerTraffic {
   sent(prompt: SentPrompt): void;
-  /** Prefill tokens that the others are expected to have sent since what they last told, wherever. */
+  /** Prefill tokens that the others are expected to have sent since they last published, to any target. */
   unseenTokens(): number;
-  /** Whether far more comes at once than on average. Without that `peerTokensAt` is 0 everywhere, and need not be asked. */
+  /**
+   * Whether far more arrives at once than on average. If not, `peerTokensAt` is 0 everywhere and need not be called.
+   */
   isBurst(): boolean;
-  /** Those that they are expected to have sent to one target, because it holds what a burst of prompts begins with. */
+  /** Tokens that they are expected to have sent to one target because it holds the prefix of a burst. */
   peerTokensAt(target: TargetIndex): number;
-  /** Whether prompts that are cold from the same place on should meet at one target, whichever routers they come to. */
+  /**
+   * Whether prompts that are cold from the same block on should meet at one target, whichever routers they arrive at.
+   */
   isBurstRendezvous(promptTokens: number): boolean;
-  /** Whether this router, of all of them, is the one that should send there what could as well go elsewhere. */
+  /** Whether this router is the one, of all routers, that should send there what could go anywhere. */
   isOwn(target: TargetIndex): boolean;
 }
 
-/** Over which the own traffic is averaged. */
+/** Time over which the own traffic is averaged. */
 const memoryMs = 2_000;
-/** How late the load of other routers is known, at the median: the simulator measures it with real links. */
+/** Median delay of other routers' load, measured by the simulator with real links. */
 const loadDelayMs = 6;
-/** Beyond the largest prompt of it, a burst is this often what comes on average in the time that load is late. */
+/** Without its largest prompt, a burst is at least this many times the average traffic in the time of that delay. */
 const burstRatio = 3;
-/** Where less of a prompt than this is unseen on average, routers seldom meet without wanting to. */
+/** If the average unseen share of a prompt is below this, routers seldom meet by accident. */
 const seldom = 0.1;
 
 /**
- * Expects of every other router what this one does itself, as their clients resolve one name: nobody tells what it has
- * not told. Traffic that comes evenly is expected as it was on average. A burst is not: many prompts that come to this router
- * at once come to the others too. Prompts of it that are cold may go anywhere; those that follow a match go where that is.
+ * Expects of every other router what this one does itself, because their clients resolve one name and no router can
+ * publish what it has not published yet. Even traffic is expected at its average. For a burst, many prompts that arrive
+ * at this router at once also arrive at the others. The cold ones may go anywhere; those that follow a match go where
+ * that is.
  *
- * @param isOwn shares the targets out among the routers; each belongs to one, or to none
+ * @param isOwn divides the targets among the routers; each belongs to one router, or to none
  */
 export function createPeerTraffic(
   clock: Clock,
@@ -91,7 +96,7 @@ export function createPeerTraffic(
   };
 }
 
-/** Tokens that were sent in the time that load is late. One prompt makes no burst, so the largest is left out. */
+/** Tokens sent in the time of that delay. One prompt is no burst, so the largest is left out. */
 class Burst {
   #tokens = 0;
   #largest = 0;

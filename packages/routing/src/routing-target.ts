@@ -1,7 +1,7 @@
 import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
 import type { EngineSignals, TargetAdapters, TargetLoad } from "@espalier/workers";
 
-/** A rank of an engine, as decisions see it: what `Target` of workers has, without the means to reach it. */
+/** A rank of an engine as decisions see it: the `Target` of workers without the means to reach it. */
 export interface RoutingTarget {
   /** Dense in this process. */
   readonly index: TargetIndex;

@@ -2,16 +2,16 @@ import { type Clock, RecencyMap } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { Bindings } from "@espalier/replication";
 
-/** What keeps bindings: a replica's, which are the same in all routers, or a router's own. */
+/** Stores bindings: those of a replica, which all routers share, or a router's own. */
 export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs">;
 
-/** A session by the model that it asks: its requests to another one have other engines. */
+/** A session of one model: requests to another model go to other engines. */
 export interface NamedSession {
   readonly model: string;
   readonly key: string;
 }
 
-/** Where the next binding of a session is to, and how long it lasts without requests, in milliseconds. */
+/** The target to bind a session to, and how long the binding lasts without requests, in milliseconds. */
 interface SessionBinding {
   readonly target: string;
   readonly ttlMs: number;
@@ -19,19 +19,19 @@ interface SessionBinding {
 
 /** Which target serves which session. */
 export interface SessionBindings {
-  /** The key of the target to which a session is bound; undefined where it is to none. */
+  /** The key of the target that a session is bound to; undefined if unbound. */
   targetOf(session: NamedSession): string | undefined;
-  /** A request of the session goes to a target: it is bound to it from now on. */
+  /** Binds the session to the target that its request goes to. */
   sent(session: NamedSession, binding: SessionBinding): void;
 }
 
 /**
- * A binding that is used is written again when less than this share of its time is left: so a session costs few records,
- * and a router that has not heard of a move does not undo it.
+ * A binding in use is rewritten once less than this share of its time is left. So a session needs few records, and a
+ * router that has not heard of a move does not undo it.
  */
 const renewedShare = 3 / 4;
 
-/** Sessions among other things that a store binds. */
+/** Sessions in a store that also keeps other bindings. */
 export function createSessionBindings(store: BindingStore): SessionBindings {
   return {
     targetOf: (session) => store.get(textOf(session)),
@@ -43,17 +43,17 @@ export function createSessionBindings(store: BindingStore): SessionBindings {
   };
 }
 
-/** Reads what sessions are bound to, and binds none. */
+/** Reads bindings, and binds no session. */
 export function quietSessions(sessions: SessionBindings): SessionBindings {
   return { ...sessions, sent() {} };
 }
 
-/** Nothing else that is bound begins like this. No model's name has a line break in it. */
+/** No other binding begins like this. No model name contains a line break. */
 function textOf({ model, key }: NamedSession): string {
   return `session\n${model}\n${key}`;
 }
 
-/** Bindings that are kept, as many as routers share. */
+/** Bound of local bindings, the same as that of shared ones. */
 export const maxLocalBindings = 100_000;
 
 interface Held {
@@ -62,12 +62,12 @@ interface Held {
 }
 
 /**
- * Bindings that no other router hears of.
+ * Bindings that other routers do not see.
  *
- * @param capacity beyond it the one that was set longest ago goes
+ * @param capacity beyond it the binding that was set longest ago is dropped
  */
 export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): BindingStore {
-  // Keys may be long, so their hashes are kept.
+  // Keys may be long, so their hashes are stored.
   const held = new RecencyMap<string, Held>();
   const find = (key: string): Held | undefined => {
     const hash = hashed(key);

@@ -5,8 +5,8 @@ import type { MemoryWatch } from "./memory-watch.ts";
 import type { PromptUse } from "./recent-uses.ts";
 
 /**
- * A prompt of which an engine has less to compute drives out little. Nor does one wait of which the engine has the larger
- * part: what that takes up would be of no use meanwhile.
+ * A prompt with fewer tokens to compute at an engine evicts little. A prompt that an engine has cached for the larger
+ * part does not wait either: meanwhile that part would occupy memory unused.
  */
 export const coldTokens = 2_048;
 /** More likely than not. */
@@ -14,21 +14,21 @@ const mostLoss = 0.5;
 
 export interface ColdPromptParts {
   readonly watch: MemoryWatch;
-  /** Of decisions that are not carried out; see `explainSelection`. */
+  /** For decisions that are not carried out; see `explainSelection`. */
   readonly dryRunSelector: TargetSelector;
   readonly pool: SelectablePool;
   /** Prompt tokens of all routers that wait at a target. */
   readonly pendingTokens: (target: RoutingTarget) => number;
 }
 
-/** Where one prompt may go without driving out what somebody is expected to come back for. */
+/** Where one prompt may go without evicting what some session is expected to use again. */
 export class ColdPrompt<Target extends RoutingTarget> {
   readonly #parts: ColdPromptParts;
   readonly #request: RoutedRequest;
   readonly #restriction: Restriction<Target>;
-  /** What it goes on with. */
+  /** The prompt that it continues. */
   readonly #before: PromptUse | undefined;
-  /** Undefined while any will do. */
+  /** Undefined while any target will do. */
   #harmless: ReadonlySet<Target> | undefined;
 
   constructor(parts: ColdPromptParts, request: RoutedRequest, restriction: Restriction<Target>) {
@@ -39,8 +39,8 @@ export class ColdPrompt<Target extends RoutingTarget> {
   }
 
   /**
-   * Whether it may go now: it is warm at the target that the policy would choose, or does no harm there, or at another
-   * one. It may where there is no target.
+   * Whether it may go now: it is warm at the target that the policy would choose, or does no harm at that or another
+   * target. True if there is no target.
    */
   mayGo(targets: readonly Target[]): boolean {
     this.#harmless = undefined;
@@ -54,14 +54,14 @@ export class ColdPrompt<Target extends RoutingTarget> {
     return true;
   }
 
-  /** Those of the targets where it may go, by the last answer of `mayGo`; all when that would leave none. */
+  /** Those of the targets where it may go, by the last answer of `mayGo`; all if that would leave none. */
   among(targets: readonly Target[]): readonly Target[] {
     const harmless = this.#harmless;
     const left = harmless ? targets.filter((target) => harmless.has(target)) : targets;
     return left.length > 0 ? left : targets;
   }
 
-  /** Which share of what a target takes in with it drives out what somebody is expected to come back for. */
+  /** Share of what a target takes in with the prompt that evicts what is expected to be used again. */
   lossAt(target: Target, uncachedTokens: number): number {
     const { watch, pendingTokens } = this.#parts;
     const { expectedOutputTokens } = this.#request.features;

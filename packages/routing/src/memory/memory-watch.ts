@@ -4,7 +4,7 @@ import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { type PromptUse, RecentUses } from "./recent-uses.ts";
 
-/** What is asked about: an engine's rank, and what is on its way there. */
+/** The target in question: a rank of an engine, and what is on its way there. */
 interface MemoryTarget {
   readonly index: TargetIndex;
   readonly signals: { readonly blockSize: number; readonly blockCount: number };
@@ -12,24 +12,24 @@ interface MemoryTarget {
 
 interface MemoryWatchOptions {
   readonly clock: Clock;
-  /** What targets have told of their blocks. */
+  /** What targets have announced of their blocks. */
   readonly index: Pick<PrefixIndex, "factBlockCount" | "findByLow">;
   readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
 }
 
-/** A prompt that was idle for longer is not expected to be gone on with. */
+/** A prompt that was idle for longer is not expected to continue. */
 const forgottenMs = 600_000;
-/** How often it is counted how long prompts have been idle. */
+/** Interval at which idle times of prompts are counted. */
 const countMs = 1_000;
-/** An engine's events may tell so late of what was sent to it that it holds it. */
+/** Within this time an engine's events may still announce the blocks of a prompt sent to it. */
 const eventsDueMs = 10_000;
-/** Prompts that are looked at in one question. */
+/** Bound of prompts examined per question. */
 export const maxVictims = 256;
 
 /**
- * What an engine would lose by taking in a prompt: with its memory full, it drops what was used longest ago (as vLLM and
- * SGLang do), and that may be what somebody comes back for. Learned from when prompts are sent and when others go on with
- * them, of the engines whose events tell everything.
+ * What an engine would lose by taking in a prompt. If its memory is full, it evicts what was used longest ago (as vLLM
+ * and SGLang do), and a later request may need that. Learned from the times when prompts are sent and continued, at
+ * engines whose events are complete.
  */
 export class MemoryWatch {
   readonly #options: MemoryWatchOptions;
@@ -41,12 +41,12 @@ export class MemoryWatch {
     this.#options = options;
   }
 
-  /** The prompt that this one goes on with. */
+  /** The prompt that this one continues. */
   before({ chain, blockCount }: PromptBlocks): PromptUse | undefined {
     return this.#uses.before(chain, blockCount);
   }
 
-  /** A prompt came to this router. To be called once for each, before it is sent. */
+  /** Call once for each prompt that arrives at this router, before it is sent. */
   arrived({ chain, blockCount }: PromptBlocks): void {
     const before = this.#uses.before(chain, blockCount);
     if (!before || before.isClaimed) return;
@@ -54,17 +54,17 @@ export class MemoryWatch {
     this.#gaps.observe(this.#options.clock.nowMs() - before.usedMs);
   }
 
-  /** Somebody sends a prompt to a target. @param isOwn whether this router does */
+  /** Records that a router sends a prompt to a target. @param isOwn whether this router does */
   sent(target: number, words: Uint32Array, blockCount: number, isOwn: boolean): void {
     this.#uses.add(target, words, blockCount, { usedMs: this.#options.clock.nowMs(), isOwn });
   }
 
   /**
-   * Which share of what a target takes in would drive out what somebody is expected to come back for; 0 where it has room,
-   * or nothing is known.
+   * Share of what a target takes in that would evict prompts expected to continue; 0 if it has capacity, or nothing is
+   * known.
    *
-   * @param tokens of the prompt that it does not hold, and of others that are on their way there
-   * @param before what the prompt goes on with, which would not be lost to it
+   * @param tokens uncached tokens of the prompt, and of others on their way there
+   * @param before the prompt that it continues, which it would not lose
    */
   lossShare({ index, signals }: MemoryTarget, tokens: number, before?: PromptUse): number {
     const { blockSize, blockCount } = signals;
@@ -73,7 +73,7 @@ export class MemoryWatch {
     if (!(wanted > 0) || this.#options.feedConfidenceOf(index) !== "complete") return 0;
     this.#count();
     this.#dropLost(index);
-    // What is not remembered was used before all that is.
+    // Blocks that are not remembered were used before all remembered ones.
     let missing = wanted - Math.max(0, held - this.#uses.blocksAt(index));
     let lost = 0;
     let looked = 0;
@@ -92,13 +92,13 @@ export class MemoryWatch {
     return isClaimed ? 1 : this.#gaps.shareAfter(this.#options.clock.nowMs() - usedMs);
   }
 
-  /** Whether the target has dropped the end of a prompt, by its events. */
+  /** Whether, by its events, the target has dropped the end of a prompt. */
   #isLost({ target, low, usedMs }: PromptUse): boolean {
     const { clock, index } = this.#options;
     return clock.nowMs() - usedMs > eventsDueMs && index.findByLow(target, tier.gpu, low) === 0;
   }
 
-  /** Those that were used longest ago are dropped first. A prompt goes on being known as long as another target has it. */
+  /** Drops the prompts used longest ago first. A prompt stays known while another target has it. */
   #dropLost(target: number): void {
     let looked = 0;
     for (const use of this.#uses.at(target)) {
@@ -118,38 +118,38 @@ export class MemoryWatch {
     this.#gaps.takeIdle(this.#idleTimes(nowMs), nowMs);
   }
 
-  /** Of what this router has sent: it sees as large a part of what goes on as of what it has sent. */
+  /** Idle times of prompts that this router has sent: it sees the same share of continuations as of prompts. */
   *#idleTimes(nowMs: number): Iterable<number> {
     for (const { isOwn, isClaimed, usedMs } of this.#uses.all()) if (isOwn && !isClaimed) yield nowMs - usedMs;
   }
 }
 
-/** Half of the gaps that were seen is forgotten in this time. */
+/** Half-life of observed gaps. */
 const halfLifeMs = 300_000;
 /** Times are counted in steps of a quarter of a doubling, from here on. */
 const firstMs = 100;
 const stepsPerDoubling = 4;
-/** Up to 410 s; what is longer counts as that. */
+/** Up to 410 s; longer times count as that. */
 const steps = 48;
-/** Of less nothing is said. */
+/** With fewer samples the answer is 0. */
 const leastSeen = 8;
 
 /**
- * How long prompts stay idle until another one goes on with them, and so how likely that is to happen to one that has been
- * idle for a while. Those that nobody has gone on with by now count as if nobody would: what ends at once must not look as
- * if it went on.
+ * How long prompts stay idle until another prompt continues them, and so the probability that one continues after being
+ * idle for some time. Prompts without a continuation so far count as if none would come: prompts that end at once must
+ * not look as if they continued.
  */
 export class ReuseGaps {
   readonly #gaps = new Float64Array(steps);
   readonly #idle = new Float64Array(steps);
   #decayedMs = Number.NEGATIVE_INFINITY;
 
-  /** A prompt was gone on with after so long. */
+  /** A prompt was continued after this time. */
   observe(gapMs: number): void {
     this.#gaps[Math.floor(stepOf(gapMs))]! += 1;
   }
 
-  /** These have been idle for so long, and nobody has gone on with them yet. */
+  /** These prompts have been idle for this long without a continuation so far. */
   takeIdle(idleTimesMs: Iterable<number>, nowMs: number): void {
     const decay = this.#decayedMs === Number.NEGATIVE_INFINITY ? 1 : 0.5 ** ((nowMs - this.#decayedMs) / halfLifeMs);
     for (let step = 0; step < steps; step++) this.#gaps[step]! *= decay;
@@ -158,7 +158,7 @@ export class ReuseGaps {
     for (const idleMs of idleTimesMs) this.#idle[Math.floor(stepOf(idleMs))]! += 1;
   }
 
-  /** Probability that a prompt which has been idle for so long will be gone on with; 0 while too little is known. */
+  /** Probability that a prompt that has been idle this long will be continued; 0 while too little is known. */
   shareAfter(idleMs: number): number {
     const later = above(this.#gaps, idleMs);
     const seen = later + above(this.#idle, idleMs);
@@ -166,13 +166,13 @@ export class ReuseGaps {
   }
 }
 
-/** 0 to below `steps`. */
+/** From 0 to below `steps`. */
 function stepOf(ms: number): number {
   const step = stepsPerDoubling * Math.log2(Math.max(firstMs, ms) / firstMs);
   return Math.min(steps - 1, step);
 }
 
-/** How many of the counted are longer, spread evenly over their steps. */
+/** How many counted times are longer; assumes that times spread evenly within their step. */
 function above(counts: Float64Array, ms: number): number {
   const at = stepOf(ms);
   const step = Math.floor(at);

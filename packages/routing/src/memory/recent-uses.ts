@@ -1,50 +1,53 @@
 import { RecencyMap } from "@espalier/common";
 
-/** One prompt at one target, until another one goes on with it there. */
+/** One prompt at one target, until another prompt continues it there. */
 export interface PromptUse {
-  /** Of its last full block, as `leafKey` makes it. */
+  /** Key of its last full block, from `leafKey`. */
   readonly key: number;
   /** The low word of that block. */
   readonly low: number;
   readonly target: number;
-  /** Blocks that it and those before it have brought there. What it shares with others at its beginning is counted in. */
+  /** Blocks that it and the prompts before it have brought there, including any shared prefix. */
   readonly blocks: number;
-  /** When it was sent last. */
+  /** When it was last sent. */
   usedMs: number;
-  /** This router has sent it. */
+  /** This router sent it. */
   isOwn: boolean;
-  /** A prompt that goes on with it has come to this router. */
+  /** A prompt that continues it has arrived at this router. */
   isClaimed: boolean;
-  /** A prompt that goes on with it was sent to another target, or it is forgotten: nobody is expected to. */
+  /** No continuation is expected: one was sent to another target, or the prompt is forgotten. */
   isOver: boolean;
 }
 
-/** Prompts that are remembered, of all targets together; of more, the one that was used longest ago is forgotten. */
+/** Bound of remembered prompts of all targets together; beyond it the one used longest ago is forgotten. */
 export const maxRecentUses = 65_536;
 
-/** Which prompts were sent where, and when last. A prompt that begins with all full blocks of another one goes on with it. */
+/**
+ * Which prompts were sent where, and when last. A prompt continues another one if it begins with all of its full
+ * blocks.
+ */
 export class RecentUses {
-  /** By key, those last that were used last. */
+  /** By key, the most recently used last. */
   readonly #uses = new RecencyMap<number, PromptUse>();
-  /** The same by target, and those that are over there. */
+  /** The same by target, including those that are over there. */
   readonly #byTarget = new Map<number, TargetUses>();
 
-  /** In the order of their last use. */
+  /** In order of last use. */
   all(): Iterable<PromptUse> {
     return this.#uses.values();
   }
 
-  /** At a target, in the order of their last use. */
+  /** At a target, in order of last use. */
   at(target: number): Iterable<PromptUse> {
     return this.#byTarget.get(target)?.uses.values() ?? [];
   }
 
-  /** Blocks of all that are remembered at a target. */
+  /** Blocks of all remembered prompts at a target. */
   blocksAt(target: number): number {
     return this.#byTarget.get(target)?.blocks ?? 0;
   }
 
-  /** The longest prompt that a chain goes on with, or that it is. */
+  /** The longest prompt that a chain continues or equals. */
   before(words: Uint32Array, blockCount: number): PromptUse | undefined {
     for (let block = blockCount - 1; block >= 0; block--) {
       const use = this.#uses.get(leafKey(words, block));
@@ -75,12 +78,12 @@ export class RecentUses {
     if (this.#uses.size > maxRecentUses) this.remove(this.#uses.oldest()![1]);
   }
 
-  /** The target has lost it. It can still be gone on with. */
+  /** The target has lost it. Other prompts can still continue it. */
   drop(use: PromptUse): void {
     this.#byTarget.get(use.target)?.remove(use);
   }
 
-  /** Nobody is expected to go on with it. */
+  /** No continuation is expected any more. */
   remove(use: PromptUse): void {
     this.#end(use);
     this.#byTarget.get(use.target)?.remove(use);
@@ -101,7 +104,7 @@ export class RecentUses {
   }
 }
 
-/** Those that are over count in the bound as well. */
+/** Prompts that are over also count toward the bound. */
 class TargetUses {
   readonly uses = new RecencyMap<number, PromptUse>();
   blocks = 0;

@@ -1,21 +1,24 @@
 import type { CounterSeries, Meter } from "@espalier/common";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
-/** What the router tells of its predictions. */
+/** Metrics of the router's predictions. */
 export interface CacheMeters {
-  /** A prompt was cut into blocks. */
+  /** A prompt was divided into blocks. */
   read(from: PromptBlocks["from"]): void;
-  /** A prompt was sent to an engine: its tokens, those that the engine is thought to hold, and the most that any could. */
+  /**
+   * A prompt was sent to an engine: its tokens, those that the engine is believed to hold, and the most that any engine
+   * is.
+   */
   sent(promptTokens: number, chosenTokens: number, bestTokens: number): void;
-  /** An engine said how many tokens of a prompt it had found in its cache. */
+  /** An engine reported its cached tokens of a prompt. */
   compared(predictedTokens: number, reportedTokens: number): void;
-  /** A prompt was sent to an engine that is to fetch so many tokens of it from a pool. */
+  /** A prompt was sent to an engine that should fetch this many of its tokens from a pool. */
   pooled(tokens: number): void;
   /** Sizes of the index, in blocks and bytes. */
   size(facts: number, placements: number, bytes: number): void;
 }
 
-/** Registers the metrics at once; each series begins when it is used. */
+/** Registers the metrics at once; each series begins with its first use. */
 export function createCacheMeters(meter: Meter): CacheMeters {
   const prompts = meter.counter({
     name: "espalier_prompts_total",

@@ -13,57 +13,58 @@ import type { PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
 import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./write-match.ts";
 
 /**
- * How far a target's feed of events can be believed. `complete`: it covers everything that the target holds. `partial`: what
- * it said is true, but the target may hold more. `void`: what it said may no longer be true. `none`: there is no feed.
+ * How reliable a target's feed is. `complete`: it covers everything that the target holds. `partial`: its facts are
+ * true, but the target may hold more. `void`: its facts may be outdated. `none`: there is no feed.
  */
 export type FeedConfidence = "complete" | "partial" | "void" | "none";
 
-/** What the router knows (facts, from events) and predicts (placements) of the caches of its targets. */
+/** What the router knows (facts, from events) and predicts (placements) about its targets' caches. */
 export interface PrefixKnowledge {
-  /** Looks a prompt up at every target. `describe` and `evidence` are about the last prompt looked up. */
+  /** Looks a prompt up at every target. `describe` and `evidence` refer to the last prompt looked up. */
   match(prompt: PromptBlocks): void;
-  /** Writes what a target is thought to hold of the prompt into the candidate set. */
+  /** Writes what a target is believed to hold of the prompt to the candidate set. */
   describe(target: RoutingTarget, prompt: PromptBlocks, candidates: CandidateSet, index: number): void;
-  /** The evidence behind it, for explanations; undefined for a target of which nothing is kept. */
+  /** The evidence behind it, for explanations; undefined for a target without any state. */
   evidence(target: TargetIndex): PrefixEvidence | undefined;
   /**
-   * The prompt is being sent to the target.
+   * Records that the prompt is sent to the target.
    *
-   * @param matchedTokens of it, as predicted at the decision
-   * @param context tokens that the target must fetch from a pool (0 by default), and tokens that the best candidate holds (by
+   * @param matchedTokens tokens of it that the decision predicted as cached
+   * @param context tokens that the target must fetch from a pool (0 by default), and tokens that the best candidate
+   * holds (by
    *   default those of the target)
    */
   place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, context?: MatchContext): Placement;
-  /** Renews placements of prompts that still wait to be computed; call more often than every five seconds. */
+  /** Renews placements of prompts that still wait for prefill. Call more often than every five seconds. */
   renew(): void;
-  /** The target was restarted or has left: forgets its facts and placements. */
+  /** Forgets facts and placements of a target that was restarted or has left. */
   forget(target: TargetIndex): void;
-  /** The target was restarted: forgets its placements. */
+  /** Forgets placements of a target that was restarted. */
   forgetPlacements(target: TargetIndex): void;
 }
 
-/** What else the index says of a prompt that is placed. */
+/** What else the index knows about a prompt that is placed. */
 interface MatchContext {
-  /** Tokens that the target does not hold itself, but a pool does. */
+  /** Tokens that a pool holds and the target does not. */
   readonly pooledTokens: number;
-  /** Tokens that the candidate has that holds most of it. */
+  /** Tokens at the candidate that holds the most. */
   readonly bestTokens: number;
 }
 
 /** One prompt at one target. */
 export interface Placement {
-  /** The first byte of the answer came: the prompt has been computed. */
+  /** The first byte of the answer came, so the prompt is computed. */
   computed(): void;
   /** The target failed or refused before that. */
   withdraw(): void;
-  /** @param cachedTokens what the engine says it had found in its cache; undefined when it does not, or did not answer */
+  /** @param cachedTokens cached tokens that the engine reports; undefined if it reports none or did not answer */
   answered(cachedTokens: number | undefined): void;
 }
 
-/** Where placements go: into this router's index, and to the other routers where there are any. */
+/** Where placements go: to this router's index, and to other routers if there are any. */
 export interface PlacementWriter {
   place(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
-  /** The engine has said itself that it holds the prompt. */
+  /** The engine itself reported that it holds the prompt. */
   confirm(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
   /** The engine does not hold the prompt's blocks from `fromBlock` on. */
   refute(target: TargetIndex, prompt: PromptBlocks, fromBlock: number): void;
@@ -81,26 +82,28 @@ export interface KnowledgeOptions {
   readonly recent: RecentPrompts;
   readonly meters: CacheMeters;
   readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
-  /** Pools whose blocks count for the targets that can fetch them; none unless given. */
+  /** Pools whose blocks count for the targets that can fetch them; none by default. */
   readonly pools?: PoolReach;
   /** TTL of a placement that no events will confirm. */
   readonly placementTtlMs: number;
   /** Capacity of a target that does not report it. */
   readonly placementTokens: number;
-  /** Called when a prompt was placed at a target whose feed is not complete. */
+  /** Called when a prompt is placed at a target without a complete feed. */
   readonly onPlaced: (target: TargetIndex) => void;
 }
 
-/** Nothing is kept of targets of higher index; policies see them as holding nothing. */
+/** Bound of target indices. Policies see targets beyond it as holding nothing. */
 export const maxKnownTargets = 4_096;
 
 /**
- * TTL of a placement that events will confirm: from the dispatch, since the prompt may have to wait, and from the first token
- * on, since events took up to 0.7 s in captures.
+ * TTL of a placement that events will confirm. From the dispatch it is longer, since the prompt may have to wait. From
+ * the first token: events took up to 0.7 s in captures.
  */
 const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 
-/** Writes placements through `placements` and reads facts and placements from `index`, where the former must end up. */
+/**
+ * Writes placements to `placements` and reads facts and placements from `index`, where those placements must arrive.
+ */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
   const { clock, index, feedConfidenceOf, pools = noPools } = options;
   const matches = createPrefixMatches(maxKnownTargets);
@@ -145,8 +148,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
 }
 
 /**
- * The placed blocks of a target; NaN with a complete feed, by which a full cache always looks full and that of a slow target
- * looks empty, which would draw the next prompts to it.
+ * The placed blocks of a target. NaN with a complete feed: by its facts a full cache always looks full and that of a
+ * slow target looks empty, which would attract the next prompts.
  */
 function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedConfidence): number {
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
@@ -157,11 +160,11 @@ interface PredictedParts extends Pick<MatchContext, "pooledTokens"> {
 }
 
 interface PlacedPromptOptions extends KnowledgeOptions {
-  /** Prompts that wait to be computed at targets with a complete feed. */
+  /** Prompts waiting for prefill at targets with a complete feed. */
   readonly waiting: Set<PlacedPrompt>;
 }
 
-/** A placement with less time left is renewed while its prompt waits in an engine's queue. */
+/** While a prompt waits in an engine's queue, its placement is renewed if less than this is left. */
 const renewalMs = 5_000;
 
 class PlacedPrompt implements Placement {
@@ -212,7 +215,7 @@ class PlacedPrompt implements Placement {
   withdraw(): void {
     this.#options.waiting.delete(this);
     if (!this.#isKept) return;
-    // The blocks that it was to fetch from a pool were not fetched.
+    // The blocks to fetch from a pool were not fetched.
     const ownTokens = this.#matchedTokens - this.#pooledTokens;
     this.#options.placements.refute(this.#target, this.#prompt, Math.floor(ownTokens / this.#prompt.blockSize));
   }
@@ -222,7 +225,7 @@ class PlacedPrompt implements Placement {
     waiting.delete(this);
     if (cachedTokens === undefined) return;
     meters.compared(this.#matchedTokens, cachedTokens);
-    // The engine has just read the whole prompt: what it did not hold it has computed.
+    // The engine has just processed the whole prompt: what it did not hold, it has computed.
     if (!this.#isKept || !this.#isComputed || this.#hasFacts) return;
     placements.confirm(this.#target, this.#prompt, placementTtlMs);
   }
@@ -243,7 +246,7 @@ class PlacedPrompt implements Placement {
   }
 }
 
-/** Placements of this router alone. */
+/** Placements for this router only. */
 export function createLocalPlacements(index: PrefixIndex, clock: Clock): PlacementWriter {
   return {
     place(target, { chain, blockCount }, ttlMs) {
@@ -258,22 +261,22 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
   };
 }
 
-/** Facts and placements of a prompt at one target as they are in the index: in blocks, before confidence is applied. */
+/** Facts and placements of a prompt at one target as the index has them: in blocks, before confidence is applied. */
 export interface PrefixEvidence {
-  /** Confidence of the feed: facts of a `void` or `none` feed are not believed. */
+  /** Confidence of the feed. Facts of a `void` or `none` feed are ignored. */
   readonly standing: FeedConfidence;
-  /** Leading blocks that the engine has announced, each in the fastest tier that has it. */
+  /** Leading blocks that the engine has announced, each in its fastest tier. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
   /** Blocks in pools that the target can fetch from. */
   readonly pools: readonly PoolEvidence[];
-  /** Leading blocks that were placed there; null where none were. */
+  /** Leading blocks placed there; null if there are none. */
   readonly placement: PlacementEvidence | null;
 }
 
 export interface PoolEvidence {
   readonly pool: string;
   readonly standing: FeedConfidence;
-  /** Leading blocks of the prompt, in whatever memory of the pool. */
+  /** Leading blocks of the prompt, in any tier of the pool. */
   readonly blocks: number;
 }
 
@@ -287,7 +290,7 @@ export interface PlacementEvidence {
   readonly blocks: number;
   /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
   readonly confirmedBlocks: number;
-  /** Since the deepest of them was last used. */
+  /** Time since the deepest of them was last used. */
   readonly ageMs: number;
   /** The router that used it then, by its number in the index: 0 for this router. */
   readonly by: number;
@@ -301,7 +304,7 @@ function prefixEvidence(
   const gpu = matches.gpuBlocks[target]!;
   const blocksIn = (name: TierName, inTier: number): [TierName, number] => [
     name,
-    // Behind a stretch in a slower tier the chain may go on on the GPU.
+    // After a stretch in a slower tier the chain may continue on the GPU.
     matches.tierBlocks[inTier]![target]! + (name === "gpu" ? gpu : 0),
   ];
   const blocks = matches.placedBlocks[target]!;

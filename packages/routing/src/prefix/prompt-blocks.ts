@@ -4,24 +4,24 @@ import { AttachHints, type ChainPath } from "@espalier/prefix-index";
 export interface PromptBlocks {
   /** Chain hashes of its full blocks, two words each, low word first. */
   readonly chain: Uint32Array;
-  /** Hashes of the blocks' contents by themselves, in the same form. */
+  /** Hashes of the blocks' own contents, in the same form. */
   readonly contents: Uint32Array;
   readonly blockCount: number;
-  /** Tokens of a block. */
+  /** Tokens per block. */
   readonly blockSize: number;
-  /** Tokens of the whole prompt; estimated when they come from bytes. */
+  /** Tokens of the whole prompt; an estimate if they come from bytes. */
   readonly tokens: number;
   /**
-   * `tokens`: the tokens are known to the end of the prompt. `partial`: only those of its beginning, because the budget
-   * ran out or something in it is no text. `bytes`: blocks of bytes, which events of engines know nothing of.
+   * `tokens`: all tokens of the prompt are known. `partial`: only those at its beginning, because the budget ran out or
+   * a part is not text. `bytes`: blocks of bytes, which engines' events do not use.
    */
   readonly from: "tokens" | "partial" | "bytes";
 }
 
-/** The latest prompts that were sent to targets whose events do not tell everything. */
+/** The latest prompts sent to targets whose events are incomplete. */
 export interface RecentPrompts {
   add(prompt: PromptBlocks): void;
-  /** Where in one of them a run of blocks belongs, by its contents; see `AttachHints.find`. */
+  /** Finds the position of a run of blocks in one of them by its contents; see `AttachHints.find`. */
   readonly find: (contents: Uint32Array, blocks: number) => ChainPath | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface RecentPrompts {
 const maxRecentBlocks = 262_144;
 const maxRecentPrompts = 4_096;
 
-/** The oldest prompts go for new ones: an engine tells of a prompt's blocks within about a second of computing them. */
+/** New prompts replace the oldest: an engine announces a prompt's blocks within about a second of computing them. */
 export function createRecentPrompts(
   bounds: { readonly maxRequests: number; readonly maxBlocks: number } = {
     maxRequests: maxRecentPrompts,

@@ -6,8 +6,8 @@ import type { FeedConfidence } from "./prefix-knowledge.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
 /**
- * Writes how many tokens of the prompt that was looked up last a target has itself, tier by tier, and can fetch from pools
- * beyond them. Called for every candidate of every request, so it allocates nothing.
+ * Writes how many tokens of the last prompt looked up a target has itself, by tier, and can fetch beyond them from
+ * pools. Runs for every candidate of every request, so it allocates nothing.
  *
  * @param standing confidence of the target's feed
  */
@@ -19,7 +19,7 @@ type MatchWriter = (
   at: number,
 ) => void;
 
-/** @param matches where lookups leave what they find */
+/** @param matches where lookups write their results */
 export function createMatchWriter(
   matches: PrefixMatches,
   reach: PoolReach,
@@ -40,7 +40,7 @@ export function createMatchWriter(
 
 const isBelieved = (standing: FeedConfidence): boolean => standing === "complete" || standing === "partial";
 
-/** Writes what a target has itself, and returns how many tokens of the prompt that is. */
+/** Writes what a target has itself. @returns how many tokens of the prompt that is */
 function writeOwn(
   matches: PrefixMatches,
   target: RoutingTarget,
@@ -57,7 +57,7 @@ function writeOwn(
   candidates.matchedTokens[at] = held;
   candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
   if (!trusted || matches.factBlocks[number]! <= facts) return held;
-  // What lower tiers add begins where the GPU ends; a guess may reach into it.
+  // Lower tiers count from where the GPU ends; a prediction may overlap them.
   const columns = [candidates.matchedCpuTokens, candidates.matchedDiskTokens, candidates.matchedExternalTokens];
   let depth = facts;
   for (let slower = 0; slower < columns.length; slower++) {
@@ -69,7 +69,9 @@ function writeOwn(
   return held;
 }
 
-/** Leading blocks of the prompt in the pool that has most of it. Engines look a prompt up in a pool from its beginning. */
+/**
+ * Leading blocks of the prompt in the pool that has most of it. Engines look a prompt up in a pool from its beginning.
+ */
 function deepestPool(
   matches: PrefixMatches,
   pools: readonly KnownPool[],
@@ -84,37 +86,37 @@ function deepestPool(
   return deepest;
 }
 
-/** Tokens in so many leading blocks of a prompt that the target can use: whole blocks of its own. */
+/** Tokens in this many leading blocks of a prompt that the target can use: whole blocks of its own size. */
 function usableOf(blocks: number, { signals }: RoutingTarget, prompt: PromptBlocks): number {
   const { blockSize } = prompt;
   const unit = signals.blockSize > 0 ? signals.blockSize : blockSize;
   return wholeBlocks(blocks * blockSize, usableTokens(prompt), unit);
 }
 
-/** The engine always computes the last token of a prompt. How many bytes a token has, nobody knows. */
+/** The engine always computes the last token of a prompt. The number of bytes in a token is unknown. */
 function usableTokens({ tokens, from }: PromptBlocks): number {
   return from === "bytes" ? tokens : tokens - 1;
 }
 
-/** Of so many tokens, those that an engine can use: in whole blocks of its own, `unit` tokens each. */
+/** Of this many tokens, those that an engine can use: whole blocks of its own, `unit` tokens each. */
 function wholeBlocks(tokens: number, most: number, unit: number): number {
   return Math.max(0, Math.floor(Math.min(tokens, most) / unit) * unit);
 }
 
-/** A pool of KV blocks outside the engines: a target that announces what it holds and takes no requests. */
+/** A pool of KV blocks outside the engines: a target that announces its blocks and takes no requests. */
 export interface KnownPool {
   readonly name: string;
-  /** By which the prefix index knows it. */
+  /** Index in the prefix index. */
   readonly index: TargetIndex;
 }
 
-/** Which pools engines can fetch from. Asked for every candidate of every request. */
+/** Which pools engines can fetch from. Read for every candidate of every request. */
 export interface PoolReach {
-  /** The same array until the engine or the configuration changes. */
+  /** Returns the same array until the engine or the configuration changes. */
   poolsOf(target: TargetIndex): readonly KnownPool[];
 }
 
 const none: readonly KnownPool[] = [];
 
-/** Where no pool is configured. */
+/** For routers without a configured pool. */
 export const noPools: PoolReach = { poolsOf: () => none };

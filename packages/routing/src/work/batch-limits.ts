@@ -2,33 +2,34 @@ import type { RoutingTarget } from "../routing-target.ts";
 
 interface Reading {
   readonly key: string;
-  /** When the last report was read, on the monotonic clock. */
+  /** Time when the last report was read, on the monotonic clock. */
   readMs: number;
   running: number;
-  /** Reports in a row with that many running, and others waiting. */
+  /** Consecutive reports with this many running and others waiting. */
   repeats: number;
-  /** NaN while it is not known. */
+  /** NaN while unknown. */
   limit: number;
 }
 
-/** So many reports in a row of the same number running, with others waiting, tell that no more run at once. */
+/** After this many consecutive reports with the same number running and others waiting, that number is the limit. */
 const repeatsToTell = 4;
-/** Engines run more than so many at once: with fewer, equal numbers come by chance. */
+/** Engines run more than this at once; smaller equal numbers occur by chance. */
 const leastLimit = 16;
-/** Targets of a higher place are taken to have no limit. */
+/** Targets with a higher index count as having no limit. */
 export const maxLimitedTargets = 4_096;
 
 /**
- * How many requests engines run at once, which their metrics do not say (`--max-num-seqs` of vLLM, `--max-running-requests` of
- * SGLang). A full engine with a queue runs just so many whenever it is asked. An engine that computes a long prompt may look
- * alike for seconds: so no engine of the pool may have run more. Where engines have different limits, only the largest is found.
+ * How many requests engines run at once, which their metrics do not report (`--max-num-seqs` of vLLM,
+ * `--max-running-requests` of SGLang). A full engine with a queue runs exactly that many at every report. An engine
+ * that computes a long prompt may look the same for seconds, so the number counts only if no engine of the pool ran
+ * more. If engines have different limits, only the largest is found.
  */
 export class BatchLimits {
   readonly #readings: (Reading | undefined)[] = [];
-  /** Requests that an engine of the pool was seen to run, at most. */
+  /** Most requests that an engine of the pool was seen to run. */
   #most = 0;
 
-  /** Looks at a target's latest report. @returns the most that it runs at once; NaN while that is not known */
+  /** Examines a target's latest report. @returns the most that it runs at once; NaN while unknown */
   of({ index, key, signals }: RoutingTarget, nowMs: number): number {
     if (index >= maxLimitedTargets) return Number.NaN;
     let known = this.#readings[index];
@@ -37,7 +38,7 @@ export class BatchLimits {
       this.#readings[index] = known;
     }
     const readMs = nowMs - signals.ageMs();
-    // Ages are differences of times: the same report gives the same moment but for rounding.
+    // Ages are differences of times: the same report gives the same time except for rounding.
     if (!(Math.abs(readMs - known.readMs) < 1) && Number.isFinite(readMs)) {
       take(known, signals, readMs);
       if (signals.running > this.#most) this.#most = signals.running;

@@ -16,13 +16,13 @@ interface DecisionSnapshotParts {
   readonly nowMs: number;
 }
 
-/** A pool at the time of one decision: what is the same for all of its engines is computed once. */
+/** A pool at the time of one decision. Computes once what all of its engines share. */
 export class DecisionSnapshot {
   readonly #times: PoolTimes;
   readonly #busy: BusyShare;
   readonly #limits: BatchLimits;
   readonly #shared: SharedLoad;
-  /** When the decision is made, on the monotonic clock. */
+  /** Time of the decision, on the monotonic clock. */
   readonly nowMs: number;
   readonly #expected: ExpectedTimes;
   #described = 0;
@@ -37,7 +37,7 @@ export class DecisionSnapshot {
     this.#expected = times.expected();
   }
 
-  /** Writes the target's backlog and its expected times. The prompt's matches must be written before. */
+  /** Writes the target's backlog and its expected times. The prompt's matches must be written first. */
   describe(candidates: CandidateSet, index: number, target: RoutingTarget): void {
     const expected = this.#expected;
     const times = this.#times;
@@ -71,8 +71,8 @@ export class DecisionSnapshot {
   }
 
   /**
-   * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: their expected time and
-   * that of their step, less the time since the target was last seen to finish a prompt, or since it began.
+   * Milliseconds until a target has computed all prompts sent to it, by dead reckoning: the expected time of these
+   * prompts and of their step, minus the time since the target last finished a prompt, or since it began.
    */
   #backlogMs({ index, load }: RoutingTarget): number {
     const shared = this.#shared;
@@ -91,7 +91,7 @@ export class DecisionSnapshot {
   }
 }
 
-/** The share of overdue work that still counts as backlog. */
+/** Share of overdue work that still counts as backlog. */
 const leastLeft = 0.05;
 
 interface PoolTimesParts {
@@ -100,13 +100,13 @@ interface PoolTimesParts {
   readonly fetches: FetchRates;
 }
 
-/** Expected times at a target of factor 1, read once for a whole decision. */
+/** Expected times at a target of factor 1, read once per decision. */
 interface ExpectedTimes {
-  /** Milliseconds for a token of a prompt. */
+  /** Milliseconds per prompt token. */
   readonly msPerToken: number;
-  /** Milliseconds for a token and one before it that it attends to. */
+  /** Milliseconds per token and earlier token that it attends to. */
   readonly msPerTokenPair: number;
-  /** Overhead of a first token: a step that runs already, and the network. */
+  /** Overhead of a first token: the step in progress, and the network. */
   readonly fixedMs: number;
   /** Whether any router has learned times of the pool. */
   readonly isLearned: boolean;
@@ -122,7 +122,7 @@ export class PoolTimes {
     this.#parts = parts;
   }
 
-  /** Milliseconds for a token of a prompt, at a target of factor 1. */
+  /** Milliseconds per prompt token, at a target of factor 1. */
   get msPerToken(): number {
     return this.#parts.rates.msPerToken;
   }
@@ -138,7 +138,7 @@ export class PoolTimes {
     return { msPerToken, msPerTokenPair, fixedMs, isLearned };
   }
 
-  /** A target's times relative to those of the pool; 1 unless it is known to differ. */
+  /** A target's times relative to those of the pool; 1 unless a difference is known. */
   factorOf(target: RatedTarget): number {
     return this.#parts.rates.factorOf(target);
   }
@@ -148,14 +148,14 @@ export class PoolTimes {
     return this.#parts.rates.workMs(target, part);
   }
 
-  /** Milliseconds until a first token, if nothing is before it and nothing has to be fetched. */
+  /** Milliseconds to a first token if no work is queued before it and nothing has to be fetched. */
   firstTokenMs(target: RatedTarget, step: PromptStep): number {
     const [kilotokens, megapairs] = featuresOf(step);
     const { msPerKilotoken, msPerMegapair, fixedMs } = this.#parts.rates.fit;
     return this.factorOf(target) * (msPerKilotoken * kilotokens + msPerMegapair * megapairs + fixedMs);
   }
 
-  /** What is believed of tiers before anything is learned. */
+  /** The prior of tiers. */
   get fetchBelief(): FetchBelief {
     return usualFetch(this.msPerToken);
   }
@@ -167,19 +167,19 @@ export class PoolTimes {
 }
 
 /**
- * A lower bound on how slow the engines are before any prompt is answered. They count as alike, so what the slowest prompt
- * has taken so far all of them will: the one that began last is not taken for the one that ends first.
+ * A lower bound on how slow the engines are before any prompt is answered. All engines count as equal, so each will
+ * take at least as long as the slowest prompt has taken so far. This also keeps the prompt that began last from being
+ * expected to end first.
  */
 class UnlearnedPace {
   #slowest = { doneMs: 0, expectedMs: 1 };
 
   /**
-   * How much of work is left.
+   * Milliseconds of work left. Overdue work counts as taking as long again.
    *
-   * @param workMs what it should have taken
+   * @param workMs expected time
    * @param fixedMs overhead of a step
-   * @param doneMs since when it is computed
-   * @returns milliseconds; of work that took as long as expected or longer, as long again
+   * @param doneMs time since computing began
    */
   leftMs(workMs: number, fixedMs: number, doneMs: number): number {
     const expectedMs = workMs + fixedMs;

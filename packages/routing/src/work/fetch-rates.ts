@@ -5,30 +5,32 @@ import { errorFloorMs, type FetchedTokens, outlierBound, type SlowTier, slowTier
 import type { FitSums } from "./least-squares.ts";
 import type { RatedTarget } from "./prefill-rates.ts";
 
-/** One first token before which an engine fetched blocks from slower tiers, and nothing else than this was in its way. */
+/**
+ * One first token for which an engine only had to fetch blocks from slower tiers and compute, without any other delay.
+ */
 interface FetchSample {
   readonly fetched: FetchedTokens;
-  /** From when the prompt was sent until its first token. */
+  /** From sending the prompt to its first token. */
   readonly elapsedMs: number;
-  /** What of that is expected to be computing. */
+  /** Expected part of computing in it. */
   readonly computeMs: number;
-  /** When it came, by the monotonic clock. */
+  /** Time of the first token, on the monotonic clock. */
   readonly atMs: number;
 }
 
-/** What was seen here of a tier. */
+/** What this router has seen of a tier. */
 export interface OwnFetches {
   readonly msPerKilotoken: number;
-  /** Of samples, each by the share of it that is fetching. */
+  /** Sums of samples, each weighted by its share of fetching. */
   readonly sums: FitSums;
-  /** When the latest of them came, by the monotonic clock. */
+  /** Time of the latest sample, on the monotonic clock. */
   readonly learnedMs: number;
 }
 
-/** What is believed of each tier as long as nothing is learned, in milliseconds for a thousand tokens, above zero. */
+/** Prior of each tier, in milliseconds for a thousand tokens, above zero. */
 export type FetchBelief = Readonly<Record<SlowTier, number>>;
 
-/** What the usual credits leave of computing. @param msPerToken of computing */
+/** What the default credits leave of computing. @param msPerToken time to compute a token */
 export function usualFetch(msPerToken: number): FetchBelief {
   const msPerKilotoken = Math.max(leastBelievedMs, 1e3 * msPerToken);
   const { cpu, disk, external } = defaultTierCredits;
@@ -42,21 +44,21 @@ export function usualFetch(msPerToken: number): FetchBelief {
 /** One tier's part in a sample. */
 interface FetchPart {
   readonly kilotokens: number;
-  /** What the rest of the sample is expected to take. */
+  /** Expected time of the rest of the sample. */
   readonly restMs: number;
   readonly elapsedMs: number;
-  /** What the part itself is. */
+  /** Time of this part. */
   readonly fetchMs: number;
-  /** How much of the sample is believed to be this part, 0 to 1; and how much of what is fetched. */
+  /** Share of the sample that is believed to be this part, 0 to 1; and its share of all fetching. */
   readonly share: number;
   readonly shareOfFetched: number;
-  /** Errors count by their share of the whole. */
+  /** Errors are relative to the whole. */
   readonly scale: number;
 }
 
 interface TierRates {
   sums: NormalEquations;
-  /** Samples of the beginning, until there are `startSamples`. */
+  /** The first samples, until there are `startSamples`. */
   first: FetchPart[] | undefined;
   readonly targets: (TargetRate | undefined)[];
   beliefWeight: number;
@@ -69,9 +71,9 @@ interface TargetRate {
 }
 
 /**
- * What it takes the engines of a pool to bring blocks back from slower tiers, learned from the times to first tokens less
- * what computing takes. One number for each tier serves the pool, for its engines mostly have the same links; a target whose
- * link differs by a lasting factor gets that factor.
+ * How long the engines of a pool take to fetch blocks from slower tiers, learned from times to first token minus
+ * computing. One number per tier serves the pool, because its engines mostly have equal links. A target whose link
+ * differs by a lasting factor gets that factor.
  */
 export class FetchRates {
   readonly #tiers: Readonly<Record<SlowTier, TierRates>> = {
@@ -82,17 +84,17 @@ export class FetchRates {
   readonly #fleet: FleetSums | undefined;
   #samples = 0;
 
-  /** @param fleet what other routers know; left out where there are none */
+  /** @param fleet what other routers know; absent if there are none */
   constructor(fleet?: FleetSums) {
     this.#fleet = fleet;
   }
 
-  /** That were seen here. */
+  /** Number of own samples. */
   get samples(): number {
     return this.#samples;
   }
 
-  /** Undefined before anything is seen of the tier here. */
+  /** Undefined before this router has seen anything of the tier. */
   own(tier: SlowTier, belief: FetchBelief): OwnFetches | undefined {
     const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
     if (sums.weight === 0) return undefined;
@@ -100,18 +102,18 @@ export class FetchRates {
     return { msPerKilotoken, sums, learnedMs };
   }
 
-  /** Samples of a tier that were seen here. */
+  /** Sums of own samples of a tier. */
   sums(tier: SlowTier): FitSums {
     return this.#tiers[tier].sums;
   }
 
-  /** For a target, of what this router and others have seen; NaN before anything is learned of the tier. */
+  /** Time at a target, from what this router and others have seen; NaN until something is learned about the tier. */
   msPerKilotoken(target: RatedTarget, tier: SlowTier, belief: FetchBelief): number {
     const pool = this.#poolMs(tier, belief);
     return pool * this.#factorOf(target, tier, { pool, unit: belief[tier] });
   }
 
-  /** What its engines take, one of them with another; NaN before anything is learned. */
+  /** Mean time of the pool's engines; NaN until something is learned. */
   #poolMs(tier: SlowTier, belief: FetchBelief): number {
     const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
     const others = this.#fleet?.merged?.fetches.get(tier);
@@ -119,7 +121,7 @@ export class FetchRates {
     const believed = { ms: belief[tier], weight: beliefWeight, unit: belief[tier] };
     if (!others) return solve(sums, believed);
     const left = leftOf(learnedMs, others.learnedMs);
-    // Who has seen nothing itself goes by the others.
+    // A router without own samples relies on the others.
     const believedBy = sums.weight === 0 ? 0 : beliefWeight;
     const weight = Math.max(leastBelief, believedBy * beliefKept ** (left.told * others.weight));
     const of = (own: number, told: number): number => left.own * own + left.told * told;
@@ -128,7 +130,7 @@ export class FetchRates {
     return solve({ matrix, right }, { ...believed, weight });
   }
 
-  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  /** A target's time relative to the pool's; 1 unless a difference is known. */
   #factorOf({ index, key }: RatedTarget, tier: SlowTier, { pool, unit }: { pool: number; unit: number }): number {
     const target = this.#tiers[tier].targets[index];
     if (target?.key !== key || !(pool > 0)) return 1;
@@ -136,7 +138,7 @@ export class FetchRates {
     return factor > likeness || factor < 1 / likeness ? factor : 1;
   }
 
-  /** Of a target at a place from `maxFetchTargets` on only the pool learns. */
+  /** Targets from index `maxFetchTargets` on teach only the pool. */
   observe(target: RatedTarget, sample: FetchSample, belief: FetchBelief): void {
     const { fetched, elapsedMs, computeMs, atMs } = sample;
     if (!(elapsedMs >= 0 && computeMs >= 0 && elapsedMs + computeMs < Number.POSITIVE_INFINITY)) return;
@@ -150,7 +152,7 @@ export class FetchRates {
       });
     const expectedMs = fetches.reduce((sum, { ms }) => sum + ms, computeMs);
     const believedMs = fetches.reduce((sum, one) => sum + one.believedMs, computeMs);
-    // How far computing is off would pass for fetching.
+    // An error in the computing time would look like fetching.
     if (fetches.length === 0 || !(believedMs - computeMs >= leastShare * believedMs)) return;
     const scale = 1 / (believedMs + errorFloorMs);
     for (const { tier: name, kilotokens, ms: fetchMs, believedMs: partMs } of fetches) {
@@ -166,8 +168,8 @@ export class FetchRates {
 }
 
 /**
- * The first samples are judged together, for what is believed may be far off, and so may any of them: around the median of
- * what each of them says, the belief counted in.
+ * Evaluates the first samples together, because the prior may be far off, and so may any sample. Starts from the median
+ * of their estimates, with the prior as one of them.
  */
 function begin(tier: TierRates, first: FetchPart[], part: FetchPart, belief: number): void {
   first.push(part);
@@ -182,7 +184,7 @@ function begin(tier: TierRates, first: FetchPart[], part: FetchPart, belief: num
   if (first.length === startSamples) tier.first = undefined;
 }
 
-/** @param elsewhere samples that others take in for one that is taken in here */
+/** @param elsewhere samples that others add for each one added here */
 function goOn(tier: TierRates, { index, key }: RatedTarget, part: FetchPart, elsewhere = 0): void {
   if (elsewhere > 0) tier.sums.forget(elsewhere * part.share);
   learn(tier.sums, part);
@@ -205,27 +207,30 @@ function learn(sums: NormalEquations, part: FetchPart): void {
   sums.add([kilotokens * scale], foundMs * scale, trust * share);
 }
 
-/** Targets of a higher place are taken to be like their pool. */
+/** Targets with a higher index count as equal to their pool. */
 export const maxFetchTargets = 4_096;
 
-/** Fifty samples later one counts by a third: of a single number few are enough, and links change with what else they carry. */
+/**
+ * After fifty more samples a sample counts by a third. One number needs few samples, and links change with their other
+ * traffic.
+ */
 const memory = 0.98;
 const startSamples = 8;
-/** Among the first samples what is believed counts as so many. */
+/** The prior counts as this many of the first samples. */
 const medianBelief = 1;
-/** Logarithm up to which a sample is off by chance; beyond it samples pull no harder (Huber's loss). */
+/** Logarithm up to which an error is taken for chance; beyond it samples pull no harder (Huber's loss). */
 const usualError = 0.25;
-/** Where computing a thousand tokens seems to take less, fetching is believed to take its part of this. */
+/** The prior assumes at least this time for computing a thousand tokens. */
 const leastBelievedMs = 1;
-/** A sample tells nothing of fetching when less of it is believed to be that. */
+/** A sample with a smaller expected share of fetching is ignored. */
 const leastShare = 0.1;
-/** What is believed counts as so many samples: less with each one that is real. */
+/** Weight of the prior in samples; each real one reduces it. */
 const firstBelief = 1;
 const beliefKept = 0.9;
 const leastBelief = 0.02;
-/** A target is believed to be like its pool as firmly as so many samples say. */
+/** Weight, in samples, of the prior that a target equals its pool. */
 const likenessWeight = 2;
-/** A lasting difference below this factor is not told from chance: engines that are alike must look alike. */
+/** A lasting difference below this factor is taken for chance: equal engines must look equal. */
 const likeness = 1.22;
 
 function emptyTier(): TierRates {
@@ -235,7 +240,7 @@ function emptyTier(): TierRates {
 
 interface Expectation {
   readonly ms: number;
-  /** It counts as so many samples that are fetching as a whole, which takes `unit` for a thousand tokens. */
+  /** Counts as this many samples that consist only of fetching, at `unit` milliseconds for a thousand tokens. */
   readonly weight: number;
   readonly unit: number;
 }

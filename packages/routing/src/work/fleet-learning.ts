@@ -14,31 +14,31 @@ interface FleetLearningOptions {
 
 /** Learned times of engines, shared among routers. */
 export interface FleetLearning extends Startable {
-  /** Of the pool of a model, made on first use. */
+  /** The work of a model's pool, created on first use. */
   workOf(model: string): PoolWork;
 }
 
-/** Least time between two notes on a pool. */
+/** Shortest time between two notes on a pool. */
 export const publishMs = 2_000;
-/** The same while little is known of it. */
+/** The same while few samples are known. */
 export const firstPublishMs = 250;
-/** Until a router has seen so many prompts: a cold fleet learns most in its first seconds. */
+/** Until a router has this many prompts: a cold fleet learns most in its first seconds. */
 const firstSamples = 64;
 /** Growth of samples, as a share, after which an unchanged fit is published again. */
 const publishGrowth = 0.25;
 /** Change of a fit, as a share, after which it is published again. */
 const publishShare = 0.05;
-/** The same of fetches: so many milliseconds more for a thousand tokens. */
+/** The same for fetches: this many milliseconds more for a thousand tokens. */
 const leastReportedChange = 0.5;
-/** The same of a target's logarithm, as far as it is known. */
+/** The same for a target's logarithm, weighted by how well it is known. */
 const publishLog = 0.1;
-/** Unchanged fits are published again so often while samples come, so that they do not look old. */
+/** While samples arrive, unchanged fits are published at this interval, so that they do not look old. */
 const republishMs = 60_000;
-/** Bound of pools known only from other routers. */
+/** Bound of pools that only other routers serve. */
 export const maxUnusedPools = 256;
 /** A note's key: this, and the model's name. */
 const keyPrefix = "times/";
-/** UTF-8 bytes of a model's name; pools of longer ones are not shared. */
+/** Longest model name in UTF-8 bytes; pools with longer names are not shared. */
 const maxModelBytes = 200;
 
 const encoder = new TextEncoder();
@@ -105,10 +105,10 @@ function olderBy(times: LearnedTimes, ageMs: number): LearnedTimes {
   return { ...times, ageMs: times.ageMs + ageMs, fetches };
 }
 
-/** One pool, and what was published of it. */
+/** One pool, and what was published about it. */
 class SharedPool {
   readonly work: PoolWork;
-  /** Whether this router serves the pool; others are known from notes only. */
+  /** Whether this router serves the pool; others are known only from notes. */
   isUsed = false;
   readonly #clock: Clock;
   #published: LearnedTimes | undefined;
@@ -163,7 +163,7 @@ interface LearnedMeters {
   heard(as: LearnedAs): void;
 }
 
-/** Registers these metrics. */
+/** Registers the metrics. */
 function createLearnedMeters(meter: Meter): LearnedMeters {
   const heard = meter.counter({
     name: "espalier_learned_times_received_total",

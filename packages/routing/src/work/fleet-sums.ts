@@ -5,13 +5,13 @@ import { countedShares, type MergedSums, mergeSums } from "./merge-sums.ts";
 
 /** What other routers have seen of a pool, added up as of `learnedMs`. */
 export interface FleetSamples {
-  /** When the latest of it was learned, by the monotonic clock. */
+  /** Time of the latest sample, on the monotonic clock. */
   readonly learnedMs: number;
   readonly prefill: MergedSums | undefined;
   readonly answers: MergedSums | undefined;
-  /** By key: logarithms of what targets take over the fit, summed, and their weights. */
+  /** By target key: weighted sum of the logarithms of its times relative to the fit, and the sum of weights. */
   readonly differences: ReadonlyMap<string, { readonly log: number; readonly known: number }>;
-  /** Tiers that somebody has fetched from. */
+  /** Tiers from which some router has fetched. */
   readonly fetches: ReadonlyMap<SlowTier, MergedSums & { readonly learnedMs: number }>;
 }
 
@@ -32,13 +32,13 @@ export interface Left {
 interface Report {
   readonly router: string;
   readonly times: LearnedTimes;
-  /** When the latest of it was learned. */
+  /** Time of the latest sample. */
   readonly learnedMs: number;
   readonly heardMs: number;
 }
 
 /**
- * What other routers have seen of one pool: the latest sums of each, which are of its own samples alone, so that none counts
+ * What other routers have seen of one pool: the latest sums of each. They contain only its own samples, so none counts
  * twice. The total does not depend on the order or number of reports.
  */
 export class FleetSums {
@@ -69,7 +69,7 @@ export class FleetSums {
     return this.#merged;
   }
 
-  /** Peers that learn of the pool; old ones count less. */
+  /** Peers that learn about the pool; old ones count for less. */
   get routers(): number {
     return (this.merged?.prefill?.routers ?? 0) * this.left.told;
   }
@@ -78,20 +78,20 @@ export class FleetSums {
     return leftOf(this.#ownLearnedMs, this.merged?.learnedMs ?? Number.NEGATIVE_INFINITY);
   }
 
-  /** Since this router learned something itself; infinite before. */
+  /** Time since this router last learned something itself; infinite before. */
   get ownAgeMs(): number {
     return this.#clock.nowMs() - this.#ownLearnedMs;
   }
 
-  /** This router learns something itself now. */
+  /** Call when this router learns something itself. */
   learns(): void {
     this.#ownLearnedMs = this.#clock.nowMs();
   }
 
   /**
-   * Takes a router's report, in place of its last one, be that of this process or an earlier one.
+   * Replaces a router's report, whether the last one is from this process or an earlier one.
    *
-   * @returns false when it is impossible, and ignored
+   * @returns false if the report is impossible and ignored
    */
   tell(router: string, times: LearnedTimes): boolean {
     if (!isPlausible(times)) return false;
@@ -112,7 +112,7 @@ export class FleetSums {
   }
 
   #merge(): FleetSamples {
-    // Sums of numbers depend on their order, if only in the last digit.
+    // The last digit of a floating-point sum depends on the order.
     const all = [...this.#reports.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
     const learnedMs = Math.max(...all.map((told) => told.learnedMs));
     const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, left: halfLives(learnedMs - ofMs) }));
@@ -134,28 +134,28 @@ export class FleetSums {
   }
 }
 
-/** Routers whose reports are kept; of more, the oldest is forgotten. */
+/** Bound of routers whose reports are kept; beyond it the oldest is forgotten. */
 export const maxReportingRouters = 256;
 /** Half-life of learned times. */
 export const learningHalfLifeMs = 600_000;
-/** From so many samples on a router knows enough to judge others by. */
+/** With this many samples a router knows enough to judge others. */
 const enoughPrompts = 8;
 const enoughFetches = 4;
 const enoughKnown = 0.1;
-/** So many samples of a peer count in any case. */
+/** This many samples of a peer count in any case. */
 const leastCountedPrompts = 64;
-/** Fetching a thousand tokens in less is as good as at once. */
+/** Fetching a thousand tokens in less time counts as instant. */
 const leastFetchMs = 1;
 const usualFit = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 
-/** Relative weights of own samples and those of peers, by when they were learned. */
+/** Relative weights of own samples and those of peers, by the times when they were learned. */
 export function leftOf(ownMs: number, toldMs: number): Left {
-  // Where one or both learned nothing, the weight does not matter.
+  // If one or both learned nothing, the weight does not matter.
   const agoMs = ownMs === toldMs ? 0 : ownMs - toldMs;
   return { own: halfLives(-agoMs), told: halfLives(agoMs) };
 }
 
-/** The share that is left of a weight after so long. */
+/** The share of a weight that is left at this age. */
 function halfLives(ageMs: number): number {
   return 0.5 ** (Math.max(0, ageMs) / learningHalfLifeMs);
 }
@@ -176,7 +176,7 @@ function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetch
     const learnedMs = Math.max(...told.map((one) => one.learnedMs));
     const sum = mergeSums(
       told.map((one) => ({ ...one, left: halfLives(learnedMs - one.learnedMs) })),
-      // What takes next to no time is not told from what takes none.
+      // Times close to zero are not distinguished from zero.
       { yardstick: [1], own: own.fetches(tier), enough: enoughFetches, negligible: leastFetchMs },
     );
     if (sum.merged) merged.set(tier, { ...sum.merged, learnedMs });

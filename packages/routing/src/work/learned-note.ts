@@ -10,29 +10,29 @@ import {
 } from "./learned-times.ts";
 import type { FitSums } from "./least-squares.ts";
 
-/** Targets of a pool that a note tells of, those that differ most first. */
+/** Most targets of a pool in a note, those with the largest differences first. */
 export const maxNotedTargets = 256;
-/** Tiers that a note may tell of: more than there are, for those to come. */
+/** Most tiers in a note: more than exist, for later ones. */
 export const maxNotedTiers = 16;
-/** Of a whole note; targets that it has no room for are left out. */
+/** Bound of a whole note; targets that do not fit are left out. */
 export const maxTimesNoteBytes = 16_384;
 
 const version = 1;
 /** UTF-8 bytes of a target's key. */
 const maxKeyBytes = 255;
-/** All but targets: nine numbers of varints, three tiers, and fifteen doubles. */
+/** Everything except targets: nine varints, three tiers, and fifteen doubles. */
 const headBytes = 240;
-/** A target takes at most so many besides its key. */
+/** Most bytes of a target besides its key. */
 const targetBytes = 12;
 const encoder = new TextEncoder();
 
 /**
  * Layout: version, a byte; varints: nanoseconds for a thousand tokens, for a million pairs, fixed; tenths of samples;
- * nanoseconds for an output token; answers; age in milliseconds; number of targets. A target is its key as text, a thousand
- * times its logarithm as a signed varint, and a thousand times how much of it is known. Then, as varints, the number of
- * tiers, and of each: its number, nanoseconds for a thousand tokens, tenths of samples, age in milliseconds. Behind all of
- * this, as doubles, the sums that it follows from: of the fit's matrix the entries from the diagonal on, row by row, and the
- * right side; of each tier its matrix and right side.
+ * nanoseconds for an output token; answers; age in milliseconds; number of targets. A target is its key as text, its
+ * logarithm times a thousand as a signed varint, and its known share times a thousand. Then, as varints, the number of
+ * tiers, and for each: its number, nanoseconds for a thousand tokens, tenths of samples, age in milliseconds. Last, as
+ * doubles, the sums behind these numbers: of the fit, the matrix entries from the diagonal on, row by row, and the
+ * right side; of each tier, its matrix and right side.
  */
 export function writeTimesNote(times: LearnedTimes): Uint8Array {
   const { fit, sums, msPerOutputToken, answers, ageMs } = times;
@@ -67,11 +67,11 @@ export function writeTimesNote(times: LearnedTimes): Uint8Array {
 }
 
 /**
- * A note may end with its targets, or with its tiers, as older routers write it: then it stands for samples that say what it
- * says. Bytes behind the sums are left alone, so that a later version may add to it, and tiers of a higher number are passed
- * over.
+ * A note may end after its targets or its tiers, as older routers write it. Then its sums are those of samples that
+ * agree with it. Bytes after the sums are ignored, so that a later version may add to a note, and so are tiers with
+ * unknown numbers.
  *
- * @throws RangeError for bytes that are no such note
+ * @throws RangeError for bytes that are not such a note
  */
 export function readTimesNote(bytes: Uint8Array): LearnedTimes {
   if (bytes.length > maxTimesNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes`);
@@ -123,10 +123,10 @@ function readFitSums(reader: ByteReader, weight: number): FitSums {
   return { matrix, right: Float64Array.from({ length: 3 }, () => reader.f64()), weight };
 }
 
-/** Of a symmetric matrix of three rows those that tell the others. */
+/** The entries of a symmetric 3x3 matrix that determine the others. */
 const upperPlaces = [0, 1, 2, 4, 5, 8] as const;
 
-/** Longer times are told as this one; eleven days. */
+/** Longer times are published as this one; eleven days. */
 const maxMs = 1e9;
 const nanoseconds = (ms: number): number => Math.round(Math.min(maxMs, ms) * 1e6);
 

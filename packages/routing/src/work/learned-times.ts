@@ -1,57 +1,57 @@
 import type { FitSums } from "./least-squares.ts";
 
-/** What a first token takes at any engine of a pool: a sum of three products. */
+/** Time to first token at any engine of a pool: a sum of three products. */
 export interface PrefillFit {
   /** For a thousand tokens to compute. */
   readonly msPerKilotoken: number;
-  /** For a million pairs of such a token and one before it that it attends to. */
+  /** For a million pairs of such a token and an earlier one that it attends to. */
   readonly msPerMegapair: number;
   readonly fixedMs: number;
 }
 
-/** What a router has learned of the engines of one pool, from its own requests alone. */
+/** What a router has learned about the engines of one pool from its own requests alone. */
 export interface LearnedTimes {
-  /** By its own samples: what is told to routers that take no sums. */
+  /** The fit of its own samples, for routers that do not accept sums. */
   readonly fit: PrefillFit;
-  /** Of those samples, each a share of what was expected of it. */
+  /** Sums of those samples, each relative to its expected value. */
   readonly sums: FitSums;
-  /** 0 where nothing is known. */
+  /** 0 if unknown. */
   readonly msPerOutputToken: number;
-  /** Answers that this is the mean of. */
+  /** Number of answers in this mean. */
   readonly answers: number;
-  /** Since the latest of all these. */
+  /** Time since the latest sample of all. */
   readonly ageMs: number;
-  /** Targets that were seen. */
+  /** Targets with samples. */
   readonly targets: readonly LearnedTarget[];
-  /** Tiers that blocks were seen to be fetched from. */
+  /** Tiers from which fetches were seen. */
   readonly fetches: readonly LearnedFetch[];
 }
 
-/** What it takes to bring blocks back from a tier. */
+/** Time to fetch blocks from a tier. */
 export interface LearnedFetch {
   readonly tier: SlowTier;
   readonly msPerKilotoken: number;
-  /** Of prompts, for the one coefficient that this is. */
+  /** Sums of prompts, for this one coefficient. */
   readonly sums: FitSums;
-  /** Since the latest of them. */
+  /** Time since the latest of them. */
   readonly ageMs: number;
 }
 
-/** How one target differs from what the fit says; see `RatedDifference`. */
+/** How one target differs from the fit; see `RatedDifference`. */
 export interface LearnedTarget {
   readonly key: string;
   readonly log: number;
   readonly known: number;
 }
 
-/** Milliseconds of computing by a fit of a cold prompt of so many thousand tokens, by which fits are compared. */
+/** Milliseconds that a fit predicts for computing a cold prompt of this many thousand tokens. Used to compare fits. */
 export function coldPromptMs({ msPerKilotoken, msPerMegapair }: PrefillFit, kilotokens: number): number {
   return msPerKilotoken * kilotokens + (msPerMegapair * kilotokens ** 2) / 2;
 }
 
 /**
- * Sums of samples that say what a fit says, for routers that tell no more than that: a quarter each of cold prompts from five
- * hundred to 32,000 tokens.
+ * Sums of samples that agree with a fit, for routers that publish only the fit: a quarter of the weight each for four
+ * cold prompts from 500 to 32,000 tokens.
  */
 export function sumsOfFit(fit: PrefillFit, weight: number): FitSums {
   const matrix = new Float64Array(9);
@@ -69,7 +69,7 @@ export function sumsOfFit(fit: PrefillFit, weight: number): FitSums {
   return { matrix, right, weight };
 }
 
-/** The same of fetching: of prompts that fetch some thousand tokens. */
+/** The same for fetching: prompts that fetch some thousand tokens. */
 export function sumsOfFetch(msPerKilotoken: number, weight: number): FitSums {
   const kilotokens = 4;
   const ms = kilotokens * msPerKilotoken;
@@ -77,18 +77,18 @@ export function sumsOfFetch(msPerKilotoken: number, weight: number): FitSums {
   return { matrix: [weight * feature ** 2], right: [weight * feature ** 2 * msPerKilotoken], weight };
 }
 
-/** Errors of a sample count by their share of what was expected of it and this. */
+/** Errors of a sample are relative to its expected value plus this. */
 export const errorFloorMs = 10;
-/** A sample is taken to be off by no more. */
+/** A sample counts as off by at most this factor. */
 export const outlierBound = 3;
-/** To begin with: an engine of 8,000 tokens a second. */
+/** The prior: an engine of 8,000 tokens per second. */
 export const believedFit: PrefillFit = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
-/** More samples are as good as these. */
+/** More samples count as this many. */
 export const maxSamples = 1_000;
 
 /**
- * Whether this can be so. No engine computes a thousand tokens in less than 0.1 ms or more than 100 s; nothing is negative or
- * endless; and sums are those of samples.
+ * Checks that the times are possible. No engine takes less than 0.1 ms or more than 100 s for a thousand tokens;
+ * nothing is negative or infinite; and the sums are sums of samples.
  */
 export function isPlausible(times: LearnedTimes): boolean {
   const { fit, sums, msPerOutputToken, answers, ageMs, targets, fetches } = times;
@@ -122,9 +122,9 @@ function isPlausibleFetch({ tier, msPerKilotoken, sums, ageMs }: LearnedFetch): 
 }
 
 /**
- * Features and values of samples are above zero, so all sums are, and the matrix is positive semidefinite. A value is no more
- * than `outlierBound` times what was expected, as a share of that: by the inequality of Cauchy and Schwarz that bounds its
- * sums with the features. And the whole must speak of a speed that engines can have.
+ * Features and values of samples are above zero, so all sums are, and the matrix is positive semidefinite. A value is
+ * at most `outlierBound` times the expected one, relative to it: by the Cauchy-Schwarz inequality that bounds its sums
+ * with the features. The total must also imply a speed that engines can have.
  */
 function areSumsOfSamples({ matrix, right, weight }: FitSums): boolean {
   const [a = Number.NaN, b = Number.NaN, c = Number.NaN, , d = Number.NaN, e = Number.NaN, , , f = Number.NaN] =
@@ -147,22 +147,22 @@ function areSumsOfSamples({ matrix, right, weight }: FitSums): boolean {
 const toldKilotokens = [0.5, 2, 8, 32] as const;
 const leastReferenceMs = 0.1;
 const maxTermMs = 100_000;
-/** Sums that are larger are of no engine, and would not be exact. */
+/** Larger sums belong to no engine, and would not be exact. */
 const maxSum = 1e12;
 const rounding = 1e-9;
 /** Notes round weights. */
 const leastWeight = 0.1;
-/** A target is not told to be slower or faster than a hundred times the others. */
+/** Bound of a target's published factor: a hundred times slower or faster than the others. */
 const maxLog = Math.log(100);
 
 function isAmount(value: number, most: number): boolean {
   return value >= 0 && value <= most;
 }
 
-/** Where blocks of a prompt may be instead of in the GPU's memory. */
+/** Where blocks of a prompt may be instead of on the GPU. */
 export const slowTiers = ["cpu", "disk", "external"] as const;
 
 export type SlowTier = (typeof slowTiers)[number];
 
-/** Tokens of a prompt that an engine has to bring back from each. */
+/** Tokens of a prompt that an engine must fetch from each tier. */
 export type FetchedTokens = Readonly<Record<SlowTier, number>>;

@@ -1,23 +1,25 @@
 import { NormalEquations } from "@espalier/common";
 
-/** Unknowns of the systems that are solved here. */
+/** Number of unknowns. */
 const size = 3;
 type Three = readonly [number, number, number];
 
-/** What a least-squares fit needs to know of samples, however many they are; sums over samples of both make one of all. */
+/**
+ * What a least-squares fit needs to know of any number of samples. Sums of two sets of samples add up to sums of both.
+ */
 export interface FitSums {
-  /** Of the features with each other: a symmetric matrix by rows. */
+  /** Products of the features with each other: a symmetric matrix by rows. */
   readonly matrix: ArrayLike<number>;
-  /** Of the features with the values. */
+  /** Products of the features with the values. */
   readonly right: ArrayLike<number>;
-  /** Samples, as far as they still count. */
+  /** Decayed number of samples. */
   readonly weight: number;
 }
 
 /**
- * A running least-squares fit of a sum with three coefficients, none of them below zero, that forgets: after n more samples
- * of weight 1 an earlier one counts by `memory` to the power n. It begins with a belief, and takes in beside its own samples
- * the sums of what others have seen.
+ * A running least-squares fit of a sum with three non-negative coefficients, with forgetting: after n more samples of
+ * weight 1 an earlier one counts by `memory` to the power n. It starts from a prior, and also takes in the sums of
+ * other routers' samples.
  */
 export class NonNegativeFit {
   readonly coefficients: Float64Array;
@@ -25,14 +27,14 @@ export class NonNegativeFit {
   readonly #belief: Three;
   readonly #firmness: Three;
   readonly #memory: number;
-  /** What is left of the belief: it is forgotten like a sample. */
+  /** What is left of the prior, which is forgotten like a sample. */
   #beliefLeft = 1;
   #others: FitSums | undefined;
   #ownLeft = 1;
 
   /**
-   * @param belief the coefficients to begin with, above zero
-   * @param firmness of each, in samples that say that it is so
+   * @param belief the prior coefficients, above zero
+   * @param firmness weight of each, in samples
    * @param memory above 0, below 1
    */
   constructor(belief: Three, firmness: Three, memory: number) {
@@ -43,19 +45,19 @@ export class NonNegativeFit {
     this.#memory = memory;
   }
 
-  /** Of the samples that were added here, without the belief. */
+  /** Sums of own samples, without the prior. */
   get sums(): FitSums {
     return this.#equations;
   }
 
-  /** What the coefficients would be without those of others. */
+  /** The coefficients without the samples of others. */
   alone(): Float64Array {
     const coefficients = this.coefficients.slice();
     if (this.#others) this.#solveFor(coefficients, undefined);
     return coefficients;
   }
 
-  /** What the sum is expected to be. */
+  /** The expected value of the sum. */
   value(first: number, second: number, third: number): number {
     const [one, two, three] = this.coefficients;
     return one! * first + two! * second + three! * third;
@@ -69,10 +71,10 @@ export class NonNegativeFit {
   }
 
   /**
-   * Takes in that the sum was `value`. A sample of weight w counts as w samples.
+   * Adds the sample that the sum was `value`. A sample of weight w counts as w samples.
    *
-   * @param elsewhere samples that others take in for one that is taken in here, so that all forget together what one that
-   *   took in everything would
+   * @param elsewhere samples that others add for each one added here, so that all forget at the rate of one router that
+   * adds them all
    */
   add(features: Three, value: number, weight: number, elsewhere = 0): void {
     if (elsewhere > 0) this.#equations.forget(elsewhere * weight);
@@ -82,8 +84,9 @@ export class NonNegativeFit {
   }
 
   /**
-   * Coordinate descent: the system is small and well begun, so that a few rounds settle it, and zero is a wall. The belief is
-   * in it once, however many have seen samples, and as far as they would have forgotten it.
+   * Coordinate descent: the system is small and starts near the solution, so a few rounds suffice, and coefficients
+   * stop at zero. The prior counts once, however many routers have samples, and only as far as those samples have not
+   * replaced it.
    */
   #solve(): void {
     this.#solveFor(this.coefficients, this.#others);
@@ -104,7 +107,7 @@ export class NonNegativeFit {
   }
 }
 
-/** Adds so much of some sums to others of the same size. */
+/** Adds this multiple of some sums to others of the same size. */
 export function addSums(
   to: { readonly matrix: Float64Array; readonly right: Float64Array },
   { matrix, right }: Pick<FitSums, "matrix" | "right">,
@@ -114,7 +117,7 @@ export function addSums(
   for (let row = 0; row < to.right.length; row++) to.right[row]! += share * right[row]!;
 }
 
-/** As they are now. */
+/** A copy of the present sums. */
 export function copyOf({ matrix, right, weight }: FitSums): FitSums {
   return { matrix: Float64Array.from(matrix), right: Float64Array.from(right), weight };
 }
@@ -136,7 +139,7 @@ function descend({ matrix, right }: Pick<FitSums, "matrix" | "right">, coefficie
   }
 }
 
-/** Whatever others have seen, so much of the belief stays: samples that are all alike leave a fit undetermined. */
+/** This much of the prior always stays: samples that are all alike leave a fit undetermined. */
 const leastBelief = 0.001;
 const leastRounds = 12;
 const maxRounds = 200;

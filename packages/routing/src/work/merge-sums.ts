@@ -2,35 +2,35 @@ import { addSums, type FitSums } from "./least-squares.ts";
 
 /** The samples of one router. */
 export interface ReportedSums extends FitSums {
-  /** What is left of them by age, 0 to 1. */
+  /** Share that age has left of them, 0 to 1. */
   readonly left: number;
 }
 
 export interface MergedSums extends FitSums {
-  /** Routers that count in it, those whose samples are old for less. */
+  /** Number of routers in it; those with old samples count for less. */
   readonly routers: number;
 }
 
 export interface MergeOptions {
-  /** Coefficients by which the speeds that sums speak of are compared. */
+  /** Coefficients relative to which the speeds of sums are compared. */
   readonly yardstick: readonly number[];
   /** What this router has seen itself. */
   readonly own: FitSums;
-  /** From so many samples on a router knows enough to judge others by. */
+  /** With this many samples a router knows enough to judge others. */
   readonly enough: number;
-  /** Coefficients that are lower by this share of the yardstick's are as good as none. */
+  /** Coefficients below this share of the yardstick's count as zero. */
   readonly negligible?: number;
-  /** Samples that a router may count for whatever the others have, where values are shares of the whole. */
+  /** Samples that a router may count for in any case, if values are shares of the whole. */
   readonly leastCounted?: number;
 }
 
-/** One router's estimate of a number, by which routers are compared. */
+/** One router's estimate of a number, for comparing routers. */
 export interface Word {
   /** Logarithm of the number. */
   readonly log: number;
-  /** How hard it pulls at it. */
+  /** Weight of the estimate. */
   readonly pull: number;
-  /** Whether it rests on enough to judge others by. */
+  /** Whether it has enough samples to judge others. */
   readonly isFirm: boolean;
 }
 
@@ -40,10 +40,10 @@ const oddFactor = 4;
 export const maxCounted = 2;
 
 /**
- * Adds up the sums of peers, so that a fit of the total is one of all of their samples. The caller keeps the order of routers
- * stable, for the last digits of sums.
+ * Adds up the sums of peers, so that a fit of the total is a fit of all their samples. The caller keeps the order of
+ * routers stable, because the last digits of sums depend on it.
  *
- * @returns the total, undefined when no report counts; and by router the share of its report that counts
+ * @returns the total, undefined if no report counts; and by router the share of its report that counts
  */
 export function mergeSums(
   all: readonly ReportedSums[],
@@ -66,12 +66,13 @@ export function mergeSums(
 }
 
 /**
- * How much of each router's estimate counts, 0 to 1. Outliers are left out: those far from this router's own estimate, or from
- * the median while that is not firm. All routers count the same in the median, since weights are self-reported; for the same
- * reason none counts for much more than the median.
+ * How much of each router's estimate counts, 0 to 1. Outliers count nothing: those far from this router's own estimate,
+ * or from the median while the own one is not firm. All routers count equally in the median, since weights are
+ * self-reported. For the same reason no router counts for much more than the median.
  *
  * @param own undefined while it is not firm
- * @param leastCounted samples that an estimate may count for in any case, of a fit whose values are shares of the whole
+ * @param leastCounted samples that an estimate may count for in any case, for a fit whose values are shares of the
+ * whole
  */
 export function countedShares(words: readonly Word[], own: Word | undefined, leastCounted = 0): readonly number[] {
   const known = words.filter(({ pull }) => pull > 0);
@@ -91,7 +92,7 @@ function wordOf(sums: FitSums, { yardstick, enough, negligible = 0 }: MergeOptio
   return { log: Math.log(Math.max(0, speed) + negligible), pull, isFirm: sums.weight >= enough && pull > 0 };
 }
 
-/** What engines take over what the yardstick says: the least-squares fit of that one number; and how hard it pulls. */
+/** Speed of engines relative to the yardstick: the least-squares fit of that one number, and its weight. */
 export function compare({ matrix, right }: FitSums, yardstick: readonly number[]): { speed: number; pull: number } {
   const size = yardstick.length;
   let pull = 0;

@@ -12,7 +12,7 @@ import { slowTiers } from "./learned-times.ts";
 import { copyOf } from "./least-squares.ts";
 import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget, SharedSteps } from "./prefill-rates.ts";
 
-/** Time that the engines of one pool need, as learned from what this router sees of its own requests, and others of theirs. */
+/** Times of the engines of one pool, learned from this router's own requests and from those of other routers. */
 export class PoolWork {
   /** What other routers have seen. */
   readonly fleet: FleetSums;
@@ -20,7 +20,7 @@ export class PoolWork {
   readonly fetches: FetchRates;
   readonly pace: AnswerPace;
   readonly steps = new SharedSteps({ observe: (target, sample) => this.#learn(target, sample) });
-  /** What is expected of the engines by all of this. */
+  /** The times expected from all of this. */
   readonly times: PoolTimes;
   readonly busy: BusyShare;
   readonly limits = new BatchLimits();
@@ -55,12 +55,12 @@ export class PoolWork {
     };
   }
 
-  /** Prompts that anything was learned from. */
+  /** Number of prompts in the samples. */
   get samples(): number {
     return this.rates.samples + this.fetches.samples;
   }
 
-  /** The pool for a decision that is made now. */
+  /** The pool at the time of a decision. */
   snapshot(shared: SharedLoad): DecisionSnapshot {
     return new DecisionSnapshot({
       times: this.times,
@@ -71,7 +71,7 @@ export class PoolWork {
     });
   }
 
-  /** What is fetched is not computed, so each prompt tells of one of the two. */
+  /** Each prompt teaches either computing or fetching, because fetched tokens are not computed. */
   #learn(target: RatedTarget, sample: PrefillSample): void {
     const { fetched, elapsedMs, hasWaited } = sample;
     if (!fetched) this.rates.observe(target, sample);
@@ -93,7 +93,7 @@ export class PoolWork {
     });
   }
 
-  /** A prompt that may be sent to a target. */
+  /** The work of a prompt that may be sent to a target. */
   prompt(target: RoutingTarget, part: PromptPart, shared: SharedLoad): PromptWork {
     return new PromptWork({ pool: this, clock: this.#clock, target, part, shared });
   }
@@ -107,7 +107,7 @@ interface PromptWorkParts {
   readonly shared: SharedLoad;
 }
 
-/** What one prompt asks of a target. The pool learns from it once it is sent. */
+/** The work of one prompt at a target. The pool learns from it once the prompt is sent. */
 export class PromptWork {
   readonly #parts: PromptWorkParts;
   #workMs = 0;
@@ -119,16 +119,16 @@ export class PromptWork {
     this.#parts = parts;
   }
 
-  /** Milliseconds of computing that it would need, by what is learned by now. */
+  /** Expected milliseconds of computing, by what is learned so far. */
   get expectedMs(): number {
     const { pool, target, part } = this.#parts;
     return pool.times.workMs(target, part);
   }
 
   /**
-   * It is sent now. To be called before the load is published.
+   * Call when it is sent, before the load is published.
    *
-   * @returns milliseconds of computing that it is expected to need, rounded up
+   * @returns expected milliseconds of computing, rounded up
    */
   sent(): number {
     const { pool, clock, target, shared } = this.#parts;
@@ -140,7 +140,7 @@ export class PromptWork {
     return this.#workMs;
   }
 
-  /** Its first token came, as soon as it was there. To be called before the load is published. */
+  /** Call as soon as its first token arrives, before the load is published. */
   firstToken(): void {
     const { pool, clock, target, part, shared } = this.#parts;
     this.#firstTokenMs = clock.nowMs();
@@ -152,7 +152,7 @@ export class PromptWork {
     if (!part.fetched) pool.fleet.learns();
   }
 
-  /** All of the answer came. @param tokens of it */
+  /** The answer is complete. @param tokens number of its tokens */
   ended(tokens: number): void {
     const { pool, clock } = this.#parts;
     pool.pace.observe(tokens, clock.nowMs() - this.#firstTokenMs);

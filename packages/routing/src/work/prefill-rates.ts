@@ -3,27 +3,27 @@ import { believedFit, errorFloorMs, type FetchedTokens, outlierBound, type Prefi
 import { addSums, type FitSums, NonNegativeFit } from "./least-squares.ts";
 import { compare } from "./merge-sums.ts";
 
-/** What a prompt asks of a target's engine. */
+/** The work of a prompt for a target's engine. */
 export interface PromptPart {
   /** Tokens to compute. */
   readonly uncachedTokens: number;
-  /** Tokens before them that need no computing, but are attended to. */
+  /** Earlier tokens that are cached, but attended to. */
   readonly matchedTokens: number;
-  /** Those of them that have to be brought back to the GPU first; undefined where none have. */
+  /** Those of them that must be fetched to the GPU first; undefined if none. */
   readonly fetched?: FetchedTokens | undefined;
 }
 
-/** A prompt and those that are computed in the same step. */
+/** A prompt and the others computed in the same step. */
 export interface PromptStep extends PromptPart {
-  /** Prompts that were computed in the same step, so that the time is of all of them. */
+  /** Other prompts computed in the same step; the time covers all of them. */
   readonly sameStep?: readonly PromptPart[];
 }
 
 /** How long a prompt took. */
 export interface PrefillSample extends PromptStep {
-  /** From when its engine could begin with it until its first token. */
+  /** From when the engine could begin to its first token. */
   readonly elapsedMs: number;
-  /** Whether others were before it, which blurs when its engine began. */
+  /** Whether other prompts were queued before it, which makes the start of computing uncertain. */
   readonly hasWaited: boolean;
 }
 
@@ -35,9 +35,9 @@ export interface RatedTarget {
 
 /** What is known of one target. */
 interface RatedDifference {
-  /** Logarithm of what it takes over what the pool's fit says, smoothed from 0 on. */
+  /** Logarithm of its time relative to the pool's fit, smoothed, starting from 0. */
   readonly log: number;
-  /** The share of `log` that is of samples, and not of the 0 which it began with, 0 to below 1. */
+  /** The share of `log` that comes from samples rather than from the initial 0, from 0 to below 1. */
   readonly known: number;
 }
 
@@ -50,40 +50,40 @@ interface TargetRatio extends RatedDifference {
 const nothingKnown: RatedDifference = { log: 0, known: 0 };
 
 /**
- * What prefill costs at each target of a pool, learned from the times to first tokens: of what this router sees, and of what
- * others have seen as one. One fit serves the pool, for its engines are of one model and mostly alike; a target whose times
- * are off it by a lasting factor gets that factor.
+ * Prefill time at each target of a pool, learned from times to first token, from this router's samples and those of
+ * others in one fit. One fit serves the pool, because its engines run one model and are mostly alike. A target whose
+ * times differ by a lasting factor gets that factor.
  */
 export class PrefillRates {
   readonly #fleet: FleetSums | undefined;
   #own = fitOf(1);
-  /** Samples of the beginning, until there are `startSamples`. */
+  /** The first samples, until there are `startSamples`. */
   #first: PrefillSample[] | undefined = [];
   readonly #ratios: (TargetRatio | undefined)[] = [];
   #samples = 0;
   #seenVersion = 0;
 
-  /** @param fleet what other routers know; left out where there are none */
+  /** @param fleet what other routers know; absent if there are none */
   constructor(fleet?: FleetSums) {
     this.#fleet = fleet;
   }
 
-  /** For a token of the prompt, at a target of factor 1. */
+  /** Per prompt token, at a target of factor 1. */
   get msPerToken(): number {
     return this.#fit.coefficients[0]! / 1e3;
   }
 
-  /** For a token of the prompt and one before it that it attends to, at a target of factor 1. */
+  /** Per prompt token and earlier token that it attends to, at a target of factor 1. */
   get msPerTokenPair(): number {
     return this.#fit.coefficients[1]! / 1e6;
   }
 
-  /** Overhead of a first token: a step that runs already, and the network. */
+  /** Overhead of a first token: the step in progress, and the network. */
   get fixedMs(): number {
     return this.#fit.coefficients[2]!;
   }
 
-  /** Samples seen here. */
+  /** Number of own samples. */
   get samples(): number {
     return this.#samples;
   }
@@ -93,7 +93,7 @@ export class PrefillRates {
     return this.#samples > 0 || this.#fleet?.merged?.prefill !== undefined;
   }
 
-  /** Sums of own samples: old ones and uncertain ones count for less. */
+  /** Sums of own samples: old and uncertain ones count for less. */
   get sums(): FitSums {
     return this.#own.sums;
   }
@@ -113,7 +113,7 @@ export class PrefillRates {
     for (const ratio of this.#ratios) if (ratio) yield { ...ratio };
   }
 
-  /** A target's times relative to those of the pool; 1 unless it is known to differ. */
+  /** A target's times relative to those of the pool; 1 unless a difference is known. */
   factorOf(target: RatedTarget): number {
     return factorOfLog(this.#logOf(target));
   }
@@ -124,7 +124,7 @@ export class PrefillRates {
     return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
   }
 
-  /** Of a target at a place from `maxRatedTargets` on only the pool learns. */
+  /** Targets from index `maxRatedTargets` on teach only the pool. */
   observe(target: RatedTarget, sample: PrefillSample): void {
     const [tokens, pairs] = featuresOf(sample);
     if (!(sample.elapsedMs >= 0 && sample.elapsedMs + tokens + pairs < Number.POSITIVE_INFINITY)) return;
@@ -133,7 +133,7 @@ export class PrefillRates {
     else this.#goOn(target, sample);
   }
 
-  /** With what others have told by now. */
+  /** Includes what others have published so far. */
   get #fit(): NonNegativeFit {
     const fleet = this.#fleet;
     if (fleet && fleet.version !== this.#seenVersion) this.#hear(fleet);
@@ -144,18 +144,21 @@ export class PrefillRates {
     this.#seenVersion = fleet.version;
     const others = fleet.merged?.prefill;
     const { own, told } = fleet.left;
-    // What is believed beside all of it is as fast as they say, as long as nothing was seen here.
+    // Until this router has own samples, the others' speed scales the prior.
     if (others && this.#samples === 0) this.#own = fitOf(this.#toldScale);
     this.#own.include(others && scaled(others, told), own);
   }
 
-  /** By how much others say that what is believed is off. */
+  /** By what factor the prior is off, according to others. */
   get #toldScale(): number {
     const others = this.#fleet?.merged?.prefill;
     return others ? Math.max(leastScale, compare(others, yardstick).speed) : 1;
   }
 
-  /** Logarithm of what a target takes over what the fit says: as long as little is known, the rest is taken to be like the pool. */
+  /**
+   * Logarithm of a target's time relative to the fit. As far as samples are missing, the target counts as equal to the
+   * pool.
+   */
   #logOf({ index, key }: RatedTarget): number {
     const ratio = this.#ratios[index];
     const { log, known } = ratio?.key === key ? ratio : nothingKnown;
@@ -166,9 +169,9 @@ export class PrefillRates {
   }
 
   /**
-   * The first samples are judged together, for what is believed may be far off, and so may any of them: an engine's first
-   * prompts take long. The fit is made anew around the median of how far they are off, the belief counted in, or what others say
-   * in its place: no more of it, for by these samples this router judges them.
+   * Evaluates the first samples together, because the prior may be far off, and so may any sample: an engine's first
+   * prompts take long. Rebuilds the fit around the median of their ratios, including the prior, or what others report
+   * instead. It uses no more of the others' reports, because this router judges them by these samples.
    */
   #begin(first: PrefillSample[], sample: PrefillSample): void {
     first.push(sample);
@@ -177,7 +180,7 @@ export class PrefillRates {
       (one, other) => one - other,
     );
     const fit = fitOf(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
-    // What each is compared with must not move on the way.
+    // The values to compare with must not change on the way.
     const parts = first.map((one) => ({ one, expectedMs: expectedMsOf(one, fit) }));
     for (const { one, expectedMs } of parts) learn(fit, one, { expectedMs, ratio: one.elapsedMs / expectedMs });
     this.#own = fit;
@@ -210,32 +213,33 @@ export class PrefillRates {
   }
 }
 
-/** What a target takes over others: 1 unless it differs by more than chance does. */
+/** A target's time relative to others: 1 unless it differs by more than chance. */
 function factorOfLog(log: number): number {
   return Math.abs(log) > likeness ? Math.exp(log) : 1;
 }
 
-/** Targets of a higher place are taken to be like their pool. */
+/** Targets with a higher index count as equal to their pool. */
 export const maxRatedTargets = 4_096;
 
 /**
- * By how much of a sample each of these is held. At some engines the last two are, beside the first, ten times what is believed:
- * held by one, they would not get there in hundreds of prompts, and a prompt of 100,000 tokens would be taken for half of what it is.
+ * Weight of the prior of each coefficient, in samples. At some engines the last two are, relative to the first, ten
+ * times the prior. With a weight of 1 they would not get there in hundreds of prompts, and a prompt of 100,000 tokens
+ * would be estimated at half its time.
  */
 const beliefFirmness = [1, 0.03, 0.1] as const;
 const yardstick = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 const startSamples = 16;
-/** No engine is faster than a thousand times what is believed. */
+/** No engine is faster than a thousand times the prior. */
 const leastScale = 0.001;
-/** 500 samples later one counts by a third. */
+/** After 500 more samples a sample counts by a third. */
 const memory = 0.998;
-/** Logarithm up to which a sample is off by chance; beyond it samples pull no harder (Huber's loss). */
+/** Logarithm up to which an error is taken for chance; beyond it samples pull no harder (Huber's loss). */
 const usualError = 0.25;
 const waitedWeight = 0.2;
-/** A lasting difference below this (e^0.2: 22 %) is not told from chance: engines that are alike must look alike. */
+/** A lasting difference below this (e^0.2: 22 %) is taken for chance: equal engines must look equal. */
 const likeness = 0.2;
 const ratioGain = 0.05;
-/** A sample moves the logarithm of a target's factor by no more than if it were off by this. */
+/** A sample moves the logarithm of a target's factor by at most what an error of this size would. */
 const ratioStep = 0.5;
 
 function asFit(coefficients: Float64Array): PrefillFit {
@@ -265,7 +269,7 @@ function ratioOf(sample: PrefillSample, fit: NonNegativeFit, factor: number): nu
   return sample.elapsedMs / (factor * expectedMsOf(sample, fit));
 }
 
-/** @param ratio of what the sample took to what was expected of its target */
+/** @param ratio time of the sample relative to its expected time at the target */
 function learn(
   fit: NonNegativeFit,
   sample: PrefillSample,
@@ -273,7 +277,7 @@ function learn(
   elsewhere = 0,
 ): void {
   const bounded = Math.min(outlierBound, Math.max(1 / outlierBound, ratio));
-  // Errors count by their share of the whole: what matters of a long prompt is not a few milliseconds.
+  // Errors are relative to the whole: a few milliseconds do not matter for a long prompt.
   const scale = 1 / (expectedMs + errorFloorMs);
   const [one, two, three] = featuresOf(sample);
   const trust = Math.min(1, usualError / Math.abs(Math.log(bounded)));
@@ -281,7 +285,7 @@ function learn(
   fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight, elsewhere);
 }
 
-/** By which a fit's three products are multiplied: thousand tokens, million pairs, and one. */
+/** The factors of a fit's three products: thousand tokens, million pairs, and one. */
 export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: PromptStep): [number, number, number] {
   let tokens = 0;
   let pairs = 0;
@@ -292,7 +296,7 @@ export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: Pro
   return [tokens / 1e3, pairs / 1e6, 1];
 }
 
-/** Who learns from first tokens. */
+/** Learns from first tokens. */
 interface StepLearner {
   observe(target: RatedTarget, sample: PrefillSample): void;
 }
@@ -304,8 +308,9 @@ interface Held {
 }
 
 /**
- * Engines compute several short prompts in one step. The first of their first tokens seems to have taken all of the time, and
- * the others none: they are learned from as one. So a sample waits for the next one of its target, unless nothing is left there.
+ * Engines compute several short prompts in one step. The first of their first tokens then seems to have taken all of
+ * the time, and the others none, so they form one sample. Therefore a sample waits for the target's next one, unless
+ * the target has no other prompt.
  */
 export class SharedSteps {
   readonly #learner: StepLearner;
@@ -316,9 +321,9 @@ export class SharedSteps {
   }
 
   /**
-   * A first token came.
+   * A first token arrived.
    *
-   * @param isLast no other prompt is at the target
+   * @param isLast whether the target has no other prompt
    */
   computed(target: RatedTarget, sample: PrefillSample, isLast: boolean): void {
     const held = this.#held[target.index];
@@ -340,7 +345,7 @@ export class SharedSteps {
   }
 }
 
-/** First tokens of one step arrive so close to each other; steps take longer. */
+/** First tokens of one step arrive within this time; steps take longer. */
 const sameStepMs = 3;
-/** Further prompts of one step that are counted with the first. */
+/** Bound of further prompts of one step that count with the first. */
 export const maxPromptsPerStep = 256;

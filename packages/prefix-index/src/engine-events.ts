@@ -1,56 +1,56 @@
-/** What an event says: blocks were stored, blocks were removed, or the whole cache was emptied. */
+/** The kind of an event: blocks were stored, blocks were removed, or the whole cache was emptied. */
 export const eventKind = { stored: 0, removed: 1, cleared: 2 } as const;
 
-/** What of an event is rare enough to be an object. */
+/** The rare parts of an event, kept as an object. */
 export interface EventDetail {
-  /** Name of the LoRA adapter; engines that give only its number are read as `lora-NUMBER`. */
+  /** Name of the LoRA adapter. If an engine gives only its number, the name is `lora-NUMBER`. */
   readonly adapter: string | undefined;
-  /** What keeps this chain apart from others of the same tokens. */
+  /** Separates this chain from others with the same tokens. */
   readonly cacheSalt: string | undefined;
   /**
-   * What else went into the engine's hash of each block of the event, block by block: identifiers of images and other
-   * inputs that are no tokens. Undefined where there is nothing.
+   * Further input to the engine's hash of each block, block by block: identifiers of images and other non-token inputs.
+   * Undefined if there are none.
    */
   readonly blockKeys: readonly (string | undefined)[] | undefined;
 }
 
 /**
- * The KV events of one message of an engine, whatever its dialect, as a structure of arrays that is reused between
- * messages. Entry i is event i; entries at or beyond `count` mean nothing. The arrays are replaced when they grow: read
- * them from the batch, and do not keep them.
+ * The KV events of one message of an engine, in any dialect: a structure of arrays that is reused between messages.
+ * Entry i is event i; entries at or beyond `count` are undefined. Growing replaces the arrays: read them from the
+ * batch, and do not keep them.
  *
- * Hashes are the engine's own, folded to 64 bits and laid out as two words each, low word first. Signed and unsigned
- * integers of the same 64 bits are the same hash; of a byte string the last eight bytes count, big-endian.
+ * Hashes are the engine's own, folded to 64 bits, as two words each, low word first. Signed and unsigned integers of
+ * the same 64 bits are the same hash. Of a byte string the last eight bytes count, big-endian.
  */
 export interface EngineEventBatch {
-  /** The engine's clock when it published, in Unix seconds; NaN when it does not say. */
+  /** The engine's clock at publication, in Unix seconds; NaN if not given. */
   timestampS: number;
-  /** Data-parallel rank; -1 when the message does not say. */
+  /** Data-parallel rank; -1 if not given. */
   rank: number;
   count: number;
   /** One of `eventKind`. */
   kind: Uint8Array;
-  /** The hashes of all events one after the other, two words each. */
+  /** The hashes of all events in sequence, two words each. */
   hashes: Uint32Array;
   /** Event i has the hashes from `hashStart[i]` to `hashStart[i + 1]`, counted in hashes. */
   hashStart: Uint32Array;
-  /** Two words per event; meaningful where `hasParent` is 1. */
+  /** Two words per event; defined if `hasParent` is 1. */
   parent: Uint32Array;
-  /** 1 where the event names a parent, 0 where its first block is the first of a prompt. */
+  /** 1 if the event names a parent, 0 if its first block is the first of a prompt. */
   hasParent: Uint8Array;
-  /** The tokens of all events one after the other. */
+  /** The tokens of all events in sequence. */
   tokens: Uint32Array;
   /** Event i has the tokens from `tokenStart[i]` to `tokenStart[i + 1]`. */
   tokenStart: Uint32Array;
-  /** Tokens per block as the event says; 0 when it does not. */
+  /** Tokens per block as given by the event; 0 if not given. */
   blockSize: Uint32Array;
   /** A `Tier`. */
   tier: Uint8Array;
-  /** KV-cache group of a hybrid model; -1 when the event does not say. */
+  /** KV-cache group of a hybrid model; -1 if not given. */
   group: Int32Array;
   /**
-   * 1 where the event belongs to a kind of attention whose blocks cannot be read as "prefix present" (sliding window,
-   * Mamba, chunked local attention), 0 for full attention and where the event does not say.
+   * 1 for a kind of attention whose blocks do not imply that the prefix is present (sliding window, Mamba, chunked
+   * local attention), 0 for full attention and if not given.
    */
   partial: Uint8Array;
   /** Undefined for most events. */

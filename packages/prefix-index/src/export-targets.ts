@@ -3,13 +3,13 @@ import type { HolderTable } from "./table/holder-table.ts";
 import { SetScan, scanHolder } from "./table/table-scans.ts";
 import { type Tier, tier } from "./tiers.ts";
 
-/** A part of what a target holds. `depths` are those of the holes. */
+/** A part of what a target holds. `depths` are the depths of its holes. */
 export type FactsChunk =
   | { readonly kind: "blocks"; readonly tier: Tier; readonly words: Uint32Array }
   | { readonly kind: "holes"; readonly words: Uint32Array; readonly depths: Uint32Array }
   | { readonly kind: "walked" };
 
-/** A part of what several targets hold alike. */
+/** Blocks that several targets hold in common. */
 export interface FactsGroup {
   readonly targets: readonly number[];
   readonly part: FactsChunk;
@@ -18,17 +18,17 @@ export interface FactsGroup {
 /** Bounds of a chunk of `PrefixIndex.exportAll`. */
 export interface ExportLimits {
   /**
-   * Its size, counting 8 bytes per block, 12 per hole, 4 per target of a group and 16 for the group. At least 32,768;
-   * by default 262,144.
+   * Size of a chunk: 8 bytes per block, 12 per hole, 4 per target of a group and 16 for the group. At least 32,768; by
+   * default 262,144.
    */
   readonly maxChunkBytes: number;
-  /** Pairs of block and target, which is what importing it costs. At least 4,096; by default 32,768. */
+  /** Pairs of block and target, the cost of importing a chunk. At least 4,096; by default 32,768. */
   readonly maxChunkPairs: number;
 }
 
 const defaultExportLimits: ExportLimits = { maxChunkBytes: 262_144, maxChunkPairs: 32_768 };
 
-/** One block that as many targets have as there can be has to fit. */
+/** One block that the maximum number of targets hold must fit. */
 const minExportLimits: ExportLimits = { maxChunkBytes: 32_768, maxChunkPairs: 4_096 };
 
 /** Reads what targets hold; see `PrefixIndex.exportAll`. */
@@ -72,7 +72,7 @@ function* readTargets(
   }
 }
 
-/** In the table of slow tiers a target is another holder for each tier. */
+/** In the table of slow tiers a target is a different holder for each tier. */
 function addSlow(packer: GroupPacker, holders: readonly number[], words: Uint32Array): void {
   for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
     const ofTier = holders.filter((holder) => holder % slowTiers === slowTier - 1);
@@ -81,7 +81,7 @@ function addSlow(packer: GroupPacker, holders: readonly number[], words: Uint32A
   }
 }
 
-/** The tables of an index: blocks on GPUs, and in slower tiers. */
+/** The tables of an index: blocks on GPUs, and blocks in slower tiers. */
 interface FactTables {
   readonly gpu: HolderTable;
   readonly slow: HolderTable;
@@ -98,7 +98,7 @@ export function* exportTarget({ gpu, slow }: FactTables, target: number): Genera
   yield* exportHoles(gpu, target);
 }
 
-/** Reads what a target lacks although it holds what follows, or that this is not known. */
+/** Reads the holes of a target, or that they are unknown. */
 function* exportHoles(gpu: HolderTable, target: number): Generator<FactsChunk, void, undefined> {
   if (gpu.isWalked(target)) yield { kind: "walked" };
   for (const { words, depths } of gpu.holeChunks(target)) yield { kind: "holes", words, depths };
@@ -109,7 +109,7 @@ const targetBytes = 4;
 const blockBytes = 8;
 const holeBytes = 12;
 
-/** Packs groups into chunks of bounded size and cost, and cuts those that do not fit. */
+/** Packs groups into chunks of bounded size and cost, and splits those that do not fit. */
 class GroupPacker {
   readonly #limits: ExportLimits;
   #full: FactsGroup[][] = [];
@@ -144,7 +144,7 @@ class GroupPacker {
     }
   }
 
-  /** Takes what was packed: one chunk at least, be it empty. */
+  /** Takes the packed chunks: at least one, which may be empty. */
   take(): FactsGroup[][] {
     const chunks = [...this.#full, this.#open];
     this.#full = [];
@@ -152,7 +152,7 @@ class GroupPacker {
     return chunks;
   }
 
-  /** Begins another chunk when there is no room for this in the present one. */
+  /** Begins another chunk if this does not fit into the present one. */
   #reserve(bytes: number, pairs: number): void {
     const { maxChunkBytes, maxChunkPairs } = this.#limits;
     if (this.#bytes + bytes <= maxChunkBytes && this.#pairs + pairs <= maxChunkPairs) return;

@@ -13,15 +13,15 @@ import { createHolderDepths, type HolderDepths, HolderMatcher } from "./table/ho
 import { HolderTable } from "./table/holder-table.ts";
 import { type Tier, tier } from "./tiers.ts";
 
-/** The bounds of an index. Address space is reserved for them; memory is taken as it is needed. */
+/** The bounds of an index. They reserve address space; memory is allocated as needed. */
 export interface PrefixIndexOptions {
   /** Targets are 0 to this, exclusive. Default and maximum: 4,096. */
   readonly maxTargets?: number;
-  /** Distinct blocks that targets have on GPUs, and as many in slower tiers. Default: 67,108,864. */
+  /** Distinct blocks on GPUs, and the same number again in slower tiers. Default: 67,108,864. */
   readonly maxBlocks?: number;
-  /** Distinct sets of two or more targets that have a block. Default: 262,144. */
+  /** Distinct sets of two or more targets that hold a block. Default: 262,144. */
   readonly maxSets?: number;
-  /** Holes of one target; with more it is walked block by block. Default: 65,536. */
+  /** Holes of one target; a target with more is walked block by block. Default: 65,536. */
   readonly maxHoles?: number;
   /** Placed blocks of one target. Default: 65,536. */
   readonly maxPlacedBlocksPerTarget?: number;
@@ -31,23 +31,23 @@ export interface PrefixIndexOptions {
   readonly maxPlacedSegments?: number;
 }
 
-/** A block by its place in `words`, and its depth in its chain, 0 for a first block. */
+/** A block by its index in `words`, and its depth in its chain, 0 for a first block. */
 interface OrphaningBlock {
   readonly index: number;
   readonly depth: number;
 }
 
-/** Larger expectations are clipped: reserved memory is written to, however few blocks come. */
+/** Larger expectations are clipped: reserved memory is written to even if few blocks come. */
 const maxExpectedBlocks = 16_777_216;
 
-/** @throws RangeError when there can be no such index */
+/** @throws RangeError if such an index is impossible */
 export function createPrefixIndex(options: PrefixIndexOptions = {}): PrefixIndex {
   return new PrefixIndex(completeOptions(options));
 }
 
 /**
- * What targets have of every chain, with provenance: facts, which engines announced, by tier; and placements, which
- * routers predict. Chains are chain hashes of two words each, low word first; a hash stands for its whole prefix.
+ * What targets hold of every chain, and how this is known: facts, which engines announced, by tier; and placements,
+ * which routers predict. Chains are chain hashes of two words each, low word first; a hash identifies its whole prefix.
  * Synchronous and without a clock: times are the caller's monotonic milliseconds.
  */
 export class PrefixIndex {
@@ -60,7 +60,7 @@ export class PrefixIndex {
   readonly #slowWalk: SlowTierWalk;
   readonly #gpuDepths: HolderDepths;
   readonly #placementDepths: PlacementDepths;
-  /** Targets that have anything in a slow tier. */
+  /** Targets that hold anything in a slow tier. */
   readonly #slowTargets = new Set<number>();
   #onPlaced: PrefixIndex["place"] | undefined;
 
@@ -82,8 +82,8 @@ export class PrefixIndex {
   }
 
   /**
-   * Notes that a target holds the blocks `from` to `to` (exclusive) of `words`. On the GPU the parent of the first of
-   * them is held too, or is made known as missing by `removeOrphan`.
+   * Records that a target holds the blocks `from` to `to` (exclusive) of `words`. On the GPU the target must also hold
+   * the parent of the first block, or the caller reports it missing with `removeOrphan`.
    *
    * @returns how many it did not hold before in that tier
    */
@@ -95,7 +95,7 @@ export class PrefixIndex {
   }
 
   /**
-   * Notes that a target has dropped blocks of which it holds no children in that tier.
+   * Records that a target dropped blocks whose children it does not hold in that tier.
    *
    * @returns how many of them it held
    */
@@ -107,7 +107,7 @@ export class PrefixIndex {
   }
 
   /**
-   * Notes that a target has dropped a block, or lacks it, although it holds children of it in that tier.
+   * Records that a target dropped or lacks a block although it holds children of it in that tier.
    *
    * @returns whether it was held
    */
@@ -116,12 +116,12 @@ export class PrefixIndex {
     return this.removeFacts(target, inTier, words, block.index, block.index + 1) > 0;
   }
 
-  /** Notes that a target holds no children any more of a block that `removeOrphan` named. Saves memory only. */
+  /** Records that a target no longer holds children of a block that `removeOrphan` named. Only saves memory. */
   forgetOrphan(target: number, words: Uint32Array, index: number): void {
     this.#gpu.forgetHole(target, words, index);
   }
 
-  /** Voids all facts of a target, as at the beginning of a new life of its engine, in one step. */
+  /** Voids all facts of a target in one step, as at the start of a new epoch of its engine. */
   clearFacts(target: number): void {
     this.#gpu.clear(target);
     for (let slowTier = 1; slowTier <= slowTiers; slowTier++) this.#slow.clear(slowHolder(target, slowTier));
@@ -134,7 +134,7 @@ export class PrefixIndex {
     this.placements.clear(target);
   }
 
-  /** Sets the listener for every chain that is placed or confirmed. Its words may change when the listener returns. */
+  /** Sets the listener for every chain that is placed or confirmed. The words are valid only until it returns. */
   setPlacedListener(listener: PrefixIndex["place"]): void {
     this.#onPlaced = listener;
   }
@@ -157,9 +157,9 @@ export class PrefixIndex {
   }
 
   /**
-   * Finds what every target has of a chain: exactly what a walk block by block would find.
+   * Finds what every target holds of a chain: exactly what a walk block by block would find.
    *
-   * @throws RangeError when `words` is shorter than `blockCount` says
+   * @throws RangeError if `words` is shorter than `blockCount` says
    */
   match(words: Uint32Array, blockCount: number, nowMs: number, out: PrefixMatches): void {
     resetPrefixMatches(out);
@@ -195,19 +195,19 @@ export class PrefixIndex {
     return this.#gpu.pairs + this.#slow.pairs;
   }
 
-  /** Facts and placed blocks refused at a bound since the index was made. */
+  /** Facts and placed blocks refused at a bound since the index was created. */
   get refusedCount(): number {
     return this.#gpu.refused + this.#slow.refused + this.placements.refusedBlocks;
   }
 
-  /** Memory of facts and placements, idle parts included. */
+  /** Memory of facts and placements, including idle parts. */
   get byteLength(): number {
     return this.#gpu.byteLength + this.#slow.byteLength + this.placements.byteLength;
   }
 
   /**
-   * Tells the facts of a target in two words: two indexes that hold the same of a target tell the same, in whatever
-   * order it came.
+   * Digests the facts of a target into two words. They are equal in indexes with the same facts, whatever the order of
+   * changes.
    */
   digest(target: number): Uint32Array {
     const sums = new Uint32Array(2);
@@ -219,9 +219,9 @@ export class PrefixIndex {
   }
 
   /**
-   * Looks for blocks that a target has in a tier by the low word of their hashes.
+   * Looks for blocks of a target in a tier by the low word of their hashes.
    *
-   * @returns 0 for none, 1 for one, whose high word is in `foundHigh` then, 2 for several
+   * @returns 0 for none, 1 for one (its high word is in `foundHigh`), 2 for several
    */
   findByLow(target: number, inTier: Tier, low: number): 0 | 1 | 2 {
     const table = inTier === tier.gpu ? this.#gpu : this.#slow;
@@ -231,20 +231,20 @@ export class PrefixIndex {
   }
 
   /**
-   * Reads the facts of a target for `importFacts` of another index, in chunks of at most 256 KiB. A chunk may have no
-   * block in it: a bounded stretch of the index was searched for it.
+   * Reads the facts of a target for `importFacts` of another index, in chunks of at most 256 KiB. A chunk may be empty
+   * if a bounded search of the index found nothing.
    */
   exportFacts(target: number): Generator<FactsChunk, void, undefined> {
     return exportTarget({ gpu: this.#gpu, slow: this.#slow }, target);
   }
 
   /**
-   * Reads the facts of all targets, or of some, for `importChunk` of another index, in one pass: what several targets
-   * hold comes once, with the list of them. The index may change meanwhile: what is held all the while comes exactly
-   * once, and nothing more comes of a target that is cleared. A chunk takes a millisecond or two, and may be empty.
+   * Reads the facts of all targets, or of some, for `importChunk` of another index, in one pass. Blocks that several
+   * targets hold come once, with the list of targets. The index may change meanwhile: facts that hold throughout come
+   * exactly once, and a cleared target yields nothing more. A chunk takes a millisecond or two, and may be empty.
    *
-   * @param targets all that hold anything when undefined
-   * @throws RangeError for limits that are too small for a group
+   * @param targets all that hold anything if undefined
+   * @throws RangeError if the limits are too small for a group
    */
   exportAll(
     targets?: readonly number[],
@@ -253,7 +253,7 @@ export class PrefixIndex {
     return exportTargets({ gpu: this.#gpu, slow: this.#slow }, targets, limits);
   }
 
-  /** Adds what `exportFacts` read, chunk by chunk, all chunks in their order. */
+  /** Adds what `exportFacts` read. Call for all chunks, in their order. */
   importFacts(target: number, chunk: FactsChunk): void {
     if (chunk.kind === "walked") this.#gpu.walk(target);
     else if (chunk.kind === "blocks") this.storeFacts(target, chunk.tier, chunk.words, 0, chunk.words.length / 2);
@@ -264,20 +264,20 @@ export class PrefixIndex {
     }
   }
 
-  /** Distinct blocks on GPUs, whoever has them. */
+  /** Distinct blocks on GPUs of all targets. */
   get distinctGpuBlocks(): number {
     return this.#gpu.slots.count;
   }
 
   /**
-   * Says that about this many distinct blocks will be on GPUs soon, so that an index with little in it need not grow in
-   * many steps, nor shrink in between. To be called with 0 when they have come, or will not.
+   * Announces that about this many distinct blocks will be on GPUs soon, so that a small index need not grow in many
+   * steps, or shrink in between. Call with 0 once they are there, or will not come.
    */
   expectFacts(blocks: number): void {
     this.#gpu.slots.expect(Math.min(blocks, maxExpectedBlocks));
   }
 
-  /** Adds what `exportAll` read, chunk by chunk, all chunks in their order. */
+  /** Adds what `exportAll` read. Call for all chunks, in their order. */
   importChunk(groups: readonly FactsGroup[]): void {
     for (const { targets, part } of groups) {
       for (const target of targets) this.importFacts(target, part);
@@ -285,9 +285,9 @@ export class PrefixIndex {
   }
 
   /**
-   * Reclaims memory of voided facts and of placements that expired, and changes no answer.
+   * Reclaims memory of voided facts and expired placements. Changes no answer.
    *
-   * @param budget how many slots and segments to visit
+   * @param budget slots and segments to visit
    * @returns whether more is left to do
    */
   maintain(nowMs: number, budget: number): boolean {
@@ -310,10 +310,10 @@ export class PrefixIndex {
   }
 }
 
-/** The most targets that one index can be made for. */
+/** Bound of targets of one index. */
 export const maxPrefixTargets = 4_096;
 
-/** @throws RangeError when there can be no such index */
+/** @throws RangeError if such an index is impossible */
 function completeOptions(options: PrefixIndexOptions): Required<PrefixIndexOptions> {
   const maxTargets = options.maxTargets ?? maxPrefixTargets;
   if (!Number.isInteger(maxTargets) || maxTargets < 1 || maxTargets > maxPrefixTargets) {

@@ -1,22 +1,22 @@
 import { tierNames } from "./tiers.ts";
 
 /**
- * What the index knows of one chain, as a structure of arrays that is reused between queries. The columns are indexed by
- * target; only those in the first `count` entries of `targets` mean anything, the others are zero.
+ * What the index knows of one chain: a structure of arrays that is reused between queries. The columns are indexed by
+ * target. Only those of the first `count` entries of `targets` are set; the others are zero.
  */
 export interface PrefixMatches {
   count: number;
-  /** The targets that have any part of the chain, in no particular order. */
+  /** The targets that hold any part of the chain, unordered. */
   readonly targets: Int32Array;
   /** 1 for a target in `targets`. */
   readonly isListed: Uint8Array;
   /** Leading blocks that the target has announced on its GPU. */
   readonly gpuBlocks: Int32Array;
-  /** Leading blocks that it has announced, each in whatever tier. */
+  /** Leading blocks that it has announced in any tier. */
   readonly factBlocks: Int32Array;
-  /** By tier: of the blocks from `gpuBlocks` to `factBlocks`, those whose fastest tier it is. */
+  /** By tier: blocks from `gpuBlocks` to `factBlocks` whose fastest tier it is. */
   readonly tierBlocks: readonly Int32Array[];
-  /** Leading blocks that were placed there, not expired. */
+  /** Leading blocks placed there and not expired. */
   readonly placedBlocks: Int32Array;
   /** Milliseconds since the deepest of `placedBlocks` was last used. */
   readonly placementAgeMs: Float64Array;
@@ -26,7 +26,7 @@ export interface PrefixMatches {
   readonly confirmedBlocks: Int32Array;
 }
 
-/** @param maxTargets as the index was made with */
+/** @param maxTargets that of the index */
 export function createPrefixMatches(maxTargets: number): PrefixMatches {
   const column = (): Int32Array => new Int32Array(maxTargets);
   return {
@@ -59,7 +59,7 @@ export function resetPrefixMatches(matches: PrefixMatches): void {
   matches.count = 0;
 }
 
-/** Puts a target on the list, once. */
+/** Adds a target to the list, once. */
 export function listTarget(matches: PrefixMatches, target: number): void {
   if (matches.isListed[target] === 1) return;
   matches.isListed[target] = 1;

@@ -2,29 +2,30 @@ import { listTarget, type PrefixMatches } from "./prefix-matches.ts";
 import type { HolderTable } from "./table/holder-table.ts";
 import { tier, tierNames } from "./tiers.ts";
 
-/** Tiers other than the GPU. */
+/** Number of tiers other than the GPU. */
 export const slowTiers = tierNames.length - 1;
 
-/** The holder in the table of slow tiers that stands for a target and one of these tiers. */
+/** The holder in the table of slow tiers for a target and one of these tiers. */
 export const slowHolder = (target: number, slowTier: number): number => target * slowTiers + slowTier - 1;
 
 const none = -1;
 
 /**
- * Continues what targets have on their GPUs with what they have in slower tiers. Those drop blocks in any order, so the
- * chain is walked block by block, for all targets together; where two blocks have the same holders nothing is done.
+ * Continues what targets hold on their GPUs with what they hold in slower tiers. Slower tiers drop blocks in any order,
+ * so the chain is walked block by block, for all targets together; consecutive blocks with the same holders cost
+ * nothing.
  */
 export class SlowTierWalk {
   readonly #gpu: HolderTable;
   readonly #slow: HolderTable;
-  /** Start of the walk and target in one number, so that sorting is by start. */
+  /** Start of the walk and target in one number, so that sorting orders by start. */
   readonly #pending: Float64Array;
   readonly #targets: Int32Array;
-  /** The tier that the walked target has the present block in, and from which block on. */
+  /** The tier of the present block at the walked target, and the block since which it applies. */
   readonly #tierNow: Int8Array;
   readonly #since: Int32Array;
   readonly #maxTargets: number;
-  /** Whether one of the targets that are walked has any blocks on its GPU; a pool that many engines fetch from has not. */
+  /** Whether a walked target holds any blocks on its GPU; a pool that many engines fetch from does not. */
   #isAnyOnGpu = false;
 
   constructor(gpu: HolderTable, slow: HolderTable, maxTargets: number) {
@@ -38,9 +39,9 @@ export class SlowTierWalk {
   }
 
   /**
-   * Completes `factBlocks` and `tierBlocks`, and lists targets that have the chain in slow tiers only.
+   * Completes `factBlocks` and `tierBlocks`, and lists targets that hold the chain only in slow tiers.
    *
-   * @param candidates targets that have anything in a slow tier
+   * @param candidates targets that hold anything in a slow tier
    */
   match(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
     const pending = this.#gather(words, blockCount, candidates, out);
@@ -69,7 +70,7 @@ export class SlowTierWalk {
     for (let index = 0; index < active; index++) this.#leave(index, block, out);
   }
 
-  /** Collects the targets that have the block behind their GPU blocks in a slow tier. */
+  /** Collects the targets that hold the block after their GPU blocks in a slow tier. */
   #gather(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): number {
     let pending = 0;
     this.#isAnyOnGpu = false;
@@ -87,7 +88,7 @@ export class SlowTierWalk {
     return pending;
   }
 
-  /** Lets the walked targets go on to a block with other holders. Returns how many are still walked. */
+  /** Moves the walked targets on to a block with other holders. Returns how many are still walked. */
   #advance(
     active: number,
     { block, gpuSet, slowSet }: { block: number; gpuSet: number; slowSet: number },
@@ -114,7 +115,7 @@ export class SlowTierWalk {
     return left;
   }
 
-  /** Books the blocks before `block` that a walked target had in one tier. */
+  /** Counts the blocks before `block` that a walked target held in one tier. */
   #leave(index: number, block: number, out: PrefixMatches): void {
     const target = this.#targets[index]!;
     out.tierBlocks[this.#tierNow[index]!]![target]! += block - this.#since[index]!;

@@ -5,25 +5,25 @@ const { inputBytes } = kernelMemory;
 const tokenBytes = 4;
 
 /**
- * Hashes runs of blocks. A block's content digest depends on its bytes alone; its chain hash on the chain hash before it
- * and the digest, hence on the whole prefix. All functions are synchronous, take full blocks only, and return how many
- * they hashed; none allocates in proportion to its input. They throw a RangeError for a block size or a range out of
- * bounds, and for an array that is too short.
+ * Hashes runs of blocks. A block's content digest depends only on its bytes. Its chain hash depends on the previous
+ * chain hash and the digest, so on the whole prefix. All functions are synchronous, process full blocks only, and
+ * return how many they hashed. None allocates in proportion to its input. They throw a RangeError if a block size or
+ * range is out of bounds, or an array is too short.
  */
 export interface BlockHasher {
   readonly kernel: KernelName;
   hashTokens(run: TokenRun): number;
   hashBytes(run: ByteRun): number;
   hashText(run: TextRun): number;
-  /** Mixes known contents into a chain, as when a subtree learns its parent after the fact. */
+  /** Mixes known contents into a chain, as when a subtree gets its parent afterwards. */
   mixContents(run: ContentRun): number;
 }
 
 /**
- * Makes a hasher; all of a process can share one.
+ * Creates a hasher; one serves a whole process.
  *
- * @param options.kernel by default `wasm`, or `js` where WebAssembly is switched off
- * @throws Error when the processor is not little-endian, or `wasm` is asked for and WebAssembly is switched off
+ * @param options.kernel by default `wasm`, or `js` if WebAssembly is disabled
+ * @throws Error if the processor is not little-endian, or if `wasm` is requested and WebAssembly is disabled
  * @example
  * const chain = new Uint32Array(2 * Math.floor(tokens.length / 16));
  * const blocks = createBlockHasher().hashTokens({ tokens, blockSize: 16, parent: root, chain });
@@ -50,21 +50,21 @@ export function createBlockHasher(options: { readonly kernel?: KernelName } = {}
 }
 
 /**
- * Where a chain starts and where its hashes go, two words for each block, the low one first. The room in `chain` bounds
- * the work: blocks for which there is none are not hashed.
+ * Where a chain starts and where its hashes go, two words per block, low word first. The length of `chain` bounds the
+ * work: blocks that do not fit are not hashed.
  */
 export interface ChainTarget {
-  /** The hash of the prefix before the first block: that of the block before it, or the root. */
+  /** The hash of the prefix before the first block: that of the previous block, or the root. */
   readonly parent: Hash64;
   readonly chain: Uint32Array;
 }
 
-/** A chain, and room for the digests of the blocks by themselves when they are wanted: as much as in `chain`. */
+/** A chain, and optionally an array for the blocks' own digests, as long as `chain`. */
 export interface BlockTarget extends ChainTarget {
   readonly contents?: Uint32Array | undefined;
 }
 
-/** Tokens from `start` (0) up to `end` (the length), `blockSize` (1 to 4,096) to a block. */
+/** Tokens from `start` (default 0) to `end` (default the length), `blockSize` (1 to 4,096) per block. */
 export interface TokenRun extends BlockTarget {
   readonly tokens: Uint32Array;
   readonly start?: number;
@@ -72,7 +72,7 @@ export interface TokenRun extends BlockTarget {
   readonly blockSize: number;
 }
 
-/** Bytes from `start` (0) up to `end` (the length), `blockBytes` (1 to 16,384) to a block. */
+/** Bytes from `start` (default 0) to `end` (default the length), `blockBytes` (1 to 16,384) per block. */
 export interface ByteRun extends BlockTarget {
   readonly bytes: Uint8Array;
   readonly start?: number;
@@ -80,16 +80,16 @@ export interface ByteRun extends BlockTarget {
   readonly blockBytes: number;
 }
 
-/** The UTF-8 of a text, `blockBytes` (1 to 16,384) to a block. A surrogate without its other half counts as U+FFFD. */
+/** The UTF-8 of a text, `blockBytes` (1 to 16,384) per block. An unpaired surrogate counts as U+FFFD. */
 export interface TextRun extends BlockTarget {
   readonly text: string;
   readonly blockBytes: number;
 }
 
-/** Digests of blocks that are known already, two words each. */
+/** Known digests of blocks, two words each. */
 export interface ContentRun extends ChainTarget {
   readonly contents: Uint32Array;
-  /** How many of them to mix. */
+  /** Number of digests to mix. */
   readonly blocks: number;
 }
 
@@ -143,7 +143,7 @@ function textHashing(kernel: HashKernel, writer: ChainWriter): BlockHasher["hash
     const room = roomOf(run);
     writer.begin(run.parent);
     let done = 0;
-    /** Bytes of a block that the slice before has cut. */
+    /** Bytes of a block that the end of the previous slice cut off. */
     let carried = 0;
     for (let at = 0; at < text.length && done < room; ) {
       const { read, written } = encoder.encodeInto(
@@ -162,7 +162,7 @@ function textHashing(kernel: HashKernel, writer: ChainWriter): BlockHasher["hash
   };
 }
 
-/** Fewer words than this are copied one by one, which is quicker than making a view of them. */
+/** Fewer words than this are copied one by one, which is faster than creating a view. */
 const minViewWords = 64;
 
 function copyWords(from: Uint32Array, start: number, end: number, to: Uint32Array): void {
@@ -173,7 +173,7 @@ function copyWords(from: Uint32Array, start: number, end: number, to: Uint32Arra
   }
 }
 
-/** How many blocks a target has room for. */
+/** How many blocks fit into a target. */
 function roomOf({ chain, contents }: BlockTarget): number {
   if (contents !== undefined && contents.length < chain.length) {
     throw new RangeError(`contents has ${contents.length} words, chain ${chain.length}`);
@@ -199,17 +199,17 @@ function requireCount(name: string, count: number, most: number): void {
 const { contentsAt, chainAt, valueAt, maxBlocks } = kernelMemory;
 const hashBytes = 8;
 
-/** Carries hashes between a kernel's memory and the arrays of callers. */
+/** Moves hashes between a kernel's memory and the arrays of callers. */
 export interface ChainWriter {
   /** Starts a chain after `parent`. */
   begin(parent: Hash64): void;
-  /** Hashes `count` blocks of the input that start at `at`, and writes them behind the `done` first ones of the target. */
+  /** Hashes `count` blocks of the input from `at`, and writes them after the first `done` blocks of the target. */
   hashBlocks(at: number, blockBytes: number, count: number, target: BlockTarget, done: number): void;
   /** Mixes `count` of the given contents into the chain. */
   mixContents(contents: Uint32Array, count: number, chain: Uint32Array): void;
 }
 
-/** @param kernel in whose memory this keeps a window for each number of blocks, so as to copy without allocating */
+/** @param kernel its memory is read through one cached view per number of blocks, so that copying does not allocate */
 export function createChainWriter(kernel: HashKernel): ChainWriter {
   const { words } = kernel;
   const contentWindow = windowsFrom(kernel.memory, contentsAt);
@@ -238,7 +238,7 @@ export function createChainWriter(kernel: HashKernel): ChainWriter {
   };
 }
 
-/** Views of the first 0 to `maxBlocks` hashes at a place in memory, each made when it is first asked for. */
+/** Views of the first 0 to `maxBlocks` hashes at a position in memory, each created on first use. */
 function windowsFrom(memory: ArrayBuffer, at: number): (blocks: number) => Uint32Array {
   const windows: (Uint32Array | undefined)[] = new Array(maxBlocks + 1).fill(undefined);
   return (blocks) => {

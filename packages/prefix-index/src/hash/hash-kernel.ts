@@ -1,13 +1,13 @@
 import { kernelBytes } from "./kernel-bytes.ts";
 
-/** Arithmetic, with views of all of its memory. */
+/** The arithmetic, with views of its whole memory. */
 export interface HashKernel extends KernelArithmetic {
   readonly name: KernelName;
   readonly bytes: Uint8Array;
   readonly words: Uint32Array;
 }
 
-/** The arithmetic of `kernel.wat` over one piece of memory. */
+/** The arithmetic of `kernel.wat` over one memory. */
 interface KernelArithmetic {
   readonly memory: ArrayBuffer;
   /** Digests `count` blocks of `blockBytes` from `at` into contents, and mixes them into a chain after `value`. */
@@ -15,18 +15,18 @@ interface KernelArithmetic {
   /** Mixes `count` contents into a chain after `value`. */
   readonly mixContents: (count: number) => void;
   /**
-   * Takes the `bytes` from `at` into a stream: whole stripes of 32 into its lanes, all of them into the digest, which
-   * goes to `value`. `total` is the length of the stream so far.
+   * Adds the `bytes` from `at` to a stream: whole stripes of 32 go to its accumulators, all bytes go to the digest in
+   * `value`. `total` is the length of the stream so far.
    */
   readonly absorb: (at: number, bytes: number, total: number) => void;
 }
 
-/** Whose arithmetic hashes. Both give the same results; `js` is slower. */
+/** Selects the arithmetic. Both give the same results; `js` is slower. */
 export type KernelName = "wasm" | "js";
 
 /**
- * What lies where in the memory in which kernels work, in bytes; `kernel.wat` has the same numbers. Inputs of any length
- * pass through it slice by slice.
+ * Memory layout of kernels, in bytes; `kernel.wat` has the same numbers. Inputs of any length pass through it slice by
+ * slice.
  */
 export const kernelMemory = {
   inputBytes: 65_536,
@@ -35,18 +35,18 @@ export const kernelMemory = {
   valueAt: 131_072,
   lanesAt: 131_080,
   totalBytes: 196_608,
-  /** Blocks whose contents and chain hashes fit. */
+  /** Number of blocks whose contents and chain hashes fit. */
   maxBlocks: 4_096,
 } as const;
 
 const kernels = new Map<KernelName, HashKernel>();
 
 /**
- * The kernel of this process. All that use it write their input and read their output within one synchronous call, so
- * one memory serves them all.
+ * The kernel of this process. All users write their input and read their output within one synchronous call, so they
+ * share one memory.
  *
- * @param name by default `wasm`, or `js` where WebAssembly is switched off
- * @throws Error when the processor is not little-endian, or `wasm` is asked for and WebAssembly is switched off
+ * @param name by default `wasm`, or `js` if WebAssembly is disabled
+ * @throws Error if the processor is not little-endian, or if `wasm` is requested and WebAssembly is disabled
  */
 export function hashKernel(name: KernelName = webAssembly() ? "wasm" : "js"): HashKernel {
   let kernel = kernels.get(name);
@@ -61,17 +61,17 @@ export function hashKernel(name: KernelName = webAssembly() ? "wasm" : "js"): Ha
 }
 
 /**
- * Tokens and hashes are read as bytes and as words of the same memory, which means the same on little-endian processors
- * only (all that Node.js runs on, but for s390x and AIX).
+ * Tokens and hashes are read as bytes and as words of the same memory. These agree only on little-endian processors
+ * (all that Node.js supports except s390x and AIX).
  *
- * @param probe the number 1 as this processor lays it out
+ * @param probe the number 1 in this processor's layout
  * @throws Error on another processor
  */
 export function requireLittleEndian(probe: Uint8Array = new Uint8Array(Uint32Array.of(1).buffer)): void {
   if (probe[0] !== 1) throw new Error("Hashing needs a little-endian processor, and this one is not");
 }
 
-/** What is used of the global of the same name, of which the types of Node.js say nothing. */
+/** The used part of the global of the same name, which the types of Node.js do not declare. */
 interface WebAssemblyGlobal {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (module: object) => { readonly exports: KernelExports };
@@ -79,7 +79,7 @@ interface WebAssemblyGlobal {
 
 type KernelExports = Omit<KernelArithmetic, "memory"> & { readonly memory: { readonly buffer: ArrayBuffer } };
 
-/** The engine's WebAssembly, or undefined where it is switched off (`node --jitless`). */
+/** The engine's WebAssembly; undefined if it is disabled (`node --jitless`). */
 function webAssembly(): WebAssemblyGlobal | undefined {
   return (globalThis as { readonly WebAssembly?: WebAssemblyGlobal }).WebAssembly;
 }
@@ -87,7 +87,7 @@ function webAssembly(): WebAssemblyGlobal | undefined {
 /**
  * Compiles the kernel, which takes well under a millisecond.
  *
- * @throws Error where WebAssembly is switched off
+ * @throws Error if WebAssembly is disabled
  */
 function createWasmKernel(): KernelArithmetic {
   const api = webAssembly();
@@ -121,7 +121,7 @@ const secondFinish = multiplier(0x80deb1fe, 0x3b1696b1);
 const chainMultiplier = multiplier(0x9bdc06a7, 0x25c71235);
 const lengthMultiplier = multiplier(0xefbe4786, 0x384f25e3);
 
-/** The arithmetic of `kernel.wat` in JavaScript, 32 bits at a time, over memory of its own. */
+/** The arithmetic of `kernel.wat` in JavaScript, 32 bits at a time, over its own memory. */
 function createJsKernel(): KernelArithmetic {
   const memory = new ArrayBuffer(totalBytes);
   const view = new DataView(memory);
@@ -150,7 +150,7 @@ function createJsKernel(): KernelArithmetic {
   };
 }
 
-/** Takes the bytes from `at` to `end` into the lanes, whole words and the filled up rest. */
+/** Adds the bytes from `at` to `end` to the accumulators: whole words, then the padded rest. */
 function takeIn(view: DataView, at: number, end: number, lanes: Int32Array): void {
   for (let lane = 0; lane < laneCount; lane++) {
     const { low: multiplierLow, high: multiplierHigh } = laneMultipliers[lane]!;
@@ -175,7 +175,7 @@ function takeIn(view: DataView, at: number, end: number, lanes: Int32Array): voi
   }
 }
 
-/** A mask of the lowest bytes of a word, of which there are three at most. */
+/** A mask of the lowest bytes of a word, three at most. */
 const lowestBytes = (count: number): number => (count > 0 ? (1 << (8 * count)) - 1 : 0);
 
 function writeDigest(lanes: Int32Array, lengthBytes: number, words: Int32Array, out: number): void {

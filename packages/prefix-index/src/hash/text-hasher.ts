@@ -1,19 +1,19 @@
 import { type HashKernel, hashKernel, type KernelName, kernelMemory } from "./hash-kernel.ts";
 
-/** 64 bits in two halves, both unsigned 32-bit integers. In arrays the low half comes first ("hash words"). */
+/** 64 bits in two halves, both unsigned 32-bit integers. Arrays have the low half first ("hash words"). */
 export interface Hash64 {
   readonly low: number;
   readonly high: number;
 }
 
 /**
- * The hash of a content that arrives in pieces, known after each of them. It depends only on the bytes so far, not on
- * where they were cut. Strings count as their UTF-8, each piece by itself: a surrogate whose other half is not in the
- * same piece counts as U+FFFD.
+ * The hash of a content that arrives in pieces, available after each piece. It depends only on the bytes so far, not on
+ * where they were cut. Each string piece counts as its UTF-8: a surrogate whose other half is not in the same piece
+ * counts as U+FFFD.
  */
 export interface TextHasher extends Hash64 {
   update(piece: string | Uint8Array): void;
-  /** Forgets all pieces. */
+  /** Discards all pieces. */
   reset(): void;
 }
 
@@ -22,10 +22,10 @@ const laneWords = 8;
 const stripeBytes = 32;
 
 /**
- * Makes a hasher of one content; several may be in use at once.
+ * Creates a hasher of one content; several may be in use at once.
  *
- * @param options.kernel by default `wasm`, or `js` where WebAssembly is switched off
- * @throws Error when the processor is not little-endian, or `wasm` is asked for and WebAssembly is switched off
+ * @param options.kernel by default `wasm`, or `js` if WebAssembly is disabled
+ * @throws Error if the processor is not little-endian, or if `wasm` is requested and WebAssembly is disabled
  */
 export function createTextHasher(options: { readonly kernel?: KernelName } = {}): TextHasher {
   return new StreamHasher(hashKernel(options.kernel));
@@ -37,7 +37,7 @@ class StreamHasher implements TextHasher {
   low = 0;
   high = 0;
   readonly #kernel: HashKernel;
-  /** Input of the kernel for new bytes. In front of it there is room for what is left of the pieces before. */
+  /** Kernel input for new bytes. The space before it takes the rest of the previous pieces. */
   readonly #input: Uint8Array;
   readonly #lanes = new Uint32Array(laneWords);
   /** The bytes since the last whole stripe. */
@@ -75,7 +75,7 @@ class StreamHasher implements TextHasher {
     }
   }
 
-  /** Takes in what is left of before and the first `written` bytes of the input. */
+  /** Adds the rest of the previous pieces and the first `written` bytes of the input. */
   #absorb(written: number): void {
     const { bytes, words, absorb } = this.#kernel;
     const lanes = this.#lanes;
@@ -97,10 +97,9 @@ class StreamHasher implements TextHasher {
 let shared: TextHasher | undefined;
 
 /**
- * The hash of one content, the same in every process. A string counts as its UTF-8, in which a surrogate without its
- * other half is U+FFFD.
+ * The hash of one content, equal in every process. A string counts as its UTF-8, with U+FFFD for unpaired surrogates.
  *
- * @throws Error when the processor is not little-endian
+ * @throws Error if the processor is not little-endian
  */
 export function hashOf(content: string | Uint8Array): Hash64 {
   shared ??= createTextHasher();
@@ -109,12 +108,12 @@ export function hashOf(content: string | Uint8Array): Hash64 {
   return { low: shared.low, high: shared.high };
 }
 
-/** What sets chains apart from the start. Chains of different roots share no hash. */
+/** What separates chains from their start. Chains with different roots share no hash. */
 export interface ChainRootParts {
-  /** The same in every router of a fleet. */
+  /** Equal in every router of a fleet. */
   readonly seed: string;
   readonly model?: string | undefined;
-  /** The name of a LoRA adapter. */
+  /** Name of a LoRA adapter. */
   readonly adapter?: string | undefined;
   readonly cacheSalt?: string | undefined;
   /** In units: tokens, or bytes of text. */
@@ -126,10 +125,10 @@ export interface ChainRootParts {
 export type ChainRoot = Hash64;
 
 /**
- * The root of all chains over blocks of this kind. It is the same in every process and on every machine. An absent part
- * differs from an empty one. It takes about a microsecond: callers with few different roots keep them.
+ * The root of all chains over blocks of this kind, equal in every process and on every machine. An absent part differs
+ * from an empty one. Takes about a microsecond, so callers with few different roots keep them.
  *
- * @throws RangeError when the block size is not a positive whole number
+ * @throws RangeError if the block size is not a positive integer
  */
 export function chainRoot({ seed, model, adapter, cacheSalt, blockSize, unit }: ChainRootParts): ChainRoot {
   if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
@@ -137,5 +136,5 @@ export function chainRoot({ seed, model, adapter, cacheSalt, blockSize, unit }: 
   return hashOf(`espalier chain 1 ${unit} ${blockSize} ${names}`);
 }
 
-/** With the length in front (in UTF-16 units), so that no field can run into the next one. */
+/** The length (in UTF-16 units) comes first, so that no field can run into the next one. */
 const field = (value: string | undefined): string => (value === undefined ? "-" : `${value.length}:${value}`);

@@ -1,7 +1,7 @@
 import { NodeMap } from "./node-map.ts";
 import { NodeTable } from "./node-table.ts";
 
-/** Places that are compared for one run at most; content that is in more places tells nothing. */
+/** Most places compared for one run; content that occurs in more places identifies nothing. */
 export const maxHintCandidates = 256;
 
 /** Words of a place: digest (low, high), next and previous place of the same digest, request, position in it. */
@@ -10,11 +10,11 @@ const placeWords = 7;
 
 export interface AttachHintsOptions {
   readonly maxRequests: number;
-  /** Blocks of all requests, at most 2^24 - 2. */
+  /** Bound of blocks of all requests, at most 2^24 - 2. */
   readonly maxBlocks: number;
 }
 
-/** The chain hashes from the first block of a prompt on, two words each, and how many they are. */
+/** The chain hashes from the first block of a prompt, two words each, and their number. */
 export interface ChainPath {
   readonly words: Uint32Array;
   readonly blocks: number;
@@ -28,8 +28,8 @@ interface HintedRequest {
 }
 
 /**
- * The contents of requests that are under way, so that blocks of an engine whose parent is unknown can be recognized:
- * a subtree that goes on as a request goes on from some block is below the block before.
+ * The contents of active requests, to recognize engine blocks whose parent is unknown: if a subtree continues as a
+ * request does from some block on, its parent is the request's block before that.
  */
 export class AttachHints {
   readonly #maxRequests: number;
@@ -54,11 +54,11 @@ export class AttachHints {
   }
 
   /**
-   * Adds a request, in place of that of the same key.
+   * Adds a request; replaces one with the same key.
    *
    * @param contents digests of its blocks, two words each
    * @param chain their chain hashes
-   * @returns false when there is no room: it is left out
+   * @returns false if it does not fit: it is left out
    */
   add(key: string, contents: Uint32Array, chain: Uint32Array, blocks: number): boolean {
     this.remove(key);
@@ -83,12 +83,12 @@ export class AttachHints {
   }
 
   /**
-   * Finds where a run of blocks belongs: where a request goes on as the run does, to the end of one of them. Of several
-   * places the one that agrees for longest counts.
+   * Finds the position of a run of blocks: where a request continues as the run does, until one of them ends. Of
+   * several places the one with the longest agreement counts.
    *
    * @param contents digests of the run's blocks, two words each
-   * @returns the chain before the run (valid until the request is removed); undefined when there is none, or the places
-   *   that agree for longest have different chains before them
+   * @returns the chain before the run (valid until the request is removed); undefined if there is none, or if the
+   * places with the longest agreement have different chains before them
    */
   find(contents: Uint32Array, blocks: number): ChainPath | undefined {
     if (blocks === 0) return undefined;
@@ -125,7 +125,7 @@ export class AttachHints {
       this.#places.add(place);
       return place;
     }
-    // The first of a digest is the one that the map has; others go behind it.
+    // The map has the first place of a digest; others are linked behind it.
     const second = words[first * placeWords + field.next]!;
     words[at + field.next] = second;
     words[at + field.previous] = first;
@@ -149,7 +149,9 @@ export class AttachHints {
   }
 }
 
-/** Blocks in which a request from `position` on and a run agree, 0 unless that is to the end of one of them. */
+/**
+ * Number of blocks in which a request from `position` and a run agree; 0 unless they agree to the end of one of them.
+ */
 function agreement(request: Uint32Array, position: number, run: Uint32Array, runBlocks: number): number {
   const blocks = Math.min(runBlocks, request.length / 2 - position);
   for (let word = 0; word < 2 * blocks; word++) {

@@ -9,20 +9,22 @@ import { hashOf } from "../hash/text-hasher.ts";
 export interface BlockDigests {
   /** Writes the digests of the full blocks of `tokens` from `start` to `end` to the beginning of `out`. */
   contents(tokens: Uint32Array, start: number, end: number, blockSize: number, out: Uint32Array): void;
-  /** Mixes `count` digests, the first at word `from`, into the chain that ends in `parent`; `out` gets the hashes. */
+  /**
+   * Mixes `count` digests, the first at word `from`, into the chain that ends in `parent`; writes the hashes to `out`.
+   */
   mix(parent: Hash64, contents: Uint32Array, from: number, count: number, out: Uint32Array): void;
-  /** Mixes what else identifies a block into the digest of block `block`. */
+  /** Mixes an extra key into the digest of block `block`. */
   keyed(contents: Uint32Array, block: number, key: string): void;
-  /** Where the chains of an adapter and a cache salt begin. */
+  /** The root of the chains of an adapter and a cache salt. */
   root(adapter: string | undefined, cacheSalt: string | undefined): Hash64;
 }
 
-/** The digests of blocks by themselves do not depend on what is before them. */
+/** A block's own digest does not depend on the blocks before it. */
 const noParent: Hash64 = { low: 0, high: 0 };
 
 export interface HasherDigestsOptions {
   readonly hasher: BlockHasher;
-  /** The root of the chains of an adapter and a cache salt; both undefined for most. */
+  /** The root of the chains of an adapter and a cache salt; usually both are undefined. */
   readonly root: (adapter: string | undefined, cacheSalt: string | undefined) => Hash64;
 }
 
@@ -47,12 +49,12 @@ export function createHasherDigests({ hasher, root }: HasherDigestsOptions): Blo
 const { contentsAt, chainAt, valueAt } = kernelMemory;
 
 /**
- * Mixes an extra key into the digest of one block, in place: the identifier of an image whose placeholder tokens the
- * block holds, say. Every key makes another digest, the empty one included; of several keys the order counts.
+ * Mixes an extra key into the digest of one block, in place: for example the identifier of an image whose placeholder
+ * tokens the block contains. Every key changes the digest, including the empty one; the order of several keys counts.
  *
- * @param contents digests, two words each, the low one first
- * @param block whose digest to change, from 0
- * @throws RangeError when `contents` has no such block
+ * @param contents digests, two words each, low word first
+ * @param block index of the digest to change, from 0
+ * @throws RangeError if `contents` has no such block
  */
 export function addContentKey(contents: Uint32Array, block: number, key: string): void {
   if (!Number.isInteger(block) || block < 0 || 2 * block + 1 >= contents.length) {

@@ -7,19 +7,19 @@ const nodeWords = nodeField.chain + 2;
 export const nodeFlag = {
   /** The engine's hash in the node is a key of the map of engine hashes. */
   named: 1,
-  /** Several engine hashes name the node: in place of its own it has the number of the first alias. */
+  /** Several engine hashes name the node: instead of its own it has the number of the first alias. */
   shared: 2,
-  /** No node but one of several names of its parent. */
+  /** Not a node, but one of several names of its parent. */
   alias: 4,
-  /** The children are counted, and are found by their chain hashes; else there is one child at most, noted here. */
+  /** The children are counted, and found by their chain hashes. Otherwise there is at most one child, stored here. */
   branching: 8,
-  /** Its holes are checked when the event is over. */
+  /** Its holes are checked after the event. */
   dirty: 16,
 } as const;
 
 /**
  * The chains of blocks that an engine has, merged where they share a prefix. Most nodes have one child, so only the
- * children of nodes that had two go into a map, which is what keeps a node at 24 bytes.
+ * children of nodes that had two go into a map. This keeps a node at 24 bytes.
  */
 export class BlockTree {
   readonly table: NodeTable;
@@ -53,7 +53,7 @@ export class BlockTree {
     this.table.words[id * this.table.stride + nodeField.kids]! &= ~flag;
   }
 
-  /** @returns the child of a node with this chain hash (in signed halves), 0 when there is none */
+  /** @returns the child of a node with this chain hash (in signed halves), 0 if there is none */
   childWith(parent: number, low: number, high: number): number {
     const { words, stride } = this.table;
     const kids = words[parent * stride + nodeField.kids]!;
@@ -74,7 +74,7 @@ export class BlockTree {
     return (words[at]! | 0) === low && (words[at + 1]! | 0) === high;
   }
 
-  /** Makes a node below a parent that has no such child; its chain hash is in `chain` at word `from`. */
+  /** Creates a node below a parent that has no such child; its chain hash is in `chain` at word `from`. */
   addChild(parent: number, chain: Uint32Array, from: number): number {
     const { table } = this;
     const id = table.allocate();
@@ -98,7 +98,7 @@ export class BlockTree {
     return id;
   }
 
-  /** Takes a node without children out of the tree, and releases it. */
+  /** Removes a node without children from the tree, and releases it. */
   removeLeaf(id: number): void {
     const { words, stride } = this.table;
     const kidsAt = (words[id * stride + nodeField.link]! >>> 8) * stride + nodeField.kids;

@@ -4,21 +4,21 @@ import type { BlockTree } from "./block-tree.ts";
 import type { SpanHoldings } from "./holdings.ts";
 import { nodeField } from "./node-table.ts";
 
-/** Where a run of engine blocks is in an event, and what else identifies its blocks. */
+/** The position of a run of engine blocks in an event, and what else identifies its blocks. */
 export interface BlockRun {
   readonly tokens: Uint32Array;
   readonly start: number;
   readonly blocks: number;
   readonly keys: readonly (string | undefined)[] | undefined;
-  /** Place of the first block's key. */
+  /** Index of the first block's key. */
   readonly firstKey: number;
 }
 
-/** Blocks, given by payload, that follow each other below a node. */
+/** Consecutive blocks below a node, given by payload. */
 interface PayloadRun {
-  /** The node, 0 at the beginning of a prompt. */
+  /** The node; 0 at the beginning of a prompt. */
   readonly parent: number;
-  /** Where chains begin that have no parent. */
+  /** Root of chains without a parent. */
   readonly root: Hash64;
   readonly payload: Uint32Array;
   /** Word of the first block's payload. */
@@ -26,7 +26,7 @@ interface PayloadRun {
   readonly blocks: number;
 }
 
-/** Longest run that is worked on at a time, in engine blocks. */
+/** Longest run processed at a time, in engine blocks. */
 export const maxRunBlocks = 256;
 
 /** Words of a payload before the tokens: the digest of the engine's block, and whether it has a key. */
@@ -34,33 +34,35 @@ const digestWords = 2;
 const headWords = digestWords + 1;
 
 /**
- * Turns tokens into what identifies an engine's block by itself (its payload, which is all that can be known of it
- * while its parent is unknown), and payloads below a node into the chain hashes of the node to come.
+ * Turns tokens into payloads, and payloads below a node into the chain hashes of new nodes. A payload identifies an
+ * engine's block by its content alone: this is all that is known while its parent is unknown.
  */
 export interface ChainBuilder {
-  /** Words of a payload. */
+  /** Words per payload. */
   readonly payloadWords: number;
-  /** The payloads of the last run read, one after the other. */
+  /** The payloads of the last run read, in sequence. */
   readonly payload: Uint32Array;
   /** Chain hashes; see `chainAt`. */
   readonly chain: Uint32Array;
   read(run: BlockRun): void;
   begin(run: PayloadRun): void;
-  /** The word where the chain hashes of the run's block begin, whose parent this is. Blocks are asked for in order. */
+  /**
+   * The word where the chain hashes of the run's block begin, for a block with this parent. Call for blocks in order.
+   */
   chainAt(block: number, parent: number): number;
-  /** The block now has a node, be it a new one or not. */
+  /** The block now has a node, new or existing. */
   placed(block: number, node: number): void;
 }
 
 interface PartChainOptions {
   readonly tree: BlockTree;
   readonly digests: BlockDigests;
-  /** Tokens of a router block. */
+  /** Tokens per router block. */
   readonly blockSize: number;
   readonly partsPerBlock: number;
 }
 
-/** For engine blocks that are one or more router blocks: the payload is those blocks' digests, hashed in one go. */
+/** For engine blocks of one or more router blocks: the payload is those blocks' digests, hashed in one call. */
 export function createPartChainBuilder(options: PartChainOptions): ChainBuilder {
   const { tree, digests, blockSize, partsPerBlock } = options;
   const words = 2 * partsPerBlock;
@@ -100,9 +102,9 @@ interface SpanChainOptions {
 }
 
 /**
- * For several engine blocks to a router block. The last node of a span has the chain hash of the router's block, made
- * from the tokens of all; the nodes before it have hashes of their own kind, which only tell them apart. A span with
- * keys cannot equal that of any prompt, so it is hashed like those as well.
+ * For several engine blocks per router block. The last node of a span has the chain hash of the router's block, made
+ * from the tokens of all. The nodes before it have hashes of a separate kind, which only distinguish them. A span with
+ * keys cannot equal that of any prompt, so it is hashed like those.
  */
 export function createSpanChainBuilder(options: SpanChainOptions): ChainBuilder {
   const { tree, spans, digests, tokensPerNode, nodesPerBlock } = options;

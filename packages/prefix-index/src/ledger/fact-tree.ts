@@ -6,7 +6,7 @@ import { nodeField } from "./node-table.ts";
 import type { TierPresence } from "./tier-presence.ts";
 
 const allTiers = (1 << tierNames.length) - 1;
-/** In an alias the words of the chain hash are the numbers of the aliases after and before it. */
+/** In an alias the words of the chain hash are the numbers of the next and the previous alias. */
 const aliasNext = nodeField.chain;
 const aliasPrevious = nodeField.chain + 1;
 
@@ -14,14 +14,14 @@ export interface FactTreeOptions {
   readonly tree: BlockTree;
   readonly presence: TierPresence;
   readonly holdings: Holdings;
-  /** Nodes of an engine block, one or more; the last has its name. */
+  /** Nodes per engine block, one or more; the last has its name. */
   readonly partsPerBlock: number;
 }
 
 /**
- * The blocks that an engine has, under the engine's own hashes. Mostly an engine has one hash for a chain; where it has
- * several (namespaces that its events do not show), each is an alias with tiers of its own, and the node has what any
- * of them has. A node that is in no tier but has children keeps its place and its name: a ghost.
+ * The blocks that an engine has, by the engine's own hashes. Usually an engine has one hash for a chain. If it has
+ * several (for namespaces that its events do not show), each is an alias with its own tiers, and the node has the tiers
+ * of all. A node that is in no tier but has children keeps its position and its name: a ghost.
  */
 export class FactTree {
   readonly tree: BlockTree;
@@ -38,17 +38,17 @@ export class FactTree {
     this.#holdings = holdings;
   }
 
-  /** @returns the node of an engine's hash, 0 when it is unknown */
+  /** @returns the node of an engine's hash, 0 if unknown */
   nodeOf(low: number, high: number): number {
     const record = this.engines.find(low, high);
     return record === 0 ? 0 : this.#nodeOfRecord(record);
   }
 
   /**
-   * Stores a block under a parent: its chain hashes, one for each part, are in `chain` from word `from` on. An engine's
-   * hash that stood for another block stands for this one from now on.
+   * Stores a block under a parent: its chain hashes, one for each part, are in `chain` from word `from`. If the
+   * engine's hash named another block, it now names this one.
    *
-   * @returns the node, 0 when there is no room for it
+   * @returns the node, 0 if it does not fit
    */
   store(parent: number, low: number, high: number, chain: Uint32Array, from: number, tier: number): number {
     const record = this.engines.find(low, high);
@@ -72,7 +72,7 @@ export class FactTree {
     return node;
   }
 
-  /** Adds a tier to a block that the engine has announced before, and says whether it has. */
+  /** Adds a tier to a block, and returns whether the engine has announced the block before. */
   addTier(low: number, high: number, tier: number): boolean {
     const record = this.engines.find(low, high);
     if (record === 0) return false;
@@ -80,7 +80,7 @@ export class FactTree {
     return true;
   }
 
-  /** Ends an engine's hash in a tier, and says whether it was there. */
+  /** Removes an engine's hash from a tier, and returns whether it was there. */
   remove(low: number, high: number, tier: number): boolean {
     const record = this.engines.find(low, high);
     if (record === 0) return false;
@@ -88,7 +88,7 @@ export class FactTree {
     const { words, stride } = this.tree.table;
     const kids = words[record * stride + nodeField.kids]!;
     if (kids === nodeFlag.named && this.#holdings.tiersOf(record) === bit) {
-      // Most blocks that go are leaves with one name, in one tier.
+      // Most removed blocks are leaves with one name, in one tier.
       this.#holdings.remove(record, tier);
       this.prune(this.#dropLeaf(record));
       return true;
@@ -104,7 +104,7 @@ export class FactTree {
     words[linkAt]! &= ~bit;
     if ((words[linkAt]! & allTiers) === 0) {
       this.#takeName(record);
-      // The last name stays with a ghost.
+      // A ghost keeps its last name.
       if (!this.tree.hasFlag(node, nodeFlag.shared)) this.#setName(node, low, high);
     }
     this.#loseTiers(node, bit);
@@ -112,11 +112,10 @@ export class FactTree {
   }
 
   /**
-   * Makes sure that there is a block below a parent with these chain hashes, be it in no tier. It has no name if it is
-   * new.
+   * Ensures that a block with these chain hashes exists below a parent, even if in no tier. A new block has no name.
    *
-   * @param toBeNamed whether there has to be room for a name as well
-   * @returns the node of its last part, 0 when there is no room
+   * @param toBeNamed whether a name must fit as well
+   * @returns the node of its last part, 0 if it does not fit
    */
   ensureBlock(parent: number, chain: Uint32Array, from: number, toBeNamed: boolean): number {
     const { tree } = this;
@@ -140,13 +139,13 @@ export class FactTree {
     return node;
   }
 
-  /** Gives a node an engine's hash that is unknown so far, if it has none and is in no tier. */
+  /** Names a node by an unknown engine hash, if the node has no name and is in no tier. */
   nameGhost(node: number, low: number, high: number): void {
     const isNamed = this.tree.hasFlag(node, nodeFlag.named | nodeFlag.shared);
     if (!isNamed && this.#holdings.tiersOf(node) === 0) this.#setName(node, low, high);
   }
 
-  /** Releases a node that is in no tier and has no children, and whatever of its parents was there for it only. */
+  /** Releases a node that is in no tier and has no children, and those ancestors that existed only for it. */
   prune(id: number): void {
     const { tree } = this;
     for (let node = id; node !== 0; ) {
@@ -171,7 +170,7 @@ export class FactTree {
     return this.tree.hasFlag(record, nodeFlag.alias) ? this.tree.parentOf(record) : record;
   }
 
-  /** Whether a node is the last part of the block below a parent with these chain hashes. */
+  /** Whether a node is the last part of the block with these chain hashes below a parent. */
   #isBlock(node: number, parent: number, chain: Uint32Array, from: number): boolean {
     const parts = this.#partsPerBlock;
     const last = from + 2 * (parts - 1);
@@ -181,7 +180,7 @@ export class FactTree {
     return above === parent;
   }
 
-  /** Nodes that it takes to give a node one more name. */
+  /** Number of nodes needed to give a node one more name. */
   #nodesToName(node: number): number {
     if (this.tree.hasFlag(node, nodeFlag.shared)) return 1;
     return this.tree.hasFlag(node, nodeFlag.named) && this.#holdings.tiersOf(node) !== 0 ? 2 : 0;
@@ -193,7 +192,7 @@ export class FactTree {
     if ((this.#holdings.tiersOf(node) & (1 << tier)) === 0) this.#holdings.add(node, tier);
   }
 
-  /** Takes from a node those of the given tiers that no name of it has any more. */
+  /** Removes those of the given tiers from a node that none of its names has any more. */
   #loseTiers(node: number, tiers: number): void {
     const left = this.tree.hasFlag(node, nodeFlag.shared) ? this.#tiersOfAliases(node) : 0;
     for (let tier = 0; tier < tierNames.length; tier++) {
@@ -212,7 +211,7 @@ export class FactTree {
     return tiers;
   }
 
-  /** Gives a node one more name, and returns the record that has it. */
+  /** Gives a node one more name, and returns the record of the name. */
   #name(node: number, low: number, high: number): number {
     const { tree } = this;
     if (tree.hasFlag(node, nodeFlag.named) && this.#holdings.tiersOf(node) !== 0) this.#share(node);
@@ -261,7 +260,7 @@ export class FactTree {
     return alias;
   }
 
-  /** Takes a name from its node, which keeps its tiers for the moment. Returns the tiers that the name had. */
+  /** Removes a name from its node, which keeps its tiers for now. Returns the tiers of the name. */
   #takeName(record: number): number {
     const { tree } = this;
     const { words, stride } = tree.table;

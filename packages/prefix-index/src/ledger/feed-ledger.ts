@@ -13,11 +13,11 @@ import { type SharedPrefix, sharedPrefixesOf } from "./shared-prefixes.ts";
 
 /** Bounds of one feed's ledger. */
 export interface LedgerLimits {
-  /** Engine blocks that have a chain (router blocks where those are the smaller ones), at most 2^24 - 2. */
+  /** Engine blocks with a known chain (router blocks if those are smaller), at most 2^24 - 2. */
   readonly maxBlocks: number;
-  /** Engine blocks that wait for a parent, and the parents that are waited for. */
+  /** Engine blocks that wait for a parent, and those parents. */
   readonly maxFloatingBlocks: number;
-  /** Hashes of an event; events with more are refused. */
+  /** Hashes per event; events with more are refused. */
   readonly maxEventHashes: number;
 }
 
@@ -28,7 +28,7 @@ const defaultLedgerLimits: LedgerLimits = {
 };
 
 export interface FeedLedgerOptions {
-  /** Tokens of a router block. */
+  /** Tokens per router block. */
   readonly blockSize: number;
   readonly digests: BlockDigests;
   readonly sink: LedgerSink;
@@ -36,20 +36,20 @@ export interface FeedLedgerOptions {
 }
 
 /**
- * Why a feed cannot be followed: the engine's blocks are neither a multiple nor a fraction of the router's, or their
- * size in the GPU has changed in the middle of a life.
+ * Why a feed cannot be followed: the engine's block size is neither a multiple nor a fraction of the router's, or it
+ * changed on the GPU within an epoch.
  */
 type UnusableReason = "block-size-ratio" | "block-size-changed";
 
 export interface LedgerStats {
-  /** Tokens of an engine block, 0 while that is not known. */
+  /** Tokens per engine block; 0 while unknown. */
   readonly engineBlockSize: number;
   readonly unusable: UnusableReason | undefined;
   /** Router blocks in each tier. */
   readonly blocks: readonly number[];
   /**
-   * Blocks that are kept with their chains, of the engine or of the router, whichever are the smaller ones: held ones,
-   * those that are there for others only, and further names.
+   * Stored blocks with a known chain, of the engine or of the router, whichever are smaller: held blocks, blocks kept
+   * for others only, and further names.
    */
   readonly nodes: number;
   readonly holes: number;
@@ -59,13 +59,13 @@ export interface LedgerStats {
 
 /** Numbers of nodes have 24 bits. */
 const maxLimit = 0xff_fffe;
-/** An empty ledger keeps as much memory, so that it need not grow again at once. */
+/** An empty ledger keeps this much memory, so that it need not grow again at once. */
 const maxIdleBytes = 262_144;
 const noBlocks: readonly number[] = tierNames.map(() => 0);
 
 /**
- * Follows the events of one target's feed. The engine names its blocks by hashes of its own; the ledger keeps under each
- * of them where the block is in the tree of chains, and tells the sink what becomes of the chains. Everything is
+ * Follows the events of one target's feed. The engine names its blocks by its own hashes. Under each of them the ledger
+ * keeps the block's position in the tree of chains, and it reports changes of the chains to the sink. Everything is
  * synchronous and a pure function of the events.
  */
 export class FeedLedger {
@@ -82,7 +82,7 @@ export class FeedLedger {
   #cacheSalt: string | undefined;
   #root: Hash64;
 
-  /** @throws RangeError when the block size is not a positive whole number, or a limit is none */
+  /** @throws RangeError if the block size is not a positive integer, or a limit is invalid */
   constructor({ blockSize, digests, sink, limits }: FeedLedgerOptions) {
     if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
     this.#blockSize = blockSize;
@@ -95,7 +95,7 @@ export class FeedLedger {
     this.#root = digests.root(undefined, undefined);
   }
 
-  /** Applies events in order. The report is about this batch, and is used again for the next. */
+  /** Applies events in order. The report covers this batch, and is reused for the next. */
   apply(batch: EngineEventBatch): LedgerReport {
     resetLedgerReport(this.#report);
     this.#held?.expect(batch.hashes, batch.hashStart[batch.count]!);
@@ -104,14 +104,14 @@ export class FeedLedger {
       this.#held?.presence.reconcile();
     }
     this.#runs.flush();
-    // Nodes do not move, so memory is given back when there are none.
+    // Nodes do not move, so memory is freed only when there are none.
     if (this.#held?.isIdle && this.#held.byteLength > maxIdleBytes) this.#held = undefined;
     return this.#report;
   }
 
   /**
-   * Attaches waiting blocks whose place is recognized by what they contain, see `AttachHints`. Where an engine block is
-   * less than a router block there is nothing to recognize it by.
+   * Attaches waiting blocks whose position is recognized by their contents; see `AttachHints`. If an engine block is
+   * smaller than a router block, it cannot be recognized.
    */
   attachFloating(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): LedgerReport {
     resetLedgerReport(this.#report);
@@ -128,14 +128,14 @@ export class FeedLedger {
   }
 
   /**
-   * Writes to an empty sink everything that the ledger's own sink has now: blocks tier by tier, parents before children, then
-   * holes.
+   * Writes the present state of the ledger's own sink to an empty sink: blocks tier by tier, parents before children,
+   * then holes.
    */
   tellAll(sink: LedgerSink): void {
     if (this.#held) reportAll(this.#held, new SinkRuns(sink));
   }
 
-  /** Forgets everything: the engine process is new. */
+  /** Discards everything, for a new engine process. */
   clear(): void {
     this.#forget();
     this.#engineBlockSize = 0;
@@ -231,10 +231,10 @@ export class FeedLedger {
     for (let hash = hashStart[event]!; hash < end; hash++) this.#held.remove(hash, batch.tier[event]!);
   }
 
-  /** The blocks of a feed whose engine has blocks of this size; undefined when that cannot be followed. */
+  /** The blocks of a feed whose engine has this block size; undefined if that cannot be followed. */
   #heldFor(engineBlockSize: number, inTier: number, batch: EngineEventBatch): HeldBlocks | undefined {
     if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize) {
-      // What an engine offloads may be in chunks of another size (LMCache: 256 tokens): that does not concern its own blocks.
+      // An engine may offload in chunks of another size (LMCache: 256 tokens). That does not affect its own blocks.
       return inTier === tier.gpu ? this.#refuse("block-size-changed") : undefined;
     }
     if (this.#held !== undefined) return this.#held;
@@ -276,20 +276,20 @@ export class FeedLedger {
   }
 }
 
-/** Models with more groups than this are not known. */
+/** Bound of groups; models with more are not supported. */
 export const maxCacheGroups = 256;
 
 const seen = { never: 0, full: 1, partial: 2 } as const;
 
 /**
- * Which KV-cache groups of a hybrid model say that a prefix is there. Removals carry nothing but the group's number, so
- * what was stored with it is remembered.
+ * Which KV-cache groups of a hybrid model imply that a prefix is present. Removals contain only the group's number, so
+ * this remembers what was stored with it.
  */
 class CacheGroups {
   readonly #seen = new Uint8Array(maxCacheGroups);
   #fullGroups = 0;
 
-  /** Notes what a stored event says. Groups out of bounds cannot be noted. */
+  /** Records what a stored event says. Ignores groups out of bounds. */
   note(group: number, partial: boolean): void {
     if (group < 0 || group >= maxCacheGroups) return;
     const now = partial ? seen.partial : seen.full;
@@ -299,7 +299,7 @@ class CacheGroups {
     this.#seen[group] = now;
   }
 
-  /** Whether a removal of this group (-1 when it does not say) ends what full attention has stored. */
+  /** Whether a removal of this group (-1 if not given) removes what full attention has stored. */
   countsForRemoval(group: number): boolean {
     if (group < 0) return true;
     const known = group < maxCacheGroups ? this.#seen[group] : seen.never;
@@ -317,7 +317,7 @@ function reportAll(held: HeldBlocks, runs: SinkRuns): void {
 }
 
 /**
- * Node numbers are reused, so a parent's may be above its child's: from each node, climbs to the first ancestor that was
+ * Node numbers are reused, so a parent's may be above its child's. From each node, climbs to the first ancestor already
  * reported, and reports on the way back.
  */
 function reportTier({ tree, presence, isReported }: HeldBlocks, tier: Tier | number, runs: SinkRuns): void {

@@ -10,7 +10,7 @@ import { NodeTable } from "./node-table.ts";
 import type { TierPresence } from "./tier-presence.ts";
 
 const allTiers = (1 << tierNames.length) - 1;
-/** The block's payload is known; it is not of the block that the engine named as a parent and never announced. */
+/** The block's payload is known. It is not known for a parent that the engine named and never announced. */
 const knownFlag = 0x10;
 const namedFlag = 0x20;
 /** Words of a record: the engine's hash, parent, tiers and flags, first child, next and previous sibling, payload. */
@@ -18,19 +18,19 @@ const field = { engine: 0, parent: 2, state: 3, child: 4, next: 5, previous: 6, 
 
 interface FloatingBlock {
   readonly payload: Uint32Array;
-  /** Word where the block's payload begins. */
+  /** Word at which the block's payload begins. */
   readonly from: number;
   readonly tier: number;
 }
 
 /**
- * Blocks whose chain is not known, because some block before them was never announced: trees under that block, which
- * wait for it. Past the bound the oldest trees are dropped, each as a whole.
+ * Blocks whose chain is unknown because the engine never announced some block before them. They form trees below that
+ * block and wait for it. Beyond the bound the oldest trees are dropped, each as a whole.
  */
 export class FloatingBlocks {
-  /** Tiers that blocks were ever stored in, a bit each. */
+  /** All tiers that blocks were ever stored in, one bit each. */
   tiersUsed = 0;
-  /** Blocks dropped, and removals of their trees' roots not counted, since the beginning. */
+  /** Total of dropped blocks, without removals of their trees' roots. */
   dropped = 0;
   readonly payloadAt = field.payload;
   readonly #payloadWords: number;
@@ -55,7 +55,7 @@ export class FloatingBlocks {
     return this.#table.byteLength + this.#names.byteLength;
   }
 
-  /** Read it anew after a change: growing replaces it. */
+  /** Growing replaces it: read it again after a change. */
   get words(): Uint32Array {
     return this.#table.words;
   }
@@ -93,7 +93,7 @@ export class FloatingBlocks {
     return (this.words[this.at(record) + field.state]! & namedFlag) !== 0;
   }
 
-  /** Whether a block that is known has this payload. */
+  /** Whether a known block has this payload. */
   hasPayload(record: number, payload: Uint32Array, from: number): boolean {
     const at = this.at(record) + field.payload;
     for (let word = 0; word < this.#payloadWords; word++) {
@@ -102,14 +102,14 @@ export class FloatingBlocks {
     return true;
   }
 
-  /** Makes room for so many records, and says whether there can be as many. Trees may be gone afterwards. */
+  /** Makes space for this many records, and returns whether they can fit. May drop trees. */
   makeRoom(records: number): boolean {
     if (records > this.#maxBlocks) return false;
     while (!this.#table.hasRoomFor(records)) this.#dropOldest();
     return true;
   }
 
-  /** Begins a tree under a block of which only the engine's hash is known. There is room for it. */
+  /** Begins a tree below a block known only by the engine's hash. The caller has made space. */
   begin(low: number, high: number): number {
     const record = this.#table.allocate();
     this.#setName(record, low, high);
@@ -118,9 +118,9 @@ export class FloatingBlocks {
   }
 
   /**
-   * Stores a block below a record. There is room for it.
+   * Stores a block below a record. The caller has made space.
    *
-   * @returns the record, 0 when the block would come to be below itself
+   * @returns the record, 0 if the block would be below itself
    */
   store(parent: number, low: number, high: number, block: FloatingBlock): number {
     const { payload, from, tier } = block;
@@ -146,7 +146,7 @@ export class FloatingBlocks {
     return added;
   }
 
-  /** Adds a tier to a block that is known, and says whether it is. */
+  /** Adds a tier to a block, and returns whether the block is known. */
   addTier(low: number, high: number, tier: number): boolean {
     const record = this.find(low, high);
     if (record === 0 || !this.isKnown(record)) return false;
@@ -155,7 +155,7 @@ export class FloatingBlocks {
     return true;
   }
 
-  /** Ends a block in a tier, and says whether it was there. */
+  /** Removes a block from a tier, and returns whether it was there. */
   remove(low: number, high: number, tier: number): boolean {
     const record = this.find(low, high);
     if (record === 0 || (this.tiersOf(record) & (1 << tier)) === 0) return false;
@@ -164,14 +164,16 @@ export class FloatingBlocks {
     return true;
   }
 
-  /** Takes name and tiers from a record; it goes, unless something is below it. */
+  /** Removes name and tiers from a record. The record goes too if nothing is below it. */
   forget(record: number): void {
     this.#clearName(record);
     this.words[this.at(record) + field.state]! &= ~allTiers;
     this.#prune(record);
   }
 
-  /** Drops a record with all that is below it, and what was there only for it. Returns how many records were below. */
+  /**
+   * Drops a record, everything below it, and everything that existed only for it. Returns the number of records below.
+   */
   dropTree(record: number): number {
     const parent = this.parentOf(record);
     let dropped = 0;
@@ -191,7 +193,7 @@ export class FloatingBlocks {
     return dropped;
   }
 
-  /** The trees' roots, the youngest first. */
+  /** The roots of trees, the youngest first. */
   *roots(): Generator<number> {
     for (let record = this.firstChild(0); record !== 0; ) {
       const next = this.nextSibling(record);
@@ -231,7 +233,7 @@ export class FloatingBlocks {
     return root;
   }
 
-  /** Releases a record that is in no tier and has nothing below it, then its parent if the same is true of it. */
+  /** Releases a record that is in no tier and has nothing below it, then its parent if the same holds for it. */
   #prune(record: number): void {
     for (let current = record; current !== 0; ) {
       if (this.tiersOf(current) !== 0 || this.firstChild(current) !== 0) return;
@@ -273,10 +275,10 @@ export class FloatingBlocks {
   }
 }
 
-/** Floating trees that are offered for attachment at a time, the youngest, and engine blocks of each. */
+/** Bound of floating trees offered for attachment at a time (the youngest), and of engine blocks of each. */
 export const maxOfferedTrees = 256;
 const maxOfferedBlocks = 64;
-/** A floating block takes nodes of its own, or makes two aliases of the names of one that there is. */
+/** A floating block takes its own nodes, or adds two aliases for the names of an existing node. */
 const namesPerNode = 2;
 const noRoot: Hash64 = { low: 0, high: 0 };
 
@@ -289,7 +291,7 @@ interface FloatingAttachmentOptions {
   readonly report: LedgerReport;
 }
 
-/** Gives floating blocks their place in the tree of chains. */
+/** Moves floating blocks to their position in the tree of chains. */
 export class FloatingAttachment {
   readonly #shape: BlockShape;
   readonly #facts: FactTree;
@@ -310,7 +312,7 @@ export class FloatingAttachment {
   /**
    * Offers what is below the unknown blocks, as runs of digests of router blocks, and attaches what is recognized.
    *
-   * @param find tells the chain before a run
+   * @param find finds the chain before a run
    */
   offer(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): void {
     if (this.#shape.kind !== "parts") return;
@@ -323,7 +325,7 @@ export class FloatingAttachment {
     }
   }
 
-  /** Copies the digests of a floating block and of those that follow it, the youngest each, and returns how many. */
+  /** Copies the digests of a floating block and its successors, the youngest child each. Returns their number. */
   #copyRun(first: number, contents: Uint32Array): number {
     const floating = this.#floating;
     const { payloadWords } = this.#chains;
@@ -338,7 +340,7 @@ export class FloatingAttachment {
 
   /** Gives the root of a floating tree, which is unknown, its chain, and so all blocks below it theirs. */
   #attachRoot(root: number, path: ChainPath, partsPerBlock: number): void {
-    // A path that ends inside of an engine block cannot be that of one.
+    // A path that ends inside an engine block cannot be that of a whole one.
     if (path.blocks < 1 || path.blocks % partsPerBlock !== 0) return;
     if (!this.#hasRoom(path.blocks)) return;
     this.#prepareFloating();
@@ -351,7 +353,7 @@ export class FloatingAttachment {
     this.attachBelow(root, node);
   }
 
-  /** Moves all that is below a floating record to below a node, and drops the record. */
+  /** Moves everything below a floating record to a node, and drops the record. */
   attachBelow(record: number, node: number): void {
     const floating = this.#floating;
     if (!this.#hasRoom(0)) {
@@ -369,13 +371,13 @@ export class FloatingAttachment {
     floating.dropTree(record);
   }
 
-  /** Whether there is room for so many nodes and all that floats. */
+  /** Whether this many nodes fit, plus everything that floats. */
   #hasRoom(nodes: number): boolean {
     const each = this.#shape.kind === "parts" ? Math.max(namesPerNode, this.#shape.partsPerBlock) : namesPerNode;
     return this.#facts.tree.table.hasRoomFor(nodes + each * this.#floating.count);
   }
 
-  /** Makes sure that a block is there for what comes below it; for the time being its parts may be holes. */
+  /** Ensures that a block exists for what follows below it; for now its parts may be holes. */
   #ensureGhost(parent: number, chain: Uint32Array, from: number): number {
     const node = this.#facts.ensureBlock(parent, chain, from, false);
     for (let part = node; part !== parent; part = this.#facts.tree.parentOf(part)) this.#presence.suspect(part);
@@ -388,7 +390,7 @@ export class FloatingAttachment {
     }
   }
 
-  /** Makes a node of a floating record, and returns it. */
+  /** Turns a floating record into a node, and returns it. */
   #attach(record: number, parent: number): number {
     const facts = this.#facts;
     const floating = this.#floating;

@@ -17,7 +17,7 @@ import type { SinkRuns } from "./ledger-sink.ts";
 import { maxWarmKeys } from "./node-map.ts";
 import { TierPresence } from "./tier-presence.ts";
 
-/** No table reserves more addresses than this. */
+/** Bound of the address space that a table reserves. */
 const maxTableBytes = 0x8000_0000;
 const wordBytes = 4;
 const spanHeaderWords = 7;
@@ -25,9 +25,9 @@ const noRoot: Hash64 = { low: 0, high: 0 };
 
 interface HeldBlocksOptions {
   readonly shape: BlockShape;
-  /** Tokens of an engine block. */
+  /** Tokens per engine block. */
   readonly engineBlockSize: number;
-  /** Tokens of a router block. */
+  /** Tokens per router block. */
   readonly blockSize: number;
   readonly digests: BlockDigests;
   readonly runs: SinkRuns;
@@ -39,20 +39,20 @@ interface HeldBlocksOptions {
 /** A run of an event's blocks and the engine's hashes of them. */
 export interface NamedRun extends BlockRun {
   readonly hashes: Uint32Array;
-  /** Place of the first block's hash, counted in hashes. */
+  /** Index of the first block's hash, counted in hashes. */
   readonly firstHash: number;
   readonly tier: number;
 }
 
-/** Everything that is known of the blocks of an engine whose block size is known: those with a chain, those without. */
+/** The blocks of an engine whose block size is known, with and without a known chain. */
 export class HeldBlocks {
   readonly presence: TierPresence;
   readonly tree: BlockTree;
   readonly facts: FactTree;
   readonly floating: FloatingBlocks;
-  /** Nodes of a router block; one unless the engine's blocks are smaller. */
+  /** Nodes per router block; one unless the engine's blocks are smaller. */
   readonly nodesPerBlock: number;
-  /** Whether a node ends a router block, and so is what the sink hears of. */
+  /** Whether a node ends a router block, so that the sink hears of it. */
   readonly isReported: (id: number) => boolean;
   readonly attachment: FloatingAttachment;
   readonly #holdings: Holdings;
@@ -61,9 +61,9 @@ export class HeldBlocks {
   readonly #engineBlockSize: number;
   #expected: Uint32Array = new Uint32Array(0);
   #expectedCount = 0;
-  /** Hashes before this one are warm, or were not worth it. */
+  /** Hashes before this one are warm, or not worth warming. */
   #warmTo = 0;
-  /** What warming up has read: without meaning. */
+  /** Keeps the warming reads from being optimized away; meaningless. */
   seen = 0;
 
   constructor(options: HeldBlocksOptions) {
@@ -100,13 +100,13 @@ export class HeldBlocks {
     this.#chains = createChains();
     this.floating = new FloatingBlocks(this.#chains.payloadWords, maxFloatingBlocks);
     const { facts, floating } = this;
-    // Subtrees are attached while a run is being stored, so that takes a builder of its own.
+    // Subtrees are attached while a run is being stored, so attaching needs its own builder.
     this.attachment = new FloatingAttachment({ shape, facts, floating, presence, chains: createChains(), report });
     this.#report = report;
     this.#engineBlockSize = engineBlockSize;
   }
 
-  /** Whether there is nothing. */
+  /** Whether it is empty. */
   get isIdle(): boolean {
     return this.tree.table.live === 0 && this.floating.count === 0;
   }
@@ -117,7 +117,7 @@ export class HeldBlocks {
     return tree.table.byteLength + maps + presence.byteLength + this.#holdings.byteLength + floating.byteLength;
   }
 
-  /** Says which hashes the next calls will be about, in order; so many are in the array. */
+  /** Announces the hashes of the next calls, in order; `count` of them are in the array. */
   expect(hashes: Uint32Array, count: number): void {
     this.#expected = hashes;
     this.#expectedCount = count;
@@ -130,7 +130,7 @@ export class HeldBlocks {
     this.#store(run, 0, 0, root);
   }
 
-  /** Stores blocks below the block that the engine calls by this hash. Returns false when that cannot be. */
+  /** Stores blocks below the block with this engine hash. Returns false if that is impossible. */
   storeBelow(run: NamedRun, parentLow: number, parentHigh: number): boolean {
     this.presence.prepare(run.tier);
     const parent = this.facts.nodeOf(parentLow, parentHigh);
@@ -146,7 +146,7 @@ export class HeldBlocks {
     const known = floating.find(parentLow, parentHigh);
     const record = known === 0 ? floating.begin(parentLow, parentHigh) : known;
     const stored = this.#float(run, record);
-    // The run may have had the root itself in it, in which case the record is gone.
+    // If the run contained the root itself, the record is gone.
     const isIdle = floating.find(parentLow, parentHigh) === record && floating.firstChild(record) === 0;
     if (known === 0 && isIdle) floating.forget(record);
     return stored;
@@ -160,7 +160,7 @@ export class HeldBlocks {
     else this.#report.unknownMoves++;
   }
 
-  /** Ends a block in a tier; its hash is the one at `hash` of those that are expected. */
+  /** Removes a block from a tier; `hash` is the index of its hash among those announced by `expect`. */
   remove(hash: number, tier: number): void {
     if (hash >= this.#warmTo) this.#warmUp(hash);
     const low = this.#expected[2 * hash]! | 0;
@@ -204,7 +204,7 @@ export class HeldBlocks {
     }
   }
 
-  /** Reads as many blocks as can be worked on at a time, and returns how many those are. */
+  /** Reads as many blocks as can be processed at a time. Returns their number. */
   #read(run: NamedRun, done: number): number {
     const blocks = Math.min(maxRunBlocks, run.blocks - done);
     const start = run.start + done * this.#engineBlockSize;
@@ -212,7 +212,7 @@ export class HeldBlocks {
     return blocks;
   }
 
-  /** Keeps blocks below a floating record, as far as none of them is known to have a chain. */
+  /** Stores blocks below a floating record, up to the first that has a known chain. */
   #float(run: NamedRun, record: number): boolean {
     const { facts, floating } = this;
     const { payload, payloadWords } = this.#chains;
@@ -239,7 +239,7 @@ export class HeldBlocks {
     return true;
   }
 
-  /** What floats under an engine's hash that has got a node now belongs to the node. */
+  /** An engine's hash got a node: moves what floats under the hash to the node. */
   #absorb(low: number, high: number, block: number, node: number): void {
     const { floating } = this;
     const record = floating.find(low, high);
@@ -267,7 +267,7 @@ export type BlockShape =
 /** Bound of the ratio of the block sizes. */
 export const maxBlockRatio = 256;
 
-/** @returns undefined when neither size is a multiple of the other, or the ratio is above `maxBlockRatio` */
+/** @returns undefined if neither size is a multiple of the other, or the ratio is above `maxBlockRatio` */
 export function blockShapeOf(sizes: { readonly engine: number; readonly router: number }): BlockShape | undefined {
   const { engine, router } = sizes;
   if (engine % router === 0 && engine / router <= maxBlockRatio) {

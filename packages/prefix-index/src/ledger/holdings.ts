@@ -7,9 +7,9 @@ import { TierCounts, type TierPresence } from "./tier-presence.ts";
 /** What an engine holds, node by node, and what follows for the router's blocks. */
 export interface Holdings {
   readonly byteLength: number;
-  /** The tiers in which the engine has a node, a bit each. */
+  /** The tiers in which the engine has a node, one bit each. */
   tiersOf(id: number): number;
-  /** A node came into the tree, without tiers. */
+  /** A node without tiers was added to the tree. */
   enter(id: number, parent: number): void;
   /** A node without tiers and children is about to leave the tree. */
   leave(id: number): void;
@@ -19,7 +19,7 @@ export interface Holdings {
   remove(id: number, tier: number): void;
 }
 
-/** Holdings where the engine's block size is the router's. */
+/** Holdings if the engine's block size equals the router's. */
 export function createWholeHoldings(presence: TierPresence): Holdings {
   return {
     byteLength: 0,
@@ -35,13 +35,13 @@ interface PartHoldingsOptions {
   readonly tree: BlockTree;
   readonly presence: TierPresence;
   readonly maxNodes: number;
-  /** Nodes that are one block of the engine, two or more. */
+  /** Nodes per block of the engine, two or more. */
   readonly partsPerBlock: number;
 }
 
 /**
- * Holdings where an engine block is several nodes of a path, named at the last of them. Blocks with a common beginning share
- * nodes, so a node before the last is present as long as some block through it is.
+ * Holdings if an engine block is several nodes of a path and has its name at the last. Blocks with a common beginning
+ * share nodes, so an earlier node is present while any block through it is.
  */
 export function createPartHoldings({ tree, presence, maxNodes, partsPerBlock }: PartHoldingsOptions): Holdings {
   const counts = tierNames.map(() => new TierCounts(maxNodes));
@@ -78,8 +78,8 @@ const allTiers = (1 << tierNames.length) - 1;
 const wholeShift = 4;
 const keyedBit = 0x100;
 /**
- * Words of a node: tiers and flags, place in its span, first child, next and previous sibling, the chain hash before its
- * span (low, high), then the tokens.
+ * Words of a node: tiers and flags, position in its span, first child, next and previous sibling, the chain hash before
+ * its span (low, high), then the tokens.
  */
 const field = { tiers: 0, place: 1, child: 2, next: 3, previous: 4, base: 5, tokens: 7 } as const;
 const minNodes = 256;
@@ -88,7 +88,7 @@ interface SpanOptions {
   readonly tree: BlockTree;
   readonly maxNodes: number;
   readonly tokensPerNode: number;
-  /** Nodes that make one block of the router, two or more. */
+  /** Nodes per block of the router, two or more. */
   readonly nodesPerBlock: number;
 }
 
@@ -100,8 +100,8 @@ interface NodeContent {
 }
 
 /**
- * Holdings where a router block is several nodes of a path, a span. The block is in a tier when all of them are. Its last
- * node reports it; changes of a node are carried down to the last nodes of its span.
+ * Holdings if a router block is several nodes of a path, a span. The block is in a tier if all of them are. Its last
+ * node reports it; changes of a node propagate down to the last nodes of its span.
  */
 export class SpanHoldings implements Holdings {
   readonly #options: SpanOptions;
@@ -131,17 +131,17 @@ export class SpanHoldings implements Holdings {
     return this.placeOf(id) === this.#options.nodesPerBlock - 1;
   }
 
-  /** How many nodes of the same span are before a node. */
+  /** Number of nodes before a node in its span. */
   placeOf(id: number): number {
     return this.#words[id * this.#stride + field.place]!;
   }
 
-  /** The place of a node whose parent this is. */
+  /** The position of a child of this node. */
   placeBelow(parent: number): number {
     return parent === 0 ? 0 : (this.placeOf(parent) + 1) % this.#options.nodesPerBlock;
   }
 
-  /** Whether a node or one before it in its span has an extra key. */
+  /** Whether a node or an earlier one in its span has an extra key. */
   isKeyed(id: number): boolean {
     return (this.#words[id * this.#stride + field.tiers]! & keyedBit) !== 0;
   }
@@ -152,7 +152,9 @@ export class SpanHoldings implements Holdings {
     return { low: this.#words[at]!, high: this.#words[at + 1]! };
   }
 
-  /** Notes what a node consists of: its tokens, from `start` on, what is before its span, and whether it has a key. */
+  /**
+   * Records the content of a node: its tokens from `start`, the chain hash before its span, and whether it has a key.
+   */
   describe(id: number, { tokens, start, base, keyed }: NodeContent): void {
     const at = id * this.#stride;
     const words = this.#words;
@@ -164,7 +166,7 @@ export class SpanHoldings implements Holdings {
     if (keyed || inherits) words[at + field.tiers]! |= keyedBit;
   }
 
-  /** Writes the tokens of a node and of those before it in its span to `out`, so that they end at `end`. */
+  /** Writes the tokens of a node and of the earlier ones in its span to `out`, so that they end at `end`. */
   copyTokens(id: number, out: Uint32Array, end: number): void {
     const { tokensPerNode, tree } = this.#options;
     let node = id;
@@ -220,7 +222,7 @@ export class SpanHoldings implements Holdings {
     this.#carryDown(id);
   }
 
-  /** Updates in which tiers the span is whole up to a node, and up to its descendants in the same span. */
+  /** Updates the tiers in which the span is complete up to a node, and up to its descendants in the same span. */
   #carryDown(from: number): void {
     const words = this.#words;
     const stride = this.#stride;

@@ -1,6 +1,6 @@
 /** Counts of one batch of events, in engine blocks unless stated otherwise. */
 export interface LedgerReport {
-  /** Blocks stored with a known chain, those stored before included. */
+  /** Blocks stored with a known chain, including those stored before. */
   storedBlocks: number;
   /** Blocks stored under an unknown parent, for which they wait. */
   floatedBlocks: number;
@@ -10,13 +10,13 @@ export interface LedgerReport {
   droppedBlocks: number;
   /** Blocks removed from a tier. */
   removedBlocks: number;
-  /** Blocks removed from a tier in which they were not known. Normal. */
+  /** Unknown blocks removed from a tier. Normal. */
   unknownRemovals: number;
-  /** Moves of unknown blocks to another tier. */
+  /** Unknown blocks moved to another tier. */
   unknownMoves: number;
   /** Blocks not stored because of the bound. */
   overflowedBlocks: number;
-  /** Events ignored: of attention kinds whose blocks are no prefix, or of a group whose kind is not known. */
+  /** Events ignored: of attention kinds whose blocks are no prefix, or of a group of unknown kind. */
   skippedEvents: number;
   /** Events refused: inconsistent, beyond a bound, or on an unusable feed. */
   refusedEvents: number;

@@ -1,23 +1,23 @@
 import type { Tier } from "../tiers.ts";
 
 /**
- * Takes the changes of a target's blocks, in order. Hashes are chain hashes of the router's blocks, two words each, low word
- * first; positions are in hashes. The arrays are reused: they are valid during the call only.
+ * Takes the changes of a target's blocks, in order. Hashes are chain hashes of the router's blocks, two words each, low
+ * word first; positions are in hashes. The arrays are reused: they are valid only during the call.
  */
 export interface LedgerSink {
-  /** Blocks that were not in this tier are there now, parents before children. Where one of them was a hole, that ends. */
+  /** These blocks entered this tier, parents before children. If one of them was a hole, the hole ends. */
   stored(tier: Tier, words: Uint32Array, from: number, to: number): void;
-  /** Blocks that were in this tier are no longer. */
+  /** These blocks left this tier. */
   removed(tier: Tier, words: Uint32Array, from: number, to: number): void;
   /**
-   * The block at `at` is not in this tier, but some block below it is: a hole. Called at the end of an event.
+   * The block at `at` is a hole: it is not in this tier, but some block below it is. Called at the end of an event.
    *
    * @param depthBlocks router blocks before it
    */
   orphaned(tier: Tier, words: Uint32Array, at: number, depthBlocks: number): void;
   /** Nothing below a hole is in this tier any more. */
   holeGone(tier: Tier, words: Uint32Array, at: number): void;
-  /** Nothing is left, holes neither. */
+  /** Nothing is left, including holes. */
   cleared(): void;
 }
 
@@ -25,7 +25,7 @@ const runHashes = 1_024;
 
 type RunKind = "stored" | "removed";
 
-/** Gathers successive blocks with the same change into runs for a sink. */
+/** Gathers consecutive blocks with the same change into runs for a sink. */
 export class SinkRuns {
   readonly #sink: LedgerSink;
   readonly #words = new Uint32Array(2 * runHashes);
@@ -37,7 +37,7 @@ export class SinkRuns {
     this.#sink = sink;
   }
 
-  /** Adds the hash that is in `source` at word `at`. */
+  /** Adds the hash at word `at` of `source`. */
   add(kind: RunKind, tier: number, source: Uint32Array, at: number): void {
     if (this.#count === runHashes || kind !== this.#kind || tier !== this.#tier) this.flush();
     this.#kind = kind;

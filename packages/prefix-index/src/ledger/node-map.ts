@@ -1,12 +1,12 @@
 import type { NodeTable } from "./node-table.ts";
 
-/** Keys that are warmed up at a time: so many cache lines fit where they are wanted. */
+/** Bound of keys to warm at a time: their cache lines fit into the cache. */
 export const maxWarmKeys = 128;
 
 /**
- * A bucket of a `NodeMap`: the 64 bytes of a cache line, with room for 15 nodes. Word 0 has how many there are, and how
- * many had to go past the bucket while it was full; bytes 4 to 18 have a tag for each node, 1 to 255; from byte 19 on
- * are the nodes' numbers, three bytes each. There are no gaps.
+ * A bucket of a `NodeMap`: the 64 bytes of a cache line, with space for 15 nodes. Word 0 has the number of nodes in it,
+ * and the number of nodes that passed the bucket while it was full. Bytes 4 to 18 have a tag for each node, 1 to 255.
+ * From byte 19 on are the node numbers, three bytes each. There are no gaps.
  */
 const bucketWords = 16;
 const bucketNodes = 15;
@@ -18,15 +18,15 @@ const homeScale = 1 / ((1 << homeBits) * bucketWords);
 const growAboveLoad = 0.9;
 const shrinkBelowLoad = 0.4;
 const loadAfterShrinking = 0.7;
-/** Up to so many buckets a segment doubles; above, finer steps keep idle memory below a fifth. */
+/** Up to this many buckets a segment doubles; above, finer steps keep idle memory below a fifth. */
 const coarseBuckets = 64;
 const coarseGrowth = 2;
 const fineGrowth = 1.2;
 
 /**
- * Finds nodes by 64-bit keys that are in the nodes themselves: the map has a node's number and eight bits of the key's
- * hash, so that a look-up reads one cache line of the map and one node. Segments grow and shrink each for itself, which
- * bounds the work of one step to a 64th of the map.
+ * Finds nodes by 64-bit keys that the nodes themselves contain. The map has a node's number and eight bits of the key's
+ * hash, so a lookup reads one cache line of the map and one node. Segments grow and shrink independently, which bounds
+ * the work of one step to a 64th of the map.
  */
 export class NodeMap {
   count = 0;
@@ -36,7 +36,7 @@ export class NodeMap {
   readonly #counts = new Uint32Array(segmentCount);
   readonly #hashes = new Uint32Array(maxWarmKeys);
 
-  /** @param keyAt index of the key's low word in a node; the high word is the next */
+  /** @param keyAt index of the key's low word in a node; the high word follows */
   constructor(table: NodeTable, keyAt: number) {
     this.#table = table;
     this.#keyAt = keyAt;
@@ -50,9 +50,9 @@ export class NodeMap {
   }
 
   /**
-   * Halves of a key may be signed or unsigned. Callers on a hot path pass signed ones, which need no memory.
+   * Halves of a key may be signed or unsigned. Callers on a hot path pass signed ones, which do not allocate.
    *
-   * @returns the number of the node with this key, 0 when there is none
+   * @returns the number of the node with this key, 0 if there is none
    */
   find(keyLow: number, keyHigh: number): number {
     const low = keyLow | 0;
@@ -75,17 +75,17 @@ export class NodeMap {
       }
       if (!wasPassed(words, bucket)) return 0;
       bucket = nextBucket(bucket, words);
-      // Nodes may have gone past every bucket, if not all at the same time.
+      // Nodes may have passed every bucket, though not all at the same time.
     } while (bucket !== home);
     return 0;
   }
 
   /**
-   * Looks at everything that look-ups of these keys will read, for all of them at a time, so that the waits for memory
+   * Reads everything that lookups of these keys will read, for all of them at once, so that the memory latencies
    * overlap.
    *
    * @param keys two words each; `from` and `to` (at most `maxWarmKeys` apart) are counted in keys
-   * @returns nothing of meaning; it is there to be used, so that the reads are not left out
+   * @returns a meaningless value; use it, so that the reads are not optimized away
    */
   warm(keys: Uint32Array, from: number, to: number): number {
     const hashes = this.#hashes;
@@ -110,7 +110,7 @@ export class NodeMap {
     return seen;
   }
 
-  /** Enters a node, whose key is not in the map. */
+  /** Adds a node whose key is not in the map. */
   add(id: number): void {
     const key = id * this.#table.stride + this.#keyAt;
     const hash = hashOf(this.#table.words[key]! | 0, this.#table.words[key + 1]! | 0);
@@ -125,7 +125,7 @@ export class NodeMap {
     put(this.#segments[segment]!, hash, id);
   }
 
-  /** Takes a node out, which is in the map and still has its key. */
+  /** Removes a node that is in the map and still has its key. */
   remove(id: number): void {
     const key = id * this.#table.stride + this.#keyAt;
     const hash = hashOf(this.#table.words[key]! | 0, this.#table.words[key + 1]! | 0);
@@ -167,7 +167,7 @@ export class NodeMap {
   }
 }
 
-/** Engines may number their blocks, so all bits of a key go into the hash (a finish in the manner of MurmurHash3). */
+/** Engines may number their blocks, so all bits of a key enter the hash (a finalizer like that of MurmurHash3). */
 function hashOf(low: number, high: number): number {
   let hash = Math.imul(low, 0x9e3779b1) ^ Math.imul((high << 15) | (high >>> 17), 0x85ebca77);
   hash = Math.imul(hash ^ (hash >>> 15), 0xc2b2ae3d);
@@ -211,7 +211,7 @@ function createBuckets(count: number): Buckets {
   return { words, bytes: new Uint8Array(words.buffer) };
 }
 
-/** The places of a bucket whose nodes have a tag, a bit each for `placeOf`. Now and then one too many. */
+/** The slots of a bucket whose nodes have a tag, one bit each for `placeOf`. Rarely one too many. */
 function matchesIn(words: Uint32Array, bucket: number, tag: number): number {
   const tags = tag * 0x01010101;
   return (
@@ -222,16 +222,19 @@ function matchesIn(words: Uint32Array, bucket: number, tag: number): number {
   );
 }
 
-/** The highest bit of each byte that is zero, and of some above such a byte that are not. */
+/** The highest bit of each zero byte, and of some bytes above one that are not zero. */
 const zeroBytes = (word: number): number => (word - 0x01010101) & ~word & 0x80808080;
 
-/** The place that the lowest bit of `matchesIn` is for, which has a bit; 15 is none. */
+/** The slot of the lowest bit of `matchesIn`; 15 for none. */
 function placeOf(matches: number): number {
   const bit = 31 - Math.clz32(matches & -matches);
   return 4 * (bit & 3) + (bit >>> 3);
 }
 
-/** The number of the node at a place (0 to 14) of the bucket that begins at word `bucket`; without meaning if empty. */
+/**
+ * The number of the node in a slot (0 to 14) of the bucket that begins at word `bucket`; undefined if the slot is
+ * empty.
+ */
 function idIn(bytes: Uint8Array, bucket: number, place: number): number {
   const at = bucket * 4 + idAt + idBytes * place;
   return bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16);
@@ -241,12 +244,12 @@ const wasPassed = (words: Uint32Array, bucket: number): boolean => words[bucket]
 
 const countIn = (words: Uint32Array, bucket: number): number => words[bucket]! & countMask;
 
-/** Counts a node that goes past (1), or one that is gone and had gone past (-1). */
+/** Counts a node that passes the bucket (1), or the removal of one that had passed it (-1). */
 function pass(words: Uint32Array, bucket: number, nodes: 1 | -1): void {
   words[bucket]! += nodes * pastOne;
 }
 
-/** Puts a node into a bucket that is not full. */
+/** Adds a node to a bucket that is not full. */
 function putInto({ words, bytes }: Buckets, bucket: number, id: number, tag: number): void {
   const place = words[bucket]! & countMask;
   words[bucket]!++;
@@ -254,7 +257,7 @@ function putInto({ words, bytes }: Buckets, bucket: number, id: number, tag: num
   setId(bytes, bucket, place, id);
 }
 
-/** Takes the node at a place out; the last one of the bucket takes its place. */
+/** Removes the node in a slot; the last one of the bucket takes its slot. */
 function takeOut({ words, bytes }: Buckets, bucket: number, place: number): void {
   words[bucket]!--;
   const last = words[bucket]! & countMask;
@@ -264,7 +267,7 @@ function takeOut({ words, bytes }: Buckets, bucket: number, place: number): void
   bytes[lastTagAt] = 0;
 }
 
-/** @returns the place of a node in a bucket, -1 when it is not there */
+/** @returns the slot of a node in a bucket, -1 if it is not there */
 function placeIn({ words, bytes }: Buckets, bucket: number, id: number, tag: number): number {
   for (let left = matchesIn(words, bucket, tag); left !== 0; left &= left - 1) {
     const place = placeOf(left);

@@ -1,10 +1,10 @@
 import { GrowableWords } from "../table/word-pool.ts";
 
-/** Node numbers have 24 bits, so that a word also holds a byte of flags. */
+/** Node numbers have 24 bits, so that a word also has a byte of flags. */
 const maxNodes = 0xff_ffff;
-/** Stands among the children of a released node. */
+/** Marks a released node, in the word of its children. */
 const releasedFlag = 0x80;
-/** Memory grows by this share of what there is, so that little of it lies idle. */
+/** Memory grows by this share, so that little is idle. */
 const growthShare = 1 / 64;
 const minGrowthNodes = 256;
 
@@ -15,18 +15,18 @@ const minGrowthNodes = 256;
 export const nodeField = { engine: 0, link: 2, kids: 3, chain: 4 } as const;
 
 /**
- * Nodes as records of words in one array, addressed by number. Node 0 is always there and is never handed out: it is
- * the root, and as a reference it means "none". Numbers of released nodes are used again, the latest first.
+ * Nodes as records of words in one array, addressed by number. Node 0 always exists and is never allocated: it is the
+ * root, and as a reference it means "none". Numbers of released nodes are reused, the latest first.
  */
 export class NodeTable {
-  /** Replaced when the table grows: read it again after `allocate`. */
+  /** Growing replaces it: read it again after `allocate`. */
   words: Uint32Array;
   readonly stride: number;
-  /** Nodes handed out and not released. */
+  /** Number of allocated nodes. */
   live = 0;
   readonly #maxLive: number;
   #memory: GrowableWords;
-  /** Numbers from here on were never handed out. */
+  /** Numbers from here on were never allocated. */
   #fresh = 1;
   #free = 0;
 

@@ -1,9 +1,9 @@
 import { type BlockTree, nodeFlag } from "./block-tree.ts";
 import { nodeField } from "./node-table.ts";
 
-/** Nodes that are looked at, evenly spread; in trees with more the numbers of blocks are estimates. */
+/** Nodes to examine, evenly spread; in trees with more, the numbers of blocks are estimates. */
 export const maxSampledNodes = 4_096;
-/** Steps towards the root for all of them. */
+/** Bound of steps towards the root for all of them. */
 const maxSteps = 1_000_000;
 
 /** A prefix after which prompts differ. */
@@ -13,9 +13,11 @@ export interface SharedPrefix {
   readonly high: number;
   /** Router blocks of the prefix. */
   readonly depthBlocks: number;
-  /** Different continuations. */
+  /** Number of different continuations. */
   readonly continuations: number;
-  /** Blocks below it, of the engine or of the router, whichever are the smaller ones: exact in small trees, else estimated. */
+  /**
+   * Blocks below it, of the engine or of the router, whichever are smaller: exact in small trees, otherwise estimated.
+   */
   readonly blocksBelow: number;
 }
 
@@ -25,12 +27,12 @@ export interface SharedPrefixOptions {
   readonly isReported: (id: number) => boolean;
 }
 
-/** The prefixes shared by most, by how much work sharing them saves: their depth times the blocks below. */
+/** The prefixes that save most work by being shared: their depth times the blocks below. */
 export function sharedPrefixesOf(tree: BlockTree, options: SharedPrefixOptions, limit: number): SharedPrefix[] {
   const below = sampleBlocksBelow(tree);
   const found = new Map<number, SharedPrefix>();
   for (const [branch, blocksBelow] of below) {
-    // A prefix that ends inside of a router block is reported by the last whole one.
+    // A prefix that ends inside a router block is reported by the last whole one.
     let node = branch;
     while (node !== 0 && !options.isReported(node)) node = tree.parentOf(node);
     if (node === 0) continue;

@@ -13,23 +13,23 @@ interface PresenceOptions {
   readonly maxNodes: number;
   /** Nodes per router block: one or more. */
   readonly nodesPerBlock: number;
-  /** Whether a node is reported to the sink: of several nodes per block only the last is. */
+  /** Whether the sink hears of a node: of several nodes per block only the last is reported. */
   readonly isReported: (id: number) => boolean;
 }
 
 /**
- * In which tiers the router's blocks are, and where that leaves holes: a hole is a block that is not in a tier although
- * a block below it is. A node is present in a tier when it or a descendant is there, so present children are counted per
- * node and tier. As long as a feed has used one tier only, every child counts and nothing is kept; from then on the first
- * tier counts absent children, the others present ones.
+ * The tiers of the router's blocks, and the holes that follow. A hole is a block that is not in a tier although a block
+ * below it is. A node is present in a tier if it or a descendant is there, so present children are counted per node and
+ * tier. While a feed has used only one tier, every child counts and nothing is stored. After that the first tier counts
+ * absent children, the others present ones.
  */
 export class TierPresence {
   readonly #options: PresenceOptions;
   readonly #tree: BlockTree;
   readonly #runs: SinkRuns;
-  /** The tier that counts absent children; -1 when none was used yet or there is no such tier. */
+  /** The tier that counts absent children; -1 if none has been used or none counts them. */
   #first = -1;
-  /** Whether children are counted; else all of them are present in the first tier. */
+  /** Whether children are counted. If not, all of them are present in the first tier. */
   #counting: boolean;
   readonly #counts: TierCounts[] = [];
   #dirty: number[] = [];
@@ -49,7 +49,7 @@ export class TierPresence {
     return this.#counts.reduce((total, counts) => total + counts.byteLength, 0);
   }
 
-  /** The tiers that the router's block is in, a bit each. */
+  /** The tiers of the router's block, one bit each. */
   tiersOf(id: number): number {
     const { words, stride } = this.#tree.table;
     return words[id * stride + nodeField.link]! & allTiers;
@@ -62,19 +62,19 @@ export class TierPresence {
     else this.#counting = true;
   }
 
-  /** A node without tiers was put below a parent. */
+  /** A node without tiers was added below a parent. */
   linked(parent: number): void {
     if (this.#counting && this.#first >= 0) this.#counts[this.#first]!.change(parent, 1);
   }
 
-  /** A node may be a hole: it was put into the tree for a block below it. */
+  /** A node may be a hole: it was added to the tree for a block below it. */
   suspect(id: number): void {
     if (this.#tree.hasFlag(id, nodeFlag.dirty)) return;
     this.#tree.setFlag(id, nodeFlag.dirty);
     this.#dirty.push(id);
   }
 
-  /** A node that is present nowhere, and is about to be released, was taken from below a parent. */
+  /** A node that is present in no tier and about to be released was removed from below a parent. */
   unlinked(parent: number): void {
     if (this.#counting && this.#first >= 0) this.#counts[this.#first]!.change(parent, -1);
   }
@@ -112,7 +112,7 @@ export class TierPresence {
     }
   }
 
-  /** Reports the holes that an event has opened and closed, once it is over: engines remove parents before children. */
+  /** Call after an event. Reports the holes that it opened and closed: engines remove parents before children. */
   reconcile(): void {
     const dirty = this.#dirty;
     if (dirty.length === 0) return;
@@ -124,7 +124,7 @@ export class TierPresence {
     this.#dirty = [];
   }
 
-  /** Reports all present holes to other runs than its own. */
+  /** Reports all present holes to the given runs instead of its own. */
   reportHoles(runs: SinkRuns): void {
     const { table } = this.#tree;
     const { words, stride } = table;
@@ -161,7 +161,7 @@ export class TierPresence {
     this.#runs.holeGone(tier as Tier, words, id * stride + nodeField.chain);
   }
 
-  /** Router blocks before that of a node. */
+  /** Number of router blocks before that of a node. */
   #depthOf(id: number): number {
     let before = 0;
     for (let node = this.#tree.parentOf(id); node !== 0; node = this.#tree.parentOf(node)) before++;
@@ -174,7 +174,7 @@ export class TierPresence {
     return tier === this.#first ? this.#tree.childCount(id) - counted : counted;
   }
 
-  /** Counts a child of `parent` that became present or absent, and its ancestors for which the same follows. */
+  /** Counts a child of `parent` that became present or absent, and continues with ancestors that change with it. */
   #bubble(parent: number, tier: number, difference: number): void {
     const bit = 1 << tier;
     for (let id = parent; id !== 0; id = this.#tree.parentOf(id)) {
@@ -189,7 +189,7 @@ export class TierPresence {
 
 const minCounts = 1_024;
 
-/** A counter per node, zero at first. Takes no memory until one is changed. */
+/** A counter per node, initially zero. Allocates nothing until one changes. */
 export class TierCounts {
   readonly #maxNodes: number;
   #memory: GrowableWords | undefined;

@@ -2,13 +2,13 @@ import type { HolderTable } from "../table/holder-table.ts";
 import type { SegmentEdges } from "./segments.ts";
 import { maxSegmentBlocks, noSegment, type Segments } from "./segments.ts";
 
-/** When a use happens, and until when what it touches counts. Monotonic milliseconds of the caller. */
+/** Time of a use, and until when the chain counts. Monotonic milliseconds of the caller. */
 export interface PlacementUse {
   readonly nowMs: number;
   readonly expiryMs: number;
-  /** 0 when the engine has confirmed nothing. */
+  /** 0 if the engine has confirmed nothing. */
   readonly confirmedUntilMs: number;
-  /** A small number of the caller's. */
+  /** A small number that the caller defines. */
   readonly by: number;
 }
 
@@ -19,22 +19,22 @@ interface Continuation {
   readonly use: PlacementUse;
 }
 
-/** What the trees of all targets share. */
+/** Storage that the trees of all targets share. */
 export interface PlacementStorage {
   readonly segments: Segments;
   readonly edges: SegmentEdges;
-  /** Which targets have a placement that begins with a block. */
+  /** The targets with a placement that begins with a block. */
   readonly roots: HolderTable;
 }
 
 /**
  * The placements of one target as a radix tree of segments, listed by last use. A use covers a chain from its first
- * block, so a segment is never used later, nor expires later, than the one it continues: the oldest is always a leaf.
+ * block, so no segment is used or expires later than the one it continues: the oldest is always a leaf.
  */
 export class PlacementTree {
-  /** Blocks placed, expired ones included until they are collected. */
+  /** Placed blocks, including expired ones not yet collected. */
   blocks = 0;
-  /** Set when the target began a new life: it is only there to be dismantled. */
+  /** Set when the target's engine starts a new epoch: the tree only waits to be dismantled. */
   isGivenUp = false;
   readonly number: number;
   readonly #target: number;
@@ -43,7 +43,7 @@ export class PlacementTree {
   readonly #heap: ExpiryHeap;
   readonly #recency: RecencyList;
 
-  /** @param number what tells this tree from all others, also from earlier ones of the target */
+  /** @param number identifies this tree among all others, including earlier ones of the target */
   constructor(target: number, number: number, storage: PlacementStorage) {
     this.number = number;
     this.#target = target;
@@ -57,7 +57,9 @@ export class PlacementTree {
     return this.#heap.byteLength;
   }
 
-  /** The segment used last, from which `older` leads through all; a segment comes before those that continue it. */
+  /**
+   * The most recently used segment. `older` leads from it through all; a segment comes before those that continue it.
+   */
   get newest(): number {
     return this.#recency.newest;
   }
@@ -70,7 +72,7 @@ export class PlacementTree {
   /**
    * Places the first blocks of a chain.
    *
-   * @returns how many of them are placed: fewer than asked when there is no room for more
+   * @returns how many of them are placed: fewer than asked if they do not fit
    */
   use(words: Uint32Array, blockCount: number, use: PlacementUse): number {
     const segments = this.#segments;
@@ -86,7 +88,7 @@ export class PlacementTree {
       depth += common;
     }
     if (depth < blockCount && last !== noSegment) depth += this.#extend(last, words, { depth, blockCount, use });
-    // What is placed already but could not be split must not be placed a second time.
+    // What is placed but could not be split must not be placed a second time.
     while (depth < blockCount && this.next(last, words, depth) === noSegment) {
       const end = Math.min(blockCount, depth + maxSegmentBlocks);
       const added = this.#append(last, words, { depth, blockCount: end, use });
@@ -116,7 +118,7 @@ export class PlacementTree {
         parent = segment;
         continue;
       }
-      // Where there is no room to split, the whole segment goes: a placement is a guess, and one less is no harm.
+      // If a split does not fit, the whole segment goes: a placement is a guess, and losing one does no harm.
       if (at < depth) this.#split(segment, depth - at);
       const before = this.blocks;
       while (this.blocks > 0) {
@@ -128,7 +130,7 @@ export class PlacementTree {
     }
   }
 
-  /** Drops what was used longest ago until no more than `maxBlocks` are left. */
+  /** Drops the least recently used blocks until at most `maxBlocks` are left. */
   shrinkTo(maxBlocks: number): void {
     const segments = this.#segments;
     while (this.blocks > maxBlocks) {
@@ -146,7 +148,7 @@ export class PlacementTree {
   /**
    * Collects expired segments.
    *
-   * @returns how many of `budget` are left
+   * @returns the budget that is left
    */
   expire(nowMs: number, budget: number): number {
     let left = budget;
@@ -158,12 +160,12 @@ export class PlacementTree {
     return left;
   }
 
-  /** Whether anything has expired and is not collected. */
+  /** Whether an expired segment is not collected yet. */
   hasExpired(nowMs: number): boolean {
     return this.#heap.expiredAt(nowMs) !== noSegment;
   }
 
-  /** Drops up to `budget` segments of a tree that is given up. Returns how many of the budget are left. */
+  /** Drops up to `budget` segments of an abandoned tree. Returns the budget that is left. */
   dismantle(budget: number): number {
     let left = budget;
     for (; left > 0 && this.#recency.oldest !== noSegment; left--) this.#drop(this.#recency.oldest);
@@ -178,7 +180,7 @@ export class PlacementTree {
   }
 
   /**
-   * Makes a leaf longer when what it holds and what continues it are alike after this use.
+   * Extends a leaf if it and its continuation have the same state after this use.
    *
    * @returns by how many blocks
    */
@@ -216,7 +218,7 @@ export class PlacementTree {
     return segment;
   }
 
-  /** Marks a chain as used, from its end, so that the order of last use has deeper blocks as older. */
+  /** Marks a chain as used, from its end, so that deeper blocks count as older. */
   #touch(last: number, { nowMs, expiryMs, confirmedUntilMs, by }: PlacementUse): void {
     const segments = this.#segments;
     for (let segment = last; segment !== noSegment; segment = segments.parent[segment]!) {
@@ -230,9 +232,9 @@ export class PlacementTree {
   }
 
   /**
-   * Parts the first `blocks` of a segment from the rest, which keeps its number and all that continues it.
+   * Splits the first `blocks` of a segment from the rest, which keeps its number and all that continues it.
    *
-   * @returns the segment of the first part, or `noSegment` when there is no room and nothing changed
+   * @returns the segment of the first part, or `noSegment` if it does not fit and nothing changed
    */
   #split(rest: number, blocks: number): number {
     const segments = this.#segments;
@@ -254,7 +256,7 @@ export class PlacementTree {
     return head;
   }
 
-  /** Drops a segment that nothing continues. */
+  /** Drops a segment without continuations. */
   #drop(segment: number): void {
     const segments = this.#segments;
     const offset = segments.offset[segment]! >> 1;
@@ -268,7 +270,7 @@ export class PlacementTree {
     segments.free(segment);
   }
 
-  /** Makes a segment findable as one that continues `parent`. */
+  /** Makes a segment findable as a continuation of `parent`. */
   #link(segment: number, parent: number): void {
     const segments = this.#segments;
     segments.tree[segment] = this.number;
@@ -298,8 +300,8 @@ export class PlacementTree {
 const minPlaces = 8;
 
 /**
- * The segments of one tree by the time at which they expire. A segment whose expiry moves away stays where it is filed
- * until it comes to the top, so that a use of a segment costs nothing here.
+ * The segments of one tree by expiry. A segment whose expiry moves later stays in place until it reaches the top, so
+ * using a segment costs nothing here.
  */
 class ExpiryHeap {
   readonly #segments: Segments;
@@ -330,7 +332,7 @@ class ExpiryHeap {
     if (this.#places.length > minPlaces && this.#count * 4 < this.#places.length) this.#resize(this.#places.length / 2);
   }
 
-  /** @returns a segment that has expired, or `noSegment` */
+  /** @returns an expired segment, or `noSegment` */
   expiredAt(nowMs: number): number {
     const { filedMs, expiryMs } = this.#segments;
     while (this.#count > 0) {
@@ -396,7 +398,7 @@ class RecencyList {
     this.insertNewerThan(this.newest, segment);
   }
 
-  /** @param neighbour a listed segment, or `noSegment` when none is listed */
+  /** @param neighbour a listed segment, or `noSegment` if none is listed */
   insertNewerThan(neighbour: number, segment: number): void {
     const { newer, older } = this.#segments;
     const above = neighbour === noSegment ? noSegment : newer[neighbour]!;

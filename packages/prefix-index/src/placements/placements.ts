@@ -5,36 +5,38 @@ import { noSegment, SegmentEdges, Segments } from "./segments.ts";
 export interface PlacementsOptions {
   /** Targets are 0 to this, exclusive. */
   readonly maxTargets: number;
-  /** Placed blocks of one target; what was used longest ago goes first, of one run the deepest blocks. */
+  /** Bound on placed blocks of one target. The least recently used go first, and within a run the deepest. */
   readonly maxBlocksPerTarget: number;
-  /** Bound on placed blocks of all targets together. What is placed beyond it is refused. */
+  /** Bound on placed blocks of all targets. Placements beyond it are refused. */
   readonly maxBlocks: number;
-  /** Bound on segments, the stretches between the points where chains part. What needs more is refused. */
+  /**
+   * Bound on segments, the stretches between the points where chains diverge. Placements that need more are refused.
+   */
   readonly maxSegments: number;
 }
 
-/** When something is placed and for how long. `nowMs` is the caller's monotonic clock. */
+/** Start and duration of a placement. `nowMs` is the caller's monotonic clock. */
 export interface PlacementTime {
   readonly nowMs: number;
   readonly ttlMs: number;
-  /** Who places it: a small number of the caller's, 0 unless given. */
+  /** Who places it: a small number that the caller defines, 0 by default. */
   readonly by?: number;
 }
 
-/** The blocks of a chain from `from` to `blockCount` (exclusive), which an engine turned out not to hold. */
+/** The blocks of a chain from `from` to `blockCount` (exclusive), which an engine did not hold. */
 export interface RefutedBlocks {
   readonly from: number;
   readonly blockCount: number;
   readonly nowMs: number;
 }
 
-/** What placements say of a chain, as a structure of arrays that is reused between queries. */
+/** Placements of a chain: a structure of arrays that is reused between queries. */
 export interface PlacementDepths {
   count: number;
   readonly targets: Int32Array;
   /** Leading blocks placed. */
   readonly depths: Int32Array;
-  /** Time since the deepest of them was last used, in milliseconds. */
+  /** Milliseconds since the deepest of them was last used. */
   readonly agesMs: Float64Array;
   /** Who used it then. */
   readonly users: Int32Array;
@@ -42,7 +44,7 @@ export interface PlacementDepths {
   readonly confirmedDepths: Int32Array;
 }
 
-/** @param maxTargets as the placements were made with */
+/** @param maxTargets that of the placements */
 export function createPlacementDepths(maxTargets: number): PlacementDepths {
   return {
     count: 0,
@@ -54,15 +56,15 @@ export function createPlacementDepths(maxTargets: number): PlacementDepths {
   };
 }
 
-/** A slice of the work that collects expired placements goes on to the next target after this many segments. */
+/** Collecting expired placements moves to the next target after this many segments. */
 const segmentsPerTurn = 256;
 
 /**
- * Predictions of what engines will hold: chains that were sent to targets. What a query sees depends only on what was
- * placed, confirmed and refuted, and on the times given; `expire` and `sweep` reclaim memory and change no answer.
+ * Predictions of what engines will hold: chains that were sent to targets. A query sees only what was placed, confirmed
+ * and refuted, and the times given; `expire` and `sweep` reclaim memory and change no answer.
  */
 export class Placements {
-  /** Blocks that were not placed because a bound on all targets was reached. */
+  /** Blocks refused at a bound on all targets. */
   refusedBlocks = 0;
   readonly #options: PlacementsOptions;
   readonly #storage: PlacementStorage;
@@ -96,12 +98,12 @@ export class Placements {
     return segments.byteLength + edges.byteLength + roots.byteLength + heaps;
   }
 
-  /** The tree of a target, for those who walk it. */
+  /** The tree of a target, for callers that walk it. */
   treeOf(target: number): PlacementTree | undefined {
     return this.#trees[target];
   }
 
-  /** The targets that something is placed on, rising. */
+  /** The targets with placements, ascending. */
   placedTargets(): number[] {
     return this.#trees.flatMap((tree, target) => (tree && tree.blocks > 0 ? [target] : []));
   }
@@ -110,17 +112,17 @@ export class Placements {
     return this.#storage;
   }
 
-  /** Placed blocks of a target, expired ones included until they are collected. */
+  /** Placed blocks of a target, including expired ones not yet collected. */
   blockCount(target: number): number {
     return this.#trees[target]?.blocks ?? 0;
   }
 
-  /** Sets how many blocks of a target are believed, within the bound on every target; it counts from the next use on. */
+  /** Sets how many blocks of a target are believed, up to the bound on every target. Applies from the next use. */
   setCapacity(target: number, blocks: number): void {
     this.#capacities[target] = Math.max(1, Math.min(blocks, this.#options.maxBlocksPerTarget));
   }
 
-  /** Placed blocks of all targets, expired ones included until they are collected. */
+  /** Placed blocks of all targets, including expired ones not yet collected. */
   get placedBlocks(): number {
     let blocks = 0;
     for (const tree of this.#trees) blocks += tree?.blocks ?? 0;
@@ -128,22 +130,23 @@ export class Placements {
   }
 
   /**
-   * Notes that a chain was sent to a target. Expiry only moves away: a later use with a shorter time to live does not
-   * take back what an earlier one promised.
+   * Records that a chain was sent to a target. Expiry only moves later: a later use with a shorter TTL does not shorten
+   * an earlier one.
    */
   place(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
     this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: 0, by });
   }
 
-  /** Notes that an engine has said itself that it holds a chain. */
+  /** Records that an engine itself reported that it holds a chain. */
   confirm(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
     this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: nowMs + ttlMs, by });
   }
 
   /**
-   * Notes that an engine turned out not to hold the block at depth `from` of a chain: it goes, with all that continues it.
+   * Records that an engine did not hold the block at depth `from` of a chain. Drops the block and all that continues
+   * it.
    *
-   * @returns how many blocks go
+   * @returns how many blocks are dropped
    */
   refute(target: number, words: Uint32Array, { from, blockCount, nowMs }: RefutedBlocks): number {
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
@@ -153,7 +156,7 @@ export class Placements {
     return tree.cut(words, from);
   }
 
-  /** Forgets all placements of a target, in one step whatever their number. */
+  /** Drops all placements of a target in one step, whatever their number. */
   clear(target: number): void {
     const tree = this.#tree(target);
     if (!tree) return;
@@ -164,9 +167,9 @@ export class Placements {
   }
 
   /**
-   * Finds the targets that a chain, or the beginning of it, was sent to.
+   * Finds the targets that a chain, or its beginning, was sent to.
    *
-   * @throws RangeError when `words` is shorter than `blockCount` says
+   * @throws RangeError if `words` is shorter than `blockCount` says
    */
   match(words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths): void {
     out.count = 0;
@@ -178,7 +181,7 @@ export class Placements {
   }
 
   /**
-   * Collects about this many expired or given-up segments, and slots of what was cleared.
+   * Collects about this many expired or abandoned segments, and slots of cleared targets.
    *
    * @returns whether more is left to do
    */
@@ -217,7 +220,7 @@ export class Placements {
       tree = new PlacementTree(target, this.#nextNumber++, this.#storage);
       this.#trees[target] = tree;
     }
-    // What has expired must not take the place of what has not.
+    // Expired blocks must not displace live ones.
     tree.expire(use.nowMs, Number.POSITIVE_INFINITY);
     this.refusedBlocks += blocks - tree.use(words, blocks, use);
     tree.shrinkTo(capacity);

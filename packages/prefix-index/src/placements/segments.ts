@@ -3,25 +3,25 @@ import { GrowableWords, WordPool } from "../table/word-pool.ts";
 /** Stands for "no segment". */
 export const noSegment = 0xffff_ffff;
 
-/** Blocks of one segment; a longer run is a chain of several. */
+/** Bound of blocks in one segment; a longer run is a chain of several. */
 export const maxSegmentBlocks = 256;
 
 const wordColumns = 13;
 const floatColumns = 4;
-/** The pool rounds records up, by a third at most. */
+/** The pool rounds records up, by at most a third. */
 const poolSlack = 1.5;
 
 /**
- * The storage of segments: runs of blocks of one target that were always used together, each continuing another one or
- * beginning a chain. Columns are indexed by segment; they are replaced when storage grows, so read them from here.
+ * The storage of segments. A segment is a run of blocks of one target that were always used together; it continues
+ * another segment or begins a chain. Columns are indexed by segment. Growing replaces them, so read them from here.
  */
 export class Segments {
   /** In the caller's monotonic milliseconds. */
   lastUseMs!: Float64Array;
   expiryMs!: Float64Array;
-  /** 0 when no engine has confirmed it. */
+  /** 0 if no engine has confirmed it. */
   confirmedUntilMs!: Float64Array;
-  /** What the segment is filed under in the heap of its tree: its expiry, or an earlier one. */
+  /** Key of the segment in the heap of its tree: its expiry, or an earlier one. */
   filedMs!: Float64Array;
   /** Offset of its hashes in the pool. */
   offset!: Uint32Array;
@@ -37,11 +37,11 @@ export class Segments {
   newer!: Uint32Array;
   older!: Uint32Array;
   heapPlace!: Uint32Array;
-  /** The number of the tree it belongs to. */
+  /** The number of its tree. */
   tree!: Uint32Array;
   /** Next segment with the same hash of parent and first block. */
   nextInBucket!: Uint32Array;
-  /** Who used it last, by a number of the caller's. */
+  /** Last user, by a number that the caller defines. */
   lastUser!: Uint32Array;
   /** Segments in use. */
   count = 0;
@@ -65,7 +65,7 @@ export class Segments {
     return this.#capacity * (wordColumns * 4 + floatColumns * 8) + this.pool.byteLength;
   }
 
-  /** @returns a segment with room for `blocks`, other columns undefined, or `noSegment` when there is no room */
+  /** @returns a segment of `blocks` blocks, with other columns undefined, or `noSegment` if it does not fit */
   allocate(blocks: number): number {
     if (this.#firstFree === noSegment && this.#handedOut === this.#maxSegments) return noSegment;
     const offset = this.pool.allocate(blocks * 2);
@@ -82,7 +82,7 @@ export class Segments {
     return segment;
   }
 
-  /** Lets a segment have been used, and count, as another one was and does. */
+  /** Copies the last use and the expiry of another segment. */
   copyUse(segment: number, from: number): void {
     this.lastUseMs[segment] = this.lastUseMs[from]!;
     this.lastUser[segment] = this.lastUser[from]!;
@@ -90,7 +90,7 @@ export class Segments {
     this.confirmedUntilMs[segment] = this.confirmedUntilMs[from]!;
   }
 
-  /** Gives a segment and its hashes back. */
+  /** Frees a segment and its hashes. */
   free(segment: number): void {
     this.pool.free(this.offset[segment]!);
     this.nextInBucket[segment] = this.#firstFree;
@@ -99,9 +99,9 @@ export class Segments {
   }
 
   /**
-   * Moves the hashes of a segment to a record that fits another length.
+   * Moves the hashes of a segment to a record of another length.
    *
-   * @returns false when there is no room, and nothing changed
+   * @returns false if it does not fit, and nothing changed
    */
   resize(segment: number, blocks: number): boolean {
     const offset = this.pool.allocate(blocks * 2);
@@ -113,14 +113,14 @@ export class Segments {
     return true;
   }
 
-  /** Writes hashes of `words` into a segment that has room for them, from its block `at` on. */
+  /** Writes hashes of `words` into a segment that is long enough, from its block `at`. */
   write(segment: number, at: number, words: Uint32Array, { from, to }: { from: number; to: number }): void {
     const pool = this.pool.words;
     let target = this.offset[segment]! + at * 2;
     for (let source = from * 2; source < to * 2; source++) pool[target++] = words[source]!;
   }
 
-  /** Reduces a segment to `blocks` of its blocks, from its block `from` on. */
+  /** Reduces a segment to `blocks` of its blocks, from its block `from`. */
   keep(segment: number, from: number, blocks: number): void {
     const offset = this.offset[segment]!;
     this.pool.words.copyWithin(offset, offset + from * 2, offset + (from + blocks) * 2);
@@ -128,7 +128,7 @@ export class Segments {
     if (this.pool.roomAt(offset) >= blocks * 4) this.resize(segment, blocks);
   }
 
-  /** How many blocks of a chain from `from` on are those of a segment; a hash stands for all before it. */
+  /** How many blocks of a chain from `from` on match a segment; a hash identifies all blocks before it. */
   commonBlocks(segment: number, words: Uint32Array, from: number, blockCount: number): number {
     const pool = this.pool.words;
     const base = this.offset[segment]!;
@@ -213,7 +213,7 @@ export class SegmentEdges {
     return noSegment;
   }
 
-  /** Files a segment whose tree, parent and first block are known. */
+  /** Adds a segment whose tree, parent and first block are set. */
   add(segment: number): void {
     if (this.#segments.count > this.#heads.length) this.#rehash(this.#heads.length * 2);
     this.#link(segment);

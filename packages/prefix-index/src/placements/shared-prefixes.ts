@@ -1,20 +1,20 @@
 import type { Placements } from "./placements.ts";
 import { noSegment } from "./segments.ts";
 
-/** A beginning that several chains or several targets have in common. */
+/** A prefix that several chains or several targets share. */
 export interface SharedPrefix {
   /** The hash of its last block, low word first. */
   readonly hash: Uint32Array;
   readonly blocks: number;
-  /** The targets that it is placed on, rising. */
+  /** The targets that it is placed on, ascending. */
   readonly targets: readonly number[];
-  /** Different blocks that continue it. */
+  /** Number of different blocks that continue it. */
   readonly continuations: number;
-  /** The place in the list of the longest one that it continues; -1 when it continues none of them. */
+  /** Index in the list of the longest prefix that it continues; -1 if it continues none. */
   readonly parent: number;
 }
 
-/** Blocks looked at in one call; with more, the most recently used chains of each target count. */
+/** Bound of blocks examined per call; beyond it, only the most recently used chains of each target count. */
 export const maxVisitedBlocks = 16_384;
 const slots = maxVisitedBlocks * 2;
 const none = -1;
@@ -25,20 +25,20 @@ interface Blocks {
   readonly high: Uint32Array;
   readonly parent: Int32Array;
   readonly depth: Int32Array;
-  /** Targets it is on; 0 marks an empty slot. */
+  /** Number of targets it is on; 0 marks an empty slot. */
   readonly targets: Uint16Array;
   readonly continuations: Uint32Array;
-  /** Of the blocks that continue it, the most targets that one is on. */
+  /** The largest number of targets that any block continuing it is on. */
   readonly widest: Uint16Array;
 }
 
 type Visit = (target: number, low: number, high: number, parent: number) => number;
 
 /**
- * Finds the shared prefixes that are worth most by blocks times targets, largest first. It is for people to look at:
- * it takes some milliseconds, whatever the number of placements.
+ * Finds the shared prefixes with the largest product of blocks and targets, largest first. For people to look at: it
+ * takes some milliseconds, whatever the number of placements.
  *
- * @param limit how many at most
+ * @param limit bound of prefixes to return
  */
 export function largestSharedPrefixes(placements: Placements, limit: number, nowMs: number): SharedPrefix[] {
   const blocks: Blocks = {
@@ -74,7 +74,9 @@ function nearestAbove({ parent }: Blocks, slot: number, places: ReadonlyMap<numb
   return places.get(above) ?? -1;
 }
 
-/** Visits live blocks, of every target the same share, each after its parent; `visit` returns what its children get. */
+/**
+ * Visits live blocks, the same number of every target, each after its parent; `visit` returns what its children get.
+ */
 function walkPlacements(placements: Placements, nowMs: number, visit: Visit): void {
   const { segments } = placements.storage;
   const targets = placements.placedTargets();
@@ -124,7 +126,7 @@ function chooseBest({ targets, parent, depth, continuations, widest }: Blocks, l
   let best: number[] = [];
   for (let slot = 0; slot < slots; slot++) {
     if (targets[slot]! < 2 && continuations[slot]! < 2) continue;
-    // Where one block continues it on all its targets, the longer prefix stands for this one.
+    // If one block continues it on all its targets, the longer prefix replaces this one.
     if (continuations[slot] === 1 && widest[slot] === targets[slot]) continue;
     best.push(slot);
     if (best.length < limit * 2 + 64) continue;

@@ -4,7 +4,7 @@ import { createSetPairs, pairWords } from "./holder-sets.ts";
 import type { SlotTable } from "./slot-table.ts";
 import { findSlot, insertSlot, slotWords } from "./slot-table.ts";
 
-/** Words of a cache line; what is looked for and moved begins in one and mostly ends in the next. */
+/** Words of a cache line; the slots that one access reads and moves begin in one line and usually end in the next. */
 const lineWords = 16;
 
 /** What the parts of a holder table share. */
@@ -14,15 +14,15 @@ interface TableParts {
   readonly ids: HolderIds;
 }
 
-/** Changes the entries of batches of blocks, and keeps the counts and sums of holders. */
+/** Changes the entries of batches of blocks, and maintains the counts and sums of holders. */
 export class BatchWriter {
   /** Pairs of block and holder. */
   pairs = 0;
-  /** Pairs that were not stored, or were dropped, because a bound was reached. */
+  /** Pairs not stored, or dropped, because of a bound. */
   refused = 0;
   readonly #parts: TableParts;
   readonly #members = createSetPairs();
-  /** Keeps the reads that fetch slots ahead of their use from being optimised away. */
+  /** Keeps the prefetching reads of slots from being optimised away. */
   #touched = 0;
 
   constructor(parts: TableParts) {
@@ -67,7 +67,7 @@ export class BatchWriter {
         }
         const filled = insertSlot(table, ~slot, { low, high, value: (id + 1) >>> 0 });
         if (filled + slotWords === table.length) {
-          // The last slot must be empty: there are more from here on, in other words.
+          // The last slot must be empty. From here on there are more slots, in other `words`.
           slots.lengthen();
           rest = (at >> 1) + 1;
         }
@@ -132,7 +132,7 @@ export class BatchWriter {
         }
         if (lastNext === set) continue;
         if (lastNext < 0) {
-          // There is no room for the smaller set, and a block that is gone must not be found.
+          // The smaller set does not fit, and a removed block must not be found.
           if (sets.has(set, id)) dropped++;
           this.dropEntry(slot);
           lastSet = 0;
@@ -152,7 +152,7 @@ export class BatchWriter {
     return removed + dropped;
   }
 
-  /** Takes a block away from all that hold it, who are walked block by block from now on. */
+  /** Takes a block from all its holders, which are walked block by block from now on. */
   dropEntry(slot: number): void {
     const { slots, sets, ids } = this.#parts;
     const low = slots.words[slot]!;
@@ -185,11 +185,11 @@ export class BatchWriter {
 
 const twoTo32 = 0x1_0000_0000;
 
-/** Takes retired internal ids out of all entries, from the highest hashes to the lowest, slice by slice. */
+/** Removes retired internal ids from all entries, from the highest hashes to the lowest, slice by slice. */
 export class Sweeper {
   readonly #parts: TableParts;
   readonly #writer: BatchWriter;
-  /** Hashes whose low word is at or above are done; 0 when no pass is under way. */
+  /** Hashes whose low word is at or above this are done; 0 if no pass is in progress. */
   #bound = 0;
 
   constructor(parts: TableParts, writer: BatchWriter) {
@@ -197,7 +197,7 @@ export class Sweeper {
     this.#writer = writer;
   }
 
-  /** Whether no entry has been taken out of one part of the table only. */
+  /** Whether no id has been removed from only a part of the table. */
   get isIdle(): boolean {
     return this.#bound === 0;
   }
@@ -229,7 +229,7 @@ export class Sweeper {
     const { words } = slots;
     let lastSet = 0;
     let lastNext = 0;
-    // From the end, as closing a gap moves what is behind it, which has been visited.
+    // From the end, because closing a gap moves the slots after it, which have been visited.
     for (let slot = runEnd - 1; slot >= runStart; slot--) {
       const at = slot * slotWords;
       const set = words[at + 2]!;
@@ -246,7 +246,7 @@ export class Sweeper {
         sets.retain(lastNext, 1);
         sets.release(set, 1);
       }
-      // The set that was kept in mind may have gone with its last reference.
+      // The remembered set may have been freed with its last reference.
       lastSet = 0;
     }
     this.#bound = runBound;

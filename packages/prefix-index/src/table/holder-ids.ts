@@ -1,27 +1,27 @@
-/** A holder that has no internal id. */
+/** A holder without an internal id. */
 const none = -1;
 
 /**
- * The holders as the table's entries know them. A holder has an internal id while it holds anything; voiding it retires
- * that id in one step, and the id is used again only after a sweep has taken it out of all entries.
+ * The holders as the table's entries know them. A holder has an internal id while it holds anything. Voiding the holder
+ * retires the id in one step; the id is reused only after a sweep has removed it from all entries.
  */
 export class HolderIds {
-  /** One bit per internal id: it belongs to a holder. 32 per word. */
+  /** One bit per internal id that belongs to a holder, 32 per word. */
   readonly live: Uint32Array;
-  /** One bit per internal id: it has holes, or is walked block by block. */
+  /** One bit per internal id that has holes, or is walked block by block. */
   readonly special: Uint32Array;
-  /** One bit per internal id that the sweep under way takes out. */
+  /** One bit per internal id that the present sweep removes. */
   readonly swept: Uint32Array;
   /** The holder of an internal id, -1 for none. */
   readonly holderOf: Int32Array;
   /** Blocks held, by internal id. */
   readonly blocks: Uint32Array;
-  /** Per internal id the sums of the low words and of the high words that it holds, modulo 2^32. */
+  /** By internal id: the sums of the low words and of the high words that it holds, modulo 2^32. */
   readonly sums: Uint32Array;
   /** How often an internal id was retired. */
   readonly retirements: Uint32Array;
   readonly holes = new Map<number, HoleSet>();
-  /** Internal ids that do not keep to "a held block's parent is held or a hole". */
+  /** Internal ids that violate "the parent of a held block is held or a hole". */
   readonly linear = new Set<number>();
   readonly capacity: number;
   readonly #idOf: Int32Array;
@@ -31,7 +31,7 @@ export class HolderIds {
   #sweeping: number[] = [];
 
   constructor(maxHolders: number) {
-    // As many again may wait for the sweep while all holders live.
+    // While all holders are live, the same number of ids may wait for the sweep.
     this.capacity = Math.ceil((maxHolders * 2) / 32) * 32;
     this.#idOf = new Int32Array(maxHolders).fill(none);
     this.holderOf = new Int32Array(this.capacity).fill(none);
@@ -60,7 +60,7 @@ export class HolderIds {
     return id;
   }
 
-  /** Parts a holder from its internal id, which nobody finds any more. */
+  /** Separates a holder from its internal id, which no lookup finds any more. */
   retire(holder: number): void {
     const id = this.find(holder);
     if (id === none) return;
@@ -80,14 +80,14 @@ export class HolderIds {
     return this.#retired.length > 0;
   }
 
-  /** Makes every id retired so far one to be taken out. */
+  /** Makes the sweep remove every id retired so far. */
   beginSweep(): void {
     this.#sweeping = this.#retired;
     this.#retired = [];
     for (const id of this.#sweeping) this.swept[id >>> 5]! |= 1 << (id & 31);
   }
 
-  /** Frees the ids that the sweep has taken out of all entries. */
+  /** Frees the ids that the sweep has removed from all entries. */
   endSweep(): void {
     for (const id of this.#sweeping) {
       this.swept[id >>> 5]! &= ~(1 << (id & 31));
@@ -96,7 +96,7 @@ export class HolderIds {
     this.#sweeping = [];
   }
 
-  /** The holes of an internal id, made when there are none. */
+  /** The holes of an internal id, created on first use. */
   holesOf(id: number): HoleSet {
     let holes = this.holes.get(id);
     if (!holes) {
@@ -112,7 +112,7 @@ export class HolderIds {
     if (!this.linear.has(id)) this.special[id >>> 5]! &= ~(1 << (id & 31));
   }
 
-  /** From now on an id is walked block by block. */
+  /** Has an id walked block by block from now on. */
   setLinear(id: number): void {
     this.linear.add(id);
     this.holes.delete(id);
@@ -127,8 +127,8 @@ const minSlots = 8;
 const empty = 0xffff_ffff;
 
 /**
- * The holes of one holder: blocks that it dropped although it still holds blocks behind them, each with its depth in
- * the chain (0 for a first block).
+ * The holes of one holder: blocks that it dropped although it still holds blocks after them, each with its depth in the
+ * chain (0 for a first block).
  */
 export class HoleSet {
   count = 0;
@@ -138,7 +138,7 @@ export class HoleSet {
     return this.#slots.byteLength;
   }
 
-  /** @returns false when the set already has as many as allowed, and nothing changed */
+  /** @returns false if the set is full and nothing changed */
   add(low: number, high: number, { depth, maxHoles }: { depth: number; maxHoles: number }): boolean {
     const at = this.#find(low, high);
     if (this.#slots[at + 2] !== empty) return true;
@@ -189,7 +189,7 @@ export class HoleSet {
     return -1;
   }
 
-  /** Low word, high word and depth of every hole, one after the other, in no particular order. */
+  /** Low word, high word and depth of every hole in sequence, unordered. */
   list(): number[] {
     const slots = this.#slots;
     const holes: number[] = [];

@@ -2,35 +2,36 @@ import { bitCount, createSetPairs, pairWords, type SetPairs } from "./holder-set
 import type { HolderTable } from "./holder-table.ts";
 import { findSlot, slotWords } from "./slot-table.ts";
 
-/** Holders and how many leading blocks each of them has, as a structure of arrays that is reused between queries. */
+/** Holders and how many leading blocks each has: a structure of arrays that is reused between queries. */
 export interface HolderDepths {
   count: number;
   readonly holders: Int32Array;
   readonly depths: Int32Array;
 }
 
-/** @param maxHolders as the table was made with */
+/** @param maxHolders that of the table */
 export function createHolderDepths(maxHolders: number): HolderDepths {
   return { count: 0, holders: new Int32Array(maxHolders), depths: new Int32Array(maxHolders) };
 }
 
 /**
- * Words of a stretch of the chain at whose ends different numbers of the group are present: first block, last block,
- * the sets there, and how many of the group are in each.
+ * Words of a stretch of the chain whose ends have different numbers of the group: first block, last block, the sets
+ * there, and how many of the group are in each.
  */
 const stretchWords = 6;
 
 /**
- * Finds how much of a chain each holder has. A chain hash stands for its whole prefix, so the holders of the first
- * block leave one by one and none comes back: where as many of them are present at two blocks, they are the same ones
- * in between. Stretches with a change are bisected until it is found, all of them a step at a time, so that the cache
- * misses of a step overlap. Holders with a hole on the chain are bisected one by one up to their shallowest hole.
+ * Finds how much of a chain each holder has. A chain hash identifies its whole prefix, so along the chain the holders
+ * of the first block drop out one by one and none returns: if two blocks have the same number of them, the holders are
+ * the same in between. Stretches with a change are bisected until it is found, all stretches one step at a time, so
+ * that the cache misses of a step overlap. Holders with a hole on the chain are bisected one by one up to their
+ * shallowest hole.
  */
 export class HolderMatcher {
   readonly #table: HolderTable;
   readonly #pairs = createSetPairs();
   readonly #otherPairs = createSetPairs();
-  /** Those holders of the first block that are bisected together, a bit each; all zero between queries. */
+  /** Holders of the first block that are bisected together, one bit each; all zero between queries. */
   readonly #group: Uint32Array;
   #out = createHolderDepths(0);
   #stretches = new Uint32Array(64 * stretchWords);
@@ -48,7 +49,7 @@ export class HolderMatcher {
    * block would find.
    *
    * @param words two words per block, low word first
-   * @throws RangeError when `words` is shorter than `blockCount` says
+   * @throws RangeError if `words` is shorter than `blockCount` says
    */
   match(words: Uint32Array, blockCount: number, out: HolderDepths): void {
     out.count = 0;
@@ -63,7 +64,7 @@ export class HolderMatcher {
     for (let pair = at; pair < at + count * pairWords; pair += pairWords) this.#group[pool[pair]!] = 0;
   }
 
-  /** Makes the group of the holders of a set, answers for those that need care, and returns the size of the group. */
+  /** Makes a group of the holders of a set, answers for the special ones, and returns the size of the group. */
   #gather(set: number, words: Uint32Array, blockCount: number): number {
     const { live, special } = this.#table.ids;
     const { words: pool, at, count } = this.#view(set, this.#pairs);
@@ -81,7 +82,7 @@ export class HolderMatcher {
     return members;
   }
 
-  /** Answers for a holder that cannot be bisected with the others, and says whether it was one. */
+  /** Answers for a holder that cannot be bisected with the others. Returns whether it was one. */
   #answerAlone(id: number, words: Uint32Array, blockCount: number): boolean {
     const { ids } = this.#table;
     const out = this.#out;
@@ -134,7 +135,7 @@ export class HolderMatcher {
     }
   }
 
-  /** Looks up the set in the middle of every stretch. Nothing here depends on what was found before. */
+  /** Looks up the set in the middle of every stretch. The lookups are independent of each other. */
   #probeMiddles(words: Uint32Array, count: number): void {
     if (this.#probed.length < count) this.#probed = new Uint32Array(count * 2);
     if (this.#next.length < count * 2 * stretchWords) this.#next = new Uint32Array(count * 4 * stretchWords);
@@ -150,7 +151,7 @@ export class HolderMatcher {
     }
   }
 
-  /** Keeps the halves of the stretches that have a change in them, and returns how many they are. */
+  /** Keeps the halves of the stretches that contain a change. Returns their number. */
   #split(count: number): number {
     const stretches = this.#stretches;
     const next = this.#next;

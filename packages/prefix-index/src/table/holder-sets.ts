@@ -1,16 +1,16 @@
 import { GrowableWords, maxRecordWords, WordPool } from "./word-pool.ts";
 
-/** A set is pairs of {index of a word of 32 holders, bits}, by rising index; words without bits are left out. */
+/** A set is pairs of {index of a word of 32 holders, bits}, by ascending index; words without bits are left out. */
 export const pairWords = 2;
 
-/** A view of the pairs of a set, good until the next change of any set. */
+/** A view of the pairs of a set, valid until the next change of any set. */
 export interface SetPairs {
   words: Uint32Array;
   /** Index of the first word of the first pair. */
   at: number;
   /** In pairs. */
   count: number;
-  /** Where the pair of a set of one holder is written. */
+  /** The pair of a set of one holder is written here. */
   readonly own: Uint32Array;
 }
 
@@ -22,7 +22,9 @@ export function createSetPairs(): SetPairs {
 /** Bound of holder ids in one set. */
 export const maxSetHolders = (maxRecordWords / pairWords) * 32;
 
-/** Words of a set's record: references, offset of its pairs, their number, signature (2), next of its bucket, version. */
+/**
+ * Words of a set's record: references, offset of its pairs, their number, signature (2), next of its bucket, version.
+ */
 const recordWords = 7;
 const references = 0;
 const pairsAt = 1;
@@ -38,9 +40,9 @@ const none = 0xffff_ffff;
 const maxPoolWords = 67_108_864;
 
 /**
- * Interned sets of holder ids, each known by a number: 0 is the empty set, 1 + h the set of h alone, which takes no
- * memory, and from there on sets of several, which count the references to them and go with the last. Equal sets have
- * equal numbers.
+ * Interned sets of holder ids, each with a number: 0 is the empty set, 1 + h the set of h alone, which takes no memory.
+ * Further numbers are sets of several holders; these count their references and are freed with the last. Equal sets
+ * have equal numbers.
  */
 export class HolderSets {
   /** The smallest number of a set of several holders. */
@@ -66,7 +68,7 @@ export class HolderSets {
     this.#pool = new WordPool(Math.min(maxSets * maxPairs * pairWords * 2, maxPoolWords));
   }
 
-  /** Sets of several holders that live. */
+  /** Number of live sets of several holders. */
   get sharedCount(): number {
     return this.#shared;
   }
@@ -76,7 +78,7 @@ export class HolderSets {
     return own * 4 + this.#transitions.byteLength + this.#pool.byteLength;
   }
 
-  /** Shows the pairs of a set. */
+  /** Reads the pairs of a set into `out`. */
   pairsOf(set: number, out: SetPairs): void {
     if (set >= this.firstShared) {
       const record = (set - this.firstShared) * recordWords;
@@ -109,7 +111,7 @@ export class HolderSets {
     return ((pool[at + low * pairWords + 1]! >>> (holder & 31)) & 1) === 1;
   }
 
-  /** How many holders of a set are in a mask of 32 per word. */
+  /** Number of holders of a set in a mask of 32 per word. */
   countIn(set: number, mask: Uint32Array): number {
     if (set < this.firstShared) return set === 0 ? 0 : (mask[(set - 1) >>> 5]! >>> ((set - 1) & 31)) & 1;
     const records = this.#records.words;
@@ -122,19 +124,19 @@ export class HolderSets {
     return count;
   }
 
-  /** @returns the set with a holder more, which needs a reference from its user; 0 when there is no room for it */
+  /** @returns the set plus a holder, which needs a reference from its user; 0 if it does not fit */
   plus(set: number, holder: number): number {
     if (set === 0) return holder + 1;
     return this.#changed(set, holder, true);
   }
 
-  /** @returns the set with a holder less, possibly 0; -1 when there is no room for it */
+  /** @returns the set minus a holder, possibly 0; -1 if it does not fit */
   minus(set: number, holder: number): number {
     if (set < this.firstShared) return set === holder + 1 ? 0 : set;
     return this.#changed(set, holder, false) || -1;
   }
 
-  /** @returns the set without the holders in a mask of 32 per word; -1 when there is no room for it */
+  /** @returns the set without the holders in a mask of 32 per word; -1 if it does not fit */
   without(set: number, mask: Uint32Array): number {
     const from = this.#from;
     this.pairsOf(set, from);
@@ -150,12 +152,12 @@ export class HolderSets {
     return made === 0 ? 0 : this.#intern(made) || -1;
   }
 
-  /** Counts references to a set. */
+  /** Adds references to a set. */
   retain(set: number, count: number): void {
     if (set >= this.firstShared) this.#records.words[(set - this.firstShared) * recordWords + references]! += count;
   }
 
-  /** Drops references to a set, which goes with the last. */
+  /** Drops references to a set, which is freed with the last. */
   release(set: number, count: number): void {
     if (set < this.firstShared) return;
     const index = set - this.firstShared;
@@ -177,7 +179,7 @@ export class HolderSets {
     return result;
   }
 
-  /** Writes a set with one bit changed into `#made`. Returns the pairs written, 0 when nothing changes. */
+  /** Writes a set with one bit changed into `#made`. Returns the pairs written, 0 if nothing changes. */
   #make(set: number, holder: number, add: boolean): number {
     const from = this.#from;
     this.pairsOf(set, from);
@@ -214,7 +216,7 @@ export class HolderSets {
     return made + 1;
   }
 
-  /** The number of the set whose pairs are in `#made`, new or known; 0 when there is no room. */
+  /** The number of the set whose pairs are in `#made`, new or known; 0 if it does not fit. */
   #intern(pairs: number): number {
     const made = this.#made;
     const first = made[1]!;
@@ -291,7 +293,7 @@ export class HolderSets {
     this.#shared--;
   }
 
-  /** Doubles the buckets, which the bound on sets keeps below a few milliseconds. */
+  /** Doubles the buckets. The bound on sets keeps this below a few milliseconds. */
   #rehash(): void {
     const records = this.#records.words;
     const old = this.#buckets;
@@ -318,11 +320,11 @@ const entryWords = 5;
 const entries = 2_048;
 
 /**
- * Remembers which set comes of another one by adding or removing a holder. Numbers of sets are used again, so each goes
- * with its version.
+ * Remembers which set results from another one by adding or removing a holder. Set numbers are reused, so each is
+ * stored with its version.
  */
 class TransitionCache {
-  /** The version that the result had which `find` returned. */
+  /** The version of the result that `find` returned. */
   resultVersion = 0;
   readonly #words = new Uint32Array(entries * entryWords).fill(none);
 
@@ -330,7 +332,7 @@ class TransitionCache {
     return this.#words.byteLength;
   }
 
-  /** @returns the remembered result, which may be out of date by its version; 0 for none */
+  /** @returns the remembered result, which may be outdated by its version; 0 for none */
   find(set: number, version: number, operation: number): number {
     const words = this.#words;
     const at = placeOf(set, operation);
@@ -339,7 +341,7 @@ class TransitionCache {
     return words[at + 3]!;
   }
 
-  /** Remembers a result of a transition in place of any other at the same place. */
+  /** Remembers the result of a transition; replaces any other in the same slot. */
   remember(set: number, version: number, operation: number, result: { set: number; version: number }): void {
     const words = this.#words;
     const at = placeOf(set, operation);

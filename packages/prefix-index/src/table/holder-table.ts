@@ -6,11 +6,11 @@ import { SlotTable, slotWords } from "./slot-table.ts";
 export interface HolderTableOptions {
   /** Holders are 0 to this, exclusive. */
   readonly maxHolders: number;
-  /** Bound on distinct blocks; what is stored beyond it is refused. */
+  /** Bound on distinct blocks; blocks beyond it are refused. */
   readonly maxBlocks: number;
   /** Bound on distinct sets of two or more holders. */
   readonly maxSets: number;
-  /** Bound on the holes of one holder; with more it is walked block by block. */
+  /** Bound on the holes of one holder; a holder with more is walked block by block. */
   readonly maxHoles: number;
 }
 
@@ -21,8 +21,8 @@ const sweptSlotsPerRemoval = 16;
 
 /**
  * Which holders hold which blocks. Blocks are chain hashes of two words each, low word first; a holder is a small
- * number. A held block's parent is held too, or is a hole: whoever removes a block that the holder still holds children
- * of says so by `removeOrphaning`.
+ * number. If a holder holds a block, it also holds its parent, or the parent is a hole. So a caller that removes a
+ * block whose children the holder still holds must use `removeOrphaning`.
  */
 export class HolderTable {
   readonly slots: SlotTable;
@@ -49,7 +49,7 @@ export class HolderTable {
     return this.#writer.pairs;
   }
 
-  /** Pairs that were not stored, or were dropped, because a bound was reached. */
+  /** Pairs not stored, or dropped, because of a bound. */
   get refused(): number {
     return this.#writer.refused;
   }
@@ -86,7 +86,7 @@ export class HolderTable {
   }
 
   /**
-   * Removes blocks that the holder holds no children of.
+   * Removes blocks whose children the holder does not hold.
    *
    * @returns how many of them it held
    */
@@ -103,9 +103,9 @@ export class HolderTable {
   }
 
   /**
-   * Removes the block at `index` of `words` although the holder holds children of it, or says that it is missing.
+   * Removes the block at `index` of `words` although the holder holds children of it, or records it as missing.
    *
-   * @param depth its place in its chain, 0 for a first block
+   * @param depth its position in its chain, 0 for a first block
    * @returns whether it was held
    */
   removeOrphaning(holder: number, words: Uint32Array, { index, depth }: { index: number; depth: number }): boolean {
@@ -117,14 +117,14 @@ export class HolderTable {
     return removed;
   }
 
-  /** Forgets the hole at `index` of `words`, whose children the holder does not hold any more. */
+  /** Removes the hole at `index` of `words`, whose children the holder no longer holds. */
   forgetHole(holder: number, words: Uint32Array, index: number): void {
     const id = this.ids.find(holder);
     const holes = this.ids.holes.get(id);
     if (holes?.delete(words[index * 2]!, words[index * 2 + 1]!) && holes.count === 0) this.ids.forgetHoles(id);
   }
 
-  /** Voids all that a holder holds, in one step whatever the amount; `sweep` reclaims the memory. */
+  /** Voids everything that a holder holds, in one step whatever the amount; `sweep` reclaims the memory. */
   clear(holder: number): void {
     const id = this.ids.find(holder);
     if (id < 0) return;
@@ -133,7 +133,7 @@ export class HolderTable {
   }
 
   /**
-   * Visits about this many slots to reclaim what was voided.
+   * Visits about this many slots to reclaim voided entries.
    *
    * @returns whether more is left to do
    */
@@ -156,7 +156,7 @@ export class HolderTable {
     }
   }
 
-  /** Has a holder walked block by block from now on, until it is cleared: its holes are not known. */
+  /** Marks a holder's holes as unknown: it is walked block by block until it is cleared. */
   walk(holder: number): void {
     this.ids.setLinear(this.#idFor(holder));
   }
@@ -164,7 +164,7 @@ export class HolderTable {
   /**
    * Looks for blocks of a holder by the low word of their hashes.
    *
-   * @returns 0 for none, 1 for one, whose high word is in `foundHigh` then, 2 for several
+   * @returns 0 for none, 1 for one (its high word is in `foundHigh`), 2 for several
    */
   findByLow(holder: number, low: number): 0 | 1 | 2 {
     const id = this.ids.find(holder);
@@ -180,7 +180,7 @@ export class HolderTable {
     return isFound ? 1 : 0;
   }
 
-  /** Whether a set, as `setOf` returned it, has a holder. */
+  /** Whether a set, as returned by `setOf`, contains a holder. */
   holds(set: number, holder: number): boolean {
     const id = this.ids.find(holder);
     return id >= 0 && this.sets.has(set, id);
@@ -192,9 +192,9 @@ export class HolderTable {
   }
 
   /**
-   * Lists the holders of a block, in no particular order.
+   * Lists the holders of a block, unordered.
    *
-   * @param out has room for every holder
+   * @param out long enough for every holder
    * @returns how many there are
    */
   holdersOf(words: Uint32Array, block: number, out: Int32Array): number {
@@ -211,10 +211,10 @@ export class HolderTable {
   }
 
   /**
-   * Adds what a holder holds to a digest of two words. Hashes are well mixed, so that their sums tell sets apart,
-   * whatever the order of additions; they guard against defects, not against an adversary.
+   * Adds what a holder holds to a digest of two words. Hashes are well mixed, so their sums distinguish sets, whatever
+   * the order of additions. They guard against defects, not against an adversary.
    *
-   * @param salt tells the holder from others in the same digest
+   * @param salt distinguishes the holder from others in the same digest
    */
   addDigest(holder: number, digest: Uint32Array, salt: number): void {
     const id = this.ids.find(holder);
@@ -227,7 +227,7 @@ export class HolderTable {
     let id = this.ids.find(holder);
     if (id < 0) id = this.ids.take(holder);
     while (id < 0) {
-      // Every spare id waits for a sweep: as many lives ended during it as holders may live.
+      // Every spare id waits for a sweep: as many ids were retired during it as holders may be live.
       this.sweep(this.slots.size);
       id = this.ids.take(holder);
     }
@@ -235,7 +235,7 @@ export class HolderTable {
   }
 }
 
-/** The finalizer of MurmurHash3 (Austin Appleby), which is a permutation of 32-bit words. */
+/** The finalizer of MurmurHash3 (Austin Appleby), a permutation of 32-bit words. */
 function mix(word: number): number {
   let mixed = Math.imul(word ^ (word >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);

@@ -1,6 +1,6 @@
 import { GrowableWords } from "./word-pool.ts";
 
-/** Words of a slot: low word of the hash, high word, and what is known of it, where zero marks an empty slot. */
+/** Words of a slot: low word of the hash, high word, and value; a value of zero marks an empty slot. */
 export const slotWords = 3;
 
 const twoTo32 = 0x1_0000_0000;
@@ -8,22 +8,23 @@ const loadLimit = 0.8;
 const shrinkBelowLoad = 0.3;
 const shrunkLoad = 0.6;
 const minSlots = 256;
-/** A stretch has at least this many slots, so that finding it costs little compared to its use. */
+/** Fewest slots of a stretch, so that finding it costs little compared to its use. */
 const stretchSlots = 512;
-/** Slots beyond the last home, for runs that begin near the end. */
+/** Slots after the last home, for runs that begin near the end. */
 const tailSlots = 64;
-/** A migration visits this many slots per key that is put in, enough to end before the next one must begin. */
+/** A migration visits this many slots per added key, enough to end before the next one must begin. */
 const migratedSlotsPerKey = 16;
-/** Memory is given back by copying what is left, which may take as long as copying this much. */
+/** Freeing memory copies what is left. It is done only if the copy is at most this large. */
 const maxReleaseCopyBytes = 16 * 1_024 * 1_024;
-/** A table of at most as many slots is enlarged for what is expected in one step, which takes a few milliseconds. */
+/** A table of at most this many slots grows to an expected size in one step, which takes a few milliseconds. */
 const maxMovedAtOnceSlots = 65_536;
 
 /**
  * Open addressing with linear probing over 12-byte slots {low, high, value}. The home of a hash grows with its low
- * word and slots are kept in the order of low words, so the table changes its size in place, slice by slice: growing moves the highest hashes up first, shrinking
- * moves the lowest down first. Meanwhile hashes whose low word is below `boundary` live by `scaleLow`, the others by
- * `scaleHigh`. There is no wrap-around; the last physical slot is always empty.
+ * word, and slots are ordered by low word. So the table changes its size in place, slice by slice: growing moves the
+ * highest hashes up first, shrinking moves the lowest down first. Meanwhile hashes whose low word is below `boundary`
+ * have their home by `scaleLow`, the others by `scaleHigh`. There is no wrap-around; the last physical slot is always
+ * empty.
  */
 export class SlotTable {
   words: Uint32Array;
@@ -39,7 +40,7 @@ export class SlotTable {
   readonly #maxSlots: number;
   #memory: GrowableWords;
   #size = minSlots;
-  /** It is not shrunk below as many slots. */
+  /** The table does not shrink below this many slots. */
   #expected = 0;
   #migration: "none" | "growing" | "shrinking" = "none";
   #scratch = new Uint32Array(1_024 * slotWords);
@@ -57,7 +58,7 @@ export class SlotTable {
     return this.words.length * 4;
   }
 
-  /** Homes in the layout that the table has or is on its way to. */
+  /** Homes in the present layout, or in the one that the table migrates to. */
   get size(): number {
     return this.#size;
   }
@@ -67,21 +68,21 @@ export class SlotTable {
     return Math.imul(low * (low < this.boundary ? this.scaleLow : this.scaleHigh), slotWords);
   }
 
-  /** @returns the value of a hash, 0 when it is not there */
+  /** @returns the value of a hash, 0 if it is absent */
   valueOf(low: number, high: number): number {
     const at = findSlot(this.words, this.homeOf(low), low, high);
     return at < 0 ? 0 : this.words[at + 2]!;
   }
 
   /**
-   * Makes room for keys that are about to be put in, and works off a bounded slice of a change of size.
+   * Makes space for keys to be added, and does a bounded slice of a migration.
    *
-   * @returns false when that many keys are beyond the maximum
+   * @returns false if that many keys are beyond the maximum
    */
   reserve(keys: number): boolean {
     if (this.#migration !== "none") this.migrate(keys * migratedSlotsPerKey);
     if (this.count + keys <= this.#size * loadLimit) return true;
-    // The slices end a migration in time; several reservations without a key in between may ask for more.
+    // The slices end a migration in time, but several reservations without added keys in between may need more.
     while (this.#migration !== "none") this.migrate(this.#size);
     if (this.#size >= this.#maxSlots) return this.count + keys <= this.#maxSlots * loadLimit;
     const wanted = Math.max(grownSlots(this.#size), Math.ceil((this.count + keys) / loadLimit));
@@ -90,7 +91,7 @@ export class SlotTable {
     return this.count + keys <= this.#size * loadLimit;
   }
 
-  /** Keeps room for this many keys, and makes it at once in a table that is small yet. 0 ends that. */
+  /** Reserves space for this many keys; a small table gets it at once. 0 ends the reservation. */
   expect(keys: number): void {
     this.#expected = Math.min(this.#maxSlots, Math.ceil(keys / loadLimit));
     if (this.#expected <= this.#size || this.#size > maxMovedAtOnceSlots || this.#migration !== "none") return;
@@ -98,20 +99,20 @@ export class SlotTable {
     this.migrate(this.#expected);
   }
 
-  /** Puts a new key in front of the slot that `findSlot` returned. `words` may be replaced by it. */
+  /** Inserts a new key before the slot that `findSlot` returned. May replace `words`. */
   put(at: number, low: number, high: number, value: number): void {
     const filled = insertSlot(this.words, at, { low, high, value });
     if (filled + slotWords === this.words.length) this.lengthen();
     this.count++;
   }
 
-  /** Empties a slot and closes the gap behind it. */
+  /** Empties a slot and closes the gap. */
   erase(at: number): void {
     const { words, boundary, scaleLow, scaleHigh } = this;
     let gap = at;
     for (let next = at + slotWords; words[next + 2] !== 0; next += slotWords) {
       const low = words[next]!;
-      // Keys are sorted, so behind one that is at home all the others have their homes behind the gap, too.
+      // Keys are sorted, so after a key at its home, the homes of all others are after the gap, too.
       if (Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords) > gap) break;
       words[gap] = low;
       words[gap + 1] = words[next + 1]!;
@@ -125,10 +126,10 @@ export class SlotTable {
   }
 
   /**
-   * Works off a slice of a change of size, or begins to shrink when there is little left.
+   * Does a slice of a migration, or begins to shrink if little is left.
    *
-   * @param isEven whether keys are spread evenly over the table; while they are not, the fuller part would not fit into
-   * what suffices for the whole
+   * @param isEven whether keys are spread evenly over the table; otherwise the fuller part might not fit into a size
+   * that suffices for the whole
    */
   maintain(budgetSlots: number, isEven: boolean): void {
     if (this.#migration !== "none") this.migrate(budgetSlots);
@@ -143,9 +144,9 @@ export class SlotTable {
   }
 
   /**
-   * Finds the highest stretch of slots that holds hashes below a bound, into `runStart`, `runEnd` and `runBound`: every
-   * key whose low word is in [runBound, bound) is in it. It consists of whole runs of occupied slots and the empty ones
-   * between them, and may hold other keys too.
+   * Finds the highest stretch of slots with hashes below a bound, and writes it to `runStart`, `runEnd` and `runBound`.
+   * It contains every key whose low word is in [runBound, bound). It consists of whole runs of occupied slots and the
+   * empty ones between them, and may contain other keys too.
    *
    * @param bound exclusive, 1 to 2^32
    */
@@ -161,7 +162,7 @@ export class SlotTable {
     this.runBound = this.runStart === 0 ? 0 : Math.min(bound - 1, firstLowIn(this, this.runStart));
   }
 
-  /** Works off at least `budgetSlots` slots of a change of size, and the rest of the stretch that the last of them is in. */
+  /** Migrates at least `budgetSlots` slots, and the rest of the stretch that contains the last of them. */
   migrate(budgetSlots: number): void {
     let left = budgetSlots;
     while (left > 0 && this.#migration !== "none") {
@@ -193,7 +194,7 @@ export class SlotTable {
     if (shrunk) this.#release();
   }
 
-  /** Moves the highest stretch that is in the old layout up to the new one. Returns the slots visited. */
+  /** Moves the highest stretch of the old layout up to the new one. Returns the slots visited. */
   #growRun(): number {
     const before = this.homeOf(this.boundary - 1) / slotWords;
     this.runBelow(this.boundary);
@@ -211,9 +212,9 @@ export class SlotTable {
   }
 
   /**
-   * Copies keys of a stretch to their places in the new layout, which are all behind it: each goes to its home or behind
-   * the key before. Whether a slot is empty, or a home free, cannot be predicted, so there is no branch for it: of an
-   * empty slot, zeroes are written where the next key goes.
+   * Copies keys of a stretch to their slots in the new layout, which are all after it: each goes to its home or after
+   * the previous key. Whether a slot is empty, or a home free, cannot be predicted, so the loop has no branch for it:
+   * for an empty slot it writes zeroes where the next key goes.
    */
   #moveUp(start: number, end: number, lowestTarget: number): void {
     const { words, scaleHigh } = this;
@@ -236,7 +237,7 @@ export class SlotTable {
     }
   }
 
-  /** Moves the lowest stretch that is in the old layout down to the new one. Returns the slots visited. */
+  /** Moves the lowest stretch of the old layout down to the new one. Returns the slots visited. */
   #shrinkRun(): number {
     const { words } = this;
     const slots = words.length / slotWords;
@@ -250,13 +251,13 @@ export class SlotTable {
     return end - start;
   }
 
-  /** Adds slots behind the last, so that the last stays empty. */
+  /** Adds slots after the last, so that the last stays empty. */
   lengthen(): void {
     this.#memory.ensure(this.words.length + tailSlots * slotWords);
     this.words = this.#memory.words;
   }
 
-  /** Takes whole runs out, and puts its keys in again by the homes that they have now. */
+  /** Removes whole runs, and inserts their keys again by their present homes. */
   #reinsert(start: number, end: number): void {
     const length = (end - start) * slotWords;
     if (this.#scratch.length < length) this.#scratch = new Uint32Array(length * 2);
@@ -266,7 +267,7 @@ export class SlotTable {
     this.#putAll(scratch, 0, length);
   }
 
-  /** Puts keys that are counted already into their places by the homes that they have now. */
+  /** Inserts keys that are already counted, by their present homes. */
   #putAll(slots: Uint32Array, from: number, to: number): void {
     for (let at = from; at < to; at += slotWords) {
       const value = slots[at + 2]!;
@@ -278,7 +279,7 @@ export class SlotTable {
     }
   }
 
-  /** Gives memory back after shrinking, when what is left is comparatively small and quickly copied. */
+  /** Frees memory after shrinking, if what is left is comparatively small and quickly copied. */
   #release(): void {
     let used = this.#size;
     while (this.words[used * slotWords + 2] !== 0) used++;
@@ -291,16 +292,16 @@ export class SlotTable {
   }
 
   #reserve(slots: number): GrowableWords {
-    // Even if all keys were to begin at the last home they would fit behind it; only addresses are reserved for that.
+    // All keys would fit even if they all began at the last home; this reserves only addresses.
     return new GrowableWords((2 * this.#maxSlots + 2 * tailSlots) * slotWords, (slots + tailSlots) * slotWords);
   }
 }
 
 /**
- * Looks for a hash from its home onwards, in slots that are sorted by low word.
+ * Looks for a hash from its home onwards, in slots sorted by low word.
  *
  * @param home index of the first word of the home slot
- * @returns the index of the slot's first word, or, when it is not there, `~index` of the slot that it belongs in front of
+ * @returns the index of the slot's first word; if absent, `~index` of the slot before which it belongs
  */
 export function findSlot(words: Uint32Array, home: number, low: number, high: number): number {
   for (let at = home; ; at += slotWords) {
@@ -313,7 +314,7 @@ export function findSlot(words: Uint32Array, home: number, low: number, high: nu
 }
 
 /**
- * Writes a key into a slot, and moves what is in it, and in the slots right behind it, up by one.
+ * Writes a key to a slot, and moves what is there, and in the occupied slots right after it, up by one.
  *
  * @returns the index of the slot that is no longer empty
  */
@@ -333,7 +334,7 @@ export function insertSlot(words: Uint32Array, at: number, key: { low: number; h
   }
 }
 
-/** How homes follow from low words: by one scale below a boundary, by another from there on. */
+/** Maps low words to homes: by one scale below a boundary, by another from there on. */
 interface HomeScales {
   readonly boundary: number;
   readonly scaleLow: number;
@@ -347,8 +348,7 @@ function firstLowIn({ boundary, scaleLow, scaleHigh }: HomeScales, slot: number)
 }
 
 /**
- * The smallest low word whose home, by a scale in slots per low word, is at or above a slot. It may be 2^32 or more, where
- * there is none.
+ * The smallest low word whose home, by a scale in slots per low word, is at or above a slot. 2^32 or more means none.
  */
 function firstLow(slot: number, scale: number): number {
   let low = Math.ceil(slot / scale);
@@ -357,12 +357,12 @@ function firstLow(slot: number, scale: number): number {
   return low;
 }
 
-/** Below this many slots, 6 MB, a table grows in large steps; above, fine ones keep it below 18 bytes per key. */
+/** Below this many slots, 6 MB, a table grows in large steps; above, fine steps keep it below 18 bytes per key. */
 const fineGrowthSlots = 524_288;
 const largeGrowth = 1.5;
 const fineGrowth = 1.18;
 
-/** How many slots a table of this many grows to. */
+/** The number of slots that a table of this many grows to. */
 function grownSlots(slots: number): number {
   return Math.ceil(slots * (slots < fineGrowthSlots ? largeGrowth : fineGrowth));
 }

@@ -2,16 +2,16 @@ import { createSetPairs, pairWords } from "./holder-sets.ts";
 import type { HolderTable } from "./holder-table.ts";
 import { type SlotTable, slotWords } from "./slot-table.ts";
 
-/** Slots visited, and blocks found, in one step, so that it takes about a millisecond. */
+/** Bound of slots visited and of blocks found per step, so that a step takes about a millisecond. */
 const slotsPerStep = 16_384;
 const blocksPerStep = 8_192;
-/** Pairs of block and holder found in one step, about. */
+/** Approximate bound of pairs of block and holder found per step. */
 const pairsPerStep = 65_536;
 
 const unknown = -1;
 const ignored = -2;
 
-/** Blocks that some holders hold alike. */
+/** Blocks with the same holders. */
 interface HeldGroup {
   readonly holders: readonly number[];
   /** Two words per block. */
@@ -19,28 +19,28 @@ interface HeldGroup {
 }
 
 /**
- * Reads what holders hold, in one pass over the table, step by step. The table may change between steps: every block that
- * is held all the while comes exactly once, and nothing comes of a holder that was cleared after the beginning.
+ * Reads what holders hold, in one pass over the table, step by step. The table may change between steps: every block
+ * that is held throughout comes exactly once, and a holder that was cleared after the beginning yields nothing.
  */
 export class SetScan {
   readonly #table: HolderTable;
   readonly #ranges: KeyRanges;
-  /** One bit per internal id that is read. */
+  /** One bit per internal id to read. */
   readonly #wanted: Uint32Array;
   readonly #retirements: Uint32Array;
   readonly #members = createSetPairs();
   readonly #isWhole: boolean;
-  /** The group of a set, and of an internal id that has one of its own, in the present step. */
+  /** The group of a set, and of an internal id that has its own, in the present step. */
   #groupOfSet = new Int32Array(1_024).fill(unknown);
   readonly #groupOfHolder: Int32Array;
   #sets: number[] = [];
   #groups: { holders: readonly number[]; blocks: number }[] = [];
-  /** Three words per block that was found: its hash and its group. */
+  /** Three words per found block: its hash and its group. */
   #found = new Uint32Array((blocksPerStep + 1_024) * slotWords);
   #length = 0;
   #pairs = 0;
 
-  /** @param holders those to read; all when undefined */
+  /** @param holders holders to read; all if undefined */
   constructor(table: HolderTable, holders: readonly number[] | undefined) {
     const { ids, slots } = table;
     this.#table = table;
@@ -61,7 +61,7 @@ export class SetScan {
     return this.#ranges.isDone;
   }
 
-  /** Reads a bounded part of what is left. */
+  /** Reads a bounded part of the rest. */
   step(): HeldGroup[] {
     const { slots } = this.#table;
     const ranges = this.#ranges;
@@ -95,7 +95,7 @@ export class SetScan {
     this.#pairs += this.#groups[group]!.holders.length;
   }
 
-  /** The group of a set that is met for the first time in this step. */
+  /** The group of a set that is new in this step. */
   #begin(set: number): number {
     if (set >= this.#groupOfSet.length) {
       const longer = new Int32Array(Math.max(set + 1, this.#groupOfSet.length * 2)).fill(unknown);
@@ -104,7 +104,7 @@ export class SetScan {
     }
     this.#sets.push(set);
     const holders = this.#holdersOf(set);
-    // Of few holders the same one is left of many sets.
+    // With few holders, many sets reduce to the same one.
     const alone = !this.#isWhole && holders.length === 1 ? holders[0]! : unknown;
     const id = alone === unknown ? unknown : this.#table.ids.find(alone);
     let group = id === unknown ? unknown : this.#groupOfHolder[id]!;
@@ -117,7 +117,7 @@ export class SetScan {
     return group;
   }
 
-  /** Those holders that are read and were not cleared since the beginning. */
+  /** Those of the read holders that were not cleared since the beginning. */
   survivors(): number[] {
     const holders: number[] = [];
     for (let word = 0; word < this.#wanted.length; word++) this.#addHolders(word, this.#wanted[word]!, holders);
@@ -142,7 +142,7 @@ export class SetScan {
     }
   }
 
-  /** What was found, group by group. Numbers of sets mean something else in the next step. */
+  /** The found blocks, group by group. Set numbers are not stable across steps. */
   #gather(): HeldGroup[] {
     const groups = this.#groups.map(({ holders, blocks }) => ({ holders, words: new Uint32Array(blocks * 2) }));
     const ends = new Uint32Array(groups.length);
@@ -172,11 +172,11 @@ const holderSlotsPerStep = 32_768;
 
 /**
  * Reads the blocks of a holder, in chunks of at most 256 KiB. First come empty chunks, one for every bounded stretch of
- * the table that is searched. The table may change meanwhile: every block that is held all the while comes exactly once.
- * It ends early when the holder is cleared before all is searched.
+ * the table that is searched. The table may change meanwhile: every block that is held throughout comes exactly once.
+ * Ends early if the holder is cleared before everything is searched.
  *
- * The order jumps about all hashes: where another table is to take them, keys in the order of their homes would cluster in
- * one part of it.
+ * The order spreads over all hashes: keys in the order of their homes would cluster in one part of a table that takes
+ * them.
  */
 export function* scanHolder(table: HolderTable, holder: number): Generator<Uint32Array, void, undefined> {
   const id = table.ids.find(holder);
@@ -227,19 +227,16 @@ function* spreadOut(found: Uint32Array, blocks: number): Generator<Uint32Array, 
 }
 
 const twoTo32 = 0x1_0000_0000;
-/**
- * Keys from one range cluster in the table that takes them, so ranges are small; but each costs a cache
- * miss.
- */
+/** Keys from one range cluster in the table that takes them, so ranges are small; but each costs a cache miss. */
 const slotsPerRange = 64;
 const goldenRatio = 0.618_033_988_75;
 
 /**
- * All low words in ranges of about as many slots, in an order in which any number of successive ranges is spread evenly
- * over all of them: in steps of about the golden ratio of their number.
+ * All low words in ranges of about this many slots, in an order that spreads any number of successive ranges evenly: in
+ * steps of about the golden ratio of their number.
  */
 class KeyRanges {
-  /** The first low word of the present range, and the first behind it. */
+  /** The first low word of the present range, and the first after it. */
   from = 0;
   to = 0;
   readonly #count: number;
@@ -247,7 +244,7 @@ class KeyRanges {
   #next = 0;
   #left: number;
 
-  /** @param slots of the table that is to be read; it may change its size meanwhile */
+  /** @param slots slots of the table to read; it may change its size meanwhile */
   constructor(slots: number) {
     this.#count = Math.ceil(slots / slotsPerRange);
     this.#left = this.#count;
@@ -271,7 +268,7 @@ class KeyRanges {
   }
 }
 
-/** About the golden ratio of a number, with no divisor in common with it: steps of it pass every place once. */
+/** About the golden ratio of a number, coprime to it: steps of this size visit every position once. */
 function spreadingStride(count: number): number {
   let stride = Math.max(1, Math.round(count * goldenRatio));
   while (greatestCommonDivisor(stride, count) > 1) stride++;
@@ -283,7 +280,7 @@ function greatestCommonDivisor(one: number, other: number): number {
 }
 
 /**
- * Calls back for every key with a low word in a range, with the index of its slot's first word.
+ * Calls `visit` for every key with a low word in a range, with the index of its slot's first word.
  *
  * @returns slots visited
  */

@@ -2,7 +2,7 @@ interface GrowableBuffer extends SharedArrayBuffer {
   grow(byteLength: number): void;
 }
 
-/** Growable shared buffers are in V8 since Node 20; the library of ES2023 does not declare them. */
+/** V8 has growable shared buffers since Node 20; the ES2023 library does not declare them. */
 const GrowableSharedBuffer = SharedArrayBuffer as unknown as new (
   byteLength: number,
   options: { readonly maxByteLength: number },
@@ -11,9 +11,9 @@ const GrowableSharedBuffer = SharedArrayBuffer as unknown as new (
 const wordBytes = 4;
 
 /**
- * Words that grow in place: the address space for the maximum is reserved at once, memory is taken when it is first
- * written. Growing copies nothing. `words` is replaced when it grows, and has a fixed length, which keeps access to it
- * as fast as to a plain array.
+ * Words that grow in place: the address space for the maximum is reserved at once, and memory is allocated when it is
+ * first written. Growing copies nothing. It replaces `words`, which has a fixed length, so access is as fast as to a
+ * plain array.
  */
 export class GrowableWords {
   words: Uint32Array;
@@ -31,9 +31,9 @@ export class GrowableWords {
   }
 
   /**
-   * Makes at least `count` words, the new ones zero.
+   * Ensures at least `count` words; new ones are zero.
    *
-   * @returns false when that is beyond the maximum, in which case nothing changes
+   * @returns false if that is beyond the maximum, and nothing changed
    */
   ensure(count: number): boolean {
     if (count <= this.words.length) return true;
@@ -53,7 +53,7 @@ const sizeClasses = [
   2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048,
 ] as const;
 
-/** The longest record that a pool holds. */
+/** The longest record in a pool. */
 export const maxRecordWords = 2_048;
 
 /** The class of a record of w words is at index (w + 1) >> 1. */
@@ -63,24 +63,24 @@ for (let pairs = 0, index = 0; pairs < classOfSize.length; pairs++) {
   classOfSize[pairs] = index;
 }
 
-/** Stands for "no page" and "no record": no record begins at it, as it is above every offset. */
+/** Means "no page" and "no record": it is above every offset. */
 const none = 0xffff_ffff;
 
 /**
- * Records of 1 to 2,048 words in pages of 4,096, each page for one size. An empty page serves any size again, so what
- * is freed is reused whatever comes next, and the pool is never larger than its fullest hour.
+ * Records of 1 to 2,048 words in pages of 4,096, each page for one size. An empty page serves any size again, so freed
+ * memory is always reusable, and the pool is never larger than its peak use.
  */
 export class WordPool {
-  /** Words in records that are taken, rounded up to their sizes. */
+  /** Words in allocated records, rounded up to their sizes. */
   usedWords = 0;
   readonly #memory: GrowableWords;
   #pages = 0;
   #freePage = none;
-  /** Four words per page: class, records taken, first free record, records ever handed out. */
+  /** Four words per page: class, allocated records, first free record, records ever allocated. */
   readonly #pageState: GrowableWords;
-  /** Two words per page: the next and the previous page of the same class that has room. */
+  /** Two words per page: the next and the previous page of the same class with free space. */
   readonly #pageLinks: GrowableWords;
-  /** For each class, the first page that has room. */
+  /** By class, the first page with free space. */
   readonly #roomy = new Uint32Array(sizeClasses.length).fill(none);
 
   /** @param maxWords bound on all records, rounded up to their sizes; each size may have one page that is not full */
@@ -91,7 +91,7 @@ export class WordPool {
     this.#pageLinks = new GrowableWords(maxPages * 2, 0);
   }
 
-  /** The memory that offsets count in. Replaced when the pool grows: read it after `allocate`, and do not keep it. */
+  /** The memory that offsets refer to. Growing replaces it: read it after `allocate`, and do not keep it. */
   get words(): Uint32Array {
     return this.#memory.words;
   }
@@ -100,7 +100,7 @@ export class WordPool {
     return (this.#memory.words.length + this.#pageState.words.length + this.#pageLinks.words.length) * 4;
   }
 
-  /** @returns the offset of a record with undefined content, or -1 when the pool is full */
+  /** @returns the offset of a record with undefined content, or -1 if the pool is full */
   allocate(words: number): number {
     const sizeClass = classOfSize[(words + 1) >> 1]!;
     let page = this.#roomy[sizeClass]!;
@@ -120,7 +120,7 @@ export class WordPool {
     return offset;
   }
 
-  /** @param offset what `allocate` returned; the record must not be used any more */
+  /** @param offset a result of `allocate`; the record must not be used any more */
   free(offset: number): void {
     const page = offset >>> pageShift;
     const state = this.#pageState.words;
@@ -137,7 +137,7 @@ export class WordPool {
     this.#freePage = page;
   }
 
-  /** The words that the record at an offset has room for. */
+  /** The capacity in words of the record at an offset. */
   roomAt(offset: number): number {
     return sizeClasses[this.#pageState.words[(offset >>> pageShift) * 4]!]!;
   }

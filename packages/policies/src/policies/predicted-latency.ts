@@ -159,8 +159,8 @@ const shortQueue: Filter = {
 };
 
 /**
- * Milliseconds that the request waits for a slot in the engine's batch. Each answer beyond the limit must wait for
- * another one to end, and a slot is free again after the time of an answer. 0 if no limit is known.
+ * Milliseconds that the request waits for a slot in the engine's batch. First as many answers must end as are beyond
+ * the limit, and each slot is free again after the time of an answer. 0 if no limit is known.
  */
 const slotWait: Scorer = {
   name: "slot_wait_ms",

@@ -15,8 +15,8 @@ interface KernelArithmetic {
   /** Mixes `count` contents into a chain after `value`. */
   readonly mixContents: (count: number) => void;
   /**
-   * Adds the `bytes` from `at` to a stream: whole stripes of 32 go to its accumulators, all bytes go to the digest in
-   * `value`. `total` is the length of the stream so far.
+   * Adds the `bytes` from `at` to a stream: whole stripes of 32 go to its lanes, all bytes go to the digest in `value`.
+   * `total` is the length of the stream so far.
    */
   readonly absorb: (at: number, bytes: number, total: number) => void;
 }
@@ -150,7 +150,7 @@ function createJsKernel(): KernelArithmetic {
   };
 }
 
-/** Adds the bytes from `at` to `end` to the accumulators: whole words, then the padded rest. */
+/** Adds the bytes from `at` to `end` to the lanes: whole words, then the padded rest. */
 function takeIn(view: DataView, at: number, end: number, lanes: Int32Array): void {
   for (let lane = 0; lane < laneCount; lane++) {
     const { low: multiplierLow, high: multiplierHigh } = laneMultipliers[lane]!;

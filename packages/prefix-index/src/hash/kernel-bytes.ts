@@ -1,5 +1,5 @@
 /**
- * `kernel.wat`, compiled. After a change, run the test of this file with `--update` to rewrite it:
+ * `kernel.wat`, compiled. After a change of it, run the test of this file with `--update`, which writes it anew:
  * `npx vitest run --project unit packages/prefix-index/test/hash/kernel-bytes.test.ts --update`
  */
 export const kernelBytes = [

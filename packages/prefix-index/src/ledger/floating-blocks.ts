@@ -30,7 +30,7 @@ interface FloatingBlock {
 export class FloatingBlocks {
   /** All tiers that blocks were ever stored in, one bit each. */
   tiersUsed = 0;
-  /** Total of dropped blocks, without removals of their trees' roots. */
+  /** Blocks dropped since the beginning, not counting the roots of their trees. */
   dropped = 0;
   readonly payloadAt = field.payload;
   readonly #payloadWords: number;

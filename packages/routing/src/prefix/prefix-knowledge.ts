@@ -31,8 +31,7 @@ export interface PrefixKnowledge {
    *
    * @param matchedTokens tokens of it that the decision predicted as cached
    * @param context tokens that the target must fetch from a pool (0 by default), and tokens that the best candidate
-   * holds (by
-   *   default those of the target)
+   *   holds (by default those of the target)
    */
   place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, context?: MatchContext): Placement;
   /** Renews placements of prompts that still wait for prefill. Call more often than every five seconds. */

@@ -13,9 +13,9 @@ export type FaultName = (typeof faultNames)[number];
 
 /** A change to a fleet at a moment of the run. */
 export interface FaultAction {
-  /** From the start of the run, in virtual milliseconds. */
+  /** Virtual milliseconds since the start of the run. */
   readonly atMs: number;
-  /** For people. */
+  /** Description for people. */
   readonly what: string;
   /** @param scheduler for actions that have to wait */
   apply(controls: FleetControls, scheduler: Scheduler): void;
@@ -54,7 +54,7 @@ export interface FleetControls {
   mendLink(from: number, to: number): void;
   /** Breaks the connections between two routers; they may dial again. */
   resetLink(one: number, other: number): void;
-  /** Of all links between routers. */
+  /** Applies to all links between routers. */
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void;
   /** Ends partitions, cuts, pauses and event loss; speeds, dead routers and dead engines stay. */
   heal(): void;
@@ -68,7 +68,7 @@ export interface FleetControls {
   /** SIGSTOP and SIGCONT. */
   pauseRouter(router: number): void;
   resumeRouter(router: number): void;
-  /** Moves its wall clock. */
+  /** Shifts its wall clock. */
   jumpClock(router: number, byMs: number): void;
   /** Makes its clocks run faster, as a share: 0.001 is a millisecond a second. */
   setDrift(router: number, rate: number): void;
@@ -77,7 +77,7 @@ export interface FleetControls {
   killEngine(engine: number): void;
   /** Restarts an engine with an empty cache. */
   startEngine(engine: number): void;
-  /** Its steps take `factor` times as long from now on, after restarts too; 1 is the initial speed. */
+  /** From now on its steps take `factor` times as long, after restarts too; 1 is the initial speed. */
   slowEngine(engine: number, factor: number): void;
   /** The next messages of KV events are lost, unless they are replayed. */
   loseEvents(engine: number, messages: number): void;
@@ -86,9 +86,9 @@ export interface FleetControls {
 }
 
 /**
- * A named plan, in the middle of a run, or from there to its end.
+ * A named plan in the middle of a run, or from the middle to the end.
  *
- * @throws RangeError when the fleet is too small for it, or the run too short
+ * @throws RangeError when the fleet is too small or the run too short
  */
 export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
   if (!isPossibleWith(name, options.routers)) throw new RangeError(`${name} needs at least 2 routers`);
@@ -109,7 +109,7 @@ export function isPossibleWith(name: FaultName, routers: number): boolean {
 }
 
 /**
- * Schedules the actions of a plan. To be called at the start of the run.
+ * Schedules the actions of a plan. Must be called at the start of the run.
  *
  * @param done called after each action
  * @returns cancels the remaining actions
@@ -134,7 +134,7 @@ const partitionMs = 20_000;
 
 const routerLossMs = 20_000;
 
-/** How long a new router may take until it counts as one of the others. */
+/** How long a new router may take before it counts as a member. */
 const joinMs = 5_000;
 
 /** Between the restarts of two routers, and between the shutdown of a router and its restart. */
@@ -142,7 +142,7 @@ const restartPeriodMs = 5_000;
 
 const restartDownMs = 2_000;
 
-/** How often the end of a leaving router is polled; in all longer than any grace period. */
+/** How often a leaving router is polled for its end; the polls together outlast any grace period. */
 const startRetryMs = 250;
 
 const maxStartTries = 1_000;
@@ -158,7 +158,7 @@ const slowShare = 0.25;
 
 const slowFactor = 5;
 
-/** Faults of one router while others continue. */
+/** Faults of one router while the others continue. */
 const ofSeveralRouters: ReadonlySet<FaultName> = new Set(["partition", "router-loss", "rolling-restart"]);
 
 type Draft = Omit<FaultPlan, "name" | "fromMs" | "toMs"> & {

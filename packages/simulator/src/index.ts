@@ -1,6 +1,6 @@
 /**
- * Fleets in virtual time: the routers' own code over modelled engines, links and clients, to prove that it holds and to
- * measure what it is worth.
+ * Simulates fleets in virtual time: the routers' production code with modelled engines, links and clients. Proves that
+ * the routers work under faults and measures what they gain.
  */
 export { recordTrace } from "./clients/traces.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";

@@ -1,4 +1,4 @@
-/** A place in a panel, in the panel's own units. */
+/** A position in a panel, in the panel's own units. */
 export interface PlotPoint {
   readonly x: number;
   readonly y: number;
@@ -7,21 +7,21 @@ export interface PlotPoint {
   readonly high?: number;
 }
 
-/** One line. Lines of one name look alike in all panels. */
+/** One line. Lines with the same name look the same in all panels. */
 export interface PlotLine {
   readonly name: string;
-  /** In order of x. Points without a place on their axes, such as NaN, break the line. */
+  /** In order of x. Points with no position on the axes, such as NaN, break the line. */
   readonly points: readonly PlotPoint[];
 }
 
 export interface PlotAxis {
-  /** With the unit. */
+  /** Includes the unit. */
   readonly label: string;
   /** Linear unless given. */
   readonly kind?: ScaleKind;
-  /** Where a linear axis begins, if not at its lowest value. */
+  /** Start of a linear axis; its lowest value by default. */
   readonly from?: number;
-  /** The values that are marked, in place of round ones. */
+  /** Values to mark, instead of round ones. */
   readonly marks?: readonly number[];
 }
 
@@ -64,10 +64,10 @@ const letterWidth = 7;
 const defaultColumns = 2;
 
 /**
- * A figure as an SVG document. It needs no script and no font of its own, and follows the reader's light or dark colour
- * scheme.
+ * Renders a figure as an SVG document. It needs no script and no font of its own, and follows the reader's light or
+ * dark colour scheme.
  *
- * @throws RangeError for more than 24 panels, 24 names of lines or 2,000 points of a line, or without a panel
+ * @throws RangeError for more than 24 panels, 24 line names or 2,000 points of a line, or without a panel
  */
 export function renderFigure(figure: Figure): string {
   checkBounds(figure);
@@ -146,14 +146,14 @@ function layOutLegend(
   return { entries, rows: names.length === 0 ? 0 : row + 1 };
 }
 
-/** Pixels of a panel, everything around the chart included. */
+/** Pixels of a panel, including everything around the chart. */
 const panelWidth = 400;
 
 const panelHeight = 260;
 
 const chart = { left: 62, right: panelWidth - 14, top: 30, bottom: panelHeight - 46 };
 
-/** A panel whose lines have no more points than this shows them. */
+/** A panel draws markers when no line has more points than this. */
 const maxMarkers = 16;
 
 const wantedTicks = { x: 6, y: 5 };
@@ -161,7 +161,7 @@ const wantedTicks = { x: 6, y: 5 };
 /**
  * One chart as the content of a group whose corner is at 0, 0.
  *
- * @param styleOf number of the look of a line
+ * @param styleOf number of a line's style
  */
 function renderPanel({ title, x, y, lines }: PlotPanel, styleOf: (name: string) => number): string {
   const points = lines.flatMap((line) => line.points);
@@ -258,7 +258,9 @@ function text(content: string, attributes: Readonly<Record<string, string | numb
 
 const round = (pixels: number): number => Math.round(pixels * 10) / 10;
 
-/** Hues that people with common colour blindness tell apart, after Okabe and Ito, on a light and on a dark ground. */
+/**
+ * Hues that people with common colour blindness can distinguish, after Okabe and Ito, for light and dark backgrounds.
+ */
 const hues: readonly { readonly light: string; readonly dark: string }[] = [
   { light: "#0072b2", dark: "#56b4e9" },
   { light: "#d55e00", dark: "#ff8a3d" },
@@ -270,10 +272,10 @@ const hues: readonly { readonly light: string; readonly dark: string }[] = [
   { light: "#444c56", dark: "#b4bdc8" },
 ];
 
-/** Lines beyond the hues differ by their dashes. */
+/** Lines beyond the number of hues differ by their dashes. */
 const dashes = ["", "6 3", "2 3"] as const;
 
-/** Class names of the style with a number. */
+/** Class names of a numbered style. */
 function lineClass(at: number): string {
   return `c${at % hues.length} d${Math.floor(at / hues.length)}`;
 }
@@ -304,17 +306,17 @@ function styleSheet(): string {
   ].join("");
 }
 
-/** Attributes of an element. Numbers are written with at most two digits after the point. */
+/** Attributes of an element. Numbers have at most two decimals. */
 type SvgAttributes = Readonly<Record<string, string | number>>;
 
-/** One element as text; its children are text that is markup already. */
+/** One element as text; its children are already markup. */
 function svgElement(name: string, attributes: SvgAttributes, children: readonly string[] = []): string {
   const written = Object.entries(attributes).map(([key, value]) => ` ${key}="${escapeText(show(value))}"`);
   const start = `<${name}${written.join("")}`;
   return children.length === 0 ? `${start}/>` : `${start}>${children.join("")}</${name}>`;
 }
 
-/** Text as it may stand in an element or an attribute. */
+/** Escapes text for an element or an attribute. */
 function escapeText(text: string): string {
   return text
     .replaceAll("&", "&amp;")
@@ -333,24 +335,24 @@ type ScaleKind = "linear" | "log";
 /** Places values on an axis. */
 interface Scale {
   readonly ticks: readonly Tick[];
-  /** Pixels; NaN for what has no place, such as 0 on a logarithmic axis. */
+  /** Pixels; NaN for values with no position, such as 0 on a logarithmic axis. */
   place(value: number): number;
 }
 
 interface ScaleOptions {
   readonly kind: ScaleKind;
-  /** All values, or at least the extremes. Values without a place on the axis are ignored. */
+  /** All values, or at least the extremes. Values with no position on the axis are ignored. */
   readonly values: Iterable<number>;
-  /** Pixels of the lowest and of the highest value. */
+  /** Pixels of the lowest and the highest value. */
   readonly range: readonly [number, number];
   readonly wantedTicks: number;
-  /** A linear axis begins here, whatever the values are. */
+  /** Start of a linear axis, regardless of the values. */
   readonly from?: number;
-  /** Marks in place of round values. */
+  /** Marks that replace round values. */
   readonly marks?: readonly number[];
 }
 
-/** Margin of a logarithmic axis around a lone value: this factor to both sides. */
+/** Margin of a logarithmic axis around a lone value: this factor on both sides. */
 const loneFactor = 2;
 
 export function createScale({ kind, values, range, wantedTicks, from, marks }: ScaleOptions): Scale {
@@ -371,7 +373,7 @@ export function createScale({ kind, values, range, wantedTicks, from, marks }: S
   };
 }
 
-/** Never empty: a lone value gets a margin, and no value the unit interval. */
+/** Never empty: a lone value gets a margin; without values it is the unit interval. */
 function domainOf(values: readonly number[], isLog: boolean, from: number | undefined): readonly [number, number] {
   let min = from !== undefined && !isLog ? from : Number.POSITIVE_INFINITY;
   let max = min === Number.POSITIVE_INFINITY ? Number.NEGATIVE_INFINITY : min;
@@ -396,11 +398,11 @@ interface Tick {
 
 const steps = [1, 2, 5, 10] as const;
 
-/** Lets a value that is a step but for rounding count as one. */
+/** Accepts a value that misses a step only by rounding. */
 const tolerance = 1e-9;
 
 /**
- * Round values between two bounds, both included, 1, 2 or 5 times a power of ten apart.
+ * Round values between two bounds, inclusive, at steps of 1, 2 or 5 times a power of ten.
  *
  * @param wanted at least 1; the result has at most one more
  */
@@ -440,7 +442,7 @@ export function logTicks(min: number, max: number, wanted: number): readonly Tic
   return ticks.length > 1 ? ticks : linearTicks(min, max, wanted);
 }
 
-/** Digits before the point in threes. */
+/** Groups the digits of the integer part in threes. */
 export function group(digits: string): string {
   const [whole = "", rest] = digits.split(".");
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");

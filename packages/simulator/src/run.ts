@@ -5,18 +5,18 @@ import type { RequestOutcome, SimRequest } from "./clients/workload.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 
 /**
- * What routers share. `mesh`: everything, as in production. `none`: nothing, and engines publish no events. `events-only`: every
- * router reads the events of all engines, but knows only its own load. `gossip-1s`: everything, once a second. `oracle`:
- * one router that sees everything.
+ * What routers share. `mesh`: everything, as in production. `none`: nothing, and engines publish no events.
+ * `events-only`: every router reads the events of all engines, but knows only its own load. `gossip-1s`: everything,
+ * once a second. `oracle`: one router that sees everything.
  */
 export type Sharing = "mesh" | "none" | "events-only" | "gossip-1s" | "oracle";
 
 export const sharings: readonly Sharing[] = ["mesh", "none", "events-only", "gossip-1s", "oracle"];
 
 /**
- * How the mesh is carried. `real`: journals, codec, links, membership and ownership of every router run. `delays`: one
- * copy of the index serves all routers, and what one of them says reaches the others after the delays that the real code
- * was measured with.
+ * How the mesh is simulated. `real`: every router runs the journals, codec, links, membership and ownership. `delays`:
+ * one copy of the index serves all routers, and their updates reach the others after the delays measured for the real
+ * code.
  */
 export type LinkModel = "real" | "delays";
 
@@ -30,17 +30,17 @@ export interface SimTiming {
   readonly linkDelayMs: number;
   /** One way between router and engine, and between client and router. */
   readonly hopDelayMs: number;
-  /** How often a router reads engines' metrics; by default as its policy needs, or each second. */
+  /** How often a router reads engines' metrics; by default as its policy requires, or every second. */
   readonly scrapeMs?: number;
-  /** Delays of `delays` for facts and placements to another router, and for load. */
+  /** Delays to another router in `delays` mode: of facts and placements, and of load. */
   readonly sharedFactsMs: number;
   readonly sharedLoadMs: number;
 }
 
-/** One run: one scenario, policy, fleet, seed. */
+/** One run: one scenario, policy, fleet and seed. */
 export interface RunOptions {
   readonly scenario: Scenario;
-  /** Name of the variant, for rows. */
+  /** Variant name, for rows. */
   readonly variant?: string;
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
@@ -59,19 +59,19 @@ export interface RunOptions {
   readonly timing?: Partial<SimTiming>;
 }
 
-/** How often a router reads engines' metrics unless its policy is made for another pace. */
+/** How often a router reads engines' metrics unless its policy needs another interval. */
 const defaultScrapeMs = 1_000;
 
-/** How often a router of this policy reads engines' metrics. */
+/** How often a router with this policy reads engines' metrics. */
 export function scrapeMsOf({ scrapeMs }: Pick<SimTiming, "scrapeMs">, policy: PolicyName): number {
   return scrapeMs ?? policyCatalogue[policy].metricsEveryMs ?? defaultScrapeMs;
 }
 
 /**
- * Default delays of the simulated world. The shared delays are the medians of the real code
- * over links of the simulated kind, at a hundred requests a second for each router: facts and placements go in batches of
- * 15 ms, load in batches of 10 ms. With fewer requests they are shorter, because the first message after a pause is sent at once.
- * `test/run/shared-delays.test.ts` measures them anew.
+ * Default delays of the simulated world. The shared delays are the medians of the real code over links of the simulated
+ * kind, at a hundred requests a second per router: facts and placements go in batches of 15 ms, load in batches of 10
+ * ms. With fewer requests they are shorter, because the first message after a pause is sent at once.
+ * `test/run/shared-delays.test.ts` measures them.
  */
 export const defaultTiming: SimTiming = {
   eventDelayMs: 5,
@@ -81,7 +81,7 @@ export const defaultTiming: SimTiming = {
   sharedLoadMs: 6,
 };
 
-/** The outcome of one request. Times are virtual milliseconds from the start of the run. */
+/** The outcome of one request. Times are virtual milliseconds since the start of the run. */
 export interface SimResult extends RequestOutcome {
   /** Without its chain, so that memory does not grow with the prompts. */
   readonly request: Omit<SimRequest, "chain">;
@@ -90,11 +90,11 @@ export interface SimResult extends RequestOutcome {
   readonly router: number;
   /** The engine that answered; -1 for none. */
   readonly engine: number;
-  /** The engine that computed the prompt for it, where that was another one. */
+  /** The engine that computed the prompt, if it was another one. */
   readonly prefillEngine?: number;
   /** Prompt tokens that the router predicted in the engine's cache. */
   readonly predictedTokens: number;
-  /** It went elsewhere because its first choice was overloaded or gone. */
+  /** The request was rerouted because its first choice was overloaded or gone. */
   readonly isSpill: boolean;
 }
 
@@ -110,22 +110,22 @@ export interface FleetSample {
 /** The record of one run. */
 export interface RunRecord {
   readonly results: readonly SimResult[];
-  /** One a virtual second. */
+  /** One per virtual second. */
   readonly samples: readonly FleetSample[];
   /** Virtual duration, from the first request to the last end. */
   readonly durationMs: number;
-  /** LoRA adapters that engines have loaded, in all; NaN where no request was for one. */
+  /** Total of LoRA adapters that engines loaded; NaN when no request used one. */
   readonly adapterLoads: number;
-  /** Sent over links of routers, in all; NaN without real links. */
+  /** Total bytes sent over links between routers; NaN without real links. */
   readonly linkBytes: number;
   /** Begin and end of the fault, if any. */
   readonly faultMs: { readonly fromMs: number; readonly toMs: number } | undefined;
-  /** Upper bounds of the cached share, over the requests of the run in order of sending. */
+  /** Upper bounds of the cached share, over the run's requests in order of sending. */
   readonly bounds: {
     readonly infiniteCache: number;
     readonly infiniteCacheFollowup: number;
     readonly pooledLru: number;
   };
-  /** Seconds of a real core that the run took. */
+  /** Seconds on a real core. */
   readonly wallS: number;
 }

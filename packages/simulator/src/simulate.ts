@@ -13,18 +13,18 @@ import type { ScenarioCells, ScenarioVariant } from "./scenarios/scenario.ts";
 /** A longer run hangs, or asks for more than its fleet can do. */
 const maxDurationMs = 48 * 3_600_000;
 const sampleMs = 1_000;
-/** Of routers unless configured otherwise: `disaggregation.min-tokens` and `max-tokens`. */
+/** Routers' defaults for `disaggregation.min-tokens` and `max-tokens`. */
 const usualThreshold = { minTokens: 2_048, maxTokens: 131_072 } as const;
 
 /** Receives the progress of a run. */
 export type Progress = (share: number) => void;
 
 /**
- * Runs one fleet in virtual time, from its start until every request is answered. The same options give the same record,
- * but for `wallS`.
+ * Runs one fleet in virtual time, from its start until every request is answered. The same options give the same
+ * record, except for `wallS`.
  *
- * @param nowMs of the real clock, by which the run's own cost is measured
- * @throws RangeError for what the fleet or the scenario cannot be
+ * @param nowMs of the real clock, which measures the cost of the run itself
+ * @throws RangeError when the fleet or the scenario is impossible
  */
 export async function simulate(options: RunOptions, nowMs: () => number, onProgress?: Progress): Promise<RunRecord> {
   return new Run(options).run(nowMs, onProgress);
@@ -40,12 +40,12 @@ function presetOf(options: RunOptions): EnginePreset {
   return enginePresets[variantOf(options).preset ?? options.scenario.fleet.preset];
 }
 
-/** Engine parameters of a run, without per-engine differences. */
+/** Engine parameters of a run, without overrides per engine. */
 export function parametersOf(options: RunOptions): EngineParameters {
   return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
 }
 
-/** The given options, else those of the variant that the policy has. */
+/** The given options, else those that the variant sets for the policy. */
 function policyOptionsOf(options: RunOptions): Readonly<Record<string, number | string>> {
   const { policy, policyOptions } = options;
   const { policyOptions: varied = {} } = variantOf(options);
@@ -59,7 +59,7 @@ function hasAdmission(options: RunOptions): boolean {
   return options.admission ?? variantOf(options).admission ?? options.scenario.admission ?? false;
 }
 
-/** Default admission, with the variant's maximum cold wait for every class. */
+/** Default admission, with the variant's max cold wait for every class. */
 function admissionOf(options: RunOptions): AdmissionSettings {
   const { maxColdWaitS = 0 } = variantOf(options);
   const { classes } = defaultAdmissionSettings;
@@ -75,7 +75,7 @@ function engineOrderOf(options: RunOptions): Pick<SimFleetOptions, "engineOrder"
   return { engineOrder };
 }
 
-/** One router that sees everything sees all cells. */
+/** One router that sees everything has one cell. */
 function cellsOf(options: RunOptions): ScenarioCells {
   const { scenario, sharing } = options;
   const cells = sharing === "oracle" ? undefined : (variantOf(options).cells ?? scenario.fleet.cells);
@@ -92,10 +92,10 @@ function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> 
 }
 
 /**
- * The fault of a scenario, if any. The oracle run, with which others are compared, has one router, so it has no fault that
+ * The fault of a scenario, if any. The oracle, which serves as the reference, has one router, so it has no fault that
  * takes several.
  *
- * @throws RangeError when the fleet is too small for it, or the run too short
+ * @throws RangeError when the fleet is too small for the fault, or the run too short
  */
 function faultsOf({ scenario, durationS, routers, engines, seed, sharing }: RunOptions): FaultPlan | undefined {
   const { fault } = scenario;

@@ -15,7 +15,7 @@ interface ConversationOptions {
   readonly expectedTokens?: number;
 }
 
-/** A request for the current prompt. */
+/** A request with the current prompt. */
 interface Asked {
   /** Index of the request, in order of sending. */
   readonly index: number;
@@ -28,25 +28,25 @@ interface Asked {
 /** One conversation as it grows: prompt, answer, more prompt, and so on. */
 export interface Conversation {
   readonly session: number;
-  /** Of the next request. */
+  /** Index of the next request. */
   readonly turn: number;
   /** Prompts and answers so far. */
   readonly tokens: number;
-  /** Adds shared text to the prompt: the same name is the same text. Names are 0 and up. */
+  /** Appends shared text to the prompt. The same name gives the same text. Names are 0 and up. */
   share(name: number, tokens: number): void;
   /**
-   * Adds private text to the prompt, which no other turn and no other session has.
+   * Appends private text that appears in no other turn and no other session.
    *
-   * @throws RangeError past `maxOwnTexts` in one turn, the answer among them
+   * @throws RangeError past `maxOwnTexts` in one turn, counting the answer
    */
   own(tokens: number): void;
   /** Truncates after the last full block within the first `tokens` tokens. */
   cut(tokens: number): void;
-  /** The request for the current prompt. The answer becomes part of the conversation, and the next turn begins. */
+  /** Returns the request for the current prompt, appends its answer to the conversation and starts the next turn. */
   ask(asked: Asked): SimRequest;
 }
 
-/** @throws RangeError for a session or a turn past the bound */
+/** @throws RangeError for a session or turn beyond the bound */
 export function createConversation(options: ConversationOptions): Conversation {
   const { seed, session, expectedTokens = 0 } = options;
   const chain = createChainBuilder({ seed, expectedTokens });
@@ -96,41 +96,41 @@ function requireBelow(what: string, value: number, limit: number): void {
   throw new RangeError(`${what} ${value} is not a whole number below ${limit}`);
 }
 
-/** The longest segment, in tokens: a place in it and a length up to a block's are mixed as one 32-bit word. */
+/** The longest segment, in tokens. A position in it and a length of up to a block are mixed as one 32-bit word. */
 export const maxSegmentTokens = 2 ** 28;
 
 /** Initial capacity of a buffer in blocks, when the length is unknown. */
 const firstBlocks = 32;
 
 interface ChainBuilderOptions {
-  /** Chains of different seeds have nothing in common. The low 32 bits count. */
+  /** Chains with different seeds share no hash. Only the low 32 bits are used. */
   readonly seed: number;
-  /** Initial capacity in tokens; the chain may become longer. */
+  /** Initial capacity in tokens; the chain may grow beyond it. */
   readonly expectedTokens?: number;
 }
 
-/** Builds the chain hashes of the full blocks of a growing text. */
+/** Builds the chain hashes of a growing text, one per full block. */
 export interface ChainBuilder {
   readonly tokens: number;
   /** Full blocks. */
   readonly blocks: number;
   /**
-   * Adds the first `tokens` tokens of the text that `segment` names. Two chains of one seed that begin with the same
-   * segments have the same first hashes, block for block, as far as their contents are the same.
+   * Appends the first `tokens` tokens of the text that `segment` names. Two chains with the same seed share their first
+   * hashes, block by block, up to where their contents differ.
    *
    * @param segment any safe integer
-   * @throws RangeError for another number, or for a length that is not a whole number up to `maxSegmentTokens`
+   * @throws RangeError for any other number, or a length that is not a whole number up to `maxSegmentTokens`
    */
   append(segment: number, tokens: number): void;
   /**
-   * Truncates to the first `blocks` full blocks. Costs a copy of them.
+   * Truncates to the first `blocks` full blocks, which it copies.
    *
    * @throws RangeError when there are fewer
    */
   cut(blocks: number): void;
   /**
-   * The hashes of all full blocks so far, two words each, low word first. A view: what it shows never changes, however
-   * the chain grows.
+   * The hashes of all full blocks so far, two words each, low word first. This is a view whose contents never change,
+   * even when the chain grows.
    */
   view(): Uint32Array;
 }

@@ -1,9 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 
-/** Draws outside the bounds that are repeated before the last one is moved to the nearer bound. */
+/** Maximum redraws for a value outside the bounds; the last draw is clamped. */
 const maxRedraws = 64;
 
-/** A log-normal distribution between two bounds, both within it. */
+/** A log-normal distribution, truncated to two bounds (inclusive). */
 export interface BoundedLogNormal {
   readonly median: number;
   /** Standard deviation of the logarithm. */
@@ -12,12 +12,12 @@ export interface BoundedLogNormal {
   readonly most: number;
 }
 
-/** A log-normal distribution with that mean, between a tenth of it and ten times as much. */
+/** A log-normal distribution with the given mean, between a tenth of it and ten times it. */
 export function logNormalOfMean(mean: number, sigma: number): BoundedLogNormal {
   return { median: mean / Math.exp(sigma ** 2 / 2), sigma, least: mean / 10, most: mean * 10 };
 }
 
-/** A random source of one session or request, so that its draws do not depend on the order of others. */
+/** A random source for one session or request, so that its draws do not depend on the order of the others. */
 export function ownRandom(seed: number, owner: number): Random {
   return createSeededRandom(Math.imul(owner + 1, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b));
 }
@@ -34,12 +34,12 @@ export function geometric(mean: number, random: Random): number {
   return goesOn === 0 ? 0 : Math.floor(Math.log(draw) / Math.log(goesOn));
 }
 
-/** A draw of which the logarithm is uniform, in [least, most). */
+/** A log-uniform draw in [least, most). */
 export function logUniform({ least, most }: Pick<BoundedLogNormal, "least" | "most">, random: Random): number {
   return least * (most / least) ** random.float();
 }
 
-/** What falls outside the bounds is drawn again. */
+/** Values outside the bounds are drawn again. */
 export function logNormal({ median, sigma, least, most }: BoundedLogNormal, random: Random): number {
   let value = median;
   for (let redraw = 0; redraw <= maxRedraws; redraw++) {
@@ -49,17 +49,17 @@ export function logNormal({ median, sigma, least, most }: BoundedLogNormal, rand
   return Math.min(most, Math.max(least, value));
 }
 
-/** The polar form would draw twice as often for the same: Box and Muller, 1958. */
+/** Box and Muller, 1958. The polar form would need twice as many draws. */
 function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random.float())) * Math.cos(2 * Math.PI * random.float());
 }
 
-/** Draws ranks from 0 up; rank r is drawn with a probability that goes with 1 / (r + 1)^exponent. */
+/** Draws ranks from 0 up. The probability of rank r is proportional to 1 / (r + 1)^exponent. */
 export interface Zipf {
   draw(random: Random): number;
 }
 
-/** @param options.count of ranks, at least 1 */
+/** @param options.count number of ranks, at least 1 */
 export function createZipf({ count, exponent }: { readonly count: number; readonly exponent: number }): Zipf {
   const cumulative = new Float64Array(count);
   let sum = 0;
@@ -82,7 +82,7 @@ export function createZipf({ count, exponent }: { readonly count: number; readon
   };
 }
 
-/** The numbers below `count` in an order drawn with the seed (Fisher and Yates). */
+/** A seeded shuffle of the numbers below `count` (Fisher and Yates). */
 export function shuffled(count: number, seed: number): Uint32Array {
   const random = createSeededRandom(seed);
   const order = Uint32Array.from({ length: count }, (_, at) => at);

@@ -6,22 +6,23 @@ import type { Workload } from "./workload.ts";
 
 interface OpenLoopOptions {
   readonly seed: number;
-  /** Sessions that start in a second, on average. */
+  /** Mean session starts per second. */
   readonly startsPerS: number;
-  /** Sessions that start at one moment; 1 by default. */
+  /** Sessions that start at the same moment; 1 by default. */
   readonly burst?: number;
-  /** Requests of a session on average, for `expectedRequests`. */
+  /** Mean requests per session, for `expectedRequests`. */
   readonly meanTurns: number;
   readonly scriptOf: ScriptOf;
-  /** One limit is required: the arrivals are endless. */
+  /** At least one limit is required: arrivals are endless. */
   readonly limits: SendLimits;
 }
 
 /**
- * Sessions, or bursts of them, that start by a Poisson process, whatever the fleet's speed. `expectedRequests` is exact for sessions of one
- * request; follow-ups after the end of sending make it less.
+ * Starts sessions, or bursts of them, by a Poisson process that does not depend on the fleet's speed.
+ * `expectedRequests` is exact for sessions of one request. Follow-ups due after sending ends make the actual number
+ * smaller.
  *
- * @throws RangeError for a rate or a burst that is not positive, or without a limit
+ * @throws RangeError when the rate or the burst is not positive, or without a limit
  */
 export function createOpenLoop(options: OpenLoopOptions): Workload {
   const { seed, startsPerS, scriptOf, limits, burst = 1 } = options;
@@ -68,15 +69,15 @@ function expected({ meanTurns, limits, burst = 1 }: OpenLoopOptions, meanGapMs: 
 
 interface ClosedLoopOptions {
   readonly seed: number;
-  /** Sessions in all, at least 1. */
+  /** Total sessions, at least 1. */
   readonly sessions: number;
-  /** Sessions at the same time; when one ends, the next begins. */
+  /** Concurrent sessions; when one ends, the next begins. */
   readonly clients: number;
   readonly scriptOf: ScriptOf;
   readonly limits: SendLimits;
 }
 
-/** Closed loop: clients wait for their answers, so the rate follows the fleet's speed. */
+/** Closed loop: clients wait for answers, so the rate follows the fleet's speed. */
 export function createClosedLoop({ seed, sessions, clients, scriptOf, limits }: ClosedLoopOptions): Workload {
   let expectedRequests = 0;
   for (let session = 0; session < sessions; session++) expectedRequests += scriptOf(session).turns;
@@ -118,16 +119,16 @@ interface Visit {
 interface StagedLoadOptions {
   readonly seed: number;
   readonly stages: readonly LoadStage[];
-  /** Makes the requests, from 0 up. */
+  /** Creates the requests, from 0 up. */
   readonly visitOf: (index: number) => Visit;
-  /** Requests in flight at most; further due requests wait in the client, in order. Unbounded by default. */
+  /** Maximum requests in flight; further due requests wait in the client, in order. Unbounded by default. */
   readonly maxInFlight?: number;
   readonly limits: SendLimits;
 }
 
 /**
- * Load in stages. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
- * them are answered, as inference-perf does: a backlog of one stage does not count against the next.
+ * Load in stages, as in inference-perf. A stage sends rate times duration requests with exponential gaps. The next
+ * stage begins when all of them are answered, so a backlog of one stage does not count against the next.
  */
 export function createStagedLoad(options: StagedLoadOptions): Workload {
   const { seed, stages, visitOf, maxInFlight = Number.POSITIVE_INFINITY, limits } = options;

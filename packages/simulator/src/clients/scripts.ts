@@ -11,36 +11,36 @@ import {
 } from "./draws.ts";
 import type { ScriptOf } from "./session.ts";
 
-/** The name of the text that stands before all others; documents are named from 1. */
+/** The name of the text before all others; documents are named from 1. */
 const systemPrompt = 0;
 
-/** Both ends included. */
+/** Both ends inclusive. */
 interface Range {
   readonly least: number;
   readonly most: number;
 }
 
 export interface ChatParameters {
-  /** Sessions take turns in the groups of a shared beginning; 0 for none. */
+  /** Number of groups with a shared beginning, which sessions use in turn; 0 for none. */
   readonly groups: number;
   readonly sharedTokens: number;
-  /** Share of the sessions that have the beginning of a group. */
+  /** Share of sessions that start with a group's beginning. */
   readonly sharedShare: number;
   readonly firstTokens: number;
   readonly newTokens: number;
   readonly outputTokens: number;
-  /** Follow-ups of a session: a fixed number, or a geometric one with that mean. */
+  /** Follow-ups of a session: a fixed number, or a geometric one with the given mean. */
   readonly followups: { readonly count: number } | { readonly mean: number };
   /** Mean of the exponential time before a follow-up, in milliseconds. */
   readonly thinkMeanMs: number;
-  /** Whether the first message comes after such a time, too, so that people do not begin in step. */
+  /** Whether the first message also waits such a time, so that users do not start in step. */
   readonly thinksFirst: boolean;
 }
 
 interface ChatOptions {
   readonly seed: number;
   readonly className?: string;
-  /** How many sessions in a row are of one group, before the next group's turn; drawn uniformly when absent. */
+  /** Number of consecutive sessions from one group before the next group's turn; drawn uniformly when absent. */
   readonly groupSize?: number;
 }
 
@@ -70,19 +70,19 @@ export function chatScripts(parameters: ChatParameters, { seed, className, group
 }
 
 export interface AgentParameters {
-  /** System prompt and tools, the same for all. */
+  /** System prompt and tools, shared by all. */
   readonly systemTokens: number;
   readonly taskTokens: number;
-  /** Requests of a trajectory. */
+  /** Requests per trajectory. */
   readonly steps: BoundedLogNormal;
-  /** What a tool answers, before every step but the first. */
+  /** Length of a tool's result, before every step but the first. */
   readonly toolTokens: BoundedLogNormal;
   readonly outputTokens: number;
-  /** How long a tool takes, in milliseconds: uniform between the two. */
+  /** Duration of a tool call, in milliseconds, uniform between the two. */
   readonly toolTimeMs: { readonly least: number; readonly most: number };
 }
 
-/** Agents at work: a task, then step after step, each with what a tool gave back. */
+/** Agents at work: a task, then step after step, each with the result of a tool. */
 export function agentScripts(parameters: AgentParameters, seed: number): ScriptOf {
   const { systemTokens, taskTokens, toolTokens, outputTokens, toolTimeMs } = parameters;
   return (trajectory) => {
@@ -106,11 +106,11 @@ export function agentScripts(parameters: AgentParameters, seed: number): ScriptO
 }
 
 export interface ToolClusterParameters {
-  /** Kinds of agents; each has a beginning of its own. */
+  /** Kinds of agents; each has its own beginning. */
   readonly clusters: readonly { readonly share: number; readonly tokens: number }[];
-  /** What a session has after its cluster's beginning. */
+  /** What a session adds after its cluster's beginning. */
   readonly firstTokens: BoundedLogNormal;
-  /** What each follow-up adds. */
+  /** What each follow-up appends. */
   readonly newTokens: BoundedLogNormal;
   readonly outputTokens: BoundedLogNormal;
   /** Mean of a geometric number. */
@@ -119,7 +119,7 @@ export interface ToolClusterParameters {
   readonly pauseMeanMs: number;
 }
 
-/** Calls of a few kinds of agents: long prompts that begin alike, and short answers. */
+/** Calls from a few kinds of agents: long prompts with the same beginning, and short answers. */
 export function toolClusterScripts(parameters: ToolClusterParameters, seed: number): ScriptOf {
   const { clusters, firstTokens, newTokens, outputTokens, meanFollowups, pauseMeanMs } = parameters;
   return (session) => {
@@ -150,7 +150,7 @@ function drawCluster(clusters: ToolClusterParameters["clusters"], random: Random
 
 /** Single requests, each behind one of a few beginnings. */
 export interface PromptParameters {
-  /** Beginnings, each as likely as the others. */
+  /** Number of beginnings, all equally likely. */
   readonly prompts: number;
   readonly sharedTokens: number;
   readonly ownTokens: BoundedLogNormal;
@@ -186,7 +186,7 @@ interface PrefixGroupParameters {
 }
 
 /**
- * Single requests behind one of several long prefixes.
+ * Single requests that each start with one of several long prefixes.
  *
  * @param groupOf the group of a request; drawn uniformly when absent
  */
@@ -207,7 +207,7 @@ export function prefixGroupScripts(
   });
 }
 
-/** Lengths of which the logarithm is uniform. */
+/** Log-uniform lengths. */
 export interface LengthParameters {
   readonly inputTokens: Range;
   readonly outputTokens: Range;
@@ -234,17 +234,17 @@ export function lengthScripts({ inputTokens, outputTokens }: LengthParameters, s
 export interface DocumentParameters {
   readonly systemTokens: number;
   readonly documents: number;
-  /** Document r is asked for with a probability that goes with 1 / r^zipf. */
+  /** Document r is requested with a probability proportional to 1 / r^zipf. */
   readonly zipf: number;
-  /** Lengths of documents: log-uniform, the same in every run of a seed. */
+  /** Document lengths: log-uniform, and the same in every run with the same seed. */
   readonly documentTokens: Range;
-  /** Different documents in one prompt: uniform. */
+  /** Distinct documents per prompt: uniform. */
   readonly perPrompt: Range;
   readonly questionTokens: Range;
   readonly outputTokens: Range;
 }
 
-/** Single questions about documents that stand in the prompt in the order in which they were found. */
+/** Single questions about documents. The prompt contains the documents in the order of retrieval. */
 export function documentScripts(parameters: DocumentParameters, seed: number): ScriptOf {
   const { systemTokens, documents, documentTokens, perPrompt, questionTokens, outputTokens } = parameters;
   const zipf = createZipf({ count: documents, exponent: parameters.zipf });
@@ -269,7 +269,7 @@ export function documentScripts(parameters: DocumentParameters, seed: number): S
   };
 }
 
-/** A document that is drawn again gives way to the next one of lower rank. */
+/** A document drawn twice is replaced by the next one of lower rank. */
 function findDocuments(zipf: Zipf, count: number, random: Random, documents: number): readonly number[] {
   const found: number[] = [];
   for (let place = 0; place < count; place++) {
@@ -287,9 +287,9 @@ function uniform({ least, most }: Range, random: Random): number {
 
 export interface AdapterParameters {
   readonly adapters: number;
-  /** Adapter r is asked for with a probability that goes with 1 / r^zipf. */
+  /** Adapter r is requested with a probability proportional to 1 / r^zipf. */
   readonly zipf: number;
-  /** The beginning that all prompts for one adapter have in common. */
+  /** The beginning shared by all prompts for one adapter. */
   readonly sharedTokens: number;
   readonly ownTokens: number;
   readonly outputTokens: number;

@@ -1,33 +1,33 @@
 import type { Conversation } from "./conversation.ts";
 import type { RequestOutcome, WorkloadDriver } from "./workload.ts";
 
-/** The behaviour of one session. Its random draws are its own, so it is the same under every policy. */
+/** The behaviour of one session. It has its own random source, so it is the same under every policy. */
 export interface SessionScript {
   /** Requests, at least 1. */
   readonly turns: number;
   readonly className?: string;
-  /** The LoRA adapter that all of its requests are for; sessions with different ones must share no text. */
+  /** The LoRA adapter for all its requests. Sessions with different adapters must not share text. */
   readonly adapter?: string;
-  /** Tokens of the whole conversation at its end, roughly. */
+  /** Approximate tokens of the whole conversation at its end. */
   readonly expectedTokens: number;
-  /** Milliseconds before a turn's request: after the previous answer, or after the session's start. Asked in order. */
+  /** Milliseconds before a turn's request: after the previous answer, or after the session's start. Called in order. */
   pauseMs(turn: number): number;
   /**
-   * Adds the new part of a turn's prompt. Called in order, after the turn's pause.
+   * Appends a turn's new text to the prompt. Called in order, after the turn's pause.
    *
    * @returns output tokens
    */
   write(turn: number, conversation: Conversation): number;
 }
 
-/** Makes the script of a session by its number, from 0. */
+/** Creates the script of a session from its number, from 0. */
 export type ScriptOf = (session: number) => SessionScript;
 
 /**
  * Runs a session from its start to its last answer. A failed request counts as answered: the session continues with its
  * next turn.
  *
- * @param done called after the last answer, unless sending is over before
+ * @param done called after the last answer, unless sending has ended before
  */
 export function runSession(
   sender: Sender,
@@ -64,7 +64,7 @@ interface Sending {
   readonly adapter?: string | undefined;
 }
 
-/** Sends the requests of all clients of a run to its driver: it numbers them and stops at the limits. */
+/** Sends the requests of all clients of a run to the run's driver. It numbers them and stops at the limits. */
 interface Sender {
   readonly isOver: boolean;
   /** Virtual milliseconds since the start of the run. */
@@ -73,11 +73,11 @@ interface Sender {
   after(delayMs: number, task: () => void): void;
   /** Sends the current prompt of a conversation. Does nothing once sending is over. */
   send(conversation: Conversation, sending: Sending, ended: (outcome: RequestOutcome) => void): void;
-  /** Ends sending: all clients are done. */
+  /** Ends sending because all clients are done. */
   finish(): void;
 }
 
-/** @param limits the first one reached ends sending */
+/** @param limits sending ends at the first one reached */
 export function createSender(driver: WorkloadDriver, { requests, durationS }: SendLimits): Sender {
   const startMs = driver.clock.nowMs();
   const most = requests ?? Number.POSITIVE_INFINITY;

@@ -10,17 +10,17 @@ export interface TraceReplayOptions {
   readonly seed: number;
   /** In order of arrival. */
   readonly rows: readonly TraceRequest[];
-  /** So many times as fast as the trace. */
+  /** Replay speed as a multiple of the trace's. */
   readonly speed: number;
-  /** Set when the times of the trace are rounded to steps: arrivals are spread over theirs. */
+  /** Set when the trace rounds its times to steps: arrivals are spread over their step. */
   readonly stepMs?: number | undefined;
   readonly limits: SendLimits;
 }
 
 /**
- * Sends the rows of a trace at their times. Blocks that the trace names are the same text where they have the same
- * name. Rows without names have the text of the trace, or else a private text; a later turn of a session continues after
- * the earlier turn's answer, or keeps as much of it as its tokens allow.
+ * Sends the rows of a trace at their times. Blocks with the same name in the trace get the same text. Rows without
+ * names use the text of the trace, or else a private text. A later turn of a session continues after the earlier turn's
+ * answer, or keeps as much of it as its tokens allow.
  */
 export function createTraceReplay(options: TraceReplayOptions): Workload {
   const { seed, speed, stepMs, limits } = options;
@@ -34,8 +34,8 @@ export function createTraceReplay(options: TraceReplayOptions): Workload {
       const write = createRowWriter(seed, rows);
       let next = 0;
       const dueMs = (at: number): number => rows[at]!.arrivalMs / speed;
-      // The time at which a timer fires may fall short of the one it was set for by a rounding error, which no further
-      // timer would make up for: a row is due when its timer says so.
+      // Rounding can make a timer fire slightly before the time it was set for, and no further timer would make up for
+      // it. A row is therefore due when its timer fires.
       const sendDue = (isNextDue: boolean): void => {
         for (let isDue = isNextDue; next < rows.length && (isDue || dueMs(next) <= sender.nowMs()); isDue = false) {
           const row = rows[next++]!;
@@ -50,7 +50,7 @@ export function createTraceReplay(options: TraceReplayOptions): Workload {
   };
 }
 
-/** Rows whose steps lie wholly inside the duration, so that jitter moves none of them past it. */
+/** Rows whose steps lie entirely inside the duration, so that jitter moves none of them past it. */
 function withinLimits({ rows, speed, stepMs = 0, limits }: TraceReplayOptions): readonly TraceRequest[] {
   const { requests = Number.POSITIVE_INFINITY, durationS = Number.POSITIVE_INFINITY } = limits;
   const endMs = durationS * 1_000 * speed - stepMs;
@@ -58,10 +58,10 @@ function withinLimits({ rows, speed, stepMs = 0, limits }: TraceReplayOptions): 
   return rows.slice(0, Math.min(requests, after === -1 ? rows.length : after));
 }
 
-/** Makes prompts of rows, which it is given in order. */
+/** Creates the prompts of rows, which it receives in order. */
 function createRowWriter(seed: number, rows: readonly TraceRequest[]): (row: TraceRequest) => Conversation {
   const numbers = new Map<string, number>();
-  /** Rows of a session that are still to come. Finished sessions are dropped. */
+  /** Remaining rows of a session. Finished sessions are dropped. */
   const coming = new Map<string, number>();
   const open = new Map<string, Conversation>();
   for (const { session } of rows) {
@@ -99,13 +99,13 @@ function writeBlocks(row: TraceRequest, conversation: Conversation): void {
   conversation.own(left);
 }
 
-/** Bytes of text that make a token, as readers of traces count them. */
+/** Bytes of text per token, as trace readers count them. */
 const bytesPerToken = 4;
 const pieceBytes = blockTokens * bytesPerToken;
 
 /**
- * Adds the text of a prompt, a block at a time, so that prompts that begin alike share blocks as far as their bytes
- * are the same. The roles of messages do not count, as they do not count as tokens.
+ * Appends the text of a prompt block by block. Prompts share blocks as far as their bytes are the same. The roles of
+ * messages are ignored, because they do not count as tokens.
  */
 function sharePrompt(prompt: Prompt, { inputTokens }: TraceRequest, conversation: Conversation): void {
   const bytes = Buffer.from(textOf(prompt));
@@ -123,25 +123,26 @@ function textOf(prompt: Prompt): string {
   return contents.map((content) => (typeof content === "string" ? content : JSON.stringify(content))).join("");
 }
 
-/** 48 bits of the content: two different pieces out of a million have the same name with odds of 1 in 500. */
+/** 48 bits of the content: among a million distinct pieces, the odds that two get the same name are 1 in 500. */
 function nameOf(piece: Buffer): number {
   return createHash("sha256").update(piece).digest().readUIntLE(0, 6);
 }
 
 /** Assumed time per answer token, after which the session continues. */
 const msPerAnswerToken = 20;
-/** Ends a recording whose workload has no limit. */
+/** Ends the recording of a workload without a limit. */
 const maxTraceMs = 48 * 3_600_000;
 
 /**
- * The requests of a workload as rows of a trace, in order of time. Sessions continue as if every answer took 20 ms per token.
+ * Records the requests of a workload as rows of a trace, in order of time. Sessions continue as if every answer took 20
+ * ms per token.
  *
  * @param onRow receives each row; rows are not kept
  */
 export function recordTrace(workload: Workload, onRow: (row: BailianRow) => void): void {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
-  /** The last request of each session. */
+  /** The previous request of each session. */
   const parents = new Map<number, number>();
   workload.start({
     clock,
@@ -164,7 +165,10 @@ export function recordTrace(workload: Workload, onRow: (row: BailianRow) => void
   time.runUntil(maxTraceMs);
 }
 
-/** Of the prompt's full blocks, in 52 bits of their chain hashes: readers of traces have other uses for larger numbers. */
+/**
+ * Names of the prompt's full blocks: 52 bits of their chain hashes, because trace readers give larger numbers another
+ * meaning.
+ */
 function blockIdsOf({ promptTokens, chain }: SimRequest): readonly number[] {
   return Array.from(
     { length: Math.floor(promptTokens / blockTokens) },

@@ -58,8 +58,8 @@ export interface DelayedTier {
 const upkeepMs = 1_000;
 
 /**
- * Replaces the mesh where running it would take too long: one copy of the index serves all routers, and updates reach the
- * others after the delays that the mesh was measured with. No message is lost, and link faults are not modelled. A router
+ * Replaces the mesh where running it would take too long. One copy of the index serves all routers. Updates reach the
+ * other routers after the delays measured for the mesh. No message is lost, and link faults are not modelled. A router
  * sees its own placements and its own load at once.
  *
  * @throws RangeError when there is no engine or router, or there are too many engines
@@ -202,9 +202,9 @@ function createView(
 }
 
 interface BroadcastLinksOptions<Plane> {
-  /** Creates the plane of a router that starts now. */
+  /** Creates the plane of a router that is starting. */
   readonly createPlane: (self: () => Origin) => Plane;
-  /** When a frame that is sent at a moment arrives at the other routers. Frames never overtake each other. */
+  /** When a frame sent at a given moment arrives at the other routers. Frames never overtake each other. */
   readonly dueMs: (sentMs: number) => number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -212,7 +212,7 @@ interface BroadcastLinksOptions<Plane> {
 
 /** Connects the real broadcast planes of routers over lossless links. */
 interface BroadcastLinks<Plane> {
-  /** The plane of a router that starts now. An earlier plane of the same router receives nothing more. */
+  /** The plane of a router that is starting. An earlier plane of the same router receives nothing more. */
   planeOf(router: number): Plane;
 }
 

@@ -39,7 +39,7 @@ export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTimi
   return { factsDueMs: read, placementsDueMs: atOnce, loadDueMs: atOnce };
 }
 
-/** Messages in transit in one queue at most; a fleet with more is too large for one process. */
+/** Maximum messages in transit in one queue. A fleet with more is too large for one process. */
 export const maxInTransit = 4_194_304;
 
 const firstCapacity = 1_024;

@@ -5,9 +5,9 @@ export interface OwnPlacement {
   readonly router: number;
   readonly target: number;
   readonly kind: "place" | "confirm" | "refute";
-  /** Chain hashes, two words each, low word first; not changed any more. */
+  /** Chain hashes, two words each, low word first; never modified again. */
   readonly chain: Uint32Array;
-  /** At least 1. For a refutation, up to and including the first block that the engine does not have. */
+  /** At least 1. For a refutation: up to and including the first block that the engine lacks. */
   readonly blockCount: number;
   readonly atMs: number;
   /** 0 for a refutation. */
@@ -26,7 +26,7 @@ const forgotten = -1;
  */
 export class PendingPlacements {
   readonly #placements: OwnPlacement[] = [];
-  /** Low word of the first block of each; almost all others differ from a prompt there. */
+  /** Low word of each placement's first block. Almost all placements differ from a prompt there. */
   readonly #lows: number[] = [];
   #first = 0;
 
@@ -56,8 +56,8 @@ export class PendingPlacements {
   }
 
   /**
-   * Adds them to the matches of the shared copy. Engine updates take at least as long as placements, so none of these is
-   * older than the known epoch of its engine.
+   * Adds them to the matches from the shared copy. Engine updates take at least as long as placements, so none of these
+   * is older than the known epoch of its engine.
    */
   apply(words: Uint32Array, blockCount: number, nowMs: number, out: PrefixMatches): void {
     if (blockCount <= 0) return;
@@ -94,7 +94,7 @@ function lower(out: PrefixMatches, target: number, depth: number): void {
   if (out.placedBlocks[target] === 0) out.placementAgeMs[target] = 0;
 }
 
-/** How many blocks two chains begin with alike: a chain hash stands for its whole prefix. */
+/** Number of blocks in the common prefix of two chains. A chain hash identifies its whole prefix. */
 function commonBlocks(
   one: { readonly chain: Uint32Array; readonly blockCount: number },
   other: Uint32Array,

@@ -6,8 +6,8 @@ import type { SimEngine } from "./sim-engine.ts";
 import { SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
 
 /**
- * How a request comes to one of several cells. `dns`: one name has the addresses of all routers, and each request goes to
- * any of them. `hash`: a balancer before them sends a session to the same cell always, and there to any router.
+ * How a request reaches one of several cells. `dns`: one name resolves to the addresses of all routers, and each
+ * request goes to any of them. `hash`: a load balancer always sends a session to the same cell, to any router there.
  */
 export type Balancer = "dns" | "hash";
 
@@ -27,7 +27,7 @@ export class Cells {
   /** By cell: the first numbers of its engines and routers. */
   readonly #first: readonly { readonly engine: number; readonly router: number }[];
 
-  /** @throws RangeError when a cell would be without a router or an engine */
+  /** @throws RangeError when a cell would have no router or no engine */
   constructor(options: CellsOptions) {
     const { cells, balancer, engines, routers, seed } = options;
     if (!Number.isInteger(cells) || cells < 1 || cells > Math.min(engines, routers)) {
@@ -49,7 +49,7 @@ export class Cells {
     this.engines = this.fleets.flatMap((fleet) => fleet.engines);
   }
 
-  /** Bytes that routers have sent each other. */
+  /** Bytes sent between routers. */
   get bytesSent(): number {
     return this.fleets.reduce((sum, { network }) => sum + network.bytesSent, 0);
   }
@@ -90,7 +90,7 @@ export class Cells {
   }
 }
 
-/** A number's bits well mixed: the finalizer of MurmurHash3. */
+/** Mixes the bits of a number: the finalizer of MurmurHash3. */
 function spread(number: number): number {
   let bits = Math.imul(number ^ (number >>> 16), 0x85ebca6b);
   bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);

@@ -6,14 +6,14 @@ import type { SimEngine } from "./sim-engine.ts";
 export interface FrontOutcome extends RequestOutcome {
   /** -1 for none. */
   readonly engine: number;
-  /** The engine that computed the prompt for it, where that was another one. */
+  /** The engine that computed the prompt, if it was another one. */
   readonly prefillEngine?: number;
   /** Predicted prompt tokens in the engine's cache. */
   readonly predictedTokens: number;
   readonly isSpill: boolean;
 }
 
-/** What a client's connection reaches: a router, or engines behind a plain service address. */
+/** The other end of a client's connection: a router, or engines behind a plain service address. */
 export interface SimFront {
   /** @param ended called once */
   handle(request: SimRequest, ended: (outcome: FrontOutcome) => void): void;
@@ -32,12 +32,12 @@ interface Connection {
 }
 
 /**
- * No router at all: a Kubernetes Service in front of engines, and clients that keep connections. A new connection goes
- * to a random engine and stays with it; a request takes the connection that became idle last, as the pools of HTTP
- * clients do, and opens one when none is idle. Clients are one hop away from engines, which whoever calls adds.
+ * No router: a Kubernetes Service in front of engines, and clients with persistent connections. A new connection goes
+ * to a random engine and stays there. A request takes the connection that became idle last, as HTTP clients' pools do,
+ * and opens one when none is idle. Clients are one hop away from engines; the caller adds that delay.
  */
 export function createClusterIp({ engines, clock, random }: ClusterIpOptions): SimFront {
-  /** At most as many as requests were ever in flight at once. */
+  /** Never more than the highest number of requests in flight. */
   const idle: Connection[] = [];
   const connect = (): Connection | undefined => {
     for (let kept = idle.pop(); kept; kept = idle.pop()) {

@@ -6,9 +6,9 @@ import { type BlockMove, blockMoveOf, type EngineMessage, type SimEngine } from 
 interface EventSubscriptionOptions {
   readonly engine: SimEngine;
   readonly output: FeedOutput;
-  /** Of the router that reads. */
+  /** The router that reads. */
   readonly scheduler: Scheduler;
-  /** From the end of a step until the subscriber receives its message. */
+  /** Delay from the end of a step until the subscriber receives its message. */
   readonly delayMs: number;
   /** Whether a message is lost. */
   readonly isLost: (message: EngineMessage) => boolean;
@@ -21,7 +21,7 @@ export class EventSubscription implements EventReading {
   readonly #options: EventSubscriptionOptions;
   readonly #ends: Cancel[] = [];
   #epoch = 0;
-  /** Messages of that epoch, which may be over before this subscriber knows. */
+  /** Messages of that epoch, which may have ended without this subscriber knowing. */
   #published: readonly EngineMessage[] = [];
   /** The next sequence number to read. */
   #next = 0;
@@ -49,7 +49,7 @@ export class EventSubscription implements EventReading {
       }),
       engine.onEpoch(() => scheduler.after(delayMs, () => this.#connect())),
     );
-    // A connection, and a request for earlier messages.
+    // Delay of a connection plus a request for earlier messages.
     scheduler.after(3 * delayMs, () => this.#connect());
   }
 
@@ -198,7 +198,7 @@ function forEachRun(
   for (let run = 0; run < runs; run++) visit(kinds[run]!, run === 0 ? 0 : ends[run - 1]!, ends[run]!);
 }
 
-/** Blocks by their chain hashes, per tier. For incomplete subscriptions, which are rare, so it is kept simple. */
+/** Blocks by their chain hashes, per tier. Kept simple, because incomplete subscriptions are rare. */
 class BlockSet {
   readonly #tiers = new Map<Tier, Set<bigint>>();
 

@@ -1,7 +1,7 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import { schedulerOf, TimerHeap } from "@espalier/testing";
 
-/** Clocks of real machines drift by millionths; faults are drawn far beyond that, but within this share. */
+/** Real clocks drift by millionths. Faults draw far larger rates, up to this share. */
 export const maxDriftRate = 0.1;
 
 /** The clocks and timers of one simulated process. */
@@ -9,23 +9,23 @@ export interface NodeTime {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /**
-   * From now on both clocks and all timers run faster than virtual time, by `rate` as a share.
+   * From now on, both clocks and all timers run faster than virtual time by the share `rate`.
    *
    * @throws RangeError when it is not between -`maxDriftRate` and `maxDriftRate`
    */
   setDrift(rate: number): void;
-  /** Moves the wall clock. The monotonic clock and timers are not affected. */
+  /** Shifts the wall clock. The monotonic clock and timers are not affected. */
   jumpWall(byMs: number): void;
-  /** SIGSTOP: no timer runs, while both clocks go on. */
+  /** SIGSTOP: no timer runs, but both clocks continue. */
   pause(): void;
-  /** SIGCONT: timers that came due meanwhile run at once, in order of their due times. */
+  /** SIGCONT: timers that came due in the meantime run at once, in order of their due times. */
   resume(): void;
   readonly isPaused: boolean;
   /** Kills the process: none of its timers runs, and none can be set. */
   kill(): void;
   /** Pending timers. */
   readonly pendingCount: number;
-  /** The time of the next process on the same machine: clock errors outlive processes. */
+  /** The time of the next process on the same machine. Clock errors outlive processes. */
   next(): NodeTime;
 }
 
@@ -34,7 +34,7 @@ interface World {
   readonly scheduler: Scheduler;
 }
 
-/** @param world virtual time, which all processes share */
+/** @param world virtual time, shared by all processes */
 export function createNodeTime(world: World): NodeTime {
   return new ProcessTime(world, { rate: 0, wallOffsetMs: 0 });
 }
@@ -48,10 +48,10 @@ class ProcessTime implements NodeTime {
   #baseWorldMs: number;
   #baseOwnMs: number;
   #rate: number;
-  /** The own clock never shows less: rounding must not make a timer run before its time, or time go back. */
+  /** The process's clock never shows less. Rounding must not run a timer early or move time backwards. */
   #leastMs: number;
   #wallOffsetMs: number;
-  /** When the timer in the world's scheduler is due, in own time. */
+  /** Due time of the timer in the world's scheduler, in process time. */
   #armedMs = Number.POSITIVE_INFINITY;
   #cancelArmed: Cancel = () => {};
   #isFiring = false;
@@ -132,7 +132,7 @@ class ProcessTime implements NodeTime {
     return cancel;
   }
 
-  /** Sets the one timer of this process in the world's scheduler, for the first of its own. */
+  /** Sets this process's one timer in the world's scheduler, for the first of its own timers. */
   #arm(): void {
     if (this.#state !== "running" || this.#isFiring) return;
     const dueMs = this.#heap.nextDueMs;
@@ -151,7 +151,7 @@ class ProcessTime implements NodeTime {
     this.#armedMs = Number.POSITIVE_INFINITY;
   }
 
-  /** Runs what is due. What that schedules for the same moment comes after what others do at this moment. */
+  /** Runs due timers. Timers that they set for the same moment run after those of other processes. */
   #fire(): void {
     this.#leastMs = Math.max(this.#leastMs, this.#armedMs);
     this.#armedMs = Number.POSITIVE_INFINITY;

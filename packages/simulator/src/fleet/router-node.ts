@@ -24,12 +24,12 @@ import { createReadings, SimTarget } from "./sim-target.ts";
 
 type Ended = (outcome: FrontOutcome) => void;
 
-/** A router node: its number and address stay, its process is started and stopped. */
+/** A router node. Its number and address stay the same while its process starts and stops. */
 export class RouterNode {
   readonly number: number;
   readonly id: string;
   readonly address: string;
-  /** Requests in the socket of a paused process. */
+  /** Requests waiting in the socket of a paused process. */
   readonly #waiting = new Set<Ended>();
   /** Clocks and timers of the current or last process. */
   time: NodeTime;
@@ -45,7 +45,7 @@ export class RouterNode {
     this.time = createNodeTime(world);
   }
 
-  /** Whether a client that resolves the tier's name may be given this router. */
+  /** Whether DNS gives this router to clients that resolve the tier's name. */
   get isServing(): boolean {
     return this.router !== undefined && !this.isLeaving && this.router.view.waitingFor.length === 0;
   }
@@ -98,14 +98,14 @@ export interface RouterFactoryOptions {
   /** Disaggregation settings; one engine serves each request when undefined. */
   readonly split: SplitSettings | undefined;
   readonly engines: readonly SimEngine[];
-  /** Of the engines by their number; `both` for those beyond. */
+  /** Roles of the engines by number; `both` for those beyond. */
   readonly roles: readonly EngineRole[];
   readonly events: EventFaults;
   readonly timing: SimTiming;
   readonly seed: number;
   /** Virtual time, whatever a router's own clock says. */
   readonly trueClock: Clock;
-  /** Undefined where routers have links of their own. */
+  /** Undefined when routers have their own links. */
   readonly delayed: DelayedTier | undefined;
   readonly network: MemoryNetwork;
   /** Seed addresses. */

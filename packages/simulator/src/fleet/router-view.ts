@@ -40,7 +40,7 @@ import {
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
-/** The state of caches and load as one router sees it, and how it shares its own decisions. */
+/** One router's view of caches and load, and how it shares its own decisions. */
 export interface RouterView extends Startable {
   readonly knowledge: PrefixKnowledge;
   /** What other routers have in flight, by the index of a target. */
@@ -48,19 +48,19 @@ export interface RouterView extends Startable {
   readonly sessions: SessionBindings;
   /** Tenant usage at other routers. */
   readonly usage: FleetUsage;
-  /** Starts watching what engines have in memory. To be called once at most. */
+  /** Starts watching what engines have in memory. Must be called at most once. */
   watchMemory(): MemoryWatch;
-  /** Carries shared estimates; undefined where routers share none. */
+  /** Carries shared estimates; undefined when routers share none. */
   readonly notes: NoteChannel | undefined;
   /** Whether this router owns a target; see `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
-  /** The router's own load on a target has changed. */
+  /** Called when the router's own load on a target has changed. */
   loadChanged(target: RoutingTarget): void;
-  /** The router is about to end: others take over its targets. */
+  /** Called before the router ends: others take over its targets. */
   setDraining(): void;
   /** Whether it has received everything that the running engines have published. */
   readonly isSettled: boolean;
-  /** What it waits for before it is ready. */
+  /** What it is waiting for before it is ready. */
   readonly waitingFor: readonly string[];
 }
 
@@ -81,11 +81,11 @@ interface RealViewOptions {
   readonly random: Random;
   readonly logger?: Logger;
   readonly meter?: Meter;
-  /** Stands between the replica and what carries its state. */
+  /** Wraps the carrier of the replica's state. */
   readonly wrapPorts?: (ports: ReplicaPorts) => ReplicaPorts;
 }
 
-/** Upkeep as the server does it. */
+/** Runs the same upkeep as the server. */
 const upkeepMs = 1_000;
 
 const upkeepSteps = 10_000;
@@ -93,7 +93,7 @@ const upkeepSteps = 10_000;
 /** Settings that all routers of the fleet share. */
 const cluster = { cluster: "simulated", fleetSeed: "simulated", blockSizeTokens: blockTokens } as const;
 
-/** A view made by the code that real routers run: journals, links, membership, ownership, the fold. */
+/** A view built from the code of real routers: journals, links, membership, ownership, the fold. */
 export class RealView implements RouterView {
   readonly index: PrefixIndex;
   readonly tier: SharedTier;
@@ -191,7 +191,7 @@ export class RealView implements RouterView {
       this.index.maintain(clock.nowMs(), upkeepSteps);
     });
     await this.tier.start();
-    // The process may have ended meanwhile.
+    // The process may have ended in the meantime.
     if (this.#isStopped) return;
     this.#feeds = engines.map((engine) =>
       this.tier.host.open({ index: asTargetIndex(engine.number), key: engine.key }, (output) =>

@@ -31,14 +31,14 @@ export interface AnswerObserver {
   lost(): void;
 }
 
-/** What a router adds to a request: the KV transfer of its other leg, and its priority. */
+/** What a router adds to a request: the KV transfer of the other leg, and the priority. */
 export type LegOptions = Pick<BlockRequest, "imported" | "pinned" | "priority">;
 
-/** An engine of the simulated fleet: the model of one, driven by the virtual scheduler, with its KV events. */
+/** An engine of the simulated fleet: the engine model driven by the virtual scheduler, with its KV events. */
 export interface SimEngine {
   /** From 0. */
   readonly number: number;
-  /** Of its only target. */
+  /** The id of its only target. */
   readonly key: string;
   readonly isUp: boolean;
   /** Its epoch: 1 at first, one more with each restart. */
@@ -54,11 +54,11 @@ export interface SimEngine {
   submit(request: SimRequest, observer: AnswerObserver, leg?: LegOptions): boolean;
   /** Frees the blocks of a pinned request. Does nothing when there are none. */
   release(request: SimRequest): void;
-  /** Aborts a request whose connection was closed; its observer is not called any more. */
+  /** Aborts a request whose connection was closed. Its observer is not called again. */
   abort(request: SimRequest): void;
-  /** Messages of the current epoch in order of their sequence number, from 0. Each epoch has a list of its own. */
+  /** Messages of the current epoch in order of sequence number, from 0. Each epoch has its own list. */
   readonly messages: readonly EngineMessage[];
-  /** The first message that is still replayed: engines keep only the last ones. */
+  /** The first message that can still be replayed. Engines keep only the latest ones. */
   readonly firstReplayed: number;
   /** Called when the engine publishes a message. The listener adds network delay itself. */
   onMessage(listener: (message: EngineMessage) => void): Cancel;
@@ -87,7 +87,7 @@ const replayedMessages = 10_000;
 /** Slots of an engine that never evicts an adapter. */
 const maxAdapterSlots = 65_536;
 
-/** In a millisecond. */
+/** Microseconds in a millisecond. */
 const microseconds = 1_000;
 
 /** A `BlockEngine` driven by the virtual scheduler. The constructor throws a RangeError when a parameter is invalid. */
@@ -117,7 +117,7 @@ export class ModelledEngine implements SimEngine {
     const dueMs = this.#dueMs;
     this.#cancel = undefined;
     this.#dueMs = Number.NaN;
-    // The sum of now and a delay may fall short of the moment by a rounding error.
+    // Rounding can make now plus a delay fall short of the moment.
     this.#model.advanceTo(Math.max(dueMs, this.#options.clock.nowMs()));
     if (this.isUp) this.#reschedule();
   };
@@ -256,7 +256,7 @@ export class ModelledEngine implements SimEngine {
   }
 }
 
-/** Distinguishes messages of one engine as a checksum over their bytes would; 32 bits. */
+/** Distinguishes one engine's messages as a checksum over their bytes would; 32 bits. */
 function checksumOf(epoch: number, sequence: number, timeMs: number, { words, runs }: BlockChanges): number {
   let sum = Math.imul(epoch, 0x9e37_79b1) ^ Math.imul(sequence + 1, 0x85eb_ca6b) ^ Math.imul(runs, 0xc2b2_ae35);
   sum = Math.imul(sum ^ Math.floor(timeMs * microseconds), 0x2c1b_3c6d);

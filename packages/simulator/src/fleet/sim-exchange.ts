@@ -150,7 +150,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       return;
     }
     this.#current = attempt;
-    // Pinned for an attempt that did not happen.
+    // Pinned for an attempt that was not made.
     if (attempt.leg !== "decode") this.#leg?.cancel();
     this.#lifecycle.started();
     this.#send(attempt);
@@ -273,9 +273,9 @@ function prefixKeyOf({ promptTokens, chain }: SimRequest, tokens: number): numbe
 interface SimPrefillLegOptions {
   readonly request: SimRequest;
   readonly dispatch: Dispatch<SimTarget>;
-  /** When the request reached the router, by its wall clock. */
+  /** When the request reached the router, by the router's wall clock. */
   readonly arrivedWallMs: number;
-  /** Called once, unless the leg is cancelled before. */
+  /** Called once, unless the leg is cancelled first. */
   readonly settled: (outcome: PrefillOutcome) => void;
 }
 

@@ -20,10 +20,10 @@ export const clusterIp = "clusterip";
 export interface SimFleetOptions {
   readonly engines: number;
   readonly parameters: EngineParameters;
-  /** Overrides, cyclic: engine n has those at n modulo their number. None by default. */
+  /** Cyclic overrides: engine n uses the one at n modulo their number. None by default. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
   readonly routers: number;
-  /** Routers that `start` starts; further ones are started later. All by default. */
+  /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
   /** A policy by name, or `clusterip`. */
   readonly policy: string;
@@ -32,7 +32,7 @@ export interface SimFleetOptions {
   readonly admission?: AdmissionSettings;
   /** The order in which engines serve their queues; `arrival` by default. */
   readonly engineOrder?: EngineOrder;
-  /** Of the engines by their number; `both` for those beyond. */
+  /** Roles of the engines by number; `both` for those beyond. */
   readonly roles?: readonly EngineRole[];
   /** Disaggregation settings; one engine serves each request when absent. */
   readonly split?: SplitSettings;
@@ -42,7 +42,7 @@ export interface SimFleetOptions {
   readonly seed: number;
   /** Shared with other fleets; its own by default. */
   readonly time?: VirtualTime;
-  /** Stands between a replica and what carries its state. */
+  /** Wraps the carrier of a replica's state. */
   readonly wrapPorts?: (ports: ReplicaPorts, router: number) => ReplicaPorts;
   /** Logs and metrics of routers with real links. None by default. */
   readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
@@ -58,7 +58,7 @@ export function parametersOfEngine(
 
 /** Virtual time between two points at which promises may continue. */
 const sliceMs = 20;
-/** Longest chain of promises in the start or stop of a router. */
+/** Longest chain of promises when a router starts or stops. */
 const promiseDepth = 40;
 /** Ends a start that hangs. */
 const startDeadlineMs = 30_000;

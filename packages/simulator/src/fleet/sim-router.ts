@@ -41,9 +41,9 @@ interface SimRouterOptions {
   readonly view: RouterView;
   readonly targets: readonly SimTarget[];
   readonly policy: Policy;
-  /** The router's own. */
+  /** The router's own clock. */
   readonly clock: Clock;
-  /** Times outcomes: clients do not share the clock of a router. */
+  /** Measures outcomes: clients do not share the router's clock. */
   readonly trueClock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;

@@ -12,10 +12,10 @@ import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters, type 
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
-/** Columns of the readings of one engine. */
+/** Columns in the readings of one engine. */
 const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, atMs: 4, count: 5 } as const;
 
-/** The readings of one router, engine by engine, contiguous because decisions scan them. */
+/** One router's readings, engine by engine. They are contiguous because every decision scans them. */
 export function createReadings(engines: number): Float64Array {
   return new Float64Array(engines * column.count);
 }
@@ -106,7 +106,7 @@ export class SimTarget implements RoutingTarget {
     readonly model: SimEngine;
     readonly index: number;
     readonly clock: Clock;
-    /** From `createReadings`, of all targets of one router. */
+    /** From `createReadings`; shared by all targets of one router. */
     readonly readings: Float64Array;
     readonly onChange: (target: SimTarget) => void;
     /** `both` by default. */
@@ -124,9 +124,9 @@ export class SimTarget implements RoutingTarget {
   }
 
   /**
-   * Reads the engine's metrics, which are vLLM's.
+   * Reads the engine's metrics, named as in vLLM.
    *
-   * @param othersInFlight requests that other routers have in flight there
+   * @param othersInFlight requests in flight there from other routers
    */
   read(othersInFlight: number): void {
     this.signals.read(this.model, this.load.inFlight + othersInFlight);
@@ -138,13 +138,13 @@ export class SimTarget implements RoutingTarget {
     this.adapters.forget();
   }
 
-  /** A request was refused, or the engine went away while it answered. */
+  /** A request was refused, or the engine disappeared while it answered. */
   failed(): void {
     this.usable = false;
     this.#goodProbes = 0;
   }
 
-  /** A health probe: two good ones bring an engine back. */
+  /** A health probe. Two successes bring an engine back. */
   probe(): void {
     if (!this.model.isUp) this.failed();
     else if (!this.usable && ++this.#goodProbes >= 2) this.usable = true;

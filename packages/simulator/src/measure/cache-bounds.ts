@@ -3,24 +3,24 @@ import type { RunRecord } from "../run.ts";
 
 /** Computes upper bounds of the cached share during a run. */
 export interface BoundsMeter {
-  /** Of every request, in order of sending. */
+  /** Called for every request, in order of sending. */
   add(request: SimRequest): void;
-  /** Shares of the prompt tokens so far; NaN without requests, and when a cache had more blocks than it can keep. */
+  /** Shares of the prompt tokens so far; NaN without requests, and when a cache had more blocks than it can hold. */
   result(): RunRecord["bounds"];
 }
 
 /**
- * Upper bounds of the cached share, over requests in order of sending. `infiniteCache`: all engines share one cache that
- * never evicts; `infiniteCacheFollowup` is the same without the first request of each session. `pooledLru`: they share one
- * cache of their total size. Both contain an answer from the moment its request is sent, before an engine has generated it;
- * that only raises the first bound, and keeps both independent of the fleet.
+ * Upper bounds of the cached share, over requests in order of sending. `infiniteCache`: all engines share one cache
+ * that never evicts. `infiniteCacheFollowup`: the same without the first request of each session. `pooledLru`: all
+ * engines share one cache of their total size. Both caches contain an answer from the moment its request is sent,
+ * before an engine has generated it. That only raises the first bound, and keeps both independent of the fleet.
  *
  * @param options.capacityBlocks KV blocks of all engines together, at least 1
  * @throws RangeError when there is no capacity
  */
 export function createBoundsMeter(options: {
   readonly capacityBlocks: number;
-  /** Blocks in each of the caches at most. */
+  /** Maximum blocks in each cache. */
   readonly maxBlocks?: number;
 }): BoundsMeter {
   const infinite = createInfiniteCache(options);
@@ -51,39 +51,40 @@ export function createBoundsMeter(options: {
   };
 }
 
-/** Distinct blocks in a cache without eviction at most: 0.4 GB of them in long chains, 1 GB in single ones. */
+/** Maximum distinct blocks in a cache without eviction: 0.4 GB in long chains, 1 GB in single blocks. */
 const maxInfiniteBlocks = 50_000_000;
 
-/** Blocks whose hashes are kept in one array; there are as many arrays as needed, so that none is ever copied. */
+/** Blocks per array of hashes. The table uses as many arrays as needed, so none is ever copied. */
 const pageBlocks = 65_536;
 const firstRuns = 1_024;
-/** Used slots at most. */
+/** Maximum load factor. */
 const maxRunFill = 0.75;
-/** Keeps unused memory small, also while a table is copied. */
+/** Keeps unused memory small, even while a table is copied. */
 const growth = 1.25;
 const none = -1;
 
-/** A cache that never evicts and that all engines share. */
+/** A cache shared by all engines that never evicts. */
 interface InfiniteCache {
   readonly blocks: number;
-  /** False when there were more blocks than it may hold: what it finds is then no bound any more. */
+  /** False after there were more blocks than it can hold: its hits are then no longer a bound. */
   readonly isComplete: boolean;
   /**
-   * Looks a request up and then puts its blocks in, those of its answer as well.
+   * Looks up a request, then adds its blocks, including those of its answer.
    *
-   * @returns prompt tokens found, whole blocks from the beginning; never the last token of the prompt, which an engine
-   * always computes
+   * @returns prompt tokens found, in whole blocks from the beginning; never the last token of the prompt, which an
+   * engine always computes
    */
   add(request: SimRequest): number;
 }
 
 /**
- * Keeps chains as runs: what a request adds to the chains before it is one run of blocks, found by the hash of its
- * first. A chain is followed from run to run, one look-up for each; where it leaves a run in the middle, what follows
- * it there begins another run. A hash names all blocks before it too, so if two blocks of a run and a chain are equal,
- * so are all before them, and where the two part is found by bisection.
+ * Stores chains as runs. The blocks that a request adds to the existing chains form one run, which is found by the hash
+ * of its first block. A lookup follows a chain from run to run, with one table access per run. Where a chain leaves a
+ * run in the middle, its remaining blocks begin another run. A hash identifies all blocks before it too: if a run and a
+ * chain have equal blocks at one position, they are equal at all earlier ones. Bisection therefore finds where they
+ * diverge.
  *
- * @param options.maxBlocks distinct blocks it may hold
+ * @param options.maxBlocks maximum distinct blocks
  */
 export function createInfiniteCache({ maxBlocks = maxInfiniteBlocks } = {}): InfiniteCache {
   const runs = createRuns();
@@ -112,10 +113,10 @@ export function createInfiniteCache({ maxBlocks = maxInfiniteBlocks } = {}): Inf
   };
 }
 
-/** Runs one behind the other in pages; a run ends where the next one begins, at the latest with its page. */
+/** Runs follow each other in pages. A run ends where the next one begins, or at the end of its page. */
 function createRuns() {
   const pages: Uint32Array[] = [];
-  /** Where a run begins, counted in blocks. */
+  /** Start of a run, counted in blocks. */
   let starts = new Uint32Array(firstRuns);
   /** Runs by the hash of their first block, counted from 1; 0 for a free slot. */
   let table = new Uint32Array(Math.ceil(firstRuns / maxRunFill));
@@ -156,7 +157,7 @@ function createRuns() {
       }
       return none;
     },
-    /** Blocks that a chain has in common with a run, whose first block is the chain's block `from`; at least 1. */
+    /** Number of blocks that a chain shares with a run whose first block is the chain's block `from`; at least 1. */
     matching(run: number, chain: Uint32Array, from: number): number {
       const start = starts[run]!;
       const end = run + 1 < runs ? starts[run + 1]! : blocks;
@@ -164,7 +165,7 @@ function createRuns() {
       if (isAt(start + shared - 1, chain, from + shared - 1)) return shared;
       return firstMissing(1, shared - 1, (block) => isAt(start + block, chain, from + block));
     },
-    /** Adds blocks of which none is there. */
+    /** Adds blocks that are all absent. */
     append(chain: Uint32Array, from: number, to: number): void {
       for (let block = from; block < to; ) {
         const at = blocks % pageBlocks;
@@ -182,41 +183,42 @@ function createRuns() {
   };
 }
 
-/** Blocks in a pooled cache at most, whatever the fleet: 0.8 GB of them in long chains. */
+/** Maximum blocks in a pooled cache, for any fleet: 0.8 GB in long chains. */
 const maxPooledBlocks = 50_000_000;
 
-/** Used slots at most. */
+/** Maximum load factor. */
 const maxStretchFill = 0.7;
 const firstSlots = 1_024;
 
-/** One cache of fixed size in place of those of all engines. */
+/** One cache of fixed size that replaces those of all engines. */
 interface PooledCache {
   readonly blocks: number;
-  /** False when it had to evict before the pool was full: what it finds is then no bound any more. */
+  /** False after it had to evict before the pool was full: its hits are then no longer a bound. */
   readonly isComplete: boolean;
   /**
-   * Looks a request up and then makes its blocks the most recent ones, those of its answer as well.
+   * Looks up a request, then makes its blocks the most recent ones, including those of its answer.
    *
-   * @returns prompt tokens found, whole blocks from the beginning; never the last token of the prompt
+   * @returns prompt tokens found, in whole blocks from the beginning; never the last token of the prompt
    */
   add(request: SimRequest): number;
 }
 
 /**
- * A cache that evicts the block least recently used, leaves first, as engines do. Plain LRU does that if each chain is
- * touched from its last block to its first: then whenever a block is touched, all blocks before it are touched later,
- * so a block is always more recent than those that continue it and is evicted after them. So if a block is there, all
- * before it are. Of a chain longer than the cache only the beginning stays.
+ * A cache that evicts the least recently used block, leaves first, as engines do. Plain LRU does that if each chain is
+ * touched from its last block to its first. Whenever a block is touched, all blocks before it are touched later. So a
+ * block is always more recent than the blocks that continue it, and is evicted after them. If a block is present, all
+ * blocks before it are. Only the beginning of a chain longer than the cache stays.
  *
- * Later requests take blocks over from the beginning of a chain, and eviction takes them from its end. So the blocks
- * that one request was the last to touch are one stretch of its chain, and the order of use is that of the requests.
- * Where a chain leaves a stretch, its next block is in no stretch or the first of another stretch: a chain with a block in the
- * middle of a stretch has the one before it, too. So a chain is followed from stretch to stretch, one look-up for each.
+ * Later requests take over blocks from the beginning of a chain, and eviction takes them from its end. So the blocks
+ * that one request was the last to touch form one stretch of its chain, and the order of use is that of the requests.
+ * Where a chain leaves a stretch, its next block is in no stretch or is the first of another one: a chain with a block
+ * in the middle of a stretch has the previous block, too. So a lookup follows a chain from stretch to stretch, with one
+ * table access per stretch.
  *
- * 8 bytes a block, 16 at most where a stretch has become shorter.
+ * Takes 8 bytes per block, at most 16 where a stretch has become shorter.
  *
  * @param options.capacityBlocks KV blocks of all engines together, at least 1
- * @param options.maxBlocks blocks that it keeps in memory at most
+ * @param options.maxBlocks maximum blocks kept in memory
  * @throws RangeError when there is no capacity
  */
 export function createPooledCache(options: {
@@ -288,14 +290,14 @@ export function createPooledCache(options: {
   };
 }
 
-/** Blocks of one chain that one request was the last to touch: those from `first` to `end`, which is not one of them. */
+/** Blocks of one chain that one request was the last to touch, from `first` to `end` (exclusive). */
 class Stretch {
   first = 0;
   end: number;
   older: Stretch | undefined;
   newer: Stretch | undefined;
   #words: Uint32Array;
-  /** The block whose hash the words begin with. */
+  /** Index of the block whose hash comes first in the words. */
   #start = 0;
 
   constructor(words: Uint32Array) {
@@ -303,7 +305,7 @@ class Stretch {
     this.end = words.length >>> 1;
   }
 
-  /** Its home in a table of `slots` slots, by the hash of the first block. */
+  /** Its home slot in a table of `slots` slots, by the hash of the first block. */
   homeIn(slots: number): number {
     const at = 2 * (this.first - this.#start);
     return slotOf(mixWords(this.#words[at]!, this.#words[at + 1]!), slots);
@@ -314,7 +316,7 @@ class Stretch {
     return this.#words[at] === chain[2 * block] && this.#words[at + 1] === chain[2 * block + 1];
   }
 
-  /** How many blocks it has in common with a chain that has its first one. */
+  /** Number of blocks it shares with a chain that has its first one. */
   common(chain: Uint32Array): number {
     const { first } = this;
     const shared = Math.min(this.end, chain.length >>> 1) - first;
@@ -349,7 +351,7 @@ function createFirstBlocks() {
   };
 
   return {
-    /** The stretch that begins with a block of a chain. */
+    /** The stretch whose first block is a given block of a chain. */
     find(chain: Uint32Array, block: number): Stretch | undefined {
       let slot = slotOf(mixWords(chain[2 * block]!, chain[2 * block + 1]!), table.length);
       for (let stretch = table[slot]; stretch; stretch = table[slot]) {
@@ -363,7 +365,7 @@ function createFirstBlocks() {
       fill(stretch);
       count++;
     },
-    /** Closes the gap with what follows, so that no markers of removed stretches are needed. */
+    /** Closes the gap with the following entries, so that removed stretches need no markers. */
     remove(removed: Stretch): void {
       let gap = removed.homeIn(table.length);
       while (table[gap] !== removed) gap = next(gap);
@@ -406,7 +408,7 @@ function createUseOrder() {
   };
 }
 
-/** Bisects for the first number from `from` to below `to` that is absent, or `to`; after it all are absent. */
+/** Bisects [from, to) for the first absent number, or returns `to`. All numbers after an absent one are absent. */
 function firstMissing(from: number, to: number, isPresent: (number: number) => boolean): number {
   let low = from;
   let high = to;
@@ -419,8 +421,8 @@ function firstMissing(from: number, to: number, isPresent: (number: number) => b
 }
 
 /**
- * Spreads the two words of a chain hash over 32 bits, with the finaliser of MurmurHash3, so that the tables stand on any
- * chains, also on such that count up.
+ * Spreads the two words of a chain hash over 32 bits, with the finaliser of MurmurHash3, so that the tables work for
+ * any chains, even those with consecutive hashes.
  */
 function mixWords(low: number, high: number): number {
   let mixed = low ^ Math.imul(high, 0x9e3779b1);
@@ -430,14 +432,14 @@ function mixWords(low: number, high: number): number {
 }
 
 /**
- * The place of mixed 32 bits among `slots`, which need not be a power of two: their share of the range. Places grow with
- * the mixed value, so a table that is copied in order into a larger one is written in order.
+ * Maps 32 mixed bits to one of `slots` slots in proportion to their value; `slots` need not be a power of two. Slots
+ * grow with the mixed value, so copying a table in order into a larger one writes in order.
  */
 function slotOf(mixed: number, slots: number): number {
   return Math.floor((mixed * slots) / 0x1_0000_0000);
 }
 
-/** Blocks of a prompt that an engine may take from its cache: it always computes the last token. */
+/** Number of prompt blocks that an engine may take from its cache. It always computes the last token. */
 function reusableBlocks({ promptTokens, chain }: Pick<SimRequest, "promptTokens" | "chain">): number {
   return Math.min(Math.floor((promptTokens - 1) / blockTokens), chain.length >>> 1);
 }

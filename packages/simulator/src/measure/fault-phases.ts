@@ -2,7 +2,7 @@ import { summarize } from "@espalier/workload";
 import type { RunRecord, SimResult } from "../run.ts";
 import { addResult, emptySums, type SentSums, sendingSpan, toRequestResult, totalSums } from "./results.ts";
 
-/** Quality of the requests sent from one moment of a run to another. What has no meaning is absent. */
+/** Quality of the requests sent between two moments of a run. Meaningless figures are absent. */
 interface FaultPhase {
   readonly from_s: number;
   readonly to_s: number;
@@ -20,14 +20,14 @@ export interface FaultPhases {
   readonly before: FaultPhase;
   readonly during: FaultPhase;
   readonly after: FaultPhase;
-  /** From the end of the fault, in whole seconds; absent when quality did not come back. */
+  /** Whole seconds since the end of the fault; absent when quality did not recover. */
   readonly seconds_to_recover?: number;
 }
 
 /**
- * Quality before, during and after the fault of a run. `before` is the later half of the time before the fault, because
- * in the earlier one caches are still filling. Requests belong to the phase in which they were sent, samples of load to
- * the one in which they were taken, as long as requests are sent.
+ * Quality before, during and after the fault of a run. `before` is the second half of the time before the fault,
+ * because caches are still filling in the first half. A request belongs to the phase in which it was sent. A load
+ * sample belongs to the phase in which it was taken, while requests are being sent.
  *
  * @param engines of the fleet, for the variation of load
  * @returns undefined for a run without a fault
@@ -75,10 +75,10 @@ function phase(
 
 /** Seconds over which quality is averaged. */
 const windowS = 5;
-/** What is as good as before. */
+/** Relative tolerance within which quality counts as recovered. */
 const tolerance = 0.05;
 
-/** Seconds of a run that are looked at; a longer run is judged by these. */
+/** Maximum seconds of a run that are examined; a longer run is judged by these. */
 export const maxRecoverySeconds = 100_000;
 
 interface Quality {
@@ -94,13 +94,13 @@ interface Limits {
 }
 
 /**
- * Whole seconds from the end of a fault until quality is back: the first second from which on every window of 5 s has
- * requests, a mean TTFT at most 5 % above that before the fault, a follow-up cached share at most 5 % below it, and no
- * larger share of failed requests. What a window before the fault had at worst counts as good as well, so that noise is
- * not taken for damage. Windows begin at the second that they judge, and end before the last request is sent.
+ * Whole seconds from the end of a fault until quality recovers. From that second on, every window of 5 s has requests,
+ * a mean TTFT at most 5 % above that before the fault, a follow-up cached share at most 5 % below it, and no larger
+ * share of failed requests. The worst values of any window before the fault are also accepted, so that noise is not
+ * taken for damage. A window starts at the second it judges and ends before the last request is sent.
  *
  * @param moments.warmMs from here to the fault's beginning is "before"
- * @returns undefined when it did not come back, or when there is nothing to compare with
+ * @returns undefined when quality did not recover, or when there is nothing to compare with
  */
 export function secondsToRecover(
   results: readonly SimResult[],
@@ -155,7 +155,7 @@ function limitsOf(before: ReturnType<typeof windowsOf>): Limits | undefined {
   return { maxTtftMs, minFollowupShare, maxErrorShare };
 }
 
-/** A workload without follow-ups, and a window without any, is judged by the rest. */
+/** Without follow-ups, in the workload or in a window, the other figures decide. */
 function isWithin(quality: Quality, limits: Limits): boolean {
   const hasShare = !Number.isNaN(quality.followupShare) && !Number.isNaN(limits.minFollowupShare);
   return (

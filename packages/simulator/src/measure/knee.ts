@@ -1,12 +1,12 @@
 import type { SimResult } from "../run.ts";
 import { sendingSpan } from "./results.ts";
 
-/** Runs of one search at most. */
+/** Maximum runs of one search. */
 export const maxKneeRuns = 14;
 
-/** Least share of the offered requests that must be answered within the same time. */
+/** Minimum share of the offered requests that must be answered within the same time. */
 const minCompletedShare = 0.97;
-/** The mean TTFT of the later half of a run over that of the earlier one. */
+/** Maximum ratio of the mean TTFT in the second half of a run to that in the first half. */
 const maxTtftGrowth = 2;
 
 /** One run of a search. */
@@ -17,31 +17,34 @@ export interface KneeRun {
 }
 
 export interface Knee {
-  /** The largest scale that was sustained; of a knee below the bounds, the lower bound, which was not. */
+  /** The largest scale that was sustained. For a knee below the bounds: the lower bound, which was not sustained. */
   readonly scale: number;
-  /** Whether the knee is between the bounds, or below or above both. */
+  /** Whether the knee is between the bounds, below both or above both. */
   readonly position: "between" | "below" | "above";
-  /** Smallest scale that was not sustained over the largest that was, less 1; absent unless it is between the bounds. */
+  /**
+   * Smallest scale not sustained, divided by the largest sustained, minus 1; absent unless the knee is between the
+   * bounds.
+   */
   readonly relativeError?: number;
   readonly runs: readonly KneeRun[];
 }
 
 interface KneeSearchOptions {
-  /** Runs the workload at a scale. May fail, which ends the search. */
+  /** Runs the workload at a scale. A failure ends the search. */
   run(scale: number): Promise<KneeLoad>;
   /** Bounds of the search, both above 0. */
   readonly lowScale: number;
   readonly highScale: number;
-  /** Wanted precision, as a share. */
+  /** Required precision, as a share. */
   readonly relativeError?: number;
   /** Called after each run; `expectedRuns` is the number of runs, or one less. */
   onRun?(run: KneeRun, progress: { readonly runs: number; readonly expectedRuns: number }): void;
 }
 
 /**
- * Whether a fleet keeps up: it answers at least 0.97 of what it is offered within the same time, and TTFT does not grow
- * without bound, its mean over the later half of the run being at most twice that over the earlier half. A run without
- * first tokens is not sustained.
+ * Whether a fleet keeps up. It must answer at least 0.97 of the offered requests within the same time, and the mean
+ * TTFT of the second half of the run must be at most twice that of the first half. A run without first tokens is not
+ * sustained.
  */
 export function isSustained(load: KneeLoad): boolean {
   return (
@@ -50,12 +53,12 @@ export function isSustained(load: KneeLoad): boolean {
 }
 
 /**
- * Finds the knee of a workload: the largest scale, a factor of its arrival rate, that the fleet sustains (`isSustained`).
- * Bisects the ratio of the bounds, so the first run is at their geometric mean, and no bound itself is run unless all
- * runs point to it: runs far above the knee are slow ones. A fleet that sustains a scale is taken to sustain all smaller
- * ones.
+ * Finds the knee of a workload: the largest scale, a factor of its arrival rate, that the fleet sustains
+ * (`isSustained`). Bisects the ratio of the bounds, so the first run is at their geometric mean. A bound itself is run
+ * only when all runs point to it, because runs far above the knee are slow. Assumes that a fleet which sustains a scale
+ * sustains all smaller ones.
  *
- * @returns the knee to `relativeError` (0.03), or as near as `maxKneeRuns` runs come
+ * @returns the knee to `relativeError` (0.03), or as near as `maxKneeRuns` runs get
  * @throws RangeError when the bounds are not 0 < low < high, or the error is not above 0
  */
 export async function findKnee(options: KneeSearchOptions): Promise<Knee> {
@@ -86,7 +89,7 @@ export async function findKnee(options: KneeSearchOptions): Promise<Knee> {
   return { scale: sustained, position: "between", relativeError: overloaded / sustained - 1, runs };
 }
 
-/** Halvings of a ratio until it is near 1, with one run left for a bound. */
+/** Number of times a ratio must be halved until it is near 1, leaving one run for a bound. */
 function bisectionsFor(ratio: number, relativeError: number): number {
   const halvings = Math.ceil(Math.log2(Math.log(ratio) / Math.log1p(relativeError)));
   return Math.min(maxKneeRuns - 1, Math.max(0, halvings));
@@ -94,19 +97,19 @@ function bisectionsFor(ratio: number, relativeError: number): number {
 
 /** How a fleet did at one scale of its workload. */
 export interface KneeLoad {
-  /** Requests sent a second, in the later half of the sending time. */
+  /** Requests sent per second in the second half of the sending time. */
   readonly offeredPerS: number;
-  /** Requests answered without an error a second, in the same time, whenever they were sent. */
+  /** Requests answered without an error per second in the same time, no matter when they were sent. */
   readonly completedPerS: number;
-  /** Mean TTFT of the requests sent in the earlier and in the later half; NaN when none had a first token. */
+  /** Mean TTFT of the requests sent in the first and in the second half; NaN when none had a first token. */
   readonly earlierTtftS: number;
   readonly laterTtftS: number;
 }
 
 /**
- * Measures a run for `findKnee`. Rates are over the later half of the sending time, so that a request which is still
- * being answered when the sending ends is no sign of overload: as many were being answered when that half began. All
- * rates are NaN when all requests were sent at once.
+ * Measures a run for `findKnee`. Rates cover the second half of the sending time. Requests still being answered at its
+ * end are no sign of overload, because as many were being answered at its start. All rates are NaN when all requests
+ * were sent at once.
  */
 export function kneeLoad(results: readonly SimResult[]): KneeLoad {
   const { fromMs, toMs } = sendingSpan(results);

@@ -5,13 +5,13 @@ import type { SimResult } from "../run.ts";
 export interface SentSums {
   requests: number;
   errors: number;
-  /** Of the answers that had a first token and no error. */
+  /** Over answers with a first token and no error. */
   ttftSumMs: number;
   ttftCount: number;
-  /** Of the answers whose cached tokens are known. */
+  /** Over answers whose cached tokens are known. */
   promptTokens: number;
   cachedTokens: number;
-  /** The same of every request of a session but its first. */
+  /** The same for every request of a session except its first. */
   followupPromptTokens: number;
   followupCachedTokens: number;
 }
@@ -48,7 +48,7 @@ export function addResult(sums: SentSums, result: SimResult): void {
   sums.followupCachedTokens += cachedTokens;
 }
 
-/** The figures of several stretches as one. */
+/** Combines the figures of several stretches. */
 export function totalSums(parts: readonly SentSums[]): SentSums {
   const total = emptySums();
   for (const part of parts) {
@@ -76,7 +76,10 @@ export function sendingSpan(results: readonly SimResult[]): { readonly fromMs: n
   return { fromMs, toMs };
 }
 
-/** A simulated request as the summary of any run takes it. The gaps between its tokens are the time after the first. */
+/**
+ * Converts a simulated request to the form of any run's summary. The time after the first token counts as the gaps
+ * between tokens.
+ */
 export function toRequestResult(result: SimResult): RequestResult {
   const { request, sentMs, firstTokenMs, endMs, cachedTokens, engine, error } = result;
   const streamedMs = endMs - firstTokenMs;

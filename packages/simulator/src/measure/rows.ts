@@ -10,7 +10,7 @@ interface RowBounds {
   readonly pooled_lru?: number;
 }
 
-/** One row of `espalier simulate`. Seconds are virtual ones. What has no meaning in a run is absent. */
+/** One row of `espalier simulate`. Seconds are virtual. Figures without meaning in a run are absent. */
 export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly scenario: string;
   readonly variant?: string;
@@ -22,24 +22,27 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   /** Share of the knee. */
   readonly load?: number;
   readonly seed: number;
-  /** LoRA adapters that engines loaded; absent where no request was for one. */
+  /** LoRA adapters that engines loaded; absent when no request used one. */
   readonly adapter_loads_per_1000?: number;
-  /** Sent over links of routers. */
+  /** Bytes sent over links between routers. */
   readonly bytes_per_s_per_router?: number;
-  /** Share of requests whose prompt another engine computed than the one that answered; absent where none was. */
+  /**
+   * Share of requests whose prompt was computed by another engine than the one that answered; absent when there were
+   * none.
+   */
   readonly split_share?: number;
   /** Requests that were rerouted because their first choice was overloaded or down. */
   readonly spills: number;
-  /** Ratios to what the same policy does in one all-knowing router: see `withOracleGaps`. */
+  /** Ratios to the same policy in one all-knowing router: see `withOracleGaps`. */
   readonly oracle_gap_ttft?: number;
   readonly oracle_gap_ttft_p90?: number;
   readonly oracle_gap_cached?: number;
   readonly oracle_gap_followup?: number;
   readonly oracle_gap_load_cov_time?: number;
   readonly bounds?: RowBounds;
-  /** Seconds of a real core. */
+  /** Seconds on a real core. */
   readonly wall_s: number;
-  /** Virtual seconds in a real one; absent for a run that took none. */
+  /** Virtual seconds per real second; absent for a run that took no time. */
   readonly realtime_factor?: number;
 }
 
@@ -49,13 +52,13 @@ export type RowOptions = Pick<
   "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "seed"
 > & {
   readonly scenario: Pick<Scenario, "name">;
-  /** Share of the knee at which the run was made. */
+  /** The run's share of the knee. */
   readonly load?: number;
 };
 
 /**
- * Sums up a run. `load_cov_time` is over the seconds until the last request is sent: while the last answers drain, a few
- * busy engines among idle ones would outweigh the whole run.
+ * Summarizes a run. `load_cov_time` covers the seconds until the last request is sent. While the last answers drain, a
+ * few busy engines among idle ones would outweigh the whole run.
  */
 export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
   const { scenario, variant, policy, routers, engines, sharing, links, load, seed } = options;
@@ -103,11 +106,11 @@ function finite<Names extends string>(figures: Readonly<Record<Names, number>>):
 }
 
 /**
- * Adds to each row its ratios to the oracle's row of the same scenario, variant, policy, engines, load and seed, whose
- * number of routers is always one. Rows of the oracle itself, and rows without one, stay as they are; a ratio that is
- * not a number is absent.
+ * Adds to each row its ratios to the oracle's row with the same scenario, variant, policy, engines, load and seed; the
+ * oracle always has one router. Rows of the oracle, and rows without a matching one, are unchanged. A ratio that is not
+ * a number is absent.
  *
- * @param rows of any runs, in any order; the first of several equal rows of the oracle counts
+ * @param rows of any runs, in any order; the first of several matching oracle rows counts
  */
 export function withOracleGaps(rows: readonly SimulateRow[]): SimulateRow[] {
   const oracles = new Map<string, SimulateRow>();
@@ -139,28 +142,28 @@ function runKey({ scenario, variant, policy, engines, load, seed }: SimulateRow)
   return JSON.stringify([scenario, variant, policy, engines, load, seed]);
 }
 
-/** One figure over the seeds. */
+/** One figure across the seeds. */
 export interface FigureSpread {
   readonly median: number;
   readonly min: number;
   readonly max: number;
 }
 
-/** What the rows of one run under several seeds have in common, and the spread of what they have not. */
+/** What the rows of one run share across several seeds, and the spread of the rest. */
 export interface MedianRow
   extends Pick<SimulateRow, "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load"> {
   readonly seeds: readonly number[];
   /**
-   * By the key of a row; of its parts with a dot, as in `bounds.pooled_lru` and `by_class.batch.ttft_p99_s`. A figure
-   * is there if every row has it.
+   * By row key, with a dot in nested keys, as in `bounds.pooled_lru` and `by_class.batch.ttft_p99_s`. A figure is
+   * present if every row has it.
    */
   readonly figures: Readonly<Record<string, FigureSpread>>;
 }
 
 /**
- * Puts rows together that differ in their seed alone, in the order in which the first of each came.
+ * Groups rows that differ only in their seed, in the order in which the first row of each group appears.
  *
- * @param rows with oracle gaps where wanted, since those are between runs of one seed
+ * @param rows including oracle gaps where wanted, since gaps compare runs with the same seed
  */
 export function medianRows(rows: readonly SimulateRow[]): MedianRow[] {
   const groups = new Map<string, SimulateRow[]>();

@@ -2,27 +2,27 @@ import { percentile } from "@espalier/workload";
 import type { RunRecord, SimResult } from "../run.ts";
 import { addResult, emptySums, sendingSpan } from "./results.ts";
 
-/** Points of a series at most; a longer run has wider steps of time. */
+/** Maximum points in a series; a longer run has wider time steps. */
 export const maxSeriesPoints = 2_000;
 
-/** TTFT at one share of the requests that had a first token. */
+/** TTFT at one share of the requests with a first token. */
 export interface QuantilePoint {
   /** 0 to 1. */
   readonly share: number;
   readonly seconds: number;
 }
 
-/** Running and waiting requests of the engines, over one step of time. */
+/** Running and waiting requests of the engines, over one time step. */
 export interface LoadPoint {
   readonly atS: number;
   /** Over all engines. */
   readonly mean: number;
-  /** Of the engine that had least, or most, at any moment of the step. */
+  /** Of the engine with the fewest or the most at any moment of the step. */
   readonly min: number;
   readonly max: number;
 }
 
-/** Shares of prompt tokens found in caches, of the requests sent in one step of time; absent where there were none. */
+/** Shares of prompt tokens found in caches, for requests sent in one time step; absent when there were none. */
 export interface CachedPoint {
   readonly atS: number;
   readonly share?: number;
@@ -51,7 +51,7 @@ export function ttftQuantiles(results: readonly SimResult[], points = 201): Quan
   });
 }
 
-/** Load of the engines over time: a point for each sample, or for several neighbouring ones of a long run. */
+/** Load of the engines over time: one point per sample, or per several neighbouring samples of a long run. */
 export function loadOverTime({ samples }: Pick<RunRecord, "samples">): LoadPoint[] {
   const step = Math.max(1, Math.ceil(samples.length / maxSeriesPoints));
   const series: LoadPoint[] = [];
@@ -74,7 +74,7 @@ export function loadOverTime({ samples }: Pick<RunRecord, "samples">): LoadPoint
   return series;
 }
 
-/** Cached shares over time: a point a second, or for several seconds of a long run. */
+/** Cached shares over time: one point per second, or per several seconds of a long run. */
 export function cachedOverTime(results: readonly SimResult[]): CachedPoint[] {
   if (results.length === 0) return [];
   const { fromMs, toMs } = sendingSpan(results);

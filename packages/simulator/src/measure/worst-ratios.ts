@@ -5,18 +5,21 @@ export const comparedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "tota
 
 export type ComparedFigure = (typeof comparedFigures)[number];
 
-/** Requests that must have been answered, or the figures of a run say nothing. */
+/** Minimum answered requests; with fewer, the figures of a run mean nothing. */
 export const minComparedRequests = 100;
 
-/** Shorter times count as this: clients cannot distinguish them. */
+/** Shorter times count as this value: clients cannot distinguish them. */
 const leastTimeS = 0.001;
 
-/** A policy that fails more of a case's requests than this has no figures there, for the rest had it easier. */
+/**
+ * A policy that fails more than this share of a case's requests has no figures there, because its other requests had it
+ * easier.
+ */
 const maxFailedShare = 0.01;
 
-/** One run that was planned. */
+/** One planned run. */
 export interface ComparedRun {
-  /** What runs of different policies are compared in. */
+  /** Name of the case: runs with the same case are compared. */
   readonly name: string;
   readonly policy: string;
   readonly routers: number;
@@ -27,24 +30,24 @@ export interface ComparedRun {
 
 type Figures = Partial<Record<ComparedFigure, number>>;
 
-/** What a policy did in one case. A figure that means nothing is absent, and so is its ratio. */
+/** The result of a policy in one case. A meaningless figure and its ratio are absent. */
 export interface ComparedCase {
   readonly case: string;
   readonly policy: string;
   readonly routers: number;
-  /** That count: those of which every policy has a run. */
+  /** Seeds that count: those for which every policy has a run. */
   readonly seeds: readonly number[];
   readonly requests: number;
   readonly errors: number;
-  /** It failed so many requests that its figures would be too good; it has none. */
+  /** It failed so many requests that its figures would look too good; it has none. */
   readonly isFailed: boolean;
-  /** Medians over the seeds. */
+  /** Medians across the seeds. */
   readonly figures: Figures;
-  /** To the best policy of the case with as many routers, so that 1 is the best and more is worse. */
+  /** Ratio to the best policy of the case with the same number of routers: 1 is best, more is worse. */
   readonly ratios: Figures;
 }
 
-/** How far a policy is behind the best one by one figure, over all cases. */
+/** How far a policy is behind the best one in one figure, over all cases. */
 export interface WorstRatio {
   readonly policy: string;
   readonly routers: number;
@@ -54,14 +57,14 @@ export interface WorstRatio {
   readonly mean_ratio: number;
   /** Cases in which it has a ratio. */
   readonly cases: number;
-  /** Cases in which it has none of any figure because it failed too many requests. */
+  /** Cases in which it has no ratio for any figure because it failed too many requests. */
   readonly failed_cases: number;
 }
 
 export interface PolicyComparison {
   /**
-   * Policies in order of the cases that they failed, then of their worst ratio of all, then of their mean one; of each by
-   * routers and figures.
+   * Policies in order of failed cases, then of their worst ratio, then of their mean ratio. Each policy's figures are
+   * sorted by routers and figure.
    */
   readonly rows: readonly WorstRatio[];
   readonly cases: readonly ComparedCase[];
@@ -70,10 +73,10 @@ export interface PolicyComparison {
 }
 
 /**
- * Compares policies case by case, each number of routers for itself, over the seeds of which no run is missing. A
- * policy without runs of such a seed, because they failed, is not in the case.
+ * Compares policies case by case and separately for each number of routers, over the seeds with no missing run. A
+ * policy whose runs with these seeds failed is absent from the case.
  *
- * @param runs that were planned, but for those that failed
+ * @param runs all planned runs except those that failed
  */
 export function comparePolicies(runs: readonly ComparedRun[]): PolicyComparison {
   const contests = new Map<string, ComparedRun[]>();

@@ -3,9 +3,9 @@ import { prefixGroupScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /**
- * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (June 2026). Its baseline is a plain ClusterIP Service,
- * which it calls round robin in effect. The group of a request is drawn: how the source orders them is not said, and in
- * turns they would meet the same engine in every round of a strict round robin.
+ * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (June 2026). Its baseline is a plain ClusterIP
+ * Service, which it calls round robin in effect. Groups are drawn at random because the source does not give their
+ * order. In strict rotation, round robin would send each group to the same engine in every round.
  */
 export const a10g8Parameters = {
   groups: 64,
@@ -18,13 +18,13 @@ export const a10g8Parameters = {
 } as const;
 
 const source = "llm-d on EKS";
-/** It is the baseline that comes out slower: the policy's own figures are nearly the published ones. */
+/** The difference is in the baseline, which is slower here: the policy's own figures are nearly the published ones. */
 const note = "in which order prompts of the 64 groups come, which decides what a baseline that knows nothing finds";
 
 export const a10g8: Scenario = {
   name: "a10g-8",
   summary: "9,000 prompts behind 64 prefixes of 2,000 tokens, 512 at a time, on eight small GPUs with 60k KV tokens.",
-  // The preset is this GPU and model, 60,000 KV tokens included.
+  // The preset is this GPU and model, including its 60,000 KV tokens.
   fleet: { preset: "a10g-7b", parameters: {}, engines: 8, routers: 1 },
   policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
   variants: [],

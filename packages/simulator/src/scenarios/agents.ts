@@ -3,8 +3,8 @@ import { type AgentParameters, agentScripts } from "../clients/scripts.ts";
 import { limitsOf, type PublishedResult, type Scenario, type ScenarioVariant, scaledClients } from "./scenario.ts";
 
 /**
- * SWE-style trajectories. Medians and bounds are given; the nearer bound is taken as two standard deviations away, and the
- * time of tools as uniform.
+ * SWE-style trajectories. The source gives medians and bounds. The nearer bound is taken as two standard deviations
+ * away, and tool times as uniform.
  */
 export const agentParameters = {
   systemTokens: 8_000,
@@ -15,10 +15,10 @@ export const agentParameters = {
   toolTimeMs: { least: 1_000, most: 20_000 },
 } as const satisfies AgentParameters;
 
-/** Trajectories, which all begin at once. */
+/** Number of trajectories; all begin at once. */
 const agents300Clients = 300;
 
-/** It is the baseline that comes out slower: the policy's own mean is nearly the published one. */
+/** The difference is in the baseline, which is slower here: the policy's own mean is nearly the published one. */
 const note = "engine, model and KV memory, and how many agents share a client's connections, which stay with an engine";
 
 const compared = (metric: string, policyValue: number, baselineValue: number): PublishedResult => ({
@@ -34,8 +34,8 @@ const compared = (metric: string, policyValue: number, baselineValue: number): P
 export const agents300: Scenario = {
   name: "agents-300",
   summary: "300 agents of 10 to 60 steps behind one system prompt of 8,000 tokens, growing to 35,000 and more.",
-  // The preset that holds them: 300 conversations of 26,000 tokens on average are 5.4 M tokens beyond the system
-  // prompt, and three engines of it have 9.4 M.
+  // The preset has enough memory: 300 conversations of 26,000 tokens on average are 5.4 M tokens beyond the system
+  // prompt, and three of its engines hold 9.4 M.
   fleet: { preset: "b200-moe", parameters: {}, engines: 3, routers: 1 },
   policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
   variants: [
@@ -48,7 +48,7 @@ export const agents300: Scenario = {
     compared("e2e_mean_s", 4.8, 9),
     compared("e2e_p90_s", 9.6, 15.2),
     compared("e2e_p95_s", 17, 70.8),
-    // Published as a factor alone.
+    // Published only as a factor.
     compared("duration_s", 0.64, 1),
   ],
   isOpenLoop: false,
@@ -59,7 +59,7 @@ export const agents300: Scenario = {
   },
 };
 
-/** The mix of `agents-300`, as much of it for each engine as there. */
+/** The mix of `agents-300`, with the same load per engine. */
 export const scaleOutParameters = {
   clientsPerEngine: agents300Clients / 3,
   engines: [1, 2, 4, 8, 16],

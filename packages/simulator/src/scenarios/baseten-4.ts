@@ -2,9 +2,9 @@ import { createClosedLoop } from "../clients/loops.ts";
 import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
-/** Coding assistants as Baseten runs them behind Dynamo; what a source says of them is the hit share alone. */
+/** Coding assistants as Baseten runs them behind Dynamo. The source publishes only the hit share. */
 const sessions = {
-  /** Teams of five, each with its repository in front. */
+  /** Teams of five, each with its own repository. */
   groups: 12,
   sharedTokens: 30_000,
   sharedShare: 1,
@@ -21,8 +21,8 @@ export const baseten4Parameters = { sessions, clients: 60, teamSize: 5 } as cons
 export const baseten4: Scenario = {
   name: "baseten-4",
   summary: "60 coding sessions of 20 turns; teams of five share a repository of 30,000 tokens.",
-  // No engine is given. This preset holds what a fourth of the sessions needs (3 repositories of 30k, 15 sessions of
-  // 9k on average: 225k of 276k tokens) and a third of what all of them need, so that affinity matters.
+  // The source names no engine. This preset holds what a fourth of the sessions needs (3 repositories of 30k, 15
+  // sessions of 9k on average: 225k of 276k tokens) and a third of what all sessions need, so that affinity matters.
   fleet: { preset: "h100-32b-tp2", parameters: {}, engines: 4, routers: 1 },
   policies: ["round_robin", "dynamo", "least_work", "predicted_latency"],
   variants: [],

@@ -45,11 +45,11 @@ const catalogue = new Map(
   ].map((one) => [one.name, one]),
 );
 
-/** In the order in which tables show them. */
+/** In the order of tables. */
 export const scenarioNames: readonly string[] = [...catalogue.keys()];
 
 /**
- * A scenario by its name.
+ * Finds a scenario by name.
  *
  * @throws EspalierError `config_invalid` that names the nearest one
  */

@@ -2,9 +2,9 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type DocumentParameters, documentScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
-/** Retrieval: about 45 tokens in for each one out, at the prefill-heavy end of what is reported (19:1 to 47:1). */
+/** Retrieval: about 45 input tokens per output token, at the prefill-heavy end of the reported range (19:1 to 47:1). */
 const ragQuestions = {
-  /** Not given: instructions of a page. */
+  /** Instruction lengths are not published. */
   systemTokens: 500,
   documents: 500,
   zipf: 1,
@@ -17,7 +17,8 @@ const ragQuestions = {
 export const ragParameters = {
   questions: ragQuestions,
   /**
-   * Below what the fleet prefills with empty caches: 8 engines / (9,000 tokens x 0.0793 ms + attention of 60 ms) are 10.
+   * Below the fleet's prefill rate with empty caches: 8 engines / (9,000 tokens x 0.0793 ms + attention of 60 ms) are
+   * 10.
    */
   ratePerS: 8,
   durationS: 600,
@@ -44,7 +45,7 @@ export const rag: Scenario = {
   },
 };
 
-/** One document for each question. An engine holds 17 of the 50; the first one is asked for in 30 % of all questions. */
+/** One document per question. An engine holds 17 of the 50; 30 % of all questions are about the first one. */
 const hotQuestions = {
   systemTokens: 0,
   documents: 50,
@@ -58,8 +59,8 @@ const hotQuestions = {
 export const hotDocumentsParameters = {
   questions: hotQuestions,
   /**
-   * What least_connections sustains, by `espalier simulate hot-documents --knee-of least_connections --load 0.8 --links
-   * delays`. Policies that divide the documents sustain more.
+   * The rate that least_connections sustains, by `espalier simulate hot-documents --knee-of least_connections --load
+   * 0.8 --links delays`. Policies that divide the documents among engines sustain more.
    */
   kneePerS: 14.3,
   loads: [0.5, 1.2],
@@ -93,11 +94,11 @@ export const hotDocuments: Scenario = {
   },
 };
 
-/** One document for each question, so that the working set is documents x tokens, and nothing but it is reused. */
+/** One document per question, so that the working set is documents x tokens and only documents are reused. */
 const evictQuestions = {
   systemTokens: 0,
   documents: 400,
-  /** Flatter than popularity is: what is evicted is asked for again. */
+  /** Flatter than real popularity: evicted documents are requested again. */
   zipf: 0.6,
   documentTokens: { least: 8_000, most: 8_000 },
   perPrompt: { least: 1, most: 1 },
@@ -108,10 +109,13 @@ const evictQuestions = {
 export const evictParameters = {
   questions: evictQuestions,
   engines: 8,
-  /** Working set over KV of the whole fleet. The set is the same in all variants; what engines hold differs. */
+  /**
+   * Working set divided by the KV memory of the whole fleet. All variants have the same set; the engines' capacity
+   * differs.
+   */
   workingSets: [0.5, 1, 1.5, 2, 3],
   /**
-   * What the fleet can do with two of three documents gone: 8 engines / (5,400 tokens x 0.0793 ms + attention of 40 ms +
+   * The fleet's rate with two of three documents evicted: 8 engines / (5,400 tokens x 0.0793 ms + attention of 40 ms +
    * decode of 50 ms) are 15.
    */
   ratePerS: 10,
@@ -148,7 +152,7 @@ export const evict: Scenario = {
   },
 };
 
-/** One document for each question, as in `evict`: what is worth keeping is known to the token. */
+/** One document per question, as in `evict`, so the tokens that a cache can save are known exactly. */
 const tiersQuestions = {
   systemTokens: 0,
   documents: 400,
@@ -162,16 +166,16 @@ const tiersQuestions = {
 export const tiersParameters = {
   questions: tiersQuestions,
   engines: 8,
-  /** All documents over the KV memory of the whole fleet. */
+  /** All documents divided by the KV memory of the whole fleet. */
   workingSet: 4,
-  /** CPU memory over KV memory. With the KV memory it holds every document once, if each is with one engine only. */
+  /** CPU memory divided by KV memory. Together they hold every document once, if each document stays at one engine. */
   cpuShare: 3,
   /**
-   * A block is 16 x 327,680 bytes on four GPUs, each with its own link of 64 GB/s (PCIe 5.0 x16), of which an estimated 40 %
-   * is reached with pieces of that size. To compute a block takes 25 times as long.
+   * A block is 16 x 327,680 bytes on four GPUs, each with its own link of 64 GB/s (PCIe 5.0 x16). Pieces of that size
+   * reach an estimated 40 % of it. Computing a block takes 25 times as long.
    */
   loadMsPerBlock: 0.05,
-  /** What the fleet can do when three of four documents are gone: 8 engines / (6,200 x 0.0793 ms + attention + decode). */
+  /** The fleet's rate with three of four documents evicted: 8 engines / (6,200 x 0.0793 ms + attention + decode). */
   ratePerS: 10,
   durationS: 600,
 } as const;
@@ -197,12 +201,12 @@ export const tiers: Scenario = {
   policies: ["round_robin", "cache_aware", "dynamo", "least_work", "predicted_latency"],
   variants: [
     { name: "cpu-credit" },
-    // What routers do that look at GPU memory only; those that learn what CPU memory is worth begin so.
+    // Routers that look only at GPU memory use this; routers that learn the value of CPU memory start with it.
     { name: "gpu-credit", policyOptions: { "cpu-credit": 0 } },
     { name: "full-credit", policyOptions: { "cpu-credit": 1 } },
     { name: "no-cpu", parameters: { blockCount, cpuBlocks: 0 } },
     { name: "slow-link", parameters: { blockCount, cpuBlocks, cpuLoadMsPerBlock: 0.5 } },
-    // 1.3 GB/s, as from a disk or over a network: three times as long as computing takes. Engines fetch all the same.
+    // 1.3 GB/s, as from a disk or over a network: three times as slow as computing. Engines fetch nevertheless.
     {
       name: "slower-than-computing",
       parameters: { blockCount, cpuBlocks, cpuLoadMsPerBlock: 4 },

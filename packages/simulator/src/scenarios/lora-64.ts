@@ -3,8 +3,9 @@ import { type AdapterParameters, adapterScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario } from "./scenario.ts";
 
 /**
- * As many adapters as the fleet has slots: each can be loaded once and stay, if routers see to it. Popularity is Zipf's,
- * so the first adapter has a fifth of all requests, more than an engine's share. Lengths are chosen.
+ * As many adapters as the fleet has slots: each can be loaded once and stay, if routers arrange it. Popularity follows
+ * Zipf, so a fifth of all requests use the first adapter, more than an engine's share. Lengths are chosen for this
+ * scenario.
  */
 const requests = {
   adapters: 64,
@@ -19,17 +20,17 @@ export const lora64Parameters = {
   engines: 8,
   slots: 8,
   /**
-   * An adapter of rank 16 on all linear layers of a 7B model has 40 M parameters, 80 MB. vLLM keeps no more of them in
-   * host memory than there are slots (`max_cpu_loras`), so it is read from disk, and the step waits: 80 MB at 0.5 GB/s and
-   * 40 ms to unpack and copy them (estimates).
+   * A rank-16 adapter on all linear layers of a 7B model has 40 M parameters, 80 MB. vLLM keeps no more adapters in
+   * host memory than there are slots (`max_cpu_loras`). It therefore reads others from disk, and the step waits: 80 MB
+   * at 0.5 GB/s, plus 40 ms to unpack and copy them (estimates).
    */
   loadMs: 200,
   /**
-   * At 10 a second routers that know of no adapters still get through: every second request then loads one, for which an
-   * engine spends an eighth of its time, and another 0.3 on prefill. At twice the rate they do not.
+   * At 10 a second, routers without knowledge of adapters still keep up. Every second request then loads one, which
+   * takes an eighth of an engine's time, plus 0.3 on prefill. At twice the rate they do not keep up.
    */
   ratePerS: 10,
-  /** Multiples of that. */
+  /** Multiples of that rate. */
   scales: [1, 1.5, 2],
   durationS: 300,
 } as const;

@@ -8,7 +8,7 @@ import { limitsOf, type PublishedResult, type Scenario, type ScenarioVariant } f
 /** The fleets of Dynamo 1.6.1's own offline replay of the file, and twice its speed. */
 export const mooncakeParameters = {
   engines: [8, 4],
-  /** KV tokens of an engine, in thousands, by variant name; the preset has the first. */
+  /** KV tokens per engine, in thousands, by variant name; the preset has the first. */
   kvKilotokens: { "3.15M": 3_150, "1.05M": 1_050 },
   speeds: [1, 2],
 } as const;
@@ -26,12 +26,12 @@ const sizes: readonly ScenarioVariant[] = mooncakeParameters.engines.flatMap((en
   ),
 );
 
-/** The best knobs that the source found for its router: a block of prefill costs two of decode. */
+/** The best settings that the source found for its router: a block of prefill costs as much as two of decode. */
 const bestKnobs: readonly ScenarioVariant[] = sizes
   .filter(({ scale }) => scale === 1)
   .map((size) => ({ ...size, name: `${size.name}-scale-2`, policyOptions: { "prefill-load-scale": 2 } }));
 
-/** Engines that take those first on which they compute least. */
+/** Engines that first serve the requests with the least to compute. */
 const ordered: ScenarioVariant = { name: "8x3.15M-ordered", engines: 8, engineOrder: "shortest" };
 
 interface Replayed {
@@ -39,7 +39,10 @@ interface Replayed {
   readonly ttftMs: number;
 }
 
-/** Hits come out as published with four engines, too; what they are worth depends on the times of its modelled engine. */
+/**
+ * Hit shares match the published ones with four engines, too. Their effect on latency depends on the modelled engine's
+ * times.
+ */
 const note = "how long the replayed engine takes to compute a prompt, and what its steps take beside it";
 
 function compared(name: string, kvRouter: Replayed, roundRobin: Replayed, variant: string): readonly PublishedResult[] {
@@ -86,13 +89,13 @@ export const mooncakeConversation: Scenario = {
   },
 };
 
-/** Blocks of the trace that this stands for. */
+/** Tokens per block of the trace that this scenario imitates. */
 const traceBlockTokens = 512;
 
 /**
- * Stands for the tool and agent trace of Mooncake (23,608 requests of 8,600 tokens in an hour). Clusters and rate are
- * its own. The rest is chosen so that prompts have its mean length, and a cache without end would hold 0.59 of them:
- * Dynamo's 0.45 to 0.50 are 76 to 84 % of that.
+ * Imitates Mooncake's tool and agent trace (23,608 requests of 8,600 tokens in an hour). Clusters and rate are this
+ * scenario's own. The other values give prompts the trace's mean length and a hit share of 0.59 in a cache that never
+ * evicts: Dynamo's 0.45 to 0.50 are 76 to 84 % of that.
  */
 const agents = {
   clusters: [
@@ -117,7 +120,7 @@ export const toolagent: Scenario = {
   fleet: { preset: "b200-moe", parameters: {}, engines: 8, routers: 1 },
   policies: ["round_robin", "epp_weighted", "least_work", "predicted_latency"],
   variants: [],
-  // What is published is a share of the run's own bound, not a ratio to another policy.
+  // The published figure is a share of the run's own bound, not a ratio to another policy.
   published: [],
   durationS: toolagentParameters.durationS,
   isOpenLoop: true,

@@ -4,29 +4,29 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type PromptParameters, promptScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
-/** A fleet and a prompt, and what the fleet sustains. */
+/** A fleet, a prompt, and the rate that the fleet sustains. */
 interface OnePromptKnee {
   readonly preset: PresetName;
-  /** Of the one system prompt. */
+  /** Tokens of the one system prompt. */
   readonly sharedTokens: number;
-  /** Requests that run at once in an engine; the preset's own number by default. */
+  /** Concurrent requests in an engine; the preset's own number by default. */
   readonly slots?: number;
-  /** Requests a second of eight engines that least_connections sustains. */
+  /** Requests per second that eight engines sustain with least_connections. */
   readonly perS: number;
-  /** Four times the engines are a variant, too. */
+  /** Whether there is also a variant with four times the engines. */
   readonly isWide?: boolean;
 }
 
 /**
- * The commonest chat there is: one system prompt before everything, short questions, answers of some length. Engines
- * hold the prompt after one request each, and from then on decoding is nearly all that they do.
+ * The most common chat: one system prompt for all, short questions, answers of some length. An engine has the prompt
+ * after one request. From then on it spends nearly all its time on decode.
  */
 export const onePromptParameters = {
   ownTokens: logNormalOfMean(100, 0.6),
   outputTokens: logNormalOfMean(400, 0.6),
   /**
-   * Each by `espalier simulate one-prompt --variant NAME --knee-of least_connections --load 0.8 --links delays --duration
-   * 240s`; of answers that take less than 20 s with 60 to 180 s.
+   * Each by `espalier simulate one-prompt --variant NAME --knee-of least_connections --load 0.8 --links delays
+   * --duration 240s`; with 60 to 180 s for answers that take less than 20 s.
    */
   knees: [
     { preset: "h100-32b-tp2", sharedTokens: 0, slots: 64, perS: 65.6 },
@@ -44,7 +44,7 @@ export const onePromptParameters = {
     { preset: "b200-moe", sharedTokens: 8_000, slots: 256, perS: 144.8, isWide: true },
   ] as readonly OnePromptKnee[],
   loads: [0.5, 0.8],
-  /** Of the scenario itself: 0.93 of its knee. */
+  /** For the scenario itself: 0.93 of its knee. */
   usual: { preset: "h100-32b-tp2", sharedTokens: 8_000, perS: 30 },
   engines: 8,
   durationS: 120,
@@ -52,7 +52,7 @@ export const onePromptParameters = {
 
 const { ownTokens, outputTokens, knees, loads, usual, engines: usualEngines, durationS } = onePromptParameters;
 
-/** What engines take that are to have such a prompt. */
+/** Parameters of engines that can hold such a prompt. */
 function parametersOf({ preset, sharedTokens, slots }: OnePromptKnee): Partial<EngineParameters> {
   const { maxModelLength } = enginePresets[preset].parameters;
   return {
@@ -62,7 +62,7 @@ function parametersOf({ preset, sharedTokens, slots }: OnePromptKnee): Partial<E
   };
 }
 
-/** Each engine has as much to do, however many there are. */
+/** The load per engine does not depend on the number of engines. */
 function createClients({ sharedTokens, perS }: OnePromptKnee): Scenario["createWorkload"] {
   const requests: PromptParameters = { prompts: 1, sharedTokens, ownTokens, outputTokens };
   return (options) =>

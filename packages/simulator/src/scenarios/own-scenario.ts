@@ -12,21 +12,21 @@ import { blockTokens } from "../clients/workload.ts";
 import { limitsOf, type Scenario, type ScenarioFleet } from "./scenario.ts";
 
 interface OwnScenarioOptions {
-  /** For rows, for example the name of the trace file. */
+  /** For rows, for example the trace file's name. */
   readonly name: string;
   /** See `parseFleet`. */
   readonly fleet: ScenarioFleet;
 }
 
-/** How far a time may lie from a step and still count as rounded to it; times are, in traces that are. */
+/** Maximum distance from a step at which a time counts as rounded to it. */
 const roundingMs = 5;
 
-/** Fewer rows may lie on steps by chance. */
+/** With fewer rows, times could lie on steps by chance. */
 const minRowsToTell = 16;
 
 /**
- * A user's own trace on a user's own fleet. The rows are given with each run's `trace`. Times that are rounded to steps
- * of three seconds, as Mooncake's are, are spread over them.
+ * A user's own trace on a user's own fleet. Each run's `trace` gives the rows. Times rounded to steps of three seconds,
+ * as Mooncake's are, are spread over their steps.
  */
 export function customScenario({ name, fleet }: OwnScenarioOptions): Scenario {
   return {
@@ -54,11 +54,11 @@ function isRounded(rows: readonly TraceRequest[]): boolean {
   });
 }
 
-/** The largest fleet of a file. */
+/** The largest fleet that a file may describe. */
 export const maxFleetEngines = 16_384;
 export const maxFleetRouters = 1_024;
 
-/** The largest whole number of a parameter. */
+/** The largest whole number for a parameter. */
 const maxCount = 2 ** 31 - 1;
 
 type Check = (value: unknown) => string | undefined;
@@ -83,7 +83,7 @@ const oneOf =
 
 const parameterChecks: Readonly<Record<keyof EngineParameters, Check>> = {
   flavour: oneOf("vllm", "sglang"),
-  // Chains are made of blocks of this size.
+  // Chains consist of blocks of this size.
   blockSize: oneOf(blockTokens),
   blockCount: count,
   maxBatchedTokens: count,
@@ -106,7 +106,7 @@ const fields = ["engines", "routers", "preset", "parameters"];
 
 /**
  * Reads a fleet file: `{ "engines": 8, "routers": 2, "preset": "h100-70b-tp4", "parameters": { "blockCount": 9000 } }`.
- * `routers` is 1 and `parameters` are none when absent.
+ * `routers` defaults to 1 and `parameters` to none.
  *
  * @param path of the file, for messages
  * @throws EspalierError `config_invalid` naming the file and the field

@@ -6,7 +6,7 @@ import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 interface PdMix {
   readonly summary: string;
   readonly lengths: LengthParameters;
-  /** What the fleet can just do, by its knee with `least_work`. */
+  /** The highest rate that the fleet sustains, measured as its knee with `least_work`. */
   readonly ratePerS: number;
 }
 
@@ -31,7 +31,7 @@ export const pdMixParameters = {
     },
   } as Readonly<Record<string, PdMix>>,
   roles: ["prefill", "prefill", "decode", "decode", "both", "both", "both", "both"],
-  /** A link of 400 Gbit/s, four fifths of which are reached, and the hand-shake (both estimates). */
+  /** A link of 400 Gbit/s, used to four fifths, and the hand-shake (both estimates). */
   split: { setupMs: 10, bytesPerS: 4e10 },
   /** In tokens; `dynamic` follows the load. */
   thresholds: {
@@ -43,7 +43,7 @@ export const pdMixParameters = {
     16384: 16_384,
     never: Number.POSITIVE_INFINITY,
   } as Readonly<Record<string, number | undefined>>,
-  /** Engines without a side, and fixed numbers of those that only prefill. */
+  /** All engines without a fixed role, or fixed numbers of prefill-only engines. */
   roleSplits: {
     flexible: 0,
     "1-to-7": 1,
@@ -75,11 +75,11 @@ const variants: readonly ScenarioVariant[] = loads.flatMap((scale) => [
   })),
   ...Object.entries(rolesBySplit).map(([name, roles]) => ({ name: `${name}-${scale}`, scale, roles })),
   { name: `applied-${scale}`, scale, roles: [], appliesBalance: true },
-  // Eight engines that all do everything.
+  // Eight engines that each do everything.
   { name: `unsplit-${scale}`, scale, roles: [], splitTokens: Number.POSITIVE_INFINITY },
 ]);
 
-/** Requests that two engines may serve: from which length of a prompt they should, by mix and load. */
+/** Requests that two engines may serve: the prompt length from which they should, by mix and load. */
 export const pdMixes: readonly Scenario[] = Object.entries(mixes).map(([name, { summary, lengths, ratePerS }]) => ({
   name,
   summary: `${summary}; 2 engines prefill, 2 decode, 4 do both, and hand KV blocks to each other.`,

@@ -3,7 +3,7 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type PromptParameters, promptScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario } from "./scenario.ts";
 
-/** A burst is of all system prompts together, as of many users who were waiting for the same thing. */
+/** A burst uses all system prompts at once, as if many users had waited for the same event. */
 const burstRequests = {
   prompts: 16,
   sharedTokens: 2_000,
@@ -15,11 +15,11 @@ export const burstsParameters = {
   requests: burstRequests,
   burst: 50,
   /**
-   * Seven tenths of what the fleet can do: with 300 at once a request takes an engine 20 ms of prefill, its system prompt
-   * cached, and 200 steps of 61 ms that it shares with the others; eight engines do 130 a second.
+   * Seven tenths of the fleet's rate. With 300 concurrent requests, one takes an engine 20 ms of prefill, with its
+   * system prompt cached, and 200 steps of 61 ms shared with the others. Eight engines complete 130 a second.
    */
   ratePerS: 90,
-  /** Times the rate. */
+  /** Multiples of the rate. */
   loads: [0.5],
   durationS: 240,
 } as const;
@@ -47,7 +47,7 @@ export const bursts: Scenario = {
   },
 };
 
-/** Nothing is shared, so that there is nothing but load to go by. */
+/** Requests share nothing, so load is the only criterion. */
 const decodeRequests = {
   prompts: 1,
   sharedTokens: 0,
@@ -58,11 +58,11 @@ const decodeRequests = {
 export const decodeBoundParameters = {
   requests: decodeRequests,
   /**
-   * Four fifths of what the fleet can do: an engine holds 300 such answers at 850 tokens and more on average, whose steps
-   * take 37 ms; eight times 300 / (1,500 x 37 ms) are 43 a second.
+   * Four fifths of the fleet's rate. An engine holds 300 such answers at 850 tokens and more on average, and its steps
+   * take 37 ms: eight times 300 / (1,500 x 37 ms) are 43 a second.
    */
   ratePerS: 34,
-  /** Times the rate. */
+  /** Multiples of the rate. */
   loads: [0.5],
   durationS: 240,
 } as const;
@@ -98,7 +98,7 @@ const chats = {
   outputTokens,
 } satisfies PromptParameters;
 
-/** 19 s of prefill each, with nothing in common. */
+/** 19 s of prefill each, with nothing shared. */
 const longTokens = 128_000;
 
 const longs = {
@@ -112,15 +112,15 @@ export const longAndShortParameters = {
   chats,
   longs,
   longShare: 0.1,
-  /** Of eight engines, 4.7 are busy with the prefill of 0.24 long prompts a second. */
+  /** 0.24 long prompts a second keep 4.7 of eight engines busy with prefill. */
   ratePerS: 2.4,
-  /** Times the rate. */
+  /** Multiples of the rate. */
   loads: [0.5, 1.25],
   /** Long prompts are few. */
   durationS: 600,
 } as const;
 
-/** Objectives of `predicted_latency` besides its default: they differ in this scenario. */
+/** Objectives of `predicted_latency` besides its default; their results differ in this scenario. */
 const objectives = ["ttft", "e2e", "throughput"] as const;
 
 export const longAndShort: Scenario = {

@@ -11,11 +11,11 @@ import type { Sharing } from "../run.ts";
 /** The parameters of one run's workload. */
 export interface WorkloadOptions {
   readonly seed: number;
-  /** Engines of the run, for workloads whose size goes with the fleet's. */
+  /** Engines of the run, for workloads whose size depends on the fleet's. */
   readonly engines: number;
-  /** KV tokens of one engine, for workloads whose size goes with it. */
+  /** KV tokens per engine, for workloads whose size depends on it. */
   readonly kvTokens: number;
-  /** Multiplies arrival rates, or clients of a closed loop. 1 is the scenario as it is published. */
+  /** Multiplies arrival rates, or the clients of a closed loop. 1 is the scenario as published. */
   readonly scale: number;
   /** Ends sending after this many requests. */
   readonly requests?: number;
@@ -36,9 +36,9 @@ export interface ScenarioFleet {
   readonly preset: PresetName;
   /** Overrides of the preset. */
   readonly parameters: Partial<EngineParameters>;
-  /** Overrides, cyclic: engine n has those at n modulo their number. */
+  /** Cyclic overrides: engine n uses the one at n modulo their number. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
-  /** Of all cells together. */
+  /** Total of all cells. */
   readonly engines: number;
   readonly routers: number;
   /** One by default. */
@@ -50,75 +50,78 @@ export interface PublishedResult {
   readonly source: string;
   /** Key of the row that is compared, for example `ttft_mean_s`. */
   readonly metric: string;
-  /** The policy here that does what the source's own did. */
+  /** The policy here that does the same as the source's own. */
   readonly policy: string;
   readonly policyValue: number;
   readonly baseline: string;
   readonly baselineValue: number;
-  /** Which variant of the scenario it is about; the scenario itself when absent. */
+  /** The variant that it describes; the scenario itself when absent. */
   readonly variant?: string;
-  /** What the routers of the policy and of the baseline share; `mesh` when absent. */
+  /** What routers share under the policy and under the baseline; `mesh` when absent. */
   readonly sharing?: Sharing;
   readonly baselineSharing?: Sharing;
-  /** Why the result differs, as far as known: what the source leaves open. Printed beside it. */
+  /** Known reasons for a different result: what the source leaves open. Printed next to the result. */
   readonly note?: string;
 }
 
-/** Disaggregated serving: one engine may compute a prompt for another one. */
+/** Disaggregated serving: one engine may compute a prompt for another. */
 interface ScenarioSplit {
-  /** Of the engines by their number; `both` for those beyond. */
+  /** Roles of the engines by number; `both` for those beyond. */
   readonly roles: readonly EngineRole[];
-  /** Fixed time of each KV transfer, and its bandwidth. */
+  /** Fixed time and bandwidth of a KV transfer. */
   readonly setupMs: number;
   readonly bytesPerS: number;
 }
 
-/** The scenario with another fleet, another scale or other clients. */
+/** The scenario with another fleet, scale or clients. */
 export interface ScenarioVariant {
   readonly name: string;
-  /** In place of the scenario's own. */
+  /** Replaces the scenario's own. */
   readonly preset?: PresetName;
   readonly engines?: number;
   readonly routers?: number;
   readonly cells?: ScenarioCells;
   readonly scale?: number;
   readonly parameters?: Partial<EngineParameters>;
-  /** In place of the scenario's own. */
+  /** Replaces the scenario's own. */
   readonly admission?: boolean;
   /** How long requests of every class may wait for a cold prompt; 0 by default. Needs admission. */
   readonly maxColdWaitS?: number;
   /** The order in which engines serve their queues; `arrival` by default. */
   readonly engineOrder?: EngineOrder;
-  /** In place of the scenario's own. */
+  /** Replaces the scenario's own. */
   readonly roles?: readonly EngineRole[];
   /** Whether engines of role `both` are assigned to one role each, in proportion to the mix of requests. */
   readonly appliesBalance?: boolean;
-  /** Uncached tokens from which on two engines serve a request, instead of a dynamic threshold. */
+  /** Number of uncached tokens from which two engines serve a request, instead of a dynamic threshold. */
   readonly splitTokens?: number;
-  /** For the policies that have them. */
+  /** Settings for the policies that use them. */
   readonly policyOptions?: Readonly<Record<string, number | string>>;
-  /** In place of the scenario's own. */
+  /** Replaces the scenario's own. */
   createWorkload?(options: WorkloadOptions): Workload;
 }
 
 /**
- * A fleet, its clients, and published results. Everything but `createWorkload` is data. Policies do not know the length of
- * an answer in advance: only the `max_tokens` of a request that has one, and the typical length of others.
+ * A fleet, its clients and published results. Everything except `createWorkload` is data. Policies do not know an
+ * answer's length in advance, only the request's `max_tokens`, if any, and the typical length of other answers.
  */
 export interface Scenario {
   readonly name: string;
   /** For people, in one or two sentences. */
   readonly summary: string;
   readonly fleet: ScenarioFleet;
-  /** Compared when the user names none: the published baseline first, what its source used, the default policy last. */
+  /**
+   * Policies compared when the user names none: the published baseline first, then the source's own, the default policy
+   * last.
+   */
   readonly policies: readonly string[];
   readonly variants: readonly ScenarioVariant[];
   readonly published: readonly PublishedResult[];
   /** Seconds in which requests are sent, for workloads without an end of their own. */
   readonly durationS?: number;
-  /** Open loop: `scale` multiplies an arrival rate, so there is a knee to find. */
+  /** Open loop: `scale` multiplies an arrival rate, so the workload has a knee. */
   readonly isOpenLoop: boolean;
-  /** Name of the trace file that it replays, which the user gives. */
+  /** Name of the trace file to replay; the user provides the file. */
   readonly trace?: string;
   /** Whether routers have admission control by class; requests are sent at once when absent. */
   readonly admission?: boolean;
@@ -129,7 +132,7 @@ export interface Scenario {
   createWorkload(options: WorkloadOptions): Workload;
 }
 
-/** When a run ends sending: at what the user asked for, else after the scenario's own duration. */
+/** When a run stops sending: as the user asked, else after the scenario's own duration. */
 export function limitsOf({ requests, durationS }: WorkloadOptions, ownDurationS?: number): SendLimits {
   return { requests, durationS: durationS ?? (requests === undefined ? ownDurationS : undefined) };
 }

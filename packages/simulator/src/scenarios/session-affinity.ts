@@ -3,9 +3,9 @@ import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /**
- * Chats without anything in common. What the published factors were measured with is not said: llm-d's account of a
- * deployment at Tesla (April 2026) has the same two, for Llama 3.1 70B on four MI300X, read off a dashboard. Lengths,
- * think time and the cached share are this scenario's own. All chats begin at once, as those of load generators do.
+ * Chats with nothing in common. The source does not say how its factors were measured. llm-d's account of a deployment
+ * at Tesla (April 2026) has the same two, for Llama 3.1 70B on four MI300X, read from a dashboard. Lengths, think time
+ * and the cached share are this scenario's own. All chats begin at once, as load generators start them.
  */
 const chats = {
   groups: 0,
@@ -22,7 +22,7 @@ const chats = {
 export const sessionAffinityParameters = {
   chats,
   clients: 400,
-  /** Share of the live chats that fit into one engine, when every engine sees all of them. */
+  /** Share of the live chats that fit into one engine when every engine sees all chats. */
   keptShare: 0.5,
 } as const;
 
@@ -33,9 +33,9 @@ export const sessionAffinity: Scenario = {
   name: "session-affinity",
   summary: "400 chats of 8 turns with nothing in common; an engine holds half of them.",
   fleet: {
-    // Of the presets the one whose prefill is the slowest beside its decode. A turn costs an engine 0.5 s of prefill
-    // and 0.3 s of decode under round robin, 0.1 and 0.3 s with affinity: output cannot become more than 2.2 times as
-    // much, and 1.7 times with people who think.
+    // The preset with the slowest prefill relative to its decode. A turn takes an engine 0.5 s of prefill and 0.3 s of
+    // decode under round robin, 0.1 and 0.3 s with affinity. Output can grow by at most 2.2 times, and by 1.7 times
+    // when users think.
     preset: "a10g-7b",
     parameters: {
       blockCount: Math.round(
@@ -47,7 +47,7 @@ export const sessionAffinity: Scenario = {
   },
   policies: ["round_robin", "consistent_hashing", "least_work", "predicted_latency"],
   variants: [],
-  // Published as factors alone.
+  // Published only as factors.
   published: [
     {
       source: "vLLM Router",

@@ -28,7 +28,7 @@ export const sglangPrefixGroups: Scenario = {
   name: "sglang-prefix-groups",
   summary: "64 groups of 16 prompts behind prefixes of 2,048 tokens, all at once; an engine keeps 12 prefixes.",
   fleet: {
-    // The source ran an 8B model on A100s; this preset's prefill and decode times are the nearest to that.
+    // The source ran an 8B model on A100s; this preset has the nearest prefill and decode times.
     preset: "smg-generic",
     parameters: { blockCount: (keptPrefixes * prefixTokens + runningTokens) / 16 },
     engines,

@@ -12,18 +12,18 @@ export const sharedPrefixParameters = {
   groups: 150,
   promptsPerGroup: 5,
   prefixTokens: 6_000,
-  /** The same whenever a user comes back: the source makes its 750 prompts once and goes round. */
+  /** The same question each time a user returns: the source creates its 750 prompts once and cycles through them. */
   questionTokens: 1_200,
   outputTokens: 1_000,
-  /** 307,328 per engine: prefixes and questions of all users are 1.8 M tokens, 73 % of eight engines. */
+  /** 307,328 per engine: the prefixes and questions of all users are 1.8 M tokens, 73 % of eight engines. */
   kvTokens: 307_328,
   /**
-   * Not said, but every stage of the report has about as many requests under way, by Little's law: at 60 a second to random
-   * engines 121 (4,835 tokens/s, of 25 ms each) that are answered and 278 (4.8/s, for 57.4 s) that wait. inference-perf
-   * takes 100 in each of its processes.
+   * The source does not say it, but every stage of the report has about as many requests in flight, by Little's law. At
+   * 60 a second to random engines, 121 are being answered (4,835 tokens/s, 25 ms each) and 278 wait (4.8/s, for 57.4
+   * s). inference-perf allows 100 in each of its processes.
    */
   clients: 400,
-  /** One round of all users to begin with, then from 3 to 60 requests a second. */
+  /** One round of all users first, then from 3 to 60 requests a second. */
   stages: [
     stage(15, 50),
     stage(3, 20),
@@ -63,7 +63,8 @@ export const sharedPrefix150x5: Scenario = {
   policies: ["random", "epp_weighted", "least_work", "predicted_latency"],
   variants: [
     {
-      // The router knows only where it sent what, of the first 256 blocks of 64 characters of a prompt, and all weights are 1.
+      // The router knows only its own placements, of the first 256 blocks of 64 characters of a prompt, and all weights
+      // are 1.
       name: "approximate",
       policyOptions: {
         "queue-weight": 1,

@@ -30,8 +30,9 @@ const batch = {
 } satisfies ChatParameters;
 
 /**
- * Lengths other than the jobs' are chosen. The rates are what the fleet can just do: of 8 engines, a job takes 0.87 s of
- * prefill and 0.1 s of decode, a turn of a chat 0.02 s and 0.03 s, and steps have a base of their own.
+ * Lengths other than the jobs' are chosen for this scenario. The rates are the highest that the fleet sustains. On one
+ * of 8 engines a job takes 0.87 s of prefill and 0.1 s of decode, and a chat turn 0.02 s and 0.03 s; steps add a base
+ * time.
  */
 export const sloMixParameters = {
   interactive,

@@ -3,9 +3,9 @@ import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import type { FaultName } from "../faults.ts";
 import { limitsOf, type PublishedResult, type Scenario } from "./scenario.ts";
 
-/** The simulation that the SMG mesh was measured with; every figure is given. */
+/** The simulation in which the SMG mesh was measured; the source gives every figure. */
 const sessions = {
-  /** System prompts; 70 % of the sessions have one. */
+  /** Number of system prompts; 70 % of the sessions use one. */
   groups: 200,
   sharedTokens: 2_000,
   sharedShare: 0.7,
@@ -24,13 +24,16 @@ const sourceEngines = 240;
 
 /** Scenarios with the same clients. */
 interface Smg240Plan extends Pick<Scenario, "name" | "summary" | "policies" | "published" | "fault"> {
-  /** Sessions start in proportion to the engines of the run, so that each has as much to do as in the source's fleet. */
+  /**
+   * Sessions start in proportion to the engines of the run, so that each engine has as much load as in the source's
+   * fleet.
+   */
   readonly isPerEngine: boolean;
-  /** Unless the run says otherwise. */
+  /** Duration unless the run sets another. */
   readonly engines: number;
 }
 
-/** A fleet of the source's engines, with a fault in the middle where one is named. */
+/** A fleet of the source's engines, with a fault in the middle if one is named. */
 function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan): Scenario {
   return {
     ...plan,
@@ -55,7 +58,7 @@ function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan)
 const ofOneIndex = { source: "SMG mesh", policy: "cache_aware", sharing: "oracle", baseline: "cache_aware" } as const;
 
 const published: readonly PublishedResult[] = [
-  // A tree in each of eight routers that sees only its own requests; the middle of 0.873 to 0.878.
+  // A tree in each of eight routers that sees only its own requests; the middle of the published 0.873 to 0.878.
   {
     ...ofOneIndex,
     metric: "followup_cached_share",
@@ -63,7 +66,7 @@ const published: readonly PublishedResult[] = [
     baselineValue: 0.727,
     baselineSharing: "none",
   },
-  // The middle of 0.43 to 0.46.
+  // The middle of the published 0.43 to 0.46.
   { ...ofOneIndex, metric: "load_cov", policyValue: 0.045, baselineValue: 0.445, baselineSharing: "none" },
 ];
 
@@ -75,11 +78,11 @@ export const smg240: Scenario = smg240With({
   published,
 });
 
-/** As many as one mesh is made for, with engines for each cell as smg-240 has for a router. */
+/** As many routers as one mesh supports, with as many engines per cell as smg-240 has per router. */
 const cell = { routers: 64, engines: 2_500 } as const;
 const cells = 4;
 
-/** Virtual seconds: enough for some 700,000 conversations. */
+/** Virtual seconds: enough for about 700,000 conversations. */
 const megaDurationS = 20;
 
 const megaClients = smg240With({
@@ -104,10 +107,10 @@ export const mega: Scenario = {
     ),
 };
 
-/** A quarter of the source's fleet, so that the real links of eight routers can be run. */
+/** A quarter of the source's fleet, small enough to simulate the real links of eight routers. */
 const faultEngines = 60;
 
-/** What happens in the middle of the run; the scenario has the fault's name. */
+/** The fault in the middle of the run; the scenario has its name. */
 const faultSummaries = {
   partition: "A quarter of smg-240 while its routers are cut into two halves.",
   "router-loss": "A quarter of smg-240 while one of its routers is killed and comes back.",

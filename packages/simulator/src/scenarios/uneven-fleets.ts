@@ -3,7 +3,7 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario } from "./scenario.ts";
 
-/** Conversations behind a few system prompts: cache hits are valuable, and engines have to evict. */
+/** Conversations with a few system prompts: cache hits are valuable, and engines have to evict. */
 const chats = {
   groups: 20,
   sharedTokens: 2_000,
@@ -25,8 +25,9 @@ export const unevenFleetParameters = {
   slowFactor: 3,
   memoryShare: 0.25,
   /**
-   * Chats a second that begin, of five turns each. A turn takes an engine some 165 ms (30 of prefill with its chat cached,
-   * 135 of decode with 50 others): eight of them do 48 a second, and 32 where half of them take three times as long.
+   * Chats that start per second, with five turns each. A turn takes an engine about 165 ms (30 of prefill with its chat
+   * cached, 135 of decode with 50 others). Eight engines complete 48 a second, or 32 when half of them are three times
+   * slower.
    */
   startsPerS: { "mixed-engines": 6, "slow-engines": 6, "quarter-memory": 8 },
   durationS: 180,
@@ -58,7 +59,7 @@ const unevenFleet = (
   },
 });
 
-/** Fleets whose engines are not alike, or not any more. */
+/** Fleets whose engines differ from the start, or become different. */
 export const unevenFleets: readonly Scenario[] = [
   unevenFleet("mixed-engines", {
     summary: "Chats of a few turns on engines of which every second one takes three times as long.",

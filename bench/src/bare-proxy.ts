@@ -3,15 +3,15 @@ import type { AddressInfo } from "node:net";
 import { type Dispatcher, Pool } from "undici";
 
 /**
- * The least that Node can do between a client and several engines: `node:http` and undici with nothing in between. It
- * reads no body, knows no engine's state and retries nothing, so what a router costs beyond it is the price of routing.
+ * The least that Node can do between a client and several engines: only `node:http` and undici. It reads no body, knows
+ * no engine's state and retries nothing. A router's cost beyond it is the price of routing.
  */
 export interface BareProxy {
   readonly url: string;
   stop(): Promise<void>;
 }
 
-/** Streams both ways, over the engines in turn. */
+/** Streams in both directions, to the engines in turn. */
 export async function startBareProxy(engineUrls: readonly string[]): Promise<BareProxy> {
   const pools = engineUrls.map((url) => new Pool(url, { connections: 1_024, pipelining: 1 }));
   let turn = 0;

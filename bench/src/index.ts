@@ -1,4 +1,4 @@
-/** Benchmarks of the router, with their baselines. As a library it gives tests the parts that they run at small size. */
+/** Benchmarks of the router, with their baselines. As a library it lets tests run its parts at a small size. */
 export { type BareProxy, startBareProxy } from "./bare-proxy.ts";
 export {
   type CapturedFrames,

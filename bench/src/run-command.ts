@@ -47,7 +47,7 @@ const exitUsage = 2;
 /**
  * Runs `NAME [--json] [options]`.
  *
- * @returns the exit code: 0 done, 1 something failed, 2 called wrongly; a slow machine is no failure
+ * @returns the exit code: 0 done, 1 something failed, 2 wrong usage; a slow machine is no failure
  */
 export async function runCommand(args: readonly string[], { out, notes }: CommandOutput): Promise<number> {
   const [name, ...rest] = args;
@@ -82,7 +82,7 @@ function usage(): string {
   return `Usage: npm run bench -- NAME [--json] [options]\n\n${list}\n\`npm run bench -- NAME --help\` says more.\n`;
 }
 
-/** Whether `parseArgs` refused the arguments. */
+/** Whether `parseArgs` rejected the arguments. */
 function isArgumentError(thrown: unknown): boolean {
   return thrown instanceof Error && "code" in thrown && String(thrown.code).startsWith("ERR_PARSE_ARGS_");
 }

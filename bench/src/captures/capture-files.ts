@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 
-/** One life of a captured engine. */
+/** One epoch of a captured engine. */
 export interface CapturedSession {
   readonly session: number;
   readonly label: string;
@@ -46,7 +46,7 @@ export interface CapturedRequest {
   readonly events_to: number | null;
 }
 
-/** One message of an engine in order of receipt. */
+/** One engine message, in order of receipt. */
 export interface CapturedFrames {
   readonly n: number;
   readonly session: number;
@@ -65,9 +65,9 @@ export interface CapturedReplay {
   readonly replies: readonly { readonly frames: readonly string[] }[];
 }
 
-/** What was recorded of one engine version; the layout is described in the README beside the captures. */
+/** The recording of one engine version. The README next to the captures describes the layout. */
 export interface CaptureFiles {
-  /** Name of its folder. */
+  /** Name of the capture's folder. */
   readonly name: string;
   readonly sessions: readonly CapturedSession[];
   readonly requests: readonly CapturedRequest[];
@@ -84,7 +84,7 @@ export function captureFolders(folder: string): readonly string[] {
     .sort();
 }
 
-/** @throws Error of the file system, or of a file that is not what it should be */
+/** @throws Error from the file system, or for a file with unexpected content */
 export function readCaptureFiles(folder: string): CaptureFiles {
   return {
     name: basename(folder),
@@ -97,7 +97,7 @@ export function readCaptureFiles(folder: string): CaptureFiles {
   };
 }
 
-/** What the engine counted for a request; of a stream the last event that has it. */
+/** What the engine counted for a request; for a stream, the last event with a count. */
 export function usageOf(request: CapturedRequest): CapturedUsage | undefined {
   if (typeof request.response === "object" && request.response.usage) return request.response.usage;
   for (const line of (request.sse ?? "").split("\n").reverse()) {

@@ -3,8 +3,8 @@ import type { CapturedReplay, CaptureFiles } from "./capture-files.ts";
 import { createEventFold } from "./event-fold.ts";
 
 /**
- * Whether what engines replayed is what they had sent: message for message the same bytes, and the same blocks in the
- * end, whichever of the two is read.
+ * Whether engines replayed what they had sent: the same bytes message by message, and the same blocks at the end from
+ * either source.
  */
 export function compareReplays(capture: CaptureFiles): boolean {
   return capture.replays.every((replay) => isEqual(capture, replay));
@@ -24,7 +24,7 @@ function isEqual(capture: CaptureFiles, { session, port_offset: rank, replies }:
   const fromLive = createEventFold(blockSize);
   for (const { sequence, payload } of replayed) {
     const sent = live.get(sequence);
-    // A reader that was late has the first messages from the replay alone.
+    // A late reader gets the first messages only from the replay.
     if (sent && Buffer.compare(sent, payload) !== 0) return false;
     fromReplay.apply(payload);
     fromLive.apply(sent ?? payload);

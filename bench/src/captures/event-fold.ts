@@ -15,17 +15,17 @@ export interface PromptSpace {
   readonly cacheSalt: string | undefined;
 }
 
-/** What one engine (one rank, one life) holds by the events it sent, as the router works it out. */
+/** What one engine (one rank, one epoch) holds according to its events, as the router computes it. */
 export interface EventFold {
-  /** Takes in one message. */
+  /** Applies one message. */
   apply(payload: Uint8Array): void;
-  /** Messages that were refused, or had events that could not be used. */
+  /** Messages that were rejected or had unusable events. */
   readonly undecoded: number;
-  /** Whether there were blocks of sliding windows or the like, which can make a hit shorter than blocks tell. */
+  /** Whether there were sliding-window or similar blocks, which can make a hit shorter than the blocks suggest. */
   readonly isHybrid: boolean;
-  /** Tokens at the start of a prompt that are held, in whole blocks, never the last token. */
+  /** Cached tokens at the start of a prompt, in whole blocks, never including the last token. */
   matchedTokens(tokens: Uint32Array, space: PromptSpace): number;
-  /** The same for every fold that holds the same blocks. */
+  /** Equal for every fold with the same blocks. */
   readonly digest: string;
 }
 
@@ -33,7 +33,7 @@ const seed = "captures";
 const target = 0;
 const neverMs = 0;
 
-/** @param blockSize tokens in a block, of engine and index alike */
+/** @param blockSize tokens per block, in engine and index */
 export function createEventFold(blockSize: number): EventFold {
   const decoder = createEventDecoder();
   const index = createPrefixIndex({ maxTargets: 1 });

@@ -13,21 +13,21 @@ import {
 import { compareReplays } from "./compare-replays.ts";
 import { createEventFold, type EventFold } from "./event-fold.ts";
 
-/** What one capture shows. */
+/** The results of one capture. */
 export interface CaptureRow {
   readonly capture: string;
   /** Messages of KV events. */
   readonly frames: number;
   readonly undecoded: number;
-  /** Requests of which the engine's own tokens are known. */
+  /** Requests for which the engine's own tokens are known. */
   readonly requests: number;
-  /** Of them those whose cached tokens can be compared. */
+  /** Of these, requests whose cached tokens can be compared. */
   readonly compared: number;
-  /** Of these those that were predicted exactly. */
+  /** Of these, requests that were predicted exactly. */
   readonly exact: number;
-  /** Requests that our template and tokenizer turn into other tokens than the engine's. */
+  /** Requests for which our template and tokenizer give other tokens than the engine's. */
   readonly token_mismatches: number;
-  /** Whether every replayed message is the live one, and leads to the same blocks. */
+  /** Whether every replayed message equals the live one and leads to the same blocks. */
   readonly replay_equal: boolean;
   /** Why requests were not compared. */
   readonly not_compared: Readonly<Record<string, number>>;
@@ -42,16 +42,16 @@ interface Inexact {
 }
 
 export interface CapturesOptions {
-  /** Folder with a folder for each capture. */
+  /** Folder that contains one folder per capture. */
   readonly dir: string;
-  /** Folder with the models' folders. */
+  /** Folder that contains the models' folders. */
   readonly models: string;
 }
 
 /**
  * Runs every capture through decoder, tokenizer and index.
  *
- * @throws Error when there is none, or one cannot be read
+ * @throws Error when there is no capture, or one cannot be read
  */
 export async function runCaptures({ dir, models }: CapturesOptions): Promise<readonly CaptureRow[]> {
   const folders = captureFolders(dir);
@@ -103,9 +103,9 @@ class CaptureRun {
   readonly #capture: CaptureFiles;
   readonly #dialect: ChatDialect;
   readonly #folds = new Map<string, EventFold>();
-  /** Messages up to here have been taken in. */
+  /** Messages up to here have been applied. */
   #applied = 0;
-  /** Lives in which vLLM was asked to empty its cache, and has not yet said that it did. */
+  /** Epochs in which vLLM was asked to empty its cache and has not yet reported that it did. */
   readonly #resetPending = new Set<number>();
   requests = 0;
   compared = 0;
@@ -140,7 +140,7 @@ class CaptureRun {
     if (reason !== undefined) this.notCompared.set(reason, (this.notCompared.get(reason) ?? 0) + 1);
   }
 
-  /** Takes in what came after the last request. */
+  /** Applies what came after the last request. */
   finish(): void {
     this.#applyUntil(Number.POSITIVE_INFINITY);
   }
@@ -171,7 +171,7 @@ class CaptureRun {
     return undefined;
   }
 
-  /** By the header that asked for it, else by where its own events came from. */
+  /** By the header that asked for it, else by the origin of its events. */
   #rankOf(session: CapturedSession, request: CapturedRequest): number | undefined {
     const { messages } = this.#capture;
     const ranks = new Set(messages.filter((one) => one.session === session.session).map(({ endpoint }) => endpoint));
@@ -205,7 +205,7 @@ class CaptureRun {
   }
 }
 
-/** A model that the engine lists with a parent is an adapter. */
+/** A listed model with a parent is an adapter. */
 function adapterOf(session: CapturedSession, { request }: CapturedRequest): string | undefined {
   const listed = session["/v1/models"]?.data ?? [];
   const model = listed.find(({ id }) => id === request?.model);

@@ -5,19 +5,21 @@ import { chatAnswer, engineMetrics, modelsAnswer, sizedAnswer, streamPieces } fr
 import { streamTokens } from "./loads.ts";
 import { compileNative, startNative } from "./native-program.ts";
 
-/** Engines in one process that answer at once with prepared bytes, so that what is measured is what stands in front of them. */
+/**
+ * Engines in one process that answer at once with prepared bytes, so that only the system in front of them is measured.
+ */
 export interface BenchEngine {
   readonly urls: readonly string[];
   readonly pid: number;
   stop(): Promise<void>;
 }
 
-/** Addresses of the engine, as many engines to a router. */
+/** Addresses of the engine; a router sees each one as an engine. */
 const usualAddresses = 4;
 
 /**
- * Listens on as many addresses of 127.0.0.1 as asked for. Chat completions are answered as the fields of a
- * `StreamShape` in them say, streams with 48 tokens; `/health`, `/v1/models` and `/metrics` are there as vLLM has them.
+ * Listens on the requested number of addresses of 127.0.0.1. Chat completions are answered as their `StreamShape`
+ * fields say, streams with 48 tokens. `/health`, `/v1/models` and `/metrics` answer like vLLM.
  *
  * @throws Error when it cannot be compiled
  */
@@ -42,7 +44,7 @@ export async function startBenchEngine(addresses: number = usualAddresses): Prom
   }
 }
 
-/** What `engine.c` reads: every answer with its name. */
+/** The input of `engine.c`: every answer with its name. */
 function answersFile(): Buffer {
   const pieces = streamPieces(streamTokens, false);
   const answers: readonly (readonly [string, Buffer])[] = [

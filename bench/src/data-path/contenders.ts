@@ -15,35 +15,35 @@ export interface RunningContender {
   stop(): Promise<void>;
 }
 
-/** @param traceFile is closed; it gets what V8 tells of its collections */
+/** @param traceFile descriptor that receives V8's report of its collections; the callee closes it */
 export type StartTraced = (engineUrls: readonly string[], traceFile: number) => Promise<RunningContender>;
 
-/** One product of the comparison, ours among them. */
+/** One product in the comparison, including ours. */
 export interface Contender {
   readonly name: string;
   readonly version: string;
-  /** The policy of all loads. */
+  /** The policy for all loads. */
   readonly policy: string;
-  /** Whether it is measured with turns of a conversation alone. */
+  /** Whether it is measured only with turns of a conversation. */
   readonly isTokenized?: boolean;
   /** @throws Error when it does not start */
   start(engineUrls: readonly string[], policy: string): Promise<RunningContender>;
-  /** The same with a trace of collections, where it runs in Node. */
+  /** The same with a trace of garbage collections, if it runs in Node. */
   readonly startTraced?: StartTraced;
 }
 
 /** The router of this tree, by its name in rows. */
 export const ownName = "espalier";
-/** The proxy without logic. */
+/** The proxy without routing logic. */
 export const bareName = "bare";
 
 export interface ContenderPorts extends WaitPorts {
   readonly plan: CorePlan | undefined;
 }
 
-/** A release of Node to run in: this one when there is no program. */
+/** The Node release to run in: this one without a program. */
 export interface NodeRelease {
-  /** Such as `24`; empty for this one. */
+  /** For example `24`; empty for this one. */
   readonly name: string;
   readonly version: string;
   readonly program?: string;
@@ -51,7 +51,7 @@ export interface NodeRelease {
 
 export const thisNode: NodeRelease = { name: "", version: process.versions.node };
 
-/** `espalier serve` with its default of one process. @param isTokenized with the shipped tokenizer in place of bytes */
+/** `espalier serve` with its default of one process. @param isTokenized uses the shipped tokenizer instead of bytes */
 export function ownContender({ plan }: ContenderPorts, node: NodeRelease = thisNode, isTokenized = false): Contender {
   const name = nameAt(isTokenized ? `${ownName} with tokens` : ownName, node);
   const start = async (engineUrls: readonly string[], policy: string, runBy: ProgramOptions) => {
@@ -81,7 +81,7 @@ export function ownContender({ plan }: ContenderPorts, node: NodeRelease = thisN
   };
 }
 
-/** `node:http` and undici with nothing in between. */
+/** Only `node:http` and undici. */
 export function bareContender({ plan }: ContenderPorts, node: NodeRelease = thisNode): Contender {
   const name = nameAt(bareName, node);
   const start = async (engineUrls: readonly string[], options: ProgramOptions): Promise<RunningContender> => {

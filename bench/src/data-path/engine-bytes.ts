@@ -13,7 +13,7 @@ export function sizedAnswer(contentType: string, body: string): Buffer {
   );
 }
 
-/** The answer of vLLM 0.11 to a chat completion of 64 tokens: every field it has, about 700 bytes. */
+/** The answer of vLLM 0.11 to a chat completion of 64 tokens: all its fields, about 700 bytes. */
 export const chatAnswer: Buffer = sizedAnswer(
   "application/json",
   JSON.stringify({
@@ -57,7 +57,7 @@ export const modelsAnswer: Buffer = sizedAnswer(
   }),
 );
 
-/** The signals that routers read, of an engine that has nothing to do. */
+/** The signals that routers read, from an idle engine. */
 export const engineMetrics = `# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="${servedModel}"} 0
 # TYPE vllm:num_requests_waiting gauge
@@ -69,9 +69,9 @@ vllm:kv_cache_usage_perc{engine="0",model_name="${servedModel}"} 0
 const streamHead = `HTTP/1.1 200 OK\r\n${server}content-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n`;
 
 /**
- * A streamed answer as the pieces in which an engine writes it, one for each token: with the first one go the head and
- * the event with the role, with the last one the reason for the end, the usage if asked for, and `[DONE]`. Each event is
- * an HTTP chunk of its own, as uvicorn writes them.
+ * A streamed answer in the pieces that an engine writes, one per token. The first piece adds the head and the event
+ * with the role. The last one adds the finish reason, the usage if requested, and `[DONE]`. Each event is a separate
+ * HTTP chunk, as uvicorn writes them.
  *
  * @returns exactly `tokens` pieces
  */

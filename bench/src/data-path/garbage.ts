@@ -7,22 +7,22 @@ import { type Load, measureLoad } from "./measure-load.ts";
 
 /** One collection of V8's heap. */
 export interface Collection {
-  /** Since the isolate was made. */
+  /** Since the isolate was created. */
   readonly atMs: number;
   readonly beforeBytes: number;
   readonly afterBytes: number;
 }
 
 const bytesPerMegabyte = 1_048_576;
-/** Collections that a measurement needs, so that what the first and last one cut off does not count. */
+/** Minimum collections in a measurement, so that the partial first and last ones do not matter. */
 const leastCollections = 4;
 
 /**
- * What a Node process allocates in V8's heap for each request, from what V8 says of its collections (`--trace-gc`). Buffers
- * outside of the heap are not in it.
+ * Computes how much a Node process allocates in V8's heap per request, from V8's report of its collections
+ * (`--trace-gc`). Excludes buffers outside the heap.
  *
  * @returns bytes
- * @throws Error when there are too few collections to tell
+ * @throws Error when there are too few collections
  */
 export async function measureGarbage(start: StartTraced, load: Load, engine: BenchEngine): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), "espalier-bench-gc-"));
@@ -41,7 +41,10 @@ export async function measureGarbage(start: StartTraced, load: Load, engine: Ben
   }
 }
 
-/** Reads lines such as `[7:0x5f]  1234 ms: Scavenge 12.3 (15.0) -> 10.2 (16.0) MB, ...` of one isolate: the one with most. */
+/**
+ * Reads lines such as `[7:0x5f]  1234 ms: Scavenge 12.3 (15.0) -> 10.2 (16.0) MB, ...` of the isolate that has the
+ * most.
+ */
 export function parseCollections(text: string): readonly Collection[] {
   const isolates = new Map<string, Collection[]>();
   for (const match of text.matchAll(/^\[([^\]]+)\] +(\d+) ms: [^\d\n]+([\d.]+) \([\d.]+\) -> ([\d.]+) \(/gm)) {
@@ -55,9 +58,9 @@ export function parseCollections(text: string): readonly Collection[] {
 }
 
 /**
- * Bytes for each millisecond, over the last part of what is known: what the heap grew by between collections.
+ * Bytes per millisecond over the last part of the report: the growth of the heap between collections.
  *
- * @throws Error when there are fewer than 4 collections in it
+ * @throws Error when that part has fewer than 4 collections
  */
 export function allocatedPerMs(collections: readonly Collection[], windowMs: number): number {
   const last = collections.at(-1)?.atMs ?? 0;

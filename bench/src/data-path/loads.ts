@@ -1,21 +1,21 @@
 import type { Load } from "./measure-load.ts";
 import { prepareRequest, type RequestShape, type StreamShape } from "./prepared-request.ts";
 
-/** How large a measurement is. */
+/** The size of a measurement. */
 export interface LoadSizes {
-  /** Of each closed loop, and of each paced one half more; the open loop of latencies takes twice that. */
+  /** Duration of each closed loop. Paced loads take one half more, the open loop of latencies twice that. */
   readonly durationMs: number;
-  /** Distinct 4 KB prompts that a fresh process gets first: the cold figures, and the warm-up of all others. */
+  /** Distinct 4 KB prompts that a fresh process gets first: they give the cold figures and warm up all other loads. */
   readonly coldRequests: number;
-  /** Of these, sent before memory is read the first time. */
+  /** How many of these are sent before the first memory reading. */
   readonly growthWarmUpRequests: number;
-  /** Of 48 KB, sent before those that are measured. */
+  /** Requests of 48 KB sent before the measured ones. */
   readonly largeWarmUpRequests: number;
-  /** Turns sent to the router that tokenizes before they are measured. */
+  /** Turns sent to the tokenizing router before the measured ones. */
   readonly turnWarmUpRequests: number;
 }
 
-/** Every load of a system, in the order in which they are sent. */
+/** Every load for a system, in order of sending. */
 export const loadNames = [
   "first",
   "early",
@@ -36,7 +36,7 @@ export type LoadName = (typeof loadNames)[number];
 export const smallBodyBytes = 4_096;
 export const largeBodyBytes = 49_152;
 export const largeMessages = 20;
-/** Of coding agents, 61 and 121 messages: turns of one conversation, each with a new last message. */
+/** For coding agents, with 61 and 121 messages: turns of one conversation, each with a new last message. */
 export const longBodyBytes = 204_800;
 export const longestBodyBytes = 409_600;
 const longMessageBytes = 3_300;
@@ -44,7 +44,7 @@ const newAgentTurnBytes = 4_096;
 /** Turns of an agent with many tools, for a router that tokenizes. */
 export const agentMessages = 60;
 export const agentTools = 30;
-/** About 256 tokens of the shipped tokenizer. */
+/** About 256 tokens in the shipped tokenizer. */
 export const newTurnBytes = 640;
 export const streamTokens = 48;
 export const streamGapMs = 10;
@@ -53,15 +53,15 @@ export const streamsPerSecond = 150;
 export const steadyPerSecond = 300;
 /** Streams that start at once. */
 export const burstStreams = 64;
-/** Requests after the start whose cost is told by itself. */
+/** Requests after the start whose cost is reported separately. */
 const firstRequests = 100;
 const burstMs = 600;
-/** Fewer fill the young generation too seldom to tell. */
+/** Fewer requests rarely fill the young generation. */
 const leastGarbageRequests = 6_000;
 
 const closed = { kind: "closed", concurrency } as const;
 
-/** @param seed of the arrivals, the same for every system of a run */
+/** @param seed of the arrivals, the same for every system in a run */
 export function dataPathLoads(sizes: LoadSizes, seed: number): Readonly<Record<LoadName, Load>> {
   const { durationMs, coldRequests, growthWarmUpRequests } = sizes;
   const extent = { durationMs };
@@ -89,7 +89,7 @@ export function dataPathLoads(sizes: LoadSizes, seed: number): Readonly<Record<L
     paced: {
       request: paced,
       pace: { kind: "open", ratePerSecond: streamsPerSecond, seed },
-      // A stream takes half a second; until then connections are still being added.
+      // A stream takes half a second. Until the first ones end, connections are still being added.
       warmUp: { durationMs: durationMs / 2 },
       extent: { durationMs: durationMs * 1.5 },
     },
@@ -105,7 +105,7 @@ export function dataPathLoads(sizes: LoadSizes, seed: number): Readonly<Record<L
       warmUp: { durationMs: durationMs / 2 },
       extent: { durationMs: durationMs * 2 },
     },
-    // Once more, of a process that has seen all kinds of requests and is full of what it remembers.
+    // Repeated with a process that has seen all kinds of requests and whose memory of requests is full.
     smallLate: { request: small, ...warmedBy(few) },
     largeLate: { request: large, ...warmedBy(few) },
   };
@@ -117,7 +117,7 @@ export function coldLargeLoad(sizes: LoadSizes): Load {
   return { request, pace: closed, extent: { requests: Math.ceil(sizes.coldRequests / 9) } };
 }
 
-/** 4 KB sent to a process whose garbage is counted. */
+/** 4 KB sent to a process whose garbage is measured. */
 export function garbageLoad({ coldRequests }: LoadSizes): Load {
   const request = prepareRequest({ bodyBytes: smallBodyBytes, messages: 2 });
   const extent = { requests: Math.max(leastGarbageRequests, Math.ceil(coldRequests / 3)) };
@@ -136,7 +136,7 @@ function tokenizedLoad(shape: RequestShape, { durationMs, turnWarmUpRequests }: 
   return {
     request: prepareRequest({ ...shape, lastMessageBytes: newTurnBytes }),
     pace: closed,
-    // V8 compiles what runs often some thousand requests late.
+    // V8 compiles hot code only after some thousand requests.
     warmUp: { requests: turnWarmUpRequests },
     extent: { durationMs },
   };

@@ -25,21 +25,21 @@ export interface DataPathOptions {
   readonly contenders: readonly Contender[];
   readonly engine: BenchEngine;
   readonly sizes: LoadSizes;
-  /** Whether the short loads are repeated under round robin at those that have another policy. */
+  /** Whether the short loads are repeated under round robin for contenders with another policy. */
   readonly isRoundRobinToo: boolean;
-  /** Whether `wrk` repeats the closed loops, to check our own load generator by. */
+  /** Whether `wrk` repeats the closed loops as a check of our own load generator. */
   readonly isCheckedByWrk: boolean;
   readonly note: (line: string) => void;
 }
 
-/** What became of one contender: its figures, or why there are none. */
+/** The result of one contender: its figures, or why it has none. */
 export type ContenderOutcome = { readonly figures: Figures } | { readonly failure: string };
 
 /** How busy the processes were, by load and then by system. */
 export type SharesByLoad = Readonly<Record<string, Readonly<Record<string, CoreShares>>>>;
 
 export interface DataPathRun {
-  /** What a client sees that asks the engine itself. */
+  /** What a client sees when it asks the engine directly. */
   readonly direct: Figures;
   readonly outcomes: ReadonlyMap<string, ContenderOutcome>;
   readonly shares: SharesByLoad;
@@ -48,16 +48,16 @@ export interface DataPathRun {
 type Measured = Readonly<Record<LoadName, Measurement>>;
 
 const bytesPerMegabyte = 1_048_576;
-/** Of the time that a stream takes: timers may be a little early, together. */
+/** Share of a stream's time: timers may fire slightly early, and the differences add up. */
 const leastPacedShare = 0.9;
-/** Those that say something of the engine itself. */
+/** Loads that measure the engine itself. */
 const directLoads: readonly LoadName[] = ["small", "large", "flood", "paced", "burst", "steady"];
 
 /**
- * Measures one contender after the other, each in a fresh process that nothing else runs beside and that gets the same
- * requests in the same order: what is warm is warm alike. One that fails is left out.
+ * Measures one contender after the other. Each runs in a fresh process, with no other contender running, and gets the
+ * same requests in the same order, so all are equally warm. A contender that fails is left out.
  *
- * @param round of arrivals, and of who comes first
+ * @param round selects the arrivals and the first contender
  * @throws Error when the engines themselves fail
  */
 export async function measureDataPath(options: DataPathOptions, round: number): Promise<DataPathRun> {
@@ -87,10 +87,10 @@ export async function measureDataPath(options: DataPathOptions, round: number): 
   return { direct: directFigures(direct), outcomes, shares };
 }
 
-/** Above this share of its cores the load generator or the engine may be what bounds the rate. */
+/** Above this share of its cores, the load generator or the engine may limit the rate. */
 const saturatedShare = 0.95;
 
-/** @param otherCores of load generator and engine; undefined when nothing is pinned */
+/** @param otherCores cores of load generator and engine; undefined when nothing is pinned */
 export function saturationWarnings(
   runs: readonly { readonly shares: SharesByLoad }[],
   otherCores = 1,
@@ -100,7 +100,7 @@ export function saturationWarnings(
     for (const [load, systems] of Object.entries(shares)) {
       for (const [system, { load: generator, engine }] of Object.entries(systems)) {
         const busiest = Math.max(generator, engine, (generator + engine) / otherCores);
-        // The engine asked directly has nothing else to be bound by.
+        // Nothing else can limit the engine when it is asked directly.
         if (system === "direct" || busiest < saturatedShare) continue;
         warnings.add(`${load} at ${system}: load generator or engine was saturated, so its rate is a lower bound`);
       }
@@ -189,13 +189,13 @@ async function measure(
   return measured;
 }
 
-/** @throws Error when answers came sooner than the engine gives them: then the contender has changed the request */
+/** @throws Error when answers came sooner than the engine sends them, because the contender then changed the request */
 function assertPaced({ totalMs }: Measurement): void {
   const leastMs = (streamTokens - 1) * streamGapMs * leastPacedShare;
   if (percentile(totalMs, 50) < leastMs) throw new Error("it did not pass on how the answer is to be streamed");
 }
 
-/** First bytes and latencies are those beyond what a client of the engine itself sees. */
+/** First bytes and latencies exclude what a client of the engine itself sees. */
 function figuresOf(measured: Measured, direct: Measured): Figures {
   const { first, early, growth, small, large, long, longest, flood, paced, burst, steady, smallLate, largeLate } =
     measured;

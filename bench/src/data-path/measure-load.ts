@@ -8,13 +8,16 @@ import type { PreparedRequest } from "./prepared-request.ts";
 /** Something that answers requests. */
 export interface System {
   readonly name: string;
-  /** Where it is asked; several for engines that are asked without a router. */
+  /** Its URL; several for engines that are asked without a router. */
   readonly urls: readonly string[];
-  /** Its process, with all that it started; absent for what has none of its own. */
+  /** Its process and all descendants; absent for a system without one. */
   readonly pid?: number;
 }
 
-/** How requests are sent: so many at a time, so many a second at random times, or so many at once and again when all have ended. */
+/**
+ * How requests are sent: a number at a time, a number per second at random times, or a number at once, repeated when
+ * all have ended.
+ */
 export type Pace =
   | { readonly kind: "closed"; readonly concurrency: number }
   | { readonly kind: "open"; readonly ratePerSecond: number; readonly seed: number }
@@ -26,7 +29,7 @@ export type Extent = { readonly durationMs: number } | { readonly requests: numb
 export interface Load {
   readonly request: PreparedRequest;
   readonly pace: Pace;
-  /** Sent first and not measured. Absent for what is to be measured cold. */
+  /** Requests sent first and not measured. Absent for a cold measurement. */
   readonly warmUp?: Extent;
   readonly extent: Extent;
 }
@@ -41,9 +44,9 @@ export interface CoreShares {
 export interface Measurement {
   readonly requests: number;
   readonly requestsPerSecond: number;
-  /** CPU time of the system's process for each request; NaN when it has no process of its own. */
+  /** CPU time of the system's process per request; NaN when it has no process. */
   readonly cpuMicrosPerRequest: number;
-  /** What the system's process has grown by; NaN when it has none. */
+  /** Memory growth of the system's process; NaN when it has none. */
   readonly residentGrowthBytes: number;
   /** Ascending. */
   readonly totalMs: Float64Array;
@@ -53,15 +56,15 @@ export interface Measurement {
 }
 
 const nothing: Extent = { requests: 0 };
-/** Numbers of prompts, across all loads of this process: no two prompts are the same. */
+/** Prompt numbers across all loads of this process, so that no two prompts are equal. */
 let nextSerial = 1;
-/** More than any one load sends. */
+/** More than any load sends. */
 const serialsPerLoad = 10_000_000;
 const bytesPerTiming = 16;
 
 /**
- * Sends a load to a system and measures what the client sees and what the processes use. The load generator is a process
- * of its own, `load.c`.
+ * Sends a load to a system, and measures what the client sees and what the processes use. The load generator is a
+ * separate process, `load.c`.
  *
  * @throws Error when a request fails or does not end
  */
@@ -103,7 +106,7 @@ function paceArgument(pace: Pace): string {
   return pace.kind === "open" ? `open:${pace.ratePerSecond}:${pace.seed}` : `burst:${pace.streams}`;
 }
 
-/** CPU seconds so far, and the memory of the system. */
+/** CPU seconds so far, and memory, of the system. */
 interface Usages {
   readonly system: number;
   readonly residentBytes: number;
@@ -119,7 +122,7 @@ function readUsages({ pid }: System, enginePid: number): Usages {
   };
 }
 
-/** @param output what `load.c` writes after its warm-up */
+/** @param output of `load.c` after its warm-up */
 function summarize(output: Buffer, before: Usages, after: Usages): Measurement {
   const lineEnd = output.indexOf("\n");
   const [, requests = 0, elapsedNs = 0, loadCpuNs = 0] = output.toString("latin1", 0, lineEnd).split(" ").map(Number);

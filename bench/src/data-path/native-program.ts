@@ -5,7 +5,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runProgram } from "../support/run-program.ts";
 
-/** Programs of `bench/native`. They are in C so that what sends and answers takes little of the machine from what is measured. */
+/**
+ * Programs of `bench/native`. They are in C so that sending and answering take little of the machine from the measured
+ * system.
+ */
 export type NativeProgram = "engine" | "load";
 
 const sources = fileURLToPath(new URL("../../native/", import.meta.url));
@@ -13,10 +16,10 @@ const built = fileURLToPath(new URL("../../../node_modules/.cache/espalier-bench
 const compileTimeoutMs = 60_000;
 
 /**
- * Compiles a program, once for each state of its source.
+ * Compiles a program, once per version of its source.
  *
  * @returns its path
- * @throws Error when there is no C compiler, or this is no Linux
+ * @throws Error without a C compiler, or outside Linux
  */
 export async function compileNative(name: NativeProgram): Promise<string> {
   const source = join(sources, `${name}.c`);
@@ -36,12 +39,12 @@ export async function compileNative(name: NativeProgram): Promise<string> {
   return program;
 }
 
-/** A program that runs, with what it has written so far. */
+/** A running program, with its output so far. */
 export interface RunningNative {
   readonly process: ChildProcess;
-  /** The next line of its output. @throws Error with what it said last when it ends before */
+  /** The next line of its output. @throws Error with its last output when it ends first */
   line(): Promise<string>;
-  /** All of its output after the lines that were taken, once it has ended. @throws Error when it failed */
+  /** The output after the lines already read, once it has ended. @throws Error when it failed */
   rest(): Promise<Buffer>;
 }
 

@@ -6,10 +6,10 @@ import type { NodeRelease } from "./contenders.ts";
 const installTimeoutMs = 300_000;
 
 /**
- * Brings releases of Node beside this one.
+ * Installs further releases of Node.
  *
  * @param list such as `24,26`; undefined for none
- * @throws UsageError for something else, Error when one cannot be had
+ * @throws UsageError for anything else, Error when one is not available
  */
 export async function installReleases(list: string | undefined): Promise<readonly NodeRelease[]> {
   const releases: NodeRelease[] = [];

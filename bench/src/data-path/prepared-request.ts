@@ -1,49 +1,52 @@
 import { blockText } from "@espalier/workload";
 
 /**
- * How an answer is to be streamed. Absent means one JSON object. It is told in a field that every router passes on, also
- * one that writes the body anew, renames some fields, and drops headers and fields that it does not know.
+ * How the engine should stream the answer. Absent means one JSON object. The shape is encoded in a field that every
+ * router forwards, even one that rewrites the body, renames some fields, and drops unknown headers and fields.
  */
 export interface StreamShape {
-  /** As many as the bench's engine has in a stream. */
+  /** At most as many as the bench's engine has in a stream. */
   readonly tokens: number;
-  /** Time between two tokens; 0 for as fast as they go. */
+  /** Time between two tokens; 0 for no delay. */
   readonly gapMs: number;
 }
 
 export interface RequestShape {
-  /** Of the body, exactly. */
+  /** Exact size of the body. */
   readonly bodyBytes: number;
-  /** Messages of the chat, the first one by the system, the others by user and assistant in turn. */
+  /** Messages of the chat: the first by the system, the others by user and assistant in turn. */
   readonly messages: number;
   readonly stream?: StreamShape;
-  /** Functions that the model may call, of about 2.7 KB each, as agents bring them. */
+  /** Functions that the model may call, about 2.7 KB each, as agents send them. */
   readonly tools?: number;
-  /** Makes the last message so long, in bytes, and puts the number there: the others are a conversation that goes on. */
+  /**
+   * Sets the length of the last message, in bytes, and puts the number there: the other messages are a continued
+   * conversation.
+   */
   readonly lastMessageBytes?: number;
 }
 
-/** The bytes of a whole request, with a place for a number that makes each one sent a different prompt. */
+/** The bytes of a whole request, with a place for a number that makes every prompt different. */
 export interface PreparedRequest {
   readonly bytes: Buffer;
   readonly serialAt: number;
 }
 
-/** Stands in the field `stop` before the shape of the stream, as in `stream 48,10`. */
+/** Precedes the stream's shape in the field `stop`, as in `stream 48,10`. */
 const streamMark = "stream ";
 export const servedModel = "bench-model";
 
-/** Of the number in a request. */
+/** Digits of the number in a request. */
 export const serialDigits = 12;
 const serialMark = "0".repeat(serialDigits);
 const wordsPerLine = 14;
-/** Room for the fields beside the messages, and for what a message has beside its content. */
+/** Bytes reserved for the fields besides the messages, and for what a message has besides its content. */
 const fieldBytes = 192;
 const messageBytes = 48;
 
 /**
- * A chat completion request as a client library sends it. The number stands at the start of the first message, so that
- * two requests share no prefix of any length, unless the shape puts it in the last one.
+ * A chat completion request as a client library sends it. The number is at the start of the first message, so that no
+ * two requests share a prefix, unless the shape puts it in the last message.
  *
  * @throws RangeError when the messages do not fit in the body
  */
@@ -56,7 +59,7 @@ export function prepareRequest(shape: RequestShape): PreparedRequest {
   return { bytes: Buffer.from(head + body, "latin1"), serialAt: head.length + body.indexOf(serialMark) };
 }
 
-/** Writes a number over the digits of the one before. @param serial a safe integer, of which 12 digits count */
+/** Overwrites the digits of the previous number. @param serial a safe integer, of which 12 digits are used */
 export function stampSerial(bytes: Buffer, serialAt: number, serial: number): void {
   let left = serial;
   for (let at = serialAt + serialDigits - 1; at >= serialAt; at--) {
@@ -105,7 +108,7 @@ function toolOf(index: number): object {
   return { type: "function", function: { name: `function_${index}`, description, parameters } };
 }
 
-/** Lines of words with a quoted one in each, so that the JSON of it has as many escapes as that of ordinary text. */
+/** Lines of words, each with one quoted, so that their JSON has as many escapes as that of ordinary text. */
 function prose(id: number, sizeBytes: number): string {
   const words = blockText(id + 1, Math.ceil(sizeBytes / 4)).split(" ");
   const lines: string[] = [];

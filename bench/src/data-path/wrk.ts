@@ -8,7 +8,7 @@ import { concurrency } from "./loads.ts";
 import type { System } from "./measure-load.ts";
 import { type PreparedRequest, serialDigits } from "./prepared-request.ts";
 
-/** What is said where it cannot be had. */
+/** The message when it is not available. */
 export const wrkMissing = "NOT RUN: wrk is not on the PATH (Debian: apt-get install wrk)";
 
 const killAfterMs = 60_000;
@@ -20,9 +20,9 @@ export function hasWrk(): boolean {
 }
 
 /**
- * A closed loop of somebody else's load generator, to check ours by.
+ * A closed loop with an independent load generator, as a check of ours.
  *
- * @returns CPU microseconds for each request
+ * @returns CPU microseconds per request
  * @throws Error when a request fails
  */
 export async function measureWithWrk(
@@ -48,7 +48,7 @@ export async function measureWithWrk(
   }
 }
 
-/** Each request gets a number of its own, as those of our own load generator do. */
+/** Each request gets its own number, as in our own load generator. */
 function script(file: string, serialAt: number): string {
   return `local bytes = io.open("${file}", "rb"):read("*a")
 local before, after = bytes:sub(1, ${serialAt}), bytes:sub(${serialAt + serialDigits + 1})

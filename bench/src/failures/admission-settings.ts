@@ -1,12 +1,12 @@
-/** The router's queue as its user sets it; absent for its defaults. */
+/** The router's queue as its user configures it; absent for the defaults. */
 export interface AdmissionSettings {
-  /** When first tokens are due. */
+  /** Deadline of first tokens. */
   readonly targetMs: number;
-  /** Prompt tokens that wait at an engine; the router's default when undefined. */
+  /** Prompt tokens that may wait at an engine; the router's default when undefined. */
   readonly maxPendingTokens: number | undefined;
 }
 
-/** The configuration file with them, in YAML. */
+/** The configuration file with these settings, in YAML. */
 export function admissionConfig({ targetMs, maxPendingTokens }: AdmissionSettings): string {
   return `admission:
   classes:

@@ -19,25 +19,25 @@ export interface FailureFleetOptions {
   readonly speed: number;
   /** KV blocks per engine; the preset's when absent. */
   readonly blocks?: number;
-  /** Of every router, beside those that make it part of the fleet. */
+  /** Settings of every router, in addition to those that connect the fleet. */
   readonly arguments: readonly string[];
   readonly ports: WaitPorts;
 }
 
-/** Simulated engines with KV events and a mesh of routers, each a process, all with the shipped tokenizer. */
+/** Simulated engines with KV events and a mesh of routers. Each is a process, and all use the shipped tokenizer. */
 export interface FailureFleet {
-  /** Where clients reach the routers: the same also after a restart, as the addresses of a DNS name are. */
+  /** Where clients reach the routers; unchanged by a restart, like the addresses of a DNS name. */
   readonly urls: readonly string[];
-  /** What routers call the engines. */
+  /** The routers' names for the engines. */
   readonly engineIds: readonly string[];
   /**
-   * Ends a router with SIGTERM, waits until it has drained, and starts it again at its address, until it is ready and
-   * linked with the others.
+   * Ends a router with SIGTERM and waits until it has drained. Then starts it again at its address, and waits until it
+   * is ready and linked with the others.
    *
-   * @throws Error when it does not end with 0, or does not become ready
+   * @throws Error when it does not exit with 0, or does not become ready
    */
   restartRouter(router: number): Promise<void>;
-  /** How many feeds of engines are not live as some router sees them, over all routers. */
+  /** Number of engine feeds that are not live, summed over all routers' views. */
   feedsNotLive(): Promise<number>;
   /** Ends an engine with SIGKILL, and resolves when it is gone. */
   killEngine(engine: number): Promise<void>;
@@ -45,7 +45,7 @@ export interface FailureFleet {
 }
 
 export const fleetModel = "bench-model";
-/** For a process to start: a busy machine is no failure. */
+/** How long a process may take to start: a busy machine is no failure. */
 const startTimeoutMs = 60_000;
 
 /**
@@ -106,7 +106,7 @@ class ProcessFleet implements FailureFleet {
     if (code !== 0) throw new Error(`router ${index + 1} ended with ${code} after SIGTERM`);
     const again = await this.#startRouter(index);
     this.#routers[index] = again;
-    // As an operator does, who goes on when the router says that it is ready.
+    // Waits for the router's readiness, as an operator does.
     await this.#untilLinked(again, 0);
   }
 
@@ -148,7 +148,7 @@ class ProcessFleet implements FailureFleet {
     });
   }
 
-  /** @param feeds that have to be live as well */
+  /** @param feeds that must be live too */
   async #untilLinked({ listening }: Child<RouterListening>, feeds: number): Promise<void> {
     const { engines, routers, ports } = this.#options;
     await untilReady(listening, engines);

@@ -1,7 +1,7 @@
-/** One figure of one part, and what it should be. */
+/** One figure of one part, and its target. */
 export interface FigureRow {
   readonly part: PartName;
-  /** Its unit is in the name. */
+  /** Includes the unit. */
   readonly figure: string;
   readonly value: number;
   readonly target?: Target;
@@ -13,16 +13,16 @@ export const partNames = ["restart", "kill", "overload"] as const;
 
 export type PartName = (typeof partNames)[number];
 
-/** What a part of the benchmark gives. */
+/** The result of one part of the benchmark. */
 export interface PartResult {
   readonly rows: readonly FigureRow[];
-  /** What it was measured with. */
+  /** Parameters of the measurement. */
   readonly params: Readonly<Record<string, number | string | boolean>>;
-  /** What went wrong, of which the first are told. */
+  /** Failures; only the first are listed. */
   readonly wrong: readonly string[];
 }
 
-/** @returns undefined for a figure without a target; one that could not be measured misses it */
+/** @returns undefined for a figure without a target; a figure that could not be measured misses its target */
 export function isMet({ value, target }: FigureRow): boolean | undefined {
   if (!target) return undefined;
   return "most" in target ? value <= target.most : value >= target.least;

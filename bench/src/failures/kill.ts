@@ -10,11 +10,11 @@ export interface Kill {
 }
 
 const beforeMs = 5_000;
-/** Longer than it takes health checks to find the engine gone, and breakers to try it again. */
+/** Longer than health checks take to notice the engine's death, and breakers to probe it. */
 const afterMs = 25_000;
 
 /**
- * Kills an engine under load, and watches what becomes of what was there and what follows.
+ * Kills an engine under load, and observes the requests in flight and those that follow.
  *
  * @throws Error when the fleet does not start
  */
@@ -36,7 +36,7 @@ export async function runKill(options: SteadyLoadOptions): Promise<PartResult> {
   };
 }
 
-/** A stream that was cut and was not at the engine that died, or whose end was not told. */
+/** A stream that broke off although it was not at the dead engine, or whose end is unknown. */
 function isUnexpected({ engine, isErrorInBody }: Told, kill: Kill): boolean {
   return engine !== kill.engine || isErrorInBody !== true;
 }
@@ -45,7 +45,7 @@ export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[
   const { requests, completed, failed, cut } = tally(told);
   const there = cut.filter(({ engine }) => engine === kill.engine);
   const retried = told.filter(wasRetried);
-  // What requests that met the dead engine are compared with: those around the same time that did not.
+  // The reference for requests that met the dead engine: requests around the same time that did not.
   const beside = told.filter((each) => !wasRetried(each) && each.startMs >= kill.atMs - beforeMs);
   const usual = firstTokenTimes(beside);
   const delayed = firstTokenTimes(retried);

@@ -5,17 +5,17 @@ import type { WaitPorts } from "../support/until.ts";
 import { fleetModel } from "./failure-fleet.ts";
 import type { PatientClient, Told } from "./patient-client.ts";
 
-/** What requests look like. */
+/** The form of the requests. */
 export interface RequestMix {
-  /** System prompts that requests share, each as many words; 0 for none. */
+  /** Number of shared system prompts, each with this number of words; 0 for none. */
   readonly families: number;
   readonly sharedWords: number;
   /** Words that no other request has. */
   readonly ownWords: number;
   readonly streamTokens: number;
-  /** Part of the requests that are streams, in a row of two: 0.5 or 1. */
+  /** Share of requests that are streams, in every two: 0.5 or 1. */
   readonly streamShare: 0.5 | 1;
-  /** Of answers that are no streams. */
+  /** Output tokens of answers that are not streamed. */
   readonly plainTokens: number;
 }
 
@@ -26,15 +26,15 @@ export interface OpenLoadOptions {
   readonly seed: number;
   readonly client: PatientClient;
   readonly ports: WaitPorts;
-  /** Sends no more. */
+  /** Stops sending. */
   readonly signal?: AbortSignal;
 }
 
-/** Numbers of texts: those of families are apart from those of requests. */
+/** Text numbers: families use another range than requests. */
 const firstRequestText = 1_000_000;
 const textsPerSeed = 1_000_000;
 
-/** Sends at random times, whatever has become of what was sent, and waits for all answers. */
+/** Sends at random times, independently of earlier requests, and waits for all answers. */
 export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly Told[]> {
   const { mix, ratePerSecond, durationMs, seed, client, ports, signal } = options;
   const told: Told[] = [];
@@ -53,7 +53,7 @@ export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly To
   return told;
 }
 
-/** @returns what makes the body of the request of a number: the same for the same seed, and no two alike */
+/** @returns a function from a request's number to its body: the same for the same seed, and no two alike */
 export function createRequests(
   mix: RequestMix,
   seed: number,

@@ -12,23 +12,25 @@ import { describeWrong, firstTokenTimes, goodputOf, rankOf, refusalsOf, type Spa
 
 export interface OverloadOptions {
   readonly engines: number;
-  /** Within which the first token makes an answer count. */
+  /** An answer counts only if its first token arrives within this time. */
   readonly ttftMs: number;
   readonly admission?: AdmissionSettings;
-  /** Of the overload; each step of the search for the peak takes half as long. */
+  /** Duration of the overload. Each step of the search for the peak takes half as long. */
   readonly durationMs: number;
   readonly ports: WaitPorts;
   readonly note: (line: string) => void;
 }
 
-/** One rate that was offered, and what came of it. */
+/** One offered rate and its result. */
 export interface OfferedStep {
   readonly offeredPerSecond: number;
   readonly goodputPerSecond: number;
 }
 
 const routers = 2;
-/** As fast as in reality: what routers learn from engines' metrics is as old beside it as it is in reality. */
+/**
+ * Real speed, so that the routers' readings of engine metrics are as old, relative to the engines, as in production.
+ */
 const speed = 1;
 const preset = "a10g-7b";
 const mix: RequestMix = {
@@ -39,22 +41,22 @@ const mix: RequestMix = {
   streamTokens: 8,
   plainTokens: 0,
 };
-/** Requests at a time and engine that keep it busy without making it late. */
+/** Concurrent requests per engine that keep it busy without delays. */
 const busyPerEngine = 8;
-/** The search begins at this part of what a closed loop gets, which is not quite what the fleet can do. */
+/** The search begins at this share of a closed loop's rate, which is slightly below the fleet's peak. */
 const firstStepShare = 0.85;
-/** From one rate of the search to the next. */
+/** Ratio of one rate of the search to the previous one. */
 const stepFactor = 1.15;
-/** Less is the scatter of one step. */
+/** Smaller gains are noise of one step. */
 const noticedFactor = 1.03;
-/** The search ends when so many steps in a row brought no more. */
+/** The search ends after this many consecutive steps without a gain. */
 const idleSteps = 2;
 const maxSteps = 8;
-/** Before each measurement at its own rate, until queues are what they will be and answers end as often as they begin. */
+/** Time before each measurement at its own rate, until queues are stable and answers end as often as they begin. */
 const settleMs = 10_000;
 
 /**
- * Searches the rate at which the fleet does most, then offers twice as much.
+ * Searches for the fleet's peak rate, then offers twice as much.
  *
  * @throws Error when the fleet does not start
  */
@@ -110,10 +112,10 @@ interface Offered {
 }
 
 /**
- * Offers more and more until that brings no more.
+ * Raises the offered rate until the result stops improving.
  *
- * @param firstRate requests in a second
- * @returns every step, the best one among them
+ * @param firstRate requests per second
+ * @returns every step, including the best one
  */
 export async function searchPeak(
   firstRate: number,
@@ -131,7 +133,7 @@ export async function searchPeak(
   return steps;
 }
 
-/** @returns answers in a second, after the first third of the time */
+/** @returns answers per second, after the first third of the time */
 async function closedLoopRate(
   client: PatientClient,
   concurrency: number,
@@ -151,15 +153,15 @@ async function closedLoopRate(
 }
 
 export interface OverloadMeasured {
-  /** In which twice the peak was offered. */
+  /** When twice the peak was offered. */
   readonly span: Span;
-  /** Of the search. */
+  /** Steps of the search. */
   readonly steps: readonly OfferedStep[];
   readonly ttftMs: number;
 }
 
 const leastGoodputShare = 0.9;
-/** Of the peak, so that a peak that was found too low is noticed. */
+/** Share of the peak; reveals a peak that was measured too low. */
 const leastOffered = 1.8;
 
 export function overloadRows(told: readonly Told[], { span, steps, ttftMs }: OverloadMeasured): readonly FigureRow[] {

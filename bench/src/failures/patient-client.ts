@@ -1,9 +1,9 @@
 import type { Answer, LoadClient, LoadRequest } from "@espalier/load-driver";
 
-/** What became of one request, as a client of the name of the routers saw it. */
+/** The outcome of one request, as seen by a client that uses the routers' name. */
 export interface Told extends Answer {
   readonly isStream: boolean;
-  /** Addresses that refused the connection before one took it. */
+  /** Addresses that refused the connection before one accepted it. */
   readonly refused: number;
 }
 
@@ -12,15 +12,15 @@ export interface PatientClient {
   send(request: Omit<LoadRequest, "url">, isStream: boolean): Promise<Told>;
 }
 
-/** How the router tells how many engines it asked, and when to come again. */
+/** Header in which the router reports how many engines it asked, and when to retry. */
 export const attemptsHeader = "x-espalier-attempts";
 export const retryAfterHeader = "retry-after";
-/** Each address is tried this often before a client gives up. */
+/** Attempts per address before a client gives up. */
 const roundsOfAddresses = 2;
 
 /**
- * What HTTP clients do with a name that has several addresses: each connection takes the next one, and a refused one
- * goes on to the one after it. Nothing else is sent again, so whatever else goes wrong is counted.
+ * Imitates HTTP clients for a name with several addresses. Each connection takes the next address; if it is refused, it
+ * tries the one after. Nothing else is sent again, so every other failure is counted.
  */
 export function createPatientClient(client: LoadClient, urls: readonly string[]): PatientClient {
   let turn = 0;

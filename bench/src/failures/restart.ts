@@ -6,11 +6,11 @@ import { cachedShare, describeWrong, type Span, tally } from "./tally.ts";
 
 /** What happened while requests were sent. */
 export interface RestartTimes {
-  /** The same time before the first restart and after the last one. */
+  /** Equal time before the first restart and after the last one. */
   readonly quietMs: number;
-  /** Each from the signal until the router that came again was ready and linked. */
+  /** Each from the signal until the restarted router was ready and linked. */
   readonly restarts: readonly Span[];
-  /** Feeds of engines that some router had not caught up with at the end, over all routers. */
+  /** Engine feeds with which a router had not caught up at the end, summed over all routers. */
   readonly feedsNotLive: number;
 }
 
@@ -19,7 +19,7 @@ const quietMs = 10_000;
 /**
  * Restarts every router in turn under load, each with its drain.
  *
- * @throws Error when a router does not end or come again as it should
+ * @throws Error when a router does not end or restart as it should
  */
 export async function runRestart(options: SteadyLoadOptions): Promise<PartResult> {
   const { ports, note } = options;

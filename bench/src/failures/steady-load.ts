@@ -5,7 +5,7 @@ import { type RequestMix, runOpenLoad } from "./open-load.ts";
 import { createPatientClient, type Told } from "./patient-client.ts";
 
 export interface SteadyLoadOptions {
-  /** Requests in a second. */
+  /** Requests per second. */
   readonly rate: number;
   readonly engines: number;
   readonly ports: WaitPorts;
@@ -14,20 +14,20 @@ export interface SteadyLoadOptions {
 
 /** Long enough to restart a fleet on a busy machine. */
 const longestLoadMs = 600_000;
-/** Until caches are filled and code is compiled; what is lost in it counts all the same. */
+/** Time to fill caches and compile code. Failures in it count nevertheless. */
 export const warmUpMs = 8_000;
 
 const routers = 3;
 /**
- * Half of the requests are streams of some seconds. An engine keeps a few of the prompts that requests share, and all of
- * them together more than one of them could.
+ * Half of the requests are streams of several seconds. One engine can keep only a few of the shared prompts; the fleet
+ * can keep more.
  */
 const mix: RequestMix = {
   ...{ families: 64, sharedWords: 512, ownWords: 24 },
   ...{ streamShare: 0.5, streamTokens: 40, plainTokens: 4 },
 };
 const preset = "b200-moe";
-/** Makes a token take some 60 ms, so that answers last without costing a machine with few cores much. */
+/** A token takes about 60 ms, so that answers last long without using much CPU on a small machine. */
 const speed = 0.2;
 const blocks = 2_048;
 const drainDelay = "2s";
@@ -39,10 +39,10 @@ export const steadyParams = {
 } as const;
 
 /**
- * Sends at a steady rate to three routers in a mesh while something happens to them.
+ * Sends at a steady rate to three routers in a mesh while `happen` runs.
  *
- * @param happen ends when sending is to end
- * @throws Error when the fleet does not start, or what happens fails
+ * @param happen sending ends when it ends
+ * @throws Error when the fleet does not start, or `happen` fails
  */
 export async function underSteadyLoad(
   { rate, engines, ports, note }: SteadyLoadOptions,

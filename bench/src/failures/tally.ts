@@ -1,15 +1,15 @@
 import { percentile } from "@espalier/workload";
 import { attemptsHeader, retryAfterHeader, type Told } from "./patient-client.ts";
 
-/** What became of requests. */
+/** The outcome of requests. */
 export interface Tally {
   readonly requests: number;
   readonly completed: number;
-  /** No answer, a status that is none of success, or an answer in one piece that broke off. */
+  /** No answer, an unsuccessful status, or a non-streamed answer that broke off. */
   readonly failed: readonly Told[];
-  /** Streams that had begun and did not come to their end. */
+  /** Streams that began but did not end properly. */
   readonly cut: readonly Told[];
-  /** Connections that were refused, and taken by another address. */
+  /** Refused connections that another address accepted. */
   readonly refused: number;
 }
 
@@ -25,13 +25,13 @@ export function tally(told: readonly Told[]): Tally {
   };
 }
 
-/** From one moment up to another, on the clock that answers were timed with. */
+/** From one moment (inclusive) to another (exclusive), on the clock that timed the answers. */
 export interface Span {
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** @returns the part of the prompts' tokens, 0 to 1, that engines had; NaN where nothing was answered */
+/** @returns the cached share of the prompts' tokens, 0 to 1; NaN without answers */
 export function cachedShare(told: readonly Told[], { fromMs, toMs }: Span): number {
   const within = told.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
   const prompt = within.reduce((sum, { promptTokens = 0 }) => sum + promptTokens, 0);
@@ -43,18 +43,18 @@ export function wasRetried({ headers }: Told): boolean {
   return Number(headers?.[attemptsHeader] ?? 1) > 1;
 }
 
-/** @returns ascending milliseconds to the first token of the streams that had one */
+/** @returns ascending milliseconds to the first token, of the streams that had one */
 export function firstTokenTimes(told: readonly Told[]): Float64Array {
   const begun = told.filter(({ isStream, firstTokenMs }) => isStream && !Number.isNaN(firstTokenMs));
   return Float64Array.from(begun, ({ startMs, firstTokenMs }) => firstTokenMs - startMs).sort();
 }
 
-/** @returns a percentile, or NaN of nothing */
+/** @returns a percentile; NaN without values */
 export function rankOf(ascending: Float64Array, percent: number): number {
   return ascending.length === 0 ? Number.NaN : percentile(ascending, percent);
 }
 
-/** @returns requests in a second that came to their end in a span, and whose first token came within a bound */
+/** @returns requests per second that ended well within a span and got their first token within a bound */
 export function goodputOf(told: readonly Told[], { fromMs, toMs }: Span, boundMs: number): number {
   const good = told.filter(
     ({ error, startMs, firstTokenMs, endMs }) =>
@@ -63,14 +63,14 @@ export function goodputOf(told: readonly Told[], { fromMs, toMs }: Span, boundMs
   return (good.length * 1_000) / (toMs - fromMs);
 }
 
-/** What routers made of requests that were sent in a span. */
+/** How routers answered requests that were sent in a span. */
 export interface Refusals {
   readonly offered: number;
   readonly status429: number;
   readonly status503: number;
-  /** Of those two, without a time to come again. */
+  /** Those of the two without a Retry-After header. */
   readonly withoutRetryAfter: number;
-  /** Ended in any other way but well. */
+  /** Ended neither well nor with one of the two. */
   readonly otherwise: number;
 }
 
@@ -86,7 +86,7 @@ export function refusalsOf(told: readonly Told[], { fromMs, toMs }: Span): Refus
   };
 }
 
-/** The first few of what went wrong, each in a sentence. */
+/** The first few failures, one sentence each. */
 export function describeWrong(told: readonly Told[], count = 3): readonly string[] {
   return told
     .slice(0, count)

@@ -1,7 +1,7 @@
 import type { MeshNode } from "./mesh-node.ts";
 import { type MeshNodeReply, type MeshNodeRequest, meshNodeCommands } from "./mesh-node-messages.ts";
 
-/** Does what a node is asked. Whatever goes wrong is in the reply. */
+/** Executes a request to a node. The reply contains any failure. */
 export async function answerRequest(
   { commands }: Pick<MeshNode, "commands">,
   { id, type }: MeshNodeRequest,

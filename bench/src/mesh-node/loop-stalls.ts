@@ -1,13 +1,13 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 
-/** How long the event loop was kept from a timer that wants to run every millisecond. */
+/** How long the event loop delays a timer set for every millisecond. */
 export interface LoopStalls {
   /** The longest time between two turns since the last reset, in milliseconds. */
   readonly worstMs: number;
   /**
-   * The most CPU time that this process can have used between two turns, in milliseconds: a stall of its own doing, where
-   * `worstMs` may be that of a busy machine. What it used in up to 10 ms before is in it, but it is no longer than the
-   * turns were apart.
+   * The most CPU time that this process can have used between two turns, in milliseconds. It shows a stall that the
+   * process caused itself, whereas `worstMs` may come from a busy machine. It includes CPU time of up to 10 ms before
+   * the turn, but never exceeds the time between the turns.
    */
   readonly worstBusyMs: number;
   reset(): void;
@@ -22,7 +22,7 @@ export interface LoopStallsOptions {
 }
 
 const periodMs = 1;
-/** Asking for the CPU time costs more than a turn, so it is asked for no more often. */
+/** Reading the CPU time costs more than a turn, so it is read at this interval at most. */
 const cpuPeriodMs = 10;
 
 export function createLoopStalls({ clock, scheduler, cpuMs }: LoopStallsOptions): LoopStalls {

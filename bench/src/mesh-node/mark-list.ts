@@ -1,7 +1,7 @@
-/** Marks of one kind that a node keeps between two resets; later ones are not kept. */
+/** Maximum marks of one kind that a node keeps between two resets; later ones are dropped. */
 export const maxMarks = 50_000;
 
-/** When numbered things happened. */
+/** When numbered events happened. */
 export class MarkList {
   #marks: [number, number][] = [];
 
@@ -18,7 +18,7 @@ export class MarkList {
   }
 }
 
-/** Lists of other routers' things, by router. */
+/** Lists of other routers' events, by router. */
 export class MarksByRouter {
   readonly #lists = new Map<string, MarkList>();
 

@@ -1,22 +1,22 @@
-/** What a node of a measured mesh is told when it starts, as its one argument in JSON. */
+/** Options of a node in a measured mesh, passed as its only argument in JSON. */
 export interface MeshNodeOptions {
   readonly routerId: string;
   /** `host:port` of other nodes. */
   readonly seeds: readonly string[];
   /** Keys of the targets whose feeds this node reads; no other node may read them. */
   readonly targets: readonly string[];
-  /** Blocks that each of them holds once filled; `fill` brings them there. */
+  /** Blocks in each of these targets once `fill` is done. */
   readonly blocksPerTarget: number;
-  /** Blocks stored and removed a second, over all targets, between `start` and `stop`. */
+  /** Blocks stored and removed per second, over all targets, between `start` and `stop`. */
   readonly ratePerS: number;
-  /** Records a second by which other nodes tell when a change is visible to them. */
+  /** Records per second that show other nodes when a change becomes visible to them. */
   readonly probesPerS: number;
-  /** Changes a second of a load gauge. */
+  /** Load gauge changes per second. */
   readonly gaugesPerS: number;
   readonly seed: number;
 }
 
-/** `[number, milliseconds since the Unix epoch]`: probes and gauges of a node are counted from 0. */
+/** `[number, milliseconds since the Unix epoch]`. Probes and gauges of a node are numbered from 0. */
 export type Marked = readonly (readonly [number, number])[];
 
 export interface TargetDigest {
@@ -28,17 +28,17 @@ export interface TargetDigest {
 }
 
 export interface MeshNodeStats {
-  /** Since the last `reset`, except what says otherwise. */
+  /** Since the last `reset`, unless stated otherwise. */
   readonly elapsedMs: number;
   readonly cpuMs: number;
-  /** Blocks stored and removed by the own feeds, and messages that told of them. */
+  /** Blocks stored and removed by the node's own feeds, and the messages that reported them. */
   readonly ops: number;
   readonly messages: number;
-  /** Operations that were due and not made, because the node was too busy. */
+  /** Operations that were due but not made because the node was too busy. */
   readonly skippedOps: number;
   readonly stallMs: number;
   readonly busyStallMs: number;
-  /** Over all links, frames of all kinds. */
+  /** Over all links, for frames of all kinds. */
   readonly sentBytes: number;
   readonly receivedBytes: number;
   readonly probesSent: Marked;
@@ -46,7 +46,7 @@ export interface MeshNodeStats {
   /** When those of other nodes became visible here, by router; a gauge that was overtaken counts with the later one. */
   readonly probesSeen: Readonly<Record<string, Marked>>;
   readonly gaugesSeen: Readonly<Record<string, Marked>>;
-  /** Now. */
+  /** At the time of the reply. */
   readonly blocks: number;
   readonly indexBytes: number;
   readonly journalBytes: number;
@@ -56,30 +56,30 @@ export interface MeshNodeStats {
 
 export interface MeshNodeReadiness {
   readonly waitingFor: readonly string[];
-  /** From the start of the mesh until it waited for nothing any more; null before that. */
+  /** From the start of the mesh until nothing was missing; null before that. */
   readonly readyMs: number | null;
   /** Pairs of block and target in the index when it became ready; null before that. */
   readonly readyBlocks: number | null;
-  /** Other routers that live. */
+  /** Other live routers. */
   readonly members: number;
   /** Pairs of block and target now. */
   readonly blocks: number;
 }
 
-/** What a node can be asked, and what it answers. */
+/** Requests to a node, and their replies. */
 export interface MeshNodeAnswers {
   /** Fills the targets; answered when they are full. */
   readonly fill: { readonly blocks: number };
-  /** Begins to change blocks and gauges. */
+  /** Starts changing blocks and gauges. */
   readonly start: Record<string, never>;
   readonly stop: Record<string, never>;
   /** Targets that are settled here, in the order of their keys. */
   readonly digest: { readonly targets: readonly TargetDigest[] };
   readonly stats: MeshNodeStats;
-  /** Counts anew. */
+  /** Resets the counters. */
   readonly reset: Record<string, never>;
   readonly ready: MeshNodeReadiness;
-  /** Says goodbye to the others and ends. */
+  /** Announces its departure to the others and exits. */
   readonly leave: Record<string, never>;
 }
 

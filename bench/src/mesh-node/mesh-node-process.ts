@@ -8,26 +8,26 @@ import type {
   MeshNodeReply,
 } from "./mesh-node-messages.ts";
 
-/** A node of a measured mesh in a process of its own. */
+/** A node of a measured mesh in its own process. */
 export interface MeshNodeProcess {
   readonly routerId: string;
   /** Where other nodes reach it, `host:port`. */
   readonly address: string;
   readonly process: Child<MeshNodeListening>["process"];
   /**
-   * Asks the node for something.
+   * Sends the node a request.
    *
-   * @throws Error when the node could not do it, or is gone
+   * @throws Error when the node fails to execute it, or is gone
    */
   ask<Command extends MeshNodeCommand>(command: Command): Promise<MeshNodeAnswers[Command]>;
-  /** Ends it at once. */
+  /** Kills it. */
   stop(): Promise<void>;
 }
 
 const nodeProgram = fileURLToPath(new URL("../programs/mesh-node.js", import.meta.url));
 
 /**
- * @param program the built one when left out
+ * @param program the built one by default
  * @throws Error when the program cannot be started
  */
 export async function startMeshNodeProcess(

@@ -12,7 +12,7 @@ import { createNodeReadiness, type NodeReadiness } from "./node-readiness.ts";
 import { processCpuMs } from "./process-cpu.ts";
 import { createWallTime } from "./wall-time.ts";
 
-/** One router of a measured mesh: replica, real sockets and made-up engines, without HTTP. */
+/** One router of a measured mesh: replica, real sockets and synthetic engines, without HTTP. */
 export interface MeshNode {
   readonly address: string;
   /** One function for each command. */
@@ -32,7 +32,7 @@ export interface MeshNodePorts {
   readonly logger: Logger;
 }
 
-/** @throws what the transport throws */
+/** @throws whatever the transport throws */
 export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePorts): Promise<MeshNode> {
   const { routerId, seeds } = options;
   const { clock, scheduler, transport, logger } = given;
@@ -137,7 +137,7 @@ function createCommands(parts: CommandParts): MeshNode["commands"] {
   };
 }
 
-/** What is counted elsewhere, since the last reset. */
+/** Counters kept elsewhere, since the last reset. */
 function createCounters(mesh: Mesh, clock: Clock) {
   const now = () => {
     const { members } = mesh.describe();

@@ -13,17 +13,17 @@ export interface NodeFeedsOptions {
   readonly scheduler: Scheduler;
 }
 
-/** Engines made up for a node, and how their messages come in. */
+/** A node's synthetic engines and the delivery of their messages. */
 export interface NodeFeeds {
-  /** Resolves with the blocks that all targets hold when they are full. */
+  /** Resolves with the number of blocks in all targets when they are full. */
   fill(): Promise<number>;
-  /** Changes blocks at the rate from now on. */
+  /** From now on, changes blocks at the rate. */
   start(): void;
   stop(): void;
-  /** Blocks stored and removed since the last reset, those of `fill` not counted. */
+  /** Blocks stored and removed since the last reset, excluding those of `fill`. */
   readonly ops: number;
   readonly messages: number;
-  /** Operations that were due for so long that they were given up. */
+  /** Operations that were overdue for too long and given up. */
   readonly skippedOps: number;
   reset(): void;
 }
@@ -34,9 +34,12 @@ interface OpenFeed {
 }
 
 const periodMs = 5;
-/** How long messages are made in one turn of the event loop, so that they do not stall what is measured. */
+/** Maximum time to create messages in one turn of the event loop, so that it does not stall the measured code. */
 const turnMs = 3;
-/** What is due for longer is not made up for: a rate that cannot be held shows, and the node stays responsive. */
+/**
+ * Operations overdue for longer are skipped: the report shows a rate that was not reached, and the node stays
+ * responsive.
+ */
 const maxDueMs = 250;
 
 export function createNodeFeeds(options: NodeFeedsOptions): NodeFeeds {

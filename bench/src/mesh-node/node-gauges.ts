@@ -14,11 +14,11 @@ export interface NodeGaugesOptions {
   readonly gaugesPerS: number;
 }
 
-/** A gauge that counts its own changes, to see how long each takes until others sum it up. */
+/** A gauge that counts its own changes, to measure how long each takes to reach the others' sums. */
 export interface NodeGauges {
   readonly sent: MarkList;
   readonly seen: MarksByRouter;
-  /** The ports, with a look at the sums after each frame of another router. */
+  /** The ports, extended to look at the sums after each frame from another router. */
   watched(ports: ReplicaPorts): ReplicaPorts;
   start(): void;
   stop(): void;
@@ -45,7 +45,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
     });
   };
   const look = ({ router }: Origin): void => {
-    // Every node's fleet has the targets of all.
+    // Every node's fleet has all nodes' targets.
     const slot = slots.slotOf(gaugeTarget(router));
     const count = slot < 0 ? 0 : (load.shared.inFlight[slot] ?? 0);
     const before = latest.get(router) ?? 0;

@@ -18,7 +18,7 @@ export interface NodeProbesOptions {
   readonly probesPerS: number;
 }
 
-/** Blocks that are stored to see how long it takes until others have them in their indexes. */
+/** Blocks that are stored to measure how long they take to reach the other nodes' indexes. */
 export interface NodeProbes {
   readonly sent: MarkList;
   readonly seen: MarksByRouter;
@@ -26,14 +26,14 @@ export interface NodeProbes {
   stop(): void;
 }
 
-/** A probe's block goes when so many later ones were stored. */
+/** A probe's block is removed after this many later ones. */
 const livingProbes = 128;
 
 /** Key of the target whose blocks are a router's probes. */
 export const probeTarget = (routerId: string): string => `probe/${routerId}`;
 
 /**
- * Each probe is one message of a feed of its own, numbered by its sequence, that goes the way of every other message:
+ * Each probe is one message of a separate feed, numbered by its sequence, and takes the path of every other message:
  * ledger's sink, journal, link, journal, fold, index. A receiver looks when facts came, after they were folded.
  */
 export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
@@ -72,7 +72,7 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
     if (reached <= before || !isVisible(router, target, reached)) return;
     const nowMs = wallTime.nowMs();
     const list = seen.of(router);
-    // One that came in a snapshot was not seen coming.
+    // A probe that came in a snapshot has no arrival time.
     for (let probe = Math.max(before + 1, reached - livingProbes); probe <= reached; probe++) list.add(probe, nowMs);
   };
   replica.store.observe({

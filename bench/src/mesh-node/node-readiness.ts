@@ -3,9 +3,9 @@ import type { Mesh } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { MeshNodeReadiness } from "./mesh-node-messages.ts";
 
-/** Notes when a node has all that its peers have. */
+/** Records when a node has everything its peers have. */
 export interface NodeReadiness {
-  /** To be called just before the mesh starts. */
+  /** Must be called just before the mesh starts. */
   start(): void;
   stop(): void;
   state(): MeshNodeReadiness;

@@ -1,17 +1,19 @@
 import type { Clock } from "@espalier/common";
 
-/** Wall-clock time with a fraction, so that processes of one machine can compare what they measure. */
+/** Wall-clock time with a fraction, so that processes on one machine can compare their measurements. */
 export interface WallTime {
-  /** Milliseconds since the Unix epoch; as exact between two processes of a machine as `calibrationMs` allowed. */
+  /** Milliseconds since the Unix epoch; between two processes on a machine as accurate as `calibrationMs` allows. */
   nowMs(): number;
 }
 
-/** The wall clock counts whole milliseconds: where it steps within this time tells how far the monotonic one is off. */
+/**
+ * The wall clock counts whole milliseconds. The moment it steps within this time gives the monotonic clock's offset.
+ */
 const calibrationMs = 5;
-/** Ends the calibration where the monotonic clock stands still. */
+/** Ends the calibration if the monotonic clock does not advance. */
 const maxSamples = 1_000_000;
 
-/** Occupies the process for a few milliseconds. */
+/** Keeps the process busy for a few milliseconds. */
 export function createWallTime(clock: Clock): WallTime {
   const startMs = clock.nowMs();
   let offsetMs = Number.NEGATIVE_INFINITY;

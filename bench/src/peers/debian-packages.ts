@@ -3,16 +3,16 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runProgram } from "../support/run-program.ts";
 
-/** Packages fetched for one program, itself included. */
+/** Maximum packages fetched for one program, including its own. */
 const maxPackages = 16;
 const aptTimeoutMs = 120_000;
 
 /**
- * Unpacks a package and the shared libraries that it needs and this machine lacks into `FOLDER/root`, without being root
- * and without installing anything. Scripts of packages do not run.
+ * Unpacks a package, and the shared libraries it needs that this machine lacks, into `FOLDER/root`. Needs no root
+ * access and installs nothing. Package scripts do not run.
  *
- * @returns where its libraries are, for `LD_LIBRARY_PATH`
- * @throws Error when there is no `apt-get`, or a package cannot be had
+ * @returns the folders of its libraries, for `LD_LIBRARY_PATH`
+ * @throws Error without `apt-get`, or when a package is not available
  */
 export async function installDebianPackage(
   name: string,
@@ -37,9 +37,9 @@ export async function installDebianPackage(
 }
 
 /**
- * The package and all libraries that it needs, of its own or through others, and that are not installed.
+ * The package and all missing libraries that it needs, directly or indirectly.
  *
- * @throws Error when they are more than 16
+ * @throws Error when there are more than 16
  */
 export async function missingPackages(
   name: string,
@@ -57,7 +57,7 @@ export async function missingPackages(
   return wanted;
 }
 
-/** Reads what `apt-cache depends` prints: of alternatives the first one, virtual packages (in angle brackets) not. */
+/** Reads the output of `apt-cache depends`: the first of alternatives, without virtual packages (in angle brackets). */
 export function parseDependencies(text: string): readonly string[] {
   const names: string[] = [];
   let isAlternative = false;
@@ -78,7 +78,7 @@ function isInstalled(name: string): boolean {
   return stdout?.startsWith("install ok installed") ?? false;
 }
 
-/** Debian keeps libraries in `lib` and `usr/lib`, and there in a folder for the architecture. */
+/** Debian keeps libraries in `lib` and `usr/lib`, each with a folder for the architecture. */
 function libraryFolders(root: string): readonly string[] {
   return ["lib", "usr/lib"].flatMap((name) => {
     const folder = join(root, name);

@@ -5,7 +5,7 @@ import { runProgram } from "../support/run-program.ts";
 import { installDebianPackage } from "./debian-packages.ts";
 import type { PeerSource, Product } from "./products.ts";
 
-/** A product that can be started. */
+/** An installed product. */
 export interface InstalledPeer {
   readonly product: Product;
   readonly program: string;
@@ -18,9 +18,9 @@ const pipTimeoutMs = 300_000;
 const versionTimeoutMs = 5_000;
 
 /**
- * Installs a product under `folder`, once; one of the distribution that is on the PATH is taken as it is.
+ * Installs a product under `folder`, once. Uses the distribution's own if it is on the PATH.
  *
- * @throws Error saying why it cannot be had
+ * @throws Error saying why it is not available
  */
 export async function installPeer(
   product: Product,
@@ -63,7 +63,7 @@ async function installPython(
   return program;
 }
 
-/** @returns undefined when the program is not there or does not run */
+/** @returns undefined when the program is absent or does not run */
 function versionOf(program: string, libraryPath?: string): string | undefined {
   const libraries = libraryPath === undefined ? [] : [`LD_LIBRARY_PATH=${libraryPath}`];
   const { status, stdout, stderr } = spawnSync("env", [...libraries, program, "-v"], {

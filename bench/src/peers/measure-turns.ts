@@ -4,17 +4,17 @@ import { runTwoTurns } from "../suites/two-turn-run.ts";
 import type { WaitPorts } from "../support/until.ts";
 import type { MeshProduct, TurnFleetOptions } from "./turn-fleets.ts";
 
-/** How large the two-turn test is. */
+/** The size of the two-turn test. */
 export interface TurnSizes extends Omit<TurnFleetOptions, "isMesh"> {
-  /** Of each measurement. */
+  /** Duration of each measurement. */
   readonly conversations: number;
-  /** Conversations that each fleet sees before it is measured. */
+  /** Warm-up conversations of each fleet. */
   readonly warmUpConversations: number;
-  /** Conversations that begin in a second. */
+  /** Conversations that begin per second. */
   readonly ratePerSecond: number;
   /** Times between the turns, with the mesh. */
   readonly waitsMs: readonly number[];
-  /** The one without, where it makes no difference. */
+  /** The time without the mesh, where it makes no difference. */
   readonly chanceWaitMs: number;
 }
 
@@ -23,30 +23,30 @@ export interface TurnShare {
   readonly name: string;
   readonly isMesh: boolean;
   readonly waitMs: number;
-  /** Conversations, 0 to 1, both of whose turns went to one engine. */
+  /** Share of conversations whose turns both went to one engine, 0 to 1. */
   readonly sameEngineShare: number;
-  /** The share of first turns of the engine that got most. */
+  /** The share of first turns at the engine with the most. */
   readonly largestEngineShare: number;
 }
 
 export interface MeasureTurnsOptions {
   readonly sizes: TurnSizes;
-  /** Of texts and arrivals. */
+  /** Seed of texts and arrivals. */
   readonly seed: number;
   readonly ports: WaitPorts;
   readonly note: (line: string) => void;
 }
 
-/** Sets of conversations of one fleet, so that seeds of different runs do not meet. */
+/** Maximum sets of conversations per fleet, so that seeds of different runs do not overlap. */
 const maxSetsPerFleet = 1_000;
-/** How long answers may take beyond the time in which the turns are sent. */
+/** How long answers may take after the last turn is sent. */
 const graceMs = 30_000;
 
 /**
- * The two-turn test with fresh routers and engines: first turns at each router in turn, second ones at the next, with the
- * mesh after each wait, or without.
+ * The two-turn test with fresh routers and engines. First turns go to the routers in turn, second ones to the next
+ * router; with the mesh after each wait, or without it.
  *
- * @throws Error when a part does not start, a request fails or takes too long
+ * @throws Error when a part does not start, or a request fails or takes too long
  */
 export async function measureTurns(
   product: MeshProduct,
@@ -61,7 +61,7 @@ export async function measureTurns(
   const run = (count: number, waitMs: number) => {
     const ownSeed = seed * maxSetsPerFleet + ++sets;
     const { urls } = fleet;
-    // A router that does not answer would otherwise hold the bench for ever: its requests fail when the client closes.
+    // A router that does not answer would otherwise block the bench forever. Closing the client fails its requests.
     const limitMs = (count / sizes.ratePerSecond) * 1_000 + waitMs + graceMs;
     const cancel = ports.scheduler.after(limitMs, () => client.close());
     return runTwoTurns(

@@ -1,15 +1,15 @@
 import { spawn } from "node:child_process";
 import { rmSync } from "node:fs";
 
-/** A program of somebody else, which does not notice by itself that the bench is gone. */
+/** Another project's program, which does not notice by itself that the bench has ended. */
 export interface PeerProcess {
   readonly command: string;
   readonly arguments: readonly string[];
-  /** Where it runs, and what is removed after it. */
+  /** Its working folder, which is removed afterwards. */
   readonly folder: string;
 }
 
-/** What is used of this process, so that a test can be in its place. */
+/** The parts of this process that are used, so that a test can replace it. */
 export interface PeerHost {
   on(event: "disconnect" | "SIGINT" | "SIGTERM" | "SIGHUP", listener: () => void): unknown;
   send?(message: object): unknown;
@@ -17,8 +17,8 @@ export interface PeerHost {
 }
 
 /**
- * Starts the program in the place of this process: says its process id to the parent, ends with it, and kills it when the
- * parent is gone or a signal asks this process to end. What it writes goes to standard error.
+ * Runs the program on behalf of this process. Reports its process id to the parent and ends with it. Kills it when the
+ * parent is gone or a signal asks this process to end. Its output goes to standard error.
  *
  * @param json a `PeerProcess`
  * @param host this process

@@ -10,18 +10,18 @@ import { products } from "./products.ts";
 export interface PeersPlan {
   readonly names: readonly string[];
   readonly runs: number;
-  /** Time for everything but installing: no further run begins that would probably take it beyond. */
+  /** Time limit for everything except installing: no run begins that would probably exceed it. */
   readonly budgetMs: number;
   readonly sizes: LoadSizes;
   /** Whether the short loads are repeated under round robin. */
   readonly isRoundRobinToo: boolean;
   /** Whether `wrk` repeats the closed loops. */
   readonly isCheckedByWrk: boolean;
-  /** Releases of Node that the router runs in besides, with commas between. */
+  /** Further Node releases in which the router runs, separated by commas. */
   readonly nodeReleases: string | undefined;
-  /** Whether what is measured goes before other programs of the machine. */
+  /** Whether measured programs take priority over other programs of the machine. */
   readonly isFirst: boolean;
-  /** Whether the two-turn test is run, and the loads. */
+  /** Whether to run the two-turn test, and the loads. */
   readonly parts: { readonly turns: boolean; readonly dataPath: boolean };
   readonly turns: TurnSizes;
   /** Where products are installed. */
@@ -30,7 +30,7 @@ export interface PeersPlan {
 
 const parts: readonly string[] = ["data-path", "turns"];
 const msPerMinute = 60_000;
-/** What `--only` may name. */
+/** The names that `--only` accepts. */
 export const contenderNames: readonly string[] = [ownName, ...products.map(({ name }) => name), bareName];
 
 /** @throws UsageError */

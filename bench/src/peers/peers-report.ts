@@ -18,13 +18,13 @@ import type { BenchReport } from "../support/suite.ts";
 import type { TurnShare } from "./measure-turns.ts";
 import type { PeersPlan } from "./peers-plan.ts";
 
-/** A product that could not be installed, or failed, and why. */
+/** A product that could not be installed or failed, and why. */
 export interface NotHad {
   readonly name: string;
   readonly reason: string;
 }
 
-/** All that a run of the suite has measured. */
+/** All measurements of a run of the suite. */
 export interface PeersRun {
   readonly contenders: readonly Contender[];
   readonly runs: readonly DataPathRun[];
@@ -36,7 +36,7 @@ export interface PeersRun {
   readonly otherCores: number | undefined;
 }
 
-/** One product: its name, its release, the policy of its figures, and the figures beside them. */
+/** One product: its name, its release, the policy of its figures, and the figures. */
 export interface PeerRow {
   readonly name: string;
   readonly version: string;
@@ -58,11 +58,11 @@ export interface TurnRow {
 export interface PeersReport extends BenchReport {
   readonly rows: readonly PeerRow[];
   readonly two_turn: readonly TurnRow[];
-  /** What was asked for and could not be had. */
+  /** What was requested but not available. */
   readonly not_had: readonly NotHad[];
 }
 
-/** Joins the runs of each product that it came through into medians; one that came through none has no row. */
+/** Joins each product's successful runs into medians; a product without one has no row. */
 export function peersReport(run: PeersRun): PeersReport {
   const { contenders, runs, turns, notHad, plan, otherCores } = run;
   const rows: PeerRow[] = [];
@@ -145,7 +145,7 @@ function turnRows(turns: readonly TurnShare[]): readonly TurnRow[] {
   });
 }
 
-/** The report for a terminal: a column for each product, medians with the extremes of the runs. */
+/** The report for a terminal: one column per product, medians with the extremes of the runs. */
 export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, params, warnings }: PeersReport): string {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !textKeys.has(name));
   const cell = (row: PeerRow, figure: string): string | undefined => {

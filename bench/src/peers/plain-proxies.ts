@@ -1,4 +1,4 @@
-/** Where a proxy listens, and what stands behind it. */
+/** A proxy's address, and the servers behind it. */
 interface PlainProxy {
   readonly port: number;
   readonly engineUrls: readonly string[];
@@ -7,8 +7,8 @@ interface PlainProxy {
 const hostsOf = ({ engineUrls }: PlainProxy): readonly string[] => engineUrls.map((url) => new URL(url).host);
 
 /**
- * nginx as one process: round robin, connections kept on both sides for as long as the loads last, bodies in memory, and
- * answers passed on as they come.
+ * nginx as one process: round robin, persistent connections on both sides for the duration of the loads, bodies in
+ * memory, and answers forwarded as they arrive.
  */
 export function nginxConfiguration(proxy: PlainProxy): string {
   const servers = hostsOf(proxy).map((host) => `    server ${host} max_fails=0;`);
@@ -48,7 +48,7 @@ ${servers.join("\n")}
 `;
 }
 
-/** HAProxy as one process with one thread: round robin, connections kept and shared. */
+/** HAProxy as one process with one thread: round robin, persistent and shared connections. */
 export function haproxyConfiguration(proxy: PlainProxy): string {
   const servers = hostsOf(proxy).map((host, index) => `  server engine-${index + 1} ${host}`);
   return `global

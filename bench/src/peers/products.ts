@@ -5,14 +5,14 @@ export type PeerSource =
   | { readonly kind: "pip"; readonly package: string; readonly release: string; readonly program: string }
   | { readonly kind: "apt"; readonly package: string; readonly program: string };
 
-/** What a product is told when it is started. */
+/** The start parameters of a product. */
 export interface PeerStart {
   readonly port: number;
-  /** For what it listens for beside requests, if it does. */
+  /** For listeners other than the one for requests, if any. */
   readonly metricsPort: number;
   readonly engineUrls: readonly string[];
   readonly policy: string;
-  /** A folder of its own, empty. */
+  /** An empty folder for the product alone. */
   readonly folder: string;
 }
 
@@ -22,16 +22,16 @@ export interface PeerCommand {
   readonly files?: Readonly<Record<string, string>>;
 }
 
-/** A router of somebody else, or a proxy that people put in a router's place. */
+/** Another project's router, or a proxy that is used in a router's place. */
 export interface Product {
   readonly name: string;
   readonly source: PeerSource;
-  /** The policy of all loads: the one that looks at caches, where the bodies' bytes are enough for it. */
+  /** The policy for all loads: the cache-aware one, if bytes of the body suffice for it. */
   readonly policy: string;
   command(start: PeerStart): PeerCommand;
 }
 
-/** What the benches call round robin, as all products do. */
+/** The name for round robin in the benches and in all products. */
 export const roundRobin = "round_robin";
 export const cacheAware = "cache_aware";
 
@@ -42,7 +42,7 @@ const pip = (name: string, release: string, program = name): PeerSource => ({
   program,
 });
 
-/** How the three routers that share an ancestor are started; their logs are as quiet as they go. */
+/** How to start the three routers with a common ancestor; their logs are as quiet as possible. */
 function rustRouter({ port, metricsPort, engineUrls, policy }: PeerStart, quiet: string): readonly string[] {
   return [
     ...["--host", "127.0.0.1", "--port", String(port)],
@@ -53,12 +53,12 @@ function rustRouter({ port, metricsPort, engineUrls, policy }: PeerStart, quiet:
   ];
 }
 
-/** SMG in front of engines that speak as vLLM does. */
+/** SMG in front of engines that speak vLLM's protocol. */
 export function smgArguments(start: PeerStart): readonly string[] {
   return ["launch", ...rustRouter(start, "error"), "--backend", "vllm", "--disable-tokenizer-autoload"];
 }
 
-/** The products, each in the release that the suite was written against. */
+/** The products, each in the release for which the suite was written. */
 export const products: readonly Product[] = [
   {
     name: "sglang-router",

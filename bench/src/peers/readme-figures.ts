@@ -1,16 +1,16 @@
-/** Who has a column in the README's table, in its order; undefined for one that was not measured. */
+/** The products in the README's table, in column order; undefined for one that was not measured. */
 const columns = ["espalier", "smg", "sglang-router", undefined, undefined, undefined] as const;
 const mark = "<!-- cpu-row -->";
 
-/** What of the report of `npm run bench -- peers --json` goes into the README. */
+/** The part of the report of `npm run bench -- peers --json` that the README shows. */
 export interface MeasuredPeers {
   readonly rows: readonly { readonly name: string; readonly cpu_us_4k?: number; readonly cpu_us_48k?: number }[];
 }
 
 /**
- * The README with the figures of a report in the row that is marked for them. `npm run docs` writes it.
+ * Writes the figures of a report into the README's marked row. `npm run docs` writes the file.
  *
- * @throws Error where the row or a product's figures are missing
+ * @throws Error when the row or a product's figures are missing
  */
 export function withFigures(readme: string, report: MeasuredPeers): string {
   const line = readme.split("\n").find((each) => each.includes(mark));

@@ -2,16 +2,15 @@ import type { Clock } from "@espalier/common";
 
 export interface RepeatWithinOptions {
   readonly count: number;
-  /** On the clock's axis: what should have ended by then. */
+  /** The deadline, on the clock's axis. */
   readonly deadlineMs: number;
   readonly clock: Clock;
 }
 
 /**
- * Does something several times, at least once, and not again when one more that takes as long as the longest so far would
- * go beyond the deadline.
+ * Repeats a task, at least once. Stops when another round as long as the longest so far would exceed the deadline.
  *
- * @param work is given the number of the round, from 0
+ * @param work receives the round's number, from 0
  */
 export async function repeatWithin<Result>(
   { count, deadlineMs, clock }: RepeatWithinOptions,

@@ -21,21 +21,21 @@ export interface RunningPeer {
 export interface StartPeerOptions {
   readonly engineUrls: readonly string[];
   readonly policy: string;
-  /** The core that it may use; all when undefined. */
+  /** The core that it may use; all cores when undefined. */
   readonly plan: CorePlan | undefined;
-  /** In place of the product's own command. */
+  /** Replaces the product's own command. */
   readonly command?: (start: PeerStart) => PeerCommand;
 }
 
 const startTimeoutMs = 30_000;
 const askTimeoutMs = 2_000;
-/** How often in a row it must answer, so that it has taken in all its engines. */
+/** Consecutive answers required, so that it has registered all its engines. */
 const answersInRow = 8;
 
 /**
- * Starts a product and waits until it passes requests on to engines.
+ * Starts a product and waits until it forwards requests to engines.
  *
- * @throws Error with the last that it wrote when it ends or does not answer within 30 s
+ * @throws Error with its last output when it ends or does not answer within 30 s
  */
 export async function startPeer(
   { product, program, libraryPath }: InstalledPeer,
@@ -46,7 +46,7 @@ export async function startPeer(
   const folder = mkdtempSync(join(tmpdir(), `espalier-bench-${product.name}-`));
   const { arguments: args, files = {} } = command({ port, metricsPort, engineUrls, policy, folder });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
-  // `env` and `taskset` become the program, so that its process is the one that is started here.
+  // `env` and `taskset` replace themselves with the program, so the process started here is the program's.
   const libraries = libraryPath === undefined ? [] : [`LD_LIBRARY_PATH=${libraryPath}`];
   const pinned = plan ? ["taskset", "-c", plan.router.join(",")] : [];
   const before = ["NO_PROXY=127.0.0.1", ...libraries, ...pinned];
@@ -74,7 +74,7 @@ export async function startPeer(
   return { url, pid: child.listening.pid, stop: child.stop };
 }
 
-/** @returns what is wrong, or undefined */
+/** @returns the failure, or undefined */
 async function askSeveral(url: string, ports: WaitPorts): Promise<string | undefined> {
   for (let asked = 0; asked < answersInRow; asked++) {
     const wrong = await ask(url, ports);

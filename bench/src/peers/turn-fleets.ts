@@ -8,13 +8,13 @@ import type { InstalledPeer } from "./install-peer.ts";
 import { cacheAware, type PeerCommand, type PeerStart, smgArguments } from "./products.ts";
 import { type RunningPeer, startPeer } from "./start-peer.ts";
 
-/** Routers beside each other over simulated engines. */
+/** Routers over simulated engines. */
 export interface TurnFleet {
   readonly urls: readonly string[];
   stop(): Promise<void>;
 }
 
-/** A product whose routers can share what they know. */
+/** A product whose routers can share state. */
 export interface MeshProduct {
   readonly name: string;
   /** @throws Error when a part does not start */
@@ -30,10 +30,10 @@ export interface TurnFleetOptions {
 }
 
 const workersTimeoutMs = 20_000;
-/** SMG tells nobody when its gateways are linked; they are, in its log, two seconds after the last one has started. */
+/** SMG does not report when its gateways are linked. Its log shows it two seconds after the last one has started. */
 const smgSettleMs = 5_000;
 
-/** Ours, with the policy that SMG's is measured with. */
+/** Our routers, with the policy used for SMG. */
 export const ownMeshProduct = (name: string): MeshProduct => ({
   name,
   async startFleet({ routers, isMesh, ...sizes }, ports) {
@@ -43,7 +43,7 @@ export const ownMeshProduct = (name: string): MeshProduct => ({
   },
 });
 
-/** SMG's gateways, each told of all others. */
+/** SMG's gateways, each with the addresses of all others. */
 export const smgMeshProduct = (peer: InstalledPeer): MeshProduct => ({
   name: peer.product.name,
   async startFleet({ routers, isMesh, ...sizes }, ports) {
@@ -96,7 +96,7 @@ interface WorkersPage {
   readonly workers?: readonly { readonly status?: string }[];
 }
 
-/** Waits until a gateway counts so many of its workers as ready. */
+/** Waits until a gateway counts this many of its workers as ready. */
 async function untilWorkers(url: string, count: number, ports: WaitPorts): Promise<void> {
   const missing = async (): Promise<string | undefined> => {
     const page = (await (await fetch(`${url}/workers`)).json()) as WorkersPage;

@@ -1,4 +1,4 @@
-// The bare proxy as a process of its own, over the engines that its arguments name; it ends with its parent.
+// Runs the bare proxy as a process, for the engines in its arguments. It ends with its parent.
 import { startBareProxy } from "../bare-proxy.ts";
 
 const { url } = await startBareProxy(process.argv.slice(2));

@@ -1,4 +1,4 @@
-// One router of a measured mesh as a process of its own. Its argument is a `MeshNodeOptions` in JSON; it says where it
+// Runs one router of a measured mesh as a process. Its argument is a `MeshNodeOptions` in JSON. It reports where it
 // listens, answers `MeshNodeRequest`s, and ends with its parent.
 import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import { createWsTransport } from "@espalier/mesh";

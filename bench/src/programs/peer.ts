@@ -1,4 +1,5 @@
-// Runs somebody else's program, as its argument says (`PeerProcess` in JSON), and ends it when the bench goes away.
+// Runs another project's program, described by its argument (`PeerProcess` in JSON), and ends it when the bench is
+// gone.
 import { runPeerProcess } from "../peers/peer-process.ts";
 
 runPeerProcess(process.argv[2] ?? "", process);

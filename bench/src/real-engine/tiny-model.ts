@@ -2,8 +2,8 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /**
- * Lays out a folder that vLLM loads as a model: a tokenizer of ours and the description of a network of two small
- * layers, whose weights are random.
+ * Creates a folder that vLLM loads as a model: one of our tokenizers and the description of a network of two small
+ * layers with random weights.
  *
  * @param tokenizer folder with `tokenizer.json` and `tokenizer_config.json`
  */
@@ -18,7 +18,7 @@ export function layOutModel(tokenizer: string, folder: string): void {
   const ids = [...Object.values(model.vocab), ...added.map(({ id }) => id)];
   const eos = added.find(({ content }) => content === "<|im_end|>")?.id ?? 0;
   const config = {
-    // A type whose tokenizer transformers takes from the files as they are; for others it builds one of its own.
+    // A type for which transformers uses the tokenizer files as they are; for others it builds its own tokenizer.
     architectures: ["LlamaForCausalLM"],
     model_type: "llama",
     hidden_size: 128,

@@ -4,12 +4,12 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/common";
 
-/** One vLLM server that runs. */
+/** A running vLLM server. */
 export interface VllmProcess {
   /** `http://127.0.0.1:PORT` */
   readonly url: string;
   readonly ports: VllmPorts;
-  /** Ends it as a crash would. */
+  /** Kills it as a crash would. */
   kill(): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ export interface VllmOptions {
   /** Folder for its log. */
   readonly logs: string;
   readonly name: string;
-  /** Takes this port rather than a free one, so that it comes back where it was. */
+  /** Uses this port instead of a free one, so that it returns at the same address. */
   readonly ports?: VllmPorts;
 }
 
@@ -58,7 +58,7 @@ export async function startVllm(options: VllmOptions): Promise<VllmProcess> {
   const log = openSync(join(logs, `${name}.log`), "w");
   const child = spawn(python, ["-m", "vllm.entrypoints.openai.api_server", ...flags], {
     stdio: ["ignore", log, log],
-    // A group of its own, so that its workers end with it.
+    // A process group of its own, so that its workers end with it.
     detached: true,
     env: {
       PATH: "/usr/bin:/bin",

@@ -1,15 +1,15 @@
 import type { FactDigest } from "./samples.ts";
 
-/** Compares what routers know of targets' caches at the same events, whenever each was asked. */
+/** Compares what routers know of targets' caches after the same events, regardless of when each was asked. */
 export interface DigestCheck {
-  /** Facts that two routers told of at the same point. */
+  /** Facts that two routers reported at the same point. */
   readonly compared: number;
-  /** Sentences, one for each time that they were not the same. */
+  /** One sentence per mismatch. */
   readonly mismatches: readonly string[];
   add(router: string, facts: readonly FactDigest[]): void;
 }
 
-/** Points of one target that are remembered: samples of routers are taken together, so few are enough. */
+/** Points remembered per target. Samples of all routers are taken together, so few are enough. */
 const keptPoints = 16;
 
 export function createDigestCheck(): DigestCheck {

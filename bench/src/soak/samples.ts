@@ -1,6 +1,6 @@
 import type { Scheduler } from "@espalier/common";
 
-/** What one router says of itself at one time. */
+/** One router's report about itself at one time. */
 export interface RouterSample {
   /** Since the load began. */
   readonly atMs: number;
@@ -10,10 +10,10 @@ export interface RouterSample {
   readonly heapMb: number;
   /** Open files and sockets. */
   readonly handles: number;
-  /** The longest delay of the event loop since the sample before, and the 99th percentile. */
+  /** The longest delay of the event loop since the previous sample, and the 99th percentile. */
   readonly loopMaxMs: number;
   readonly loopP99Ms: number;
-  /** All journals that it holds. */
+  /** Total of the journals it holds. */
   readonly journalMb: number;
   readonly facts: readonly FactDigest[];
 }
@@ -21,7 +21,7 @@ export interface RouterSample {
 /** What a router knows of a target's cache up to one of its events. */
 export interface FactDigest {
   readonly target: string;
-  /** Names the target's life and the last event that is in the digest. */
+  /** Names the target's epoch and the last event in the digest. */
   readonly point: string;
   readonly digest: string;
 }
@@ -41,9 +41,9 @@ const bytesPerMb = 1e6;
 const timeoutMs = 5_000;
 
 /**
- * Asks a router's admin listener.
+ * Queries a router's admin listener.
  *
- * @throws Error when it does not answer, or not with what is looked for
+ * @throws Error when it does not answer, or the answer lacks what is looked for
  */
 export async function sampleRouter(
   { name: router, adminUrl }: { readonly name: string; readonly adminUrl: string },

@@ -5,26 +5,26 @@ export interface TimedValue {
   readonly value: number;
 }
 
-/** How fast values grow, by a line that stray values do not bend. */
+/** The growth rate of values, by a line that outliers do not affect. */
 export interface Slope {
   /** Per hour. */
   readonly perHour: number;
-  /** Below this it is with a probability of 2.5 %, were the values independent of each other. */
+  /** Lower bound, wrong with a probability of 2.5 % if the values were independent. */
   readonly lowPerHour: number;
-  /** Values that it was made of. */
+  /** Number of values used. */
   readonly windows: number;
 }
 
-/** Windows of a run; of each, the least value counts. */
+/** Windows of a run; only the smallest value of each counts. */
 const windowCount = 24;
-/** Of the normal distribution, for an interval of 95 %. */
+/** Quantile of the normal distribution, for an interval of 95 %. */
 const normalQuantile = 1.96;
-/** A slope through fewer values says nothing. */
+/** With fewer values, a slope means nothing. */
 export const minWindows = 8;
 
 /**
- * The median of the slopes between all pairs of values (Theil 1950; its interval by Sen 1968). Memory goes up and down
- * with garbage collection, which would hide a leak; so of each 24th of the time only the least value counts.
+ * The median of the slopes between all pairs of values (Theil 1950; its interval by Sen 1968). Garbage collection moves
+ * memory up and down, which would hide a leak. So only the smallest value in each 24th of the time counts.
  *
  * @param values in order of time
  * @returns undefined for values in fewer than eight of the windows
@@ -45,7 +45,7 @@ export function robustSlope(values: readonly TimedValue[]): Slope | undefined {
   return { perHour, lowPerHour: slopes[low]!, windows: count };
 }
 
-/** The least value of each window that has one, in order. */
+/** The smallest value of each non-empty window, in order. */
 function windowFloors(values: readonly TimedValue[]): readonly TimedValue[] {
   const [first, last] = [values[0], values.at(-1)];
   if (!first || !last || last.atH <= first.atH) return [];

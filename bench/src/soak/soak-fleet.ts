@@ -19,25 +19,25 @@ export interface SoakFleetOptions {
   readonly ports: WaitPorts;
 }
 
-/** A router that runs, under the name that it keeps when it is started again. */
+/** A running router, under a name that it keeps across restarts. */
 export interface SoakRouter extends LoadTarget {
   readonly name: string;
   readonly adminUrl: string;
 }
 
-/** Simulated engines and routers, each a process, that come and go one at a time. */
+/** Simulated engines and routers, each a process, that are replaced one at a time. */
 export interface SoakFleet {
-  /** Those that a load balancer sends to. */
+  /** The routers that receive requests from a load balancer. */
   readonly open: readonly SoakRouter[];
-  /** Whether an engine of this id was killed. */
+  /** Whether the engine with this id was killed. */
   wasEngineKilled(engine: string): boolean;
-  /** Takes the oldest engine out, waits until its answers have ended, ends it, and adds another one. */
+  /** Drains the oldest engine, waits until its answers have ended, ends it, and adds another one. */
   replaceEngine(): Promise<void>;
   /** Kills the oldest engine, and adds another one. */
   killEngine(): Promise<void>;
-  /** Drains the last router, as a rolling restart does, and starts it again. */
+  /** Drains the last router and restarts it, as in a rolling restart. */
   restartRouter(): Promise<void>;
-  /** Kills the last router, and starts it again. */
+  /** Kills the last router and restarts it. */
   killRouter(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -53,15 +53,16 @@ interface RouterProcess extends SoakRouter {
   wasKilled: boolean;
 }
 
-/** Few enough that the caches turn over all the time, so that engines publish much. */
+/** Few enough that caches turn over continuously, so that engines publish many events. */
 const blocksPerEngine = 1_024;
-/** Small enough to be full in the first quarter of half an hour, so that what grows after it is no cache that fills. */
+/** Small enough to fill within the first quarter of half an hour, so that later growth is not a filling cache. */
 const knownPrompts = "8MiB";
-/** For a process to start or to find the others: a busy machine is no failure. */
+/** How long a process may take to start or to find the others: a busy machine is no failure. */
 const settleMs = 180_000;
 
 /**
- * Starts a fleet whose engines are added as operators add them, so that what routers share of that is in it too.
+ * Starts a fleet. Engines are added through the admin API, as operators add them, so that the run also covers the state
+ * that routers share for it.
  *
  * @throws Error when something does not start
  */
@@ -129,7 +130,7 @@ class ProcessFleet implements SoakFleet {
 
   async restartRouter(): Promise<void> {
     await this.#endRouter(async (router) => {
-      // From here on the load balancer, which is told, sends it nothing more.
+      // From here on, the notified load balancer sends it nothing more.
       this.#closed = router;
       router.child.process.kill("SIGTERM");
       await router.child.exited;
@@ -209,7 +210,7 @@ class ProcessFleet implements SoakFleet {
     }
   }
 
-  /** Waits again for what does not happen in time, for as long as that may take on a busy machine. */
+  /** Repeats a wait that timed out, for as long as it may take on a busy machine. */
   async #patiently(wait: () => Promise<unknown>): Promise<void> {
     const deadlineMs = this.#options.ports.clock.nowMs() + settleMs;
     for (;;) {
@@ -222,7 +223,7 @@ class ProcessFleet implements SoakFleet {
     }
   }
 
-  /** Asks the first router, which is never restarted, to change something at all. */
+  /** Sends changes to the first router, which is never restarted. */
   async #admin(method: string, path: string, body?: object): Promise<void> {
     const [router] = this.#routers;
     const response = await fetch(`${router?.adminUrl}${path}`, {
@@ -232,7 +233,7 @@ class ProcessFleet implements SoakFleet {
     if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${await response.text()}`);
   }
 
-  /** @returns a sentence while some router still has answers of this engine open, or has not heard of its drain */
+  /** @returns a sentence while a router has open answers of this engine or does not know that it drains */
   async #openAnswersOf(engine: string): Promise<string | undefined> {
     for (const { name, adminUrl } of this.open) {
       const response = await fetch(`${adminUrl}/admin/workers/${encodeURIComponent(engine)}`);
@@ -240,7 +241,7 @@ class ProcessFleet implements SoakFleet {
       const open = page.targets.reduce((sum, { load }) => sum + load.in_flight, 0);
       if (!page.draining || open > 0) return `${name} has ${open} open answers of ${engine}`;
     }
-    // What was picked before the drain was known is on its way.
+    // Requests routed before the drain was known are still on their way.
     await pauseFor(100, this.#options.ports.scheduler);
     return undefined;
   }

@@ -3,40 +3,40 @@ import { type Answer, type LoadClient, runClosedLoop } from "@espalier/load-driv
 import { chatSessions } from "@espalier/workload";
 import { pauseFor } from "../support/until.ts";
 
-/** A router as the load's clients see it. */
+/** A router from the viewpoint of the load's clients. */
 export interface LoadTarget {
   readonly url: string;
-  /** Whether the process was killed, so that what it had begun to answer is cut. */
+  /** Whether the process was killed, which cuts the answers it had begun. */
   readonly wasKilled: boolean;
 }
 
 export interface SoakLoadOptions {
-  /** Asked for every request: the routers that a load balancer would send to. */
+  /** Called for every request: the routers that a load balancer would use. */
   readonly routers: () => readonly LoadTarget[];
-  /** Whether an engine of this id was killed, so that what it had begun to answer is cut. */
+  /** Whether the engine with this id was killed, which cuts the answers it had begun. */
   readonly wasEngineKilled: (engine: string) => boolean;
-  /** Conversations at a time. */
+  /** Concurrent conversations. */
   readonly clients: number;
-  /** After each answer. */
+  /** Pause after each answer. */
   readonly pauseMs: number;
   readonly client: LoadClient;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** Ends it; requests under way are awaited. */
+  /** Ends the load; waits for requests in flight. */
   readonly signal: AbortSignal;
 }
 
-/** What came of the load so far. */
+/** Results of the load so far. */
 export interface LoadCounts {
   sessions: number;
   requests: number;
   completed: number;
-  /** Sent again because nothing listened any more: the connection was refused. */
+  /** Sent again because the connection was refused: nothing was listening. */
   retried: number;
-  /** Cut because the process that answered was killed: nobody can save these. */
+  /** Cut because the answering process was killed, which no router can prevent. */
   cutByKills: number;
-  /** Sentences, of which the first are kept; `failed` counts all. */
+  /** The first failures as sentences; `failed` counts all. */
   readonly failures: string[];
   failed: number;
 }
@@ -47,7 +47,7 @@ const outputTokens = 24;
 const keptFailures = 50;
 const maxAttempts = 3;
 
-/** Conversations that begin, go on for six turns and end, for as long as the signal lets them; each turn at any router. */
+/** Runs conversations of six turns, each turn at any router, until the signal ends them. */
 export async function runSoakLoad(options: SoakLoadOptions, counts: LoadCounts): Promise<void> {
   const session = () => () => runSession(options, counts, counts.sessions++);
   await runClosedLoop(session, options.clients, options.signal);
@@ -76,7 +76,7 @@ async function runSession(options: SoakLoadOptions, counts: LoadCounts, number: 
   }
 }
 
-/** @returns the text of the answer, which is empty when there was none */
+/** @returns the text of the answer; empty when there was none */
 async function sendTurn(options: SoakLoadOptions, counts: LoadCounts, body: object): Promise<string> {
   counts.requests += 1;
   const text = JSON.stringify(body);
@@ -102,7 +102,7 @@ async function sendTurn(options: SoakLoadOptions, counts: LoadCounts, body: obje
   }
 }
 
-/** An answer that had begun, from an engine that was killed. */
+/** A started answer from an engine that was killed. */
 function wasCutByEngine({ wasEngineKilled }: SoakLoadOptions, { engine, firstTokenMs }: Answer): boolean {
   return engine !== undefined && !Number.isNaN(firstTokenMs) && wasEngineKilled(engine);
 }

@@ -1,11 +1,11 @@
 import { type Figure, type PlotPanel, renderFigure } from "@espalier/router";
 import type { RouterSample } from "./samples.ts";
 
-/** Points of a line: enough for what can be told apart. */
+/** Maximum points per line: more could not be distinguished. */
 const maxPoints = 480;
 const msPerMinute = 60_000;
 
-/** Samples over time, one line for each router, as an SVG document. @param samples at least one */
+/** Renders samples over time as an SVG document, one line per router. @param samples at least one */
 export function plotSoak(samples: readonly RouterSample[]): string {
   const names = [...new Set(samples.map(({ router }) => router))].sort();
   const panel = (title: string, label: string, value: (sample: RouterSample) => number): PlotPanel => ({

@@ -13,7 +13,7 @@ export interface SoakOptions {
   readonly clients: number;
   /** Engine seconds per real second. */
   readonly speed: number;
-  /** Between two changes of the fleet. */
+  /** Time between two changes of the fleet. */
   readonly churnMs: number;
   readonly ports: WaitPorts;
   readonly note: (line: string) => void;
@@ -24,10 +24,10 @@ export interface SoakResult {
   readonly counts: LoadCounts;
   /** How often each change of the fleet was made. */
   readonly churn: Readonly<Record<ChurnName, number>>;
-  /** Facts that were compared between routers. */
+  /** Facts compared between routers. */
   readonly digestsCompared: number;
   readonly digestMismatches: readonly string[];
-  /** From the end of the load until all routers knew the same; undefined when they never did. */
+  /** From the end of the load until all routers had the same facts; undefined if they never did. */
   readonly settledMs: number | undefined;
 }
 
@@ -36,15 +36,19 @@ const churnNames = ["replaceEngine", "restartRouter", "killEngine", "killRouter"
 export type ChurnName = (typeof churnNames)[number];
 
 const pauseMs = 100;
-/** Samples of a run, unless that were more than one in a second. */
+/** Number of samples per run, at most one a second. */
 const samplesPerRun = 480;
 const leastSampleMs = 1_000;
 const noteEveryMs = 60_000;
-/** After the load, for the facts of all routers to be equal: what nobody has is forgotten within 40 s. */
+/**
+ * How long the facts of all routers may take to become equal after the load. Facts that no engine holds are forgotten
+ * within 40 s.
+ */
 const settleMs = 60_000;
 
 /**
- * Runs a fleet under load while engines and routers come and go, and asks its routers what they use all along.
+ * Runs a fleet under load while engines and routers are replaced, and samples the resource use of its routers
+ * throughout.
  *
  * @throws Error when a part of the fleet does not start, end or answer as it should
  */
@@ -79,7 +83,7 @@ export async function runSoak(options: SoakOptions): Promise<SoakResult> {
   }
 }
 
-/** Changes the fleet in turn, until it is over; a change that has begun is ended. */
+/** Makes the changes in rotation until the run ends; finishes a change that has begun. */
 async function changeFleet(
   fleet: SoakFleet,
   { churnMs, ports, note }: SoakOptions,
@@ -102,14 +106,14 @@ async function changeFleet(
   }
 }
 
-/** Samples every router now and again. */
+/** Samples every router periodically. */
 function createWatch(fleet: SoakFleet, { durationMs, ports, note }: SoakOptions) {
   const samples: RouterSample[] = [];
   const digests = createDigestCheck();
   const everyMs = Math.max(leastSampleMs, durationMs / samplesPerRun);
   const takeOne = async (startMs: number): Promise<void> => {
     const atMs = ports.clock.nowMs() - startMs;
-    // One that ends just now answers nothing.
+    // A router that is ending does not answer.
     const taken = await Promise.all(
       fleet.open.map((router) => sampleRouter(router, atMs, ports.scheduler).catch(() => undefined)),
     );
@@ -146,7 +150,7 @@ interface FactsPage {
   readonly facts: { readonly targets: number; readonly settled: number; readonly digest: string };
 }
 
-/** @returns after how many milliseconds all routers knew the same, or undefined */
+/** @returns milliseconds until all routers had the same facts, or undefined */
 async function untilSettled(fleet: SoakFleet, { clock, scheduler }: WaitPorts): Promise<number | undefined> {
   const startMs = clock.nowMs();
   while (clock.nowMs() - startMs < settleMs) {

@@ -21,19 +21,19 @@ export interface ConvergencePorts {
 
 type Node = Awaited<ReturnType<ConvergencePorts["startNode"]>>;
 
-/** A second per router, so that few probes add little to what is measured. */
+/** Per second and router, so that the few probes barely affect the measurement. */
 const probesPerS = 20;
 const gaugesPerS = 20;
 const pollMs = 50;
-/** How long a step may take that is not measured. */
+/** How long an unmeasured step may take. */
 const patienceMs = 120_000;
 const warmUpMs = 1_000;
-/** What was sent last is given so long to become visible. */
+/** How long the last changes may take to become visible. */
 const lastChangesMs = 2_000;
 
 /**
- * Runs routers as processes that each read their share of the targets, and measures when what one of them is told is
- * known to all others. All of them share the cores of the machine, and one clock.
+ * Runs routers as processes that each read their share of the targets, and measures when all others know what one of
+ * them learns. All processes share the cores of the machine, and one clock.
  *
  * @throws Error when they do not find each other
  */
@@ -63,8 +63,8 @@ export async function measureConvergence(sizes: ConvergenceSizes, ports: Converg
 }
 
 /**
- * @param atWork of each router, at the end of the measured time
- * @param after the same, once the last changes have arrived; what was sent is told by the first, what was seen by these
+ * @param atWork each router's state at the end of the measured time
+ * @param after the same after the last changes have arrived; `atWork` shows what was sent, `after` what was seen
  * @param ids of the routers, in the same order
  */
 export function convergenceFigures(
@@ -94,7 +94,7 @@ export function convergenceFigures(
   };
 }
 
-/** How long everything that was sent took until the last of the other routers had it. */
+/** How long the last of the other routers took to receive each change. */
 function delaysToAll(
   atWork: readonly MeshNodeStats[],
   after: readonly MeshNodeStats[],
@@ -116,7 +116,7 @@ function delaysToAll(
   return { delaysMs, missing };
 }
 
-/** Of nothing it is 0. */
+/** 0 without values. */
 function quantile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;

@@ -23,7 +23,7 @@ changes over all routers: 5,000 a second (the metrics), 50,000, and 240,000 to s
 const rates = [5_000, 50_000, 240_000];
 const targets = 240;
 const blocksPerTarget = 1_024;
-/** Figures of a row that stand in `metrics` too, for the first rate. */
+/** Figures of a row that also appear in `metrics`, for the first rate. */
 const metricNames = ["visible_p50_ms", "visible_p99_ms", "load_p50_ms", "load_p99_ms", "cpu_share_per_router"];
 
 export interface ConvergenceReport extends BenchReport {
@@ -37,7 +37,7 @@ export interface ConvergenceOptions {
   readonly rates: readonly number[];
 }
 
-/** How fast routers come to know the same. */
+/** How fast routers come to the same knowledge. */
 export const convergenceSuite: Suite = {
   name: "convergence",
   summary: "milliseconds until all of 8 routers know a change, and what that costs",
@@ -77,7 +77,7 @@ function readOptions(args: readonly string[]): ConvergenceOptions {
   };
 }
 
-/** @param rows by rate, the first of which the metrics are of */
+/** @param rows by rate; `metrics` has the figures of the first */
 export function convergenceReport(
   rows: readonly Figures[],
   { routers, seconds }: ConvergenceOptions,

@@ -1,7 +1,7 @@
 import { decode } from "@msgpack/msgpack";
 import type { FeedMessage } from "./events-traffic.ts";
 
-/** Decodes messages with a general library, hashes exact: what a reader without a decoder of its own would do. */
+/** Decodes messages with a general library and exact hashes, like a reader without its own decoder. */
 export function decodeWithLibrary(messages: readonly FeedMessage[]): number {
   let events = 0;
   for (const { payload } of messages) {

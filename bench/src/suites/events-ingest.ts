@@ -14,7 +14,7 @@ import {
 import { blockSize, type EventTraffic, type FeedMessage } from "./events-traffic.ts";
 
 /**
- * Takes traffic in as a router does: bytes to columns, columns to one ledger per feed, ledgers to one index. Filling up
+ * Ingests traffic as a router does: bytes to columns, columns to one ledger per feed, ledgers to one index. Filling up
  * is not timed.
  *
  * @returns milliseconds for the steady messages

@@ -7,20 +7,20 @@ import type { EventTraffic, FeedMessage } from "./events-traffic.ts";
 
 export interface EventsRunOptions {
   readonly traffic: EventTraffic;
-  /** Times that the traffic is decoded, of which the first few warm up and do not count. */
+  /** Number of decoding passes; the first few warm up and do not count. */
   readonly passes: number;
   readonly clock: Clock;
 }
 
-/** What one run measured. */
+/** Results of one run. */
 export interface EventsRun {
   readonly espalier: Figures;
   readonly library: Figures;
 }
 
-/** Passes in which the compiler still works. */
+/** Passes during which the compiler is still working. */
 const warmUpPasses = 2;
-/** Messages on their way through the socket at once: far below any high-water mark, so that none is lost. */
+/** Maximum messages in the socket: far below any high-water mark, so that none is lost. */
 const windowMessages = 1_000;
 const connectDeadlineMs = 5_000;
 
@@ -65,7 +65,7 @@ export async function runEventsOnce({ traffic, passes, clock }: EventsRunOptions
   };
 }
 
-/** @param pass gives the milliseconds that it took */
+/** @param pass returns the milliseconds that it took */
 function medianMs(passes: number, pass: () => number): number {
   const times: number[] = [];
   for (let index = 0; index < warmUpPasses + passes; index++) {
@@ -75,7 +75,7 @@ function medianMs(passes: number, pass: () => number): number {
   return times.sort((one, other) => one - other)[times.length >> 1]!;
 }
 
-/** Publishes and reads over loopback in one process: the time has the publisher's part in it. */
+/** Publishes and reads over loopback in one process: the time includes the publisher's part. */
 async function throughSocketMs(
   messages: readonly FeedMessage[],
   clock: Clock,
@@ -128,7 +128,7 @@ async function throughSocketMs(
   }
 }
 
-/** @throws Error when nobody subscribes in time */
+/** @throws Error when there is no subscriber in time */
 async function subscribed(isDone: () => boolean, clock: Clock): Promise<void> {
   const deadlineMs = clock.nowMs() + connectDeadlineMs;
   while (!isDone()) {

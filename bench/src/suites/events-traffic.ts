@@ -15,10 +15,10 @@ export interface FeedMessage {
   readonly payload: Uint8Array;
 }
 
-/** What engines send, in an order in which it may arrive. Blocks are stored under parents that are there. */
+/** The engines' messages in a possible order of arrival. Every block is stored under a parent that exists. */
 export interface EventTraffic {
   readonly feeds: number;
-  /** Blocks that each engine holds after the steady messages, and before. */
+  /** Blocks in each engine after the steady messages, and before. */
   readonly liveBlocks: number;
   /** Fills the engines: stores only. */
   readonly warmUp: readonly FeedMessage[];
@@ -34,17 +34,17 @@ export const blockSize = 16;
 export const maxBlocksPerStore = 8;
 /** Share of stores that begin a prompt. */
 const rootShare = 0.3;
-/** A store that continues a chain takes one of this many newest. */
+/** A store that continues a chain picks one of this many newest chains. */
 const growingChains = 64;
 const vocabulary = 150_000;
 /** Share of tokens that are single characters; the others follow Zipf's law over the rest of the vocabulary. */
 const characterShare = 0.12;
 const characters = 128;
 
-/** Half of the feeds speak vLLM's newer dialect, the others its older one and SGLang's. */
+/** Half of the feeds use vLLM's newer dialect, the others its older one and SGLang's. */
 const dialects: readonly EventDialect[] = ["vllm-0.32", "vllm-0.23", "vllm-0.32", "sglang-0.5.23"];
 
-/** Makes the traffic of some engines in steady state. */
+/** Creates the traffic of engines in steady state. */
 export function makeEventTraffic(shape: EventTrafficShape, random: Random): EventTraffic {
   const engines = Array.from({ length: shape.feeds }, () => createBlockSource(random));
   let stepCount = 0;
@@ -62,7 +62,7 @@ export function makeEventTraffic(shape: EventTrafficShape, random: Random): Even
   for (let step = 0; step < shape.messagesPerFeed; step++) {
     for (const [feed, engine] of engines.entries()) {
       const count = 1 + random.integer(maxBlocksPerStore);
-      // Engines take blocks away to make room, and only then fill them.
+      // Engines evict blocks first, and then store new ones.
       const removed = { type: "removed", hashes: engine.remove(count) } as const;
       steady.push(message(feed, [removed, engine.store(count)]));
       blockOps += 2 * count;
@@ -83,7 +83,7 @@ export function makeEventTraffic(shape: EventTrafficShape, random: Random): Even
 interface BlockSource {
   live(): number;
   store(count: number): WireEvent;
-  /** Takes that many blocks away, the oldest chains first and of each the deepest block first. */
+  /** Removes that many blocks: the oldest chains first, and in each the deepest block first. */
   remove(count: number): bigint[];
 }
 
@@ -121,7 +121,7 @@ function randomHash(random: Random): bigint {
   return (BigInt(random.integer(2 ** 32)) << 32n) | BigInt(random.integer(2 ** 32));
 }
 
-/** Byte-pair vocabularies number tokens by how frequent they are. */
+/** Byte-pair vocabularies number tokens by frequency. */
 function randomToken(random: Random): number {
   if (random.float() < characterShare) return random.integer(characters);
   return Math.floor(characters * (vocabulary / characters) ** random.float());

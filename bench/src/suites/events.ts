@@ -23,7 +23,7 @@ const full = { shape: { feeds, liveBlocks: 4_096, messagesPerFeed: 2_000 }, pass
 const quick = { shape: { feeds, liveBlocks: 256, messagesPerFeed: 100 }, passes: 3 };
 const maxRuns = 100;
 
-/** Taking in KV events: from bytes to the index, the decoder alone, and off a socket. */
+/** Ingest of KV events: from bytes to the index, the decoder alone, and from a socket. */
 export const eventsSuite: Suite = {
   name: "events",
   summary: "block operations per second from the bytes of KV events",
@@ -80,7 +80,7 @@ export function eventsReport(runs: readonly EventsRun[], shape: EventTrafficShap
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function eventsTable({ metrics, baselines, spread, warnings }: BenchReport): string {
   const cell = (system: string, figure: string): string | undefined => {
     const median = (system === "espalier" ? metrics : baselines[system])?.[figure];

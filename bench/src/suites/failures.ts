@@ -13,7 +13,7 @@ import { UsageError } from "../support/usage-error.ts";
 /** The report with each figure's target and whether it is met. */
 export interface FailuresReport extends BenchReport {
   readonly rows: readonly ReportedRow[];
-  /** What was missed, in sentences; empty when nothing was. */
+  /** The missed targets, as sentences; empty when there are none. */
   readonly failures: readonly string[];
 }
 
@@ -56,7 +56,7 @@ is missed.
   --json                  one JSON object on standard output
 `;
 
-/** What clients notice when routers restart, engines die, and more comes than can be done. */
+/** What clients notice when routers restart, engines die, and the load exceeds the capacity. */
 export const failuresSuite: Suite = {
   name: "failures",
   summary: "routers restarted and an engine killed under load, and twice the load that a fleet can take",
@@ -113,7 +113,7 @@ export function readFailuresPlan(args: readonly string[]): FailuresPlan {
   };
 }
 
-/** Joins the parts, and says what of them is missed. */
+/** Joins the parts and lists the missed targets. */
 export function failuresReport(results: ReadonlyMap<PartName, PartResult>): FailuresReport {
   const parts = [...results];
   const rows = parts.flatMap(([, part]) => part.rows.map((row) => ({ ...row, ...metOf(row) })));

@@ -12,7 +12,7 @@ const blockBytes = 64;
 const longTokens = 12_000;
 const shortTokens = 1_000;
 const textBytes = 48 * 1_024;
-/** Different prompts that take turns. */
+/** Different prompts, used in rotation. */
 const promptCount = 4;
 const vocabularySize = 150_000;
 const root = { low: 0x9e3779b9, high: 0x7f4a7c15 };
@@ -33,7 +33,7 @@ interface HashOptions {
   readonly durationMs: number;
 }
 
-/** The figures of one run by who hashed. */
+/** The figures of one run, by hasher. */
 export interface HashRun {
   readonly wasm: Figures;
   readonly js: Figures;
@@ -71,7 +71,7 @@ function readOptions(args: readonly string[]): HashOptions {
   return { runs, durationMs: seconds * 1_000 };
 }
 
-/** What one system does with each kind of input. */
+/** The results of one system for each kind of input. */
 interface Hashing {
   readonly tokens: (prompt: Uint32Array) => void;
   readonly text: (text: string) => void;
@@ -80,7 +80,7 @@ interface Hashing {
 /**
  * Measures all systems once.
  *
- * @param options.durationMs of each measurement, after half as long for the engine to optimise
+ * @param options.durationMs of each measurement; the warm-up for the optimiser takes half as long
  * @throws Error when the two kernels disagree
  */
 export function runHashOnce(options: { durationMs: number; clock: Clock; seed: number }): HashRun {
@@ -105,11 +105,11 @@ export function runHashOnce(options: { durationMs: number; clock: Clock; seed: n
   };
 }
 
-/** Calls between two looks at the clock. Few, so that most batches pass without the process being interrupted. */
+/** Calls between two readings of the clock. Few, so that most batches pass without an interruption of the process. */
 const callsPerBatch = 8;
 const maxBatches = 50_000;
 
-/** The median over batches of calls, which other work of the machine moves less than it moves the mean. */
+/** The median over batches of calls, which the machine's other work affects less than the mean. */
 function microsecondsPerCall(
   work: (turn: number) => void,
   { clock, durationMs }: { clock: Clock; durationMs: number },
@@ -143,7 +143,7 @@ function hashingWith(hasher: BlockHasher): Hashing {
   };
 }
 
-/** Each block with the digest of the one before in front, as engines do it that hash with SHA-256. */
+/** Hashes each block after the digest of the previous one, as engines with SHA-256 do. */
 function hashingWithSha256(): Hashing {
   const digests: Buffer[] = new Array(maxBlocks);
   const chain = (bytes: Uint8Array, size: number): void => {
@@ -161,7 +161,7 @@ function hashingWithSha256(): Hashing {
   };
 }
 
-/** @throws Error when the kernels disagree, as then no figure means anything */
+/** @throws Error when the kernels disagree, because no figure means anything then */
 function requireAgreement(one: BlockHasher, other: BlockHasher, tokens: Uint32Array, text: string): void {
   const results = [one, other].map((hasher) => {
     const chains = [new Uint32Array(2 * maxBlocks), new Uint32Array(2 * maxBlocks)] as const;
@@ -196,7 +196,7 @@ export function hashReport(runs: readonly HashRun[], durationMs: number): BenchR
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind; rates in millions. */
+/** The report for a terminal: medians, followed by the extremes of the runs; rates in millions. */
 export function hashTable({ metrics, baselines, spread }: BenchReport): string {
   const figures: Readonly<Record<string, Figures | undefined>> = { wasm: metrics, ...baselines };
   const cell = (system: string, figure: string): string | undefined => {

@@ -3,14 +3,14 @@ import type { MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-mess
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
 
-/** How large the mesh is that a router joins. */
+/** The size of the mesh that a router joins. */
 export interface JoinSizes {
   /** Of each of the two peers. */
   readonly targetsPerPeer: number;
   readonly blocksPerTarget: number;
-  /** Blocks stored and removed a second by both peers together while a router joins them at work. */
+  /** Blocks that both peers together store and remove per second while a router joins. */
   readonly changesPerS: number;
-  /** Routers that join, one after the other: each time while the peers are idle, and while they are at work. */
+  /** Routers that join, one after the other: once while the peers are idle, and once while they are busy. */
   readonly joins: number;
 }
 
@@ -21,21 +21,21 @@ export interface JoinPorts {
   readonly scheduler: Scheduler;
 }
 
-/** One router's joining. */
+/** The join of one router. */
 export interface JoinMeasurement {
-  /** Pairs of block and target that the joiner had when it said that it waits for nothing. */
+  /** Pairs of block and target in the joiner when it reported that nothing was missing. */
   readonly blocks: number;
   readonly readyMs: number;
   readonly joinerStallMs: number;
   readonly joinerBusyStallMs: number;
-  /** Of that peer whose event loop stood longer. */
+  /** Of the peer whose event loop stalled longer. */
   readonly peerStallMs: number;
   readonly peerBusyStallMs: number;
-  /** CPU time from the start of the process, and from then on at that peer which used more of it. */
+  /** CPU time of the joiner since its process started, and since then of the peer that used more. */
   readonly joinerCpuMs: number;
   readonly peerCpuMs: number;
   readonly receivedBytes: number;
-  /** Of all journals at that peer which has more of them: they are received along with the snapshot. */
+  /** All journals of the peer that has more: the joiner receives them along with the snapshot. */
   readonly journalBytes: number;
 }
 
@@ -46,12 +46,12 @@ export interface JoinRun {
 
 const peers = 2;
 const pollMs = 20;
-/** How long a step may take that is not measured. */
+/** How long an unmeasured step may take. */
 const patienceMs = 120_000;
 /** How long the last change may take to arrive everywhere. */
 const settleMs = 20_000;
 
-/** Fills two peers, in processes of their own, and lets one router after the other join them over loopback. */
+/** Fills two peers in separate processes, and lets one router after the other join them over loopback. */
 export async function measureJoins(sizes: JoinSizes, ports: JoinPorts): Promise<JoinRun> {
   const nodes: MeshNodeProcess[] = [];
   try {
@@ -85,7 +85,7 @@ export async function measureJoins(sizes: JoinSizes, ports: JoinPorts): Promise<
   }
 }
 
-/** Ports of the machine, with nodes that `startNode` starts. */
+/** Ports of the machine; `startNode` starts the nodes. */
 export function systemJoinPorts(startNode: JoinPorts["startNode"], note: JoinPorts["note"]): JoinPorts {
   return { startNode, note, clock: systemClock, scheduler: systemScheduler };
 }
@@ -100,7 +100,7 @@ function peerOptions(sizes: JoinSizes, peer: number, seeds: readonly string[]): 
   return { routerId: `peer-${peer}`, seeds, targets, blocksPerTarget, ratePerS, probesPerS: 0, gaugesPerS: 0, seed: 1 };
 }
 
-/** @throws Error when the joiner does not end with what the peers have */
+/** @throws Error when the joiner does not end with the peers' blocks */
 async function measureJoin(
   nodes: readonly MeshNodeProcess[],
   name: string,
@@ -142,7 +142,7 @@ async function askAll<Command extends Parameters<MeshNodeProcess["ask"]>[0]>(
   return Promise.all(nodes.map((node) => node.ask(command)));
 }
 
-/** @throws Error when nodes do not come to hold the same */
+/** @throws Error when the nodes' contents do not become equal */
 async function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promise<void> {
   const deadlineMs = ports.clock.nowMs() + settleMs;
   for (;;) {

@@ -81,7 +81,7 @@ function loaded<Value>(figures: Readonly<Record<string, Value>>): Record<string,
   return Object.fromEntries(Object.entries(figures).map(([name, value]) => [`loaded_${name}`, value]));
 }
 
-/** The report for a terminal: medians, with the extremes of the joins behind. */
+/** The report for a terminal: medians, followed by the extremes of the joins. */
 export function joinTable({ metrics, spread, warnings }: BenchReport): string {
   const figures: Figures = metrics;
   const cell = (figure: string): string => {

@@ -17,9 +17,9 @@ import type { Figures } from "../support/median-spread.ts";
 
 export interface LinksSizes {
   readonly routers: number;
-  /** How long routers are idle, and how long they are loaded, while it is measured. */
+  /** How long routers are measured idle, and how long under load. */
   readonly seconds: number;
-  /** Frames of gauges that all routers together send in a second: few enough for one event loop. */
+  /** Gauge frames that all routers together send per second: few enough for one event loop. */
   readonly framesPerS: number;
 }
 
@@ -28,27 +28,27 @@ interface Router {
   readonly mesh: Mesh;
 }
 
-/** Targets whose gauges change in turn. */
+/** Targets whose gauges change in rotation. */
 const targets = 64;
 const loopback = "127.0.0.1";
 const linkDeadlineMs = 120_000;
-/** One event loop does the work of all routers: while they link, who is late is not gone. */
+/** One event loop does the work of all routers, so a slow router is not dead while they link. */
 const patienceMs = 60_000;
 const pollMs = 10;
 const settleMs = 2_000;
 const changeTickMs = 20;
 
 /**
- * Links so many routers with each other over real sockets in this process, lets them be idle, then changes their gauges.
+ * Links the routers with each other over real sockets in this process, leaves them idle, then changes their gauges.
  *
- * @returns figures for one router: frames and bytes of gauges that it sends in a second, bytes of all kinds, share of a core
+ * @returns figures per router: gauge frames and bytes that it sends per second, bytes of all kinds, share of a core
  * @throws Error when the links do not come up
  */
 export async function measureLinks({ routers: count, seconds, framesPerS }: LinksSizes): Promise<Figures> {
   const meter = createTally();
   const routers: Router[] = [];
   try {
-    // One after the other: what a router does for those that lack links would be done 64 times over by one event loop.
+    // One after the other: otherwise one event loop would do 64 times what a router does for peers without links.
     for (let at = 0; at < count; at++) {
       routers.push(await startRouter(at, routers[0]?.mesh.address, meter));
       await until(() => routers.every(({ mesh }) => linkCount(mesh) === at), linkDeadlineMs);
@@ -103,7 +103,7 @@ const keyOf = (target: number): string => `engine-${target}/0`;
 
 const linkCount = (mesh: Mesh): number => mesh.members().filter(({ isLinked }) => isLinked).length;
 
-/** Changes gauges in turn, evenly in time. */
+/** Changes gauges in rotation, evenly in time. */
 function change({ load }: Replica, changesPerS: number): Cancel {
   let done = 0;
   const startMs = systemClock.nowMs();
@@ -141,7 +141,7 @@ function named(prefix: string, figures: Figures): Figures {
   return Object.fromEntries(Object.entries(figures).map(([name, value]) => [`${prefix}${name}`, value]));
 }
 
-/** A meter that adds up what all routers count, at next to no cost. */
+/** A meter that sums all routers' counters, at almost no cost. */
 interface Tally extends Meter {
   value(name: string, label: string): number;
   sum(name: string): number;

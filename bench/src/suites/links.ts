@@ -25,7 +25,7 @@ interface LinksOptions {
   readonly framesPerS: number;
 }
 
-/** Frames of gauges between routers, by the size of the mesh. */
+/** Gauge frames between routers, by mesh size. */
 export const linksSuite: Suite = {
   name: "links",
   summary: "frames, bytes and CPU of gauges between routers, by the size of the mesh",
@@ -66,7 +66,9 @@ function readOptions(args: readonly string[]): LinksOptions {
   };
 }
 
-/** Frames a second to all peers together of a router whose gauges change all the time: one in 10 ms to each, 1,200 at most. */
+/**
+ * Frames per second to all peers from a router whose gauges change constantly: one per 10 ms and peer, 1,200 at most.
+ */
 function framesUnderLoad(routers: number): number {
   return Math.min((routers - 1) * 100, 1_200);
 }

@@ -29,7 +29,7 @@ interface Machine {
 }
 
 const smgName = "smg";
-/** Of the time; the rest is for the two-turn test. */
+/** Share of the time; the rest is for the two-turn test. */
 const dataPathShare = 0.65;
 const help = `Usage: npm run bench -- peers [options]
 
@@ -57,7 +57,7 @@ Beside installing it takes 12 minutes at most, or begins no further run; 3 with 
   --json        one JSON object on standard output
 `;
 
-/** This router beside others, on the same core under the same loads. */
+/** This router and others, on the same core under the same loads. */
 export const peersSuite: Suite = {
   name: "peers",
   summary: "this router beside sglang-router, SMG, vllm-router, nginx and HAProxy, which it installs",
@@ -125,7 +125,7 @@ async function measureAll(
   }
 }
 
-/** The routers of this test are not pinned: it asks where requests go, not what they cost. */
+/** The routers of this test are not pinned, because it measures where requests go, not their cost. */
 async function measureAllTurns(
   { names, runs: count, turns: sizes }: PeersPlan,
   installed: readonly InstalledPeer[],

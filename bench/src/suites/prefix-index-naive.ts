@@ -1,16 +1,16 @@
-/** What of an index is measured. Chains are hashes of two words each, low word first. */
+/** The measured part of an index. Chains are hashes of two words each, low word first. */
 export interface MeasuredIndex {
   store(target: number, words: Uint32Array, from: number, to: number): void;
   remove(target: number, words: Uint32Array, from: number, to: number): void;
-  /** Finds how many leading blocks each target has, and returns how many targets have any. */
+  /** Finds how many leading blocks each target has. Returns how many targets have any. */
   match(words: Uint32Array, blockCount: number): number;
-  /** The depth of a target by the last `match`. */
+  /** The depth of a target in the last `match`. */
   depthOf(target: number): number;
-  /** Undefined where nobody can tell. */
+  /** Undefined when unknown. */
   readonly byteLength: number | undefined;
 }
 
-/** The plainest index: a set of targets for every hash, and a walk of the whole chain. */
+/** The simplest index: a set of targets for every hash, and a walk over the whole chain. */
 export function createNaiveIndex(): MeasuredIndex {
   const holders = new Map<bigint, Set<number>>();
   let depths = new Map<number, number>();

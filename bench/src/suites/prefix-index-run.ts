@@ -3,7 +3,7 @@ import { createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-i
 import type { Figures } from "../support/median-spread.ts";
 import { createNaiveIndex, type MeasuredIndex } from "./prefix-index-naive.ts";
 
-/** How much is done in one run. */
+/** The amount of work in one run. */
 export interface PrefixIndexSizes {
   /** Blocks that are stored, and then removed. */
   readonly blocks: number;
@@ -12,15 +12,15 @@ export interface PrefixIndexSizes {
   readonly turnovers: number;
   /** Other entries in the index while it is queried. */
   readonly otherBlocks: number;
-  /** Of the naive index the same, with fewer blocks and queries. */
+  /** The same for the naive index, with fewer blocks and queries. */
   readonly naiveBlocks: number;
   readonly queries: number;
 }
 
-/** Blocks of one event: that many are stored or removed in one call. */
+/** Blocks stored or removed in one call, for one event. */
 export const runBlocks = 64;
 export const targets = 240;
-/** Another chain leaves the queried one every so many blocks, and goes on for as many. */
+/** Every this many blocks, another chain branches off the queried one and continues for as many blocks. */
 export const branchEvery = 32;
 const shapes = [
   { blocks: 750, holders: 8 },
@@ -40,7 +40,7 @@ interface RunPorts {
 /**
  * Measures both indexes once.
  *
- * @throws Error when an answer is wrong, as then no figure means anything
+ * @throws Error when an answer is wrong, because no figure means anything then
  */
 export function runPrefixIndexOnce(sizes: PrefixIndexSizes, ports: RunPorts): PrefixIndexRun {
   return {
@@ -77,14 +77,14 @@ function randomChain(blocks: number, random: Random): Uint32Array {
   return Uint32Array.from({ length: blocks * 2 }, () => random.integer(0x1_0000_0000));
 }
 
-/** Calls back for every event's worth of blocks, with the target that has them. */
+/** Calls back with the blocks of each event, and the target that has them. */
 function forEachRun(blocks: number, run: (target: number, from: number, to: number) => void): void {
   for (let from = 0; from < blocks; from += runBlocks) {
     run((from / runBlocks) % targets, from, Math.min(blocks, from + runBlocks));
   }
 }
 
-/** Stores, looks up and removes blocks that each one target has, from empty to full and back. */
+/** Stores, looks up and removes blocks that exactly one target has, from empty to full and back. */
 function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, seed }: RunPorts): Figures {
   const words = randomChain(blocks, createSeededRandom(seed));
   const index = create();
@@ -113,7 +113,7 @@ function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, see
   return byteLength === undefined ? rates : { ...rates, bytes_per_block_target: byteLength / blocks };
 }
 
-/** Replaces every block by another, at the same size: as many removals as stores a second, counted together. */
+/** Replaces every block by another at constant size: removals and stores per second, counted together. */
 function turnOver(
   index: MeasuredIndex,
   words: Uint32Array,
@@ -133,7 +133,7 @@ function turnOver(
   );
 }
 
-/** Times queries of chains that holders have to different depths, among other chains. */
+/** Times queries of chains that targets hold to different depths, among other chains. */
 function queryFigures(
   create: () => MeasuredIndex,
   { otherBlocks }: PrefixIndexSizes,
@@ -166,7 +166,7 @@ function queryFigures(
   return figures;
 }
 
-/** Memory after all blocks were replaced many times, by what it was when they were first there. */
+/** Memory after all blocks were replaced many times, relative to memory when they were first stored. */
 function growthAfterTurnover({ turnoverBlocks, turnovers }: PrefixIndexSizes, { seed }: RunPorts): number {
   const random = createSeededRandom(seed);
   const index = createEspalierIndex();

@@ -29,7 +29,7 @@ interface IndexOptions {
   readonly sizes: PrefixIndexSizes;
 }
 
-/** The index by itself, without hashing and without feeds. */
+/** The index alone, without hashing and feeds. */
 export const prefixIndexSuite: Suite = {
   name: "index",
   summary: "the index from chain hashes to targets, beside a Map of Sets",
@@ -102,7 +102,7 @@ export function prefixIndexReport(runs: readonly PrefixIndexRun[], sizes: Prefix
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind; rates in millions. */
+/** The report for a terminal: medians, followed by the extremes of the runs; rates in millions. */
 export function prefixIndexTable({ metrics, baselines, spread }: BenchReport): string {
   const figures: Readonly<Record<string, Figures | undefined>> = { espalier: metrics, ...baselines };
   const cell = (system: string, figure: string): string | undefined => {

@@ -37,16 +37,16 @@ interface ProxyOptions {
   readonly sizes: LoadSizes;
   readonly runs: number;
   readonly nodeReleases: string | undefined;
-  /** Whether what is measured goes before other programs. */
+  /** Whether measured programs take priority over others. */
   readonly isFirst: boolean;
 }
 
-/** What one run measured. */
+/** Results of one run. */
 export interface ProxyRun {
   readonly direct: Figures;
   readonly bare: Figures;
   readonly espalier: Figures;
-  /** In other releases of Node, by name. */
+  /** In other Node releases, by name. */
   readonly releases?: Readonly<Record<string, Figures>>;
   readonly shares: SharesByLoad;
 }
@@ -66,7 +66,7 @@ The router looks at caches, by the bytes of prompts; \`token_\` figures are of o
   --json        one JSON object on standard output
 `;
 
-/** The data path: CPU, latency and memory of the router beside a bare proxy. */
+/** The data path: CPU, latency and memory of the router and of a bare proxy. */
 export const proxySuite: Suite = {
   name: "proxy",
   summary: "CPU, latency, memory and garbage per request of the data path, beside a bare proxy",
@@ -99,7 +99,7 @@ export const proxySuite: Suite = {
 };
 
 /**
- * Takes the figures of the systems from those of all contenders.
+ * Selects the figures of the systems from those of all contenders.
  *
  * @throws Error when one has failed
  */
@@ -207,7 +207,7 @@ interface Row {
   readonly of: (system: string) => string | undefined;
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function proxyTable({ metrics, baselines, spread, warnings, params }: BenchReport): string {
   const figures: Readonly<Record<string, Figures | undefined>> = { espalier: metrics, ...baselines };
   const names = [...new Set([...Object.keys(metrics), ...Object.keys(baselines.direct ?? {})])];

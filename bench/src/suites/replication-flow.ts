@@ -3,7 +3,7 @@ import type { VirtualTime } from "@espalier/testing";
 import { livingMember, newTime, opsOf, playStep, type RecordedStep, RigRouter, recordStep } from "./replication-rig.ts";
 
 export interface FlowShape {
-  /** Routers that read feeds; the first of them is the one that is measured. */
+  /** Routers that read feeds; the first one is measured. */
   readonly owners: number;
   /** Over all owners. */
   readonly feeds: number;
@@ -12,13 +12,13 @@ export interface FlowShape {
   readonly seed: number;
 }
 
-/** What it took to bring one tick's changes into the measured router. */
+/** The cost of applying one tick's changes in the measured router. */
 export interface FlowTick {
   readonly ownOps: number;
   readonly othersOps: number;
   readonly ownMs: number;
   readonly othersMs: number;
-  /** Of the updates of the other routers. */
+  /** Of the other routers' updates. */
   readonly yjsBytes: number;
 }
 
@@ -29,15 +29,15 @@ interface Due {
 }
 
 /**
- * Routers in one process and in virtual time. All but the first only write; the first takes what every other one
- * commits, and writes its own share. Made-up messages are made before the clock runs.
+ * Routers in one process and in virtual time. All but the first only write. The first one applies the commits of all
+ * others and writes its own share. Synthetic messages are created before the clock runs.
  */
 export class ReplicationFlow {
   readonly measured: RigRouter;
   readonly #writers: readonly RigRouter[];
   readonly #othersTime: VirtualTime = newTime();
   readonly #shape: FlowShape;
-  /** Reads the time that the measured work takes, in milliseconds. */
+  /** Measures the time of the work, in milliseconds. */
   readonly #readMs: () => number;
   #nextFeed = 0;
 
@@ -53,7 +53,7 @@ export class ReplicationFlow {
     this.measured.replica.setMembers(this.#writers.map(livingMember));
   }
 
-  /** Fills every engine, some messages of each feed per tick. */
+  /** Fills every engine, a few messages of each feed per tick. */
   fill(): void {
     let isFilling = true;
     while (isFilling) {
@@ -71,7 +71,7 @@ export class ReplicationFlow {
     }
   }
 
-  /** Lets at least so many blocks change, over all feeds in turn, and a tick pass. */
+  /** Changes at least this many blocks, over all feeds in turn, and lets a tick pass. */
   tick(ops: number): FlowTick {
     const due: Due[] = [];
     const { owners, feeds } = this.#shape;
@@ -87,7 +87,7 @@ export class ReplicationFlow {
     return this.#run(due);
   }
 
-  /** @throws Error when the measured router does not hold what the engines hold */
+  /** @throws Error when the measured router's blocks differ from the engines' */
   check(): void {
     for (const router of [this.measured, ...this.#writers]) {
       for (const { target, feed } of router.feeds) {

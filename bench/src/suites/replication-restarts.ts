@@ -6,23 +6,26 @@ export interface RestartShape {
   readonly lives: number;
   /** Routers that restart, one after the other. */
   readonly routers: number;
-  /** Feeds of each, anew in each life. */
+  /** Feeds of each router, new in each epoch. */
   readonly feeds: number;
   readonly blocksPerFeed: number;
   readonly seed: number;
 }
 
-/** Between two restarts: shorter than placements are believed, so that nothing can be given up for its age. */
+/**
+ * Time between two restarts: shorter than the lifetime of placements, so that nothing is dropped because of its age.
+ */
 const betweenMs = 2_000;
 const tickMs = 15;
-/** After which nothing of a dead router is of use. */
+/** After this time, nothing of a dead router is of use. */
 const quietMs = 1_200_000;
 const upkeepStepMs = 1_000;
 
 /**
- * Lets routers of a few names live and die, over and over, beside one that stays, and counts what is left of them there.
+ * Starts and ends routers with a few names, over and over, next to one that stays, and counts what remains of them
+ * there.
  *
- * @throws Error when it does not hold what the living have told
+ * @throws Error when it lacks what the live routers have sent
  */
 export function measureRestarts(shape: RestartShape): Figures {
   const staying = new RigRouter("staying", newTime(), tickMs);

@@ -12,27 +12,27 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";
 
-/** One message as a ledger tells it, kept so that making it up is not timed. */
+/** One message as a ledger passes it to its sink, prepared so that its creation is not timed. */
 export interface RecordedStep {
   readonly removed: Uint32Array;
   readonly stored: Uint32Array;
 }
 
-/** One target's feed at the router that reads it for all. */
+/** One target's feed, at the router that owns it. */
 export interface RigFeed {
   readonly target: string;
   readonly feed: SyntheticFeed;
   readonly reader: FeedReader;
 }
 
-/** A router without a mesh: what it commits is in `outbox` until somebody takes it. */
+/** A router without a mesh: its commits stay in `outbox` until they are taken. */
 export class RigRouter {
   readonly id: RouterId;
   readonly time: VirtualTime;
   readonly index: PrefixIndex = createPrefixIndex({ maxTargets: maxRigTargets });
   readonly replica: Replica;
   readonly feeds: RigFeed[] = [];
-  /** Own updates that were not carried yet. */
+  /** Own updates that were not delivered yet. */
   readonly outbox: DocumentUpdate[] = [];
 
   constructor(id: string, time: VirtualTime, tickMs: number) {
@@ -60,7 +60,7 @@ export class RigRouter {
     return opened;
   }
 
-  /** Takes what others have committed. As off a socket, the bytes are the receiver's own. */
+  /** Applies the commits of others. As from a socket, the receiver owns the bytes. */
   take(updates: readonly DocumentUpdate[]): void {
     for (const update of updates) {
       const outcome = this.replica.ports.documents.apply(update);
@@ -68,18 +68,18 @@ export class RigRouter {
     }
   }
 
-  /** Bytes of journals and of what the fold keeps, and those of the index. */
+  /** Bytes of the journals and the fold, and of the index. */
   sizes(): { readonly journals: number; readonly fold: number; readonly index: number; readonly blocks: number } {
     const journals = this.replica.store.stats().byteLength;
     return { journals, fold: this.replica.fold.byteLength, index: this.index.byteLength, blocks: this.index.factCount };
   }
 }
 
-/** More than any part of the bench has. */
+/** More than any part of the bench uses. */
 const maxRigTargets = 1_024;
 const placementTtlMs = 600_000;
 
-/** Makes up one message. @returns it, and how many blocks it stores and removes */
+/** Creates one message. @returns it, and how many blocks it stores and removes */
 export function recordStep(feed: SyntheticFeed): RecordedStep {
   let removed = new Uint32Array();
   let stored = new Uint32Array();
@@ -99,13 +99,13 @@ export function recordStep(feed: SyntheticFeed): RecordedStep {
 /** Blocks stored and removed. */
 export const opsOf = ({ removed, stored }: RecordedStep): number => (removed.length + stored.length) / 2;
 
-/** Tells a ledger's sink what was recorded. */
+/** Passes a recorded message to a ledger's sink. */
 export function playStep({ removed, stored }: RecordedStep, sink: LedgerSink): void {
   if (removed.length > 0) sink.removed(tier.gpu, removed, 0, removed.length / 2);
   if (stored.length > 0) sink.stored(tier.gpu, stored, 0, stored.length / 2);
 }
 
-/** As a mesh lists another router that lives. */
+/** Another live router as a mesh lists it. */
 export function livingMember({ replica }: RigRouter): Member {
   return { origin: replica.ports.origin, state: "alive", isDraining: false, isLinked: true, unreachable: [] };
 }

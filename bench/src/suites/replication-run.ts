@@ -3,13 +3,13 @@ import { type FlowShape, type FlowTick, ReplicationFlow } from "./replication-fl
 import { measureRestarts, type RestartShape } from "./replication-restarts.ts";
 import { measureWire, type WireShape } from "./replication-wire.ts";
 
-/** How much is done in one run. */
+/** The amount of work in one run. */
 export interface ReplicationSizes {
   readonly flow: FlowShape;
-  /** Virtual time for which each rate is held. */
+  /** Virtual duration of each rate. */
   readonly rateSeconds: number;
   readonly turnover: FlowShape;
-  /** Times that as many blocks change as are held. */
+  /** Block changes as a multiple of the blocks in the engines. */
   readonly turnovers: number;
   readonly wire: WireShape;
   readonly restarts: RestartShape;
@@ -21,17 +21,17 @@ export interface ReplicationPorts {
   readonly note: (line: string) => void;
 }
 
-/** Changes a second of all feeds together. */
+/** Changes per second over all feeds. */
 const rates = [
   { name: "100k", perS: 100_000 },
   { name: "500k", perS: 500_000 },
 ] as const;
-/** Ticks before each rate that do not count. */
+/** Warm-up ticks before each rate. */
 const warmUpTicks = 40;
-/** Changes in one tick when only their number matters. */
+/** Changes per tick when only their number matters. */
 const turnoverTickOps = 20_000;
 
-/** @throws Error when a replica does not hold what the engines hold, as then no figure means anything */
+/** @throws Error when a replica's blocks differ from the engines', because no figure means anything then */
 export async function runReplicationOnce(sizes: ReplicationSizes, ports: ReplicationPorts): Promise<Figures> {
   const { note } = ports;
   const rateFigures = measureRates(sizes, ports);
@@ -67,11 +67,11 @@ function measureRates({ flow: shape, rateSeconds }: ReplicationSizes, { cpuMs }:
   };
 }
 
-/** Changes that replace everything `turnovers` times: a block that is replaced is one removed and one stored. */
+/** Changes that replace everything `turnovers` times: replacing a block is one removal and one store. */
 const turnoverOps = ({ turnover, turnovers }: ReplicationSizes): number =>
   2 * turnovers * turnover.feeds * turnover.blocksPerFeed;
 
-/** Memory before and after so many changes; also for `--ops`. */
+/** Memory before and after this many changes; also for `--ops`. */
 export function measureTurnover(shape: FlowShape, ops: number, { cpuMs, note }: ReplicationPorts): Figures {
   const flow = new ReplicationFlow(shape, cpuMs);
   flow.fill();

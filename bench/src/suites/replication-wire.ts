@@ -7,20 +7,21 @@ export interface WireShape {
   /** Of each of the two nodes. */
   readonly feeds: number;
   readonly blocksPerFeed: number;
-  /** Blocks stored and removed a second by each node. */
+  /** Blocks that each node stores and removes per second. */
   readonly ratePerS: number;
   readonly seconds: number;
   readonly seed: number;
 }
 
-/** Time for links to come up, and for what is under way to arrive. */
+/** Time for links to come up, and for frames in transit to arrive. */
 const settleMs = 3_000;
 
 /**
- * Counts the bytes that cross a link between two nodes of a mesh, every frame of every kind: journal updates with their
- * cuts, heartbeats, gauges, membership. A mesh on a network in memory in virtual time, so that it is the same each time.
+ * Counts the bytes on a link between two nodes of a mesh, over all kinds of frames: journal updates with their
+ * checkpoints, heartbeats, gauges, membership. The mesh uses an in-memory network in virtual time, so the result is
+ * always the same.
  *
- * @throws Error when the two do not hold the same in the end
+ * @throws Error when the two nodes differ at the end
  */
 export async function measureWire(shape: WireShape): Promise<Figures> {
   const time = createVirtualTime();

@@ -145,7 +145,7 @@ export function replicationReport(runs: readonly Figures[], sizes: ReplicationSi
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function replicationTable({ metrics, spread, warnings }: BenchReport): string {
   const rows = formatTable(Object.keys(metrics), [
     { header: "figure", value: (figure) => figure },

@@ -27,49 +27,49 @@ import {
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetAdapters, createTargetLoad } from "@espalier/workers";
 
-/** Tokens of a block. */
+/** Tokens per block. */
 export const blockSize = 16;
 /** Other routers whose load counts. */
 export const otherRouters = 7;
-/** Another chain leaves a prompt's every so many blocks, and goes on for as many. */
+/** Every this many blocks, another chain branches off a prompt's chain and continues for as many blocks. */
 export const branchEvery = 32;
-/** Every so many targets one was sent the whole prompt a moment ago. */
+/** One target in this many was recently sent the whole prompt. */
 export const placedEvery = 12;
 /** Time between two decisions of this router. */
 export const betweenDecisionsMs = 10;
 const placementTtlMs = 3_600_000;
-/** What computing one token takes, and prompts that are seen to be computed before. */
+/** Time to compute one token, and the number of observed prefills per target. */
 const msPerToken = 0.1;
 const samplesPerTarget = 5;
-/** By then what a router tells is told. */
+/** By this time a router's updates are published. */
 const publishedMs = 100;
 
 export interface ScoringShape {
   readonly promptTokens: number;
   readonly targets: number;
-  /** Prompts that take turns. */
+  /** Prompts, used in rotation. */
   readonly prompts: number;
   /** Other blocks in the index. */
   readonly otherBlocks: number;
 }
 
-/** A fleet before which decisions are made: caches, load, other routers. */
+/** The fleet for which decisions are made: caches, load, other routers. */
 export interface ScoringFleet {
   readonly targets: readonly RoutingTarget[];
   readonly prompts: readonly PromptBlocks[];
   readonly shared: SharedLoad;
   readonly selector: TargetSelector;
-  /** What is learned of the engines' times. */
+  /** The learned speeds of the engines. */
   readonly work: PoolWork;
-  /** Leading blocks of a prompt that a target holds, the same of all prompts. */
+  /** Leading blocks of a prompt at a target, the same for all prompts. */
   readonly depthOf: (target: number) => number;
-  /** Puts the clock forward to the next request. */
+  /** Advances the clock to the next request. */
   nextRequest(): void;
 }
 
 /**
- * Target i of W holds the first (i + 1) / W of each prompt by its events; some were also sent the whole of it. All have
- * requests in flight, of this router and of others, and metrics.
+ * Target i of W holds the first (i + 1) / W of each prompt according to its events; some were also sent the whole
+ * prompt. All have metrics, and requests in flight from this router and from others.
  */
 export function createScoringFleet({ promptTokens, targets: count, prompts, otherBlocks }: ScoringShape, seed: number) {
   const random = createSeededRandom(seed);
@@ -105,7 +105,7 @@ export function createScoringFleet({ promptTokens, targets: count, prompts, othe
     }
   }
   const shared = hearOthers(targets, time, random);
-  // The targets are shared out among the routers.
+  // The targets are divided among the routers.
   const traffic = createPeerTraffic(clock, shared, (target) => target % (otherRouters + 1) === 0);
   const fleet: ScoringFleet = {
     targets,
@@ -119,7 +119,7 @@ export function createScoringFleet({ promptTokens, targets: count, prompts, othe
   return fleet;
 }
 
-/** @param requests besides one, that wait or are answered */
+/** @param requests in addition to one, waiting or being answered */
 function createTarget(at: number, requests: number, clock: Clock, random: Random): RoutingTarget {
   const key = `10.0.${at >> 8}.${at & 255}:8000`;
   const load = createTargetLoad({ clock });
@@ -157,7 +157,7 @@ function createTarget(at: number, requests: number, clock: Clock, random: Random
   };
 }
 
-/** Every target has been seen to compute prompts, the faster and the slower ones. */
+/** Every target has been observed computing prompts, the faster and the slower ones. */
 function learnedWork(targets: readonly RoutingTarget[], clock: Clock, random: Random): PoolWork {
   const work = new PoolWork(clock);
   for (let sample = 0; sample < samplesPerTarget * targets.length; sample++) {
@@ -169,7 +169,7 @@ function learnedWork(targets: readonly RoutingTarget[], clock: Clock, random: Ra
   return work;
 }
 
-/** What other routers tell of their load, by the frames in which they tell it. */
+/** Applies the other routers' load, from the frames that they send. */
 function hearOthers(targets: readonly RoutingTarget[], time: VirtualTime, random: Random): SharedLoad {
   const own = createLoad("bench", time);
   for (const { key } of targets) own.slots.slotOf(key);
@@ -201,7 +201,7 @@ function randomWords(blocks: number, random: Random): Uint32Array {
   return Uint32Array.from({ length: blocks * 2 }, () => random.integer(0x1_0000_0000));
 }
 
-/** Calls back for stretches of random blocks. */
+/** Calls back for runs of random blocks. */
 function storeChain(
   blocks: number,
   random: Random,

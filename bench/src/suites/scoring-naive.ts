@@ -3,7 +3,7 @@ import type { PromptBlocks, RoutingTarget } from "@espalier/routing";
 import { createNaiveIndex } from "./prefix-index-naive.ts";
 import { blockSize, type ScoringFleet } from "./scoring-fleet.ts";
 
-/** The least work by the plainest means: a Map of Sets, an object for each candidate, a sort. */
+/** The least work by the simplest means: a Map of Sets, an object per candidate, a sort. */
 export interface NaiveSelector {
   select(prompt: PromptBlocks): RoutingTarget;
   /** Prefill tokens before the first token of the answer. */

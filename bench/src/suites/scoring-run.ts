@@ -6,28 +6,31 @@ import type { Figures } from "../support/median-spread.ts";
 import { createScoringFleet, type ScoringFleet, type ScoringShape } from "./scoring-fleet.ts";
 import { createNaiveSelector, type NaiveSelector } from "./scoring-naive.ts";
 
-/** Whose figures have no policy in their names. */
+/** The policy that is omitted from names of figures. */
 export const plainPolicy: PolicyName = "least_work";
 
-/** What a figure is measured of; the name is part of the figure's. */
+/** The input of a figure; its name is part of the figure's name. */
 export interface NamedShape extends Omit<ScoringShape, "otherBlocks"> {
   readonly name: string;
 }
 
-/** Prompts take turns: so many that their blocks are not all in the processor's caches. What is allocated is told of the first. */
+/**
+ * Prompts rotate, so many that their blocks do not all fit in the processor's caches. Allocation is reported for the
+ * first shape.
+ */
 export const usualShapes: readonly NamedShape[] = [
   { name: "12k_x96", promptTokens: 12_000, targets: 96, prompts: 8 },
   { name: "12k_x1000", promptTokens: 12_000, targets: 1_000, prompts: 4 },
   { name: "240k_x96", promptTokens: 240_000, targets: 96, prompts: 2 },
 ];
 
-/** How much is done in one run. */
+/** The amount of work in one run. */
 export interface ScoringSizes {
   readonly decisions: number;
   readonly naiveDecisions: number;
   readonly otherBlocks: number;
   readonly shapes: readonly NamedShape[];
-  /** Measured besides the plain one. */
+  /** Measured in addition to the plain one. */
   readonly policies: readonly PolicyName[];
 }
 
@@ -36,7 +39,7 @@ export interface ScoringRun {
   readonly naive: Figures;
 }
 
-/** Of one measurement: few enough that no collection falls into it as a rule. */
+/** Decisions per measurement: few enough that usually no collection falls into it. */
 const allocatingDecisions = 50;
 const allocationMeasurements = 15;
 const noneTried = { tried: new Set<string>() };
@@ -44,7 +47,7 @@ const noneTried = { tried: new Set<string>() };
 /**
  * Measures decisions once: the look-up of a prompt whose hashes are given, the candidates, the policy.
  *
- * @throws Error when a decision is wrong, as then no figure means anything
+ * @throws Error when a decision is wrong, because no figure means anything then
  */
 export function runScoringOnce(
   { decisions, naiveDecisions, otherBlocks, shapes, policies }: ScoringSizes,
@@ -84,7 +87,7 @@ function featuresOf(promptTokens: number) {
   return { promptTokens, expectedOutputTokens: 256, sessionKey: "a session", prefixKey: 12_345 };
 }
 
-/** With a warm-up as long as the measurement. */
+/** The warm-up takes as long as the measurement. */
 function medianUs(count: number, decide: (turn: number) => unknown, clock: Clock): number {
   const timesUs = new Float64Array(count);
   for (let turn = 0; turn < count * 2; turn++) {
@@ -96,8 +99,8 @@ function medianUs(count: number, decide: (turn: number) => unknown, clock: Clock
 }
 
 /**
- * The median of several measurements of what the heap and arrays grow by. The floor is the boxes of numbers that machine
- * code returns.
+ * The median growth of heap and arrays over several measurements. The floor is the boxed numbers that machine code
+ * returns.
  */
 function bytesPerDecision(decide: (turn: number) => unknown): number {
   setFlagsFromString("--expose-gc");
@@ -117,10 +120,10 @@ function bytesInUse(): number {
   return heapUsed + arrayBuffers;
 }
 
-/** What near ties, and what other routers may have sent unseen meanwhile, may make of a prompt. */
+/** The share of a prompt that near ties, and unseen requests from other routers, may account for. */
 const leewayShare = 0.2;
 
-/** Decisions for the least work must be among the least by the plainest reckoning. */
+/** Decisions for the least work must be among the least by the naive computation. */
 function check(fleet: ScoringFleet, naive: NaiveSelector): void {
   const decide = decisionsOf(fleet, plainPolicy);
   const byWork = (prompt: ScoringFleet["prompts"][number]): number[] =>

@@ -30,7 +30,7 @@ interface ScoringOptions {
   readonly sizes: ScoringSizes;
 }
 
-/** What a decision takes of a router's one core, and what it leaves to the garbage collector. */
+/** How much of a router's one core a decision takes, and how much garbage it leaves. */
 export const scoringSuite: Suite = {
   name: "scoring",
   summary: "one decision among 96 and 1,000 engines, beside a Map of Sets and a sort",

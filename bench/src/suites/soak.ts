@@ -10,20 +10,23 @@ import { runSoak, type SoakResult } from "../soak/soak-run.ts";
 import { readDurationMs, readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
 
-/** The report with what became of each router that was never restarted. */
+/** The report with the growth of each router that was never restarted. */
 export interface SoakReport extends BenchReport {
   readonly growth: readonly GrowthRow[];
-  /** Why the run failed, in sentences; empty when it did not. */
+  /** Why the run failed, as sentences; empty when it did not. */
   readonly failures: readonly string[];
 }
 
-/** How one figure grew after the warm-up. */
+/** Growth of one figure after the warm-up. */
 export interface GrowthRow {
-  /** Its name; of several, all names. Clients choose whose connections they keep, so open files are counted together. */
+  /**
+   * The router's name, or all names for a joint figure. Clients choose whose connections they keep, so open files are
+   * counted together.
+   */
   readonly router: string;
   readonly figure: GrowthName;
   readonly median: number;
-  /** Absent where there were too few samples. */
+  /** Absent when there were too few samples. */
   readonly per_hour?: number;
   readonly low_per_hour?: number;
 }
@@ -66,20 +69,20 @@ Open files are those of these routers together, as clients choose whose connecti
   --json         one JSON object on standard output
 `;
 
-/** Of a run that is that long the slopes count. */
+/** Slopes count only in runs of at least this length. */
 const judgedFromMs = 1_800_000;
 /** Share of the run in which caches fill and code is compiled. */
 const warmUpShare = 0.25;
 /**
- * Routers remember what was sent where for ten minutes, and chains that such placements refer to for as long before that, so
- * their memory and journals grow that long, as far as it is the run's half.
+ * Routers keep placements for ten minutes, and the chains that they refer to for another ten before that. Memory and
+ * journals grow for that time, of which at most half of the run is excluded.
  */
 const rememberedMs = 1_200_000;
-/** Growth over the measured time, as a share of the median, that is none. */
+/** Growth over the measured time that is allowed, as a share of the median. */
 const allowedGrowth = 0.1;
 const msPerHour = 3_600_000;
 
-/** Whether anything grows, gets lost or drifts apart while parts of a fleet come and go. */
+/** Whether anything grows, gets lost or diverges while parts of a fleet are replaced. */
 export const soakSuite: Suite = {
   name: "soak",
   summary: "a mesh under load while engines and routers come and go: memory, handles, journals, equal digests",
@@ -117,12 +120,12 @@ export function readSoakPlan(args: readonly string[]): SoakPlan {
   };
 }
 
-/** Sums a run up, and says what of it is a failure. */
+/** Summarizes a run, and lists its failures. */
 export function soakReport(result: SoakResult, params: Omit<SoakPlan, "plot">): SoakReport {
   const { samples, counts, churn, digestMismatches, settledMs } = result;
   const isJudged = params.durationMs >= judgedFromMs;
   const names = [...new Set(samples.map(({ router }) => router))].sort();
-  // The last one is restarted and killed; a single one is too.
+  // The last router is restarted and killed, even if it is the only one.
   const growth = growthOf(result, names.slice(0, params.routers - 1), params.durationMs);
   const of = (values: readonly number[], rank: number): number => percentile(Float64Array.from(values).sort(), rank);
   const slopes = growth.filter(({ figure, per_hour }) => figure === "rss_mb" && per_hour !== undefined);
@@ -176,7 +179,7 @@ export function soakReport(result: SoakResult, params: Omit<SoakPlan, "plot">): 
   };
 }
 
-/** What of a run is not looked at for growth. */
+/** The start of a run that is excluded from growth. */
 function warmUpMs(durationMs: number): number {
   return Math.max(warmUpShare * durationMs, Math.min(rememberedMs, durationMs / 2));
 }
@@ -206,7 +209,7 @@ function growthRow(router: string, figure: GrowthName, values: readonly TimedVal
   return { router, figure, median: percentile(sorted, 50), ...told };
 }
 
-/** At the times at which every router has told. */
+/** At the times when every router has answered. */
 function handlesTogether(samples: readonly RouterSample[], routers: number): readonly TimedValue[] {
   const byTime = new Map<number, { told: number; handles: number }>();
   for (const { atMs, handles } of samples) {

@@ -33,7 +33,7 @@ const largeLength = 48 * 1_024;
 const maxNesting = 64;
 const root = { low: 0x9e3779b9, high: 0x7f4a7c15 };
 
-/** Ours and the reference implementation, of the same model. */
+/** Our tokenizer and the reference implementation, for the same model. */
 export interface Tokenizers {
   /** Of the model's files. */
   readonly folder: string;
@@ -54,7 +54,7 @@ export async function loadTokenizers(folder = shippedModelFolder()): Promise<Tok
   };
 }
 
-/** How many hard texts get other tokens than the reference's, with and without tokens around them. */
+/** How many hard texts get other tokens than with the reference, alone and with tokens around them. */
 export async function countMismatches(
   { ours, reference, tokens }: Tokenizers,
   mixtures: number,
@@ -79,7 +79,7 @@ export interface TokenizerRun {
 export interface TokenizerRunOptions {
   readonly tokenizers: Tokenizers;
   readonly clock: Clock;
-  /** Of each measurement, after half as long for the engine to optimise. */
+  /** Duration of each measurement; the warm-up for the optimiser takes half as long. */
   readonly durationMs: number;
   readonly seed: number;
 }
@@ -140,13 +140,13 @@ export async function runTokenizerOnce(options: TokenizerRunOptions): Promise<To
   };
 }
 
-/** What a request costs: the blocks of its prompt and their chain. */
+/** The cost of a request: the blocks of its prompt and their chain. */
 function see(encoder: PromptEncoder, text: string): number {
   const blocks = encoder.encode(encoder.plan(text, false));
   return encoder.chain(blocks, root).length;
 }
 
-/** A turn of a conversation from its body to the chain of its prompt, some 256 tokens of which are new. */
+/** A turn of a conversation with about 256 new tokens, from its body to the chain of its prompt. */
 async function bodyTurnUs(options: TokenizerRunOptions, shape: RequestShape): Promise<number> {
   const { bytes, serialAt } = prepareRequest({ ...shape, lastMessageBytes: newTurnBytes });
   const from = bytes.length - shape.bodyBytes;
@@ -180,7 +180,7 @@ function growConversation(encoder: PromptEncoder, source: TextSource): { text: s
   return { text: text + opening, blocks };
 }
 
-/** The conversation with an answer and a question more: as many tokens as `newTokens`. */
+/** The conversation with one more answer and question: as many tokens as `newTokens`. */
 const nextTurn = (text: string, source: TextSource, length: number): string =>
   flat(`${text}${source.text(length / 2)}<|im_end|>\n${renderedMessage("user", source.text(length / 2))}${opening}`);
 
@@ -190,19 +190,19 @@ function largeConversation(source: TextSource): string {
   return text.slice(-largeLength) + opening;
 }
 
-/** A string of its own, not one that is joined when it is read first, and not one that was read before. */
+/** A flat string that was never read before, instead of a rope that its first read would flatten. */
 const flat = (text: string): string => Buffer.from(text, "utf16le").toString("utf16le");
 
 interface Timing {
   /** The median of a call. */
   readonly ms: number;
-  /** What calls returned, in all, by the time they took. */
+  /** What calls returned in total, divided by their time. */
   readonly perSecond: number;
 }
 
 const maxCalls = 20_000;
 
-/** Calls `work` with a fresh input each time; making inputs is not timed. */
+/** Calls `work` with a fresh input each time; the creation of inputs is not timed. */
 async function medianMs<Input>(
   { clock, durationMs }: TokenizerRunOptions,
   input: () => Input,

@@ -2,7 +2,7 @@ import { createSeededRandom, type Random } from "@espalier/common";
 
 const syllables = "ta ke no mi ra sol ver ent ing ion al per con ter ous der lin mar qu ex str ble".split(" ");
 const distinctWords = 20_000;
-/** Every so often, something that is no word. */
+/** Every this many words, something that is not a word. */
 const others = [
   "1,024",
   "3.14",
@@ -17,9 +17,9 @@ const others = [
   "🙂",
 ];
 
-/** A source of text in which few words are frequent and most are rare, as in languages (Zipf's law). */
+/** A source of text with few frequent and many rare words, as in languages (Zipf's law). */
 export interface TextSource {
-  /** At least `length` characters, and not many more. */
+  /** At least `length` characters, and only slightly more. */
   text(length: number): string;
 }
 
@@ -48,5 +48,5 @@ function wordOf(random: Random): string {
 /** One turn of a chat as its template renders it. */
 export const renderedMessage = (role: string, content: string): string => `<|im_start|>${role}\n${content}<|im_end|>\n`;
 
-/** What stands at the end of a rendered chat. */
+/** The end of a rendered chat. */
 export const opening = "<|im_start|>assistant\n";

@@ -14,12 +14,12 @@ import { type MeshFleetOptions, startMeshFleet } from "../support/mesh-fleet.ts"
 import { readTreeUsage } from "../support/process-tree.ts";
 import type { WaitPorts } from "../support/until.ts";
 
-/** One kind of fleet, which has a row. */
+/** One kind of fleet, shown as a row. */
 export interface TraceFleet {
   readonly routers: number;
   readonly sharing: "mesh" | "none";
   readonly kvEvents: boolean;
-  /** The router of somebody else that stands there, with its own policy that looks at caches. */
+  /** Another project's router instead of ours, with its own cache-aware policy. */
   readonly peer?: InstalledPeer;
 }
 
@@ -29,21 +29,21 @@ export interface TraceRunOptions {
   readonly engines: number;
   readonly preset: string;
   readonly policy: string;
-  /** Seconds of the trace, and of the engines, that pass in a real one. */
+  /** Trace and engine seconds per real second. */
   readonly speed: number;
   readonly ports: WaitPorts;
   readonly note: (line: string) => void;
 }
 
-/** The model that engines serve and requests ask for. */
+/** The model that engines serve and requests name. */
 export const traceModel = "bench-model";
 const notesPerRun = 4;
 const microsPerSecond = 1e6;
 
 /**
- * Sends the requests of a trace through a fleet of its own, to its routers in turn.
+ * Sends the requests of a trace through a new fleet, to its routers in turn.
  *
- * @returns figures, times of which are seconds of the engines
+ * @returns figures; times are in engine seconds
  * @throws Error when the fleet does not start or a request fails
  */
 export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
@@ -64,7 +64,7 @@ export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
   }
 }
 
-/** Routers before engines of their own. */
+/** Routers in front of their own engines. */
 interface ReplayFleet {
   readonly urls: readonly string[];
   /** CPU time of all routers so far. */
@@ -111,7 +111,7 @@ async function replay(
   note: (line: string) => void,
 ): Promise<readonly RequestResult[]> {
   const { signal } = new AbortController();
-  // Every request under way listens to it.
+  // Every request in flight listens to it.
   setMaxListeners(0, signal);
   const noteEvery = Math.ceil(requests.length / notesPerRun);
   let done = 0;
@@ -136,7 +136,7 @@ export interface TraceContext {
   readonly routerCpuS: number;
 }
 
-/** What a row says of its run. @param results at least one */
+/** One row from the results of its runs. @param results at least one */
 export function traceFigures(results: readonly RequestResult[], context: TraceContext): Figures {
   const { routers, engines, speed, routerCpuS } = context;
   const row = summarize(results, { engines, speed });

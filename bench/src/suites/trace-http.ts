@@ -15,18 +15,18 @@ import { runTraceOnce, type TraceFleet, traceModel } from "./trace-http-run.ts";
 export interface TraceHttpPlan {
   readonly trace: string;
   readonly requests: number;
-  /** Real seconds in which the requests are sent. */
+  /** Real seconds over which the requests are sent. */
   readonly seconds: number;
   readonly engines: number;
   readonly policy: string;
   readonly kvEvents: readonly boolean[];
-  /** Names of other products that have a row. */
+  /** Names of other products with a row. */
   readonly peers: readonly string[];
   readonly folder: string;
   readonly runs: number;
 }
 
-/** A kind of fleet with the medians of its runs; times are seconds of the engines, but `duration_s`. */
+/** A kind of fleet with the medians of its runs; times are in engine seconds, except `duration_s`. */
 export interface TraceRow {
   /** `espalier`, or the name of another product. */
   readonly router: string;
@@ -34,8 +34,8 @@ export interface TraceRow {
   readonly sharing: "mesh" | "none";
   readonly kv_events: boolean;
   /**
-   * Figures; `relative` is the hit share over that of one router, `cpu_ratio` the routers' CPU time over that of as many
-   * that share nothing.
+   * Figures. `relative` is the hit share divided by that of one router; `cpu_ratio` is the routers' CPU time divided by
+   * that of as many routers that share nothing.
    */
   readonly [figure: string]: number | string | boolean;
 }
@@ -45,13 +45,13 @@ export interface TraceHttpReport extends BenchReport {
   readonly rows: readonly TraceRow[];
 }
 
-/** A kind of fleet and the figures of each of its runs. */
+/** A kind of fleet, and the figures of each of its runs. */
 export interface MeasuredFleet {
   readonly fleet: TraceFleet;
   readonly runs: readonly Figures[];
 }
 
-/** 3.15 M tokens of KV cache an engine. */
+/** 3.15 M tokens of KV cache per engine. */
 const preset = "b200-moe";
 const standardTrace = "../shared/traces/conversation_trace.jsonl.gz";
 const msPerSecond = 1_000;
@@ -140,7 +140,7 @@ function readPeers(text: string | undefined): readonly string[] {
   return names;
 }
 
-/** The kinds of fleets that have rows: one router first, as the others are compared with it. */
+/** The kinds of fleets with rows: one router first, because the others are compared with it. */
 export function traceFleets(kvEvents: readonly boolean[]): readonly TraceFleet[] {
   return kvEvents.flatMap((on) => [
     { routers: 1, sharing: "none", kvEvents: on } as const,
@@ -176,7 +176,7 @@ async function measureAll(
   return { measured, bound };
 }
 
-/** Token ids can be compared with what engines tell of their caches; text is what clients send. */
+/** Token ids can be compared with the engines' KV events; text is what clients send. */
 function planRequests(
   { trace, requests }: TraceHttpPlan,
   seed: number,
@@ -191,7 +191,7 @@ function planRequests(
   });
 }
 
-/** How fast the trace, and with it the engines, has to run for its arrivals to take so many seconds; at least as in life. */
+/** The speed of the trace, and of the engines, at which its arrivals take this many seconds; at least real speed. */
 export function speedOf(requests: readonly Pick<PlannedRequest, "trace">[], seconds: number): number {
   const spanMs = Math.max(0, ...requests.slice(-1).map(({ trace }) => trace.arrivalMs));
   return Math.max(1, spanMs / msPerSecond / seconds);

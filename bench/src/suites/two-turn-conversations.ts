@@ -1,19 +1,19 @@
 import { type ChatSession, chatSessions, wordTokenIds } from "@espalier/workload";
 
 /**
- * How a prompt is sent: as the text of a chat, of which routers without a tokenizer see the bytes, or as the token ids of
- * a completion, which can be compared with what engines tell of their caches.
+ * How a prompt is sent. As the text of a chat, routers without a tokenizer see its bytes. As the token ids of a
+ * completion, it can be compared with the engines' KV events.
  */
 export type PromptForm = "text" | "tokens";
 
 /** One request of a conversation. */
 export interface Turn {
-  /** For instance `/v1/chat/completions`. */
+  /** For example `/v1/chat/completions`. */
   readonly path: string;
   makeBody(): string;
 }
 
-/** Two requests, of which the second one begins with all of the first one. */
+/** Two requests; the second one begins with all of the first. */
 export interface Conversation {
   readonly first: Turn;
   readonly second: Turn;
@@ -22,21 +22,22 @@ export interface Conversation {
 export interface ConversationsOptions {
   readonly count: number;
   readonly form: PromptForm;
-  /** Other seeds give conversations that share nothing with these. */
+  /** Conversations with different seeds share nothing. */
   readonly seed: number;
 }
 
 export const benchModel = "bench-model";
 
-/** Tokens of the system prompt that all conversations of a seed share: 6 % of the first prompt. */
+/** Tokens of the system prompt shared by all conversations with a seed: 6 % of the first prompt. */
 export const systemTokens = 96;
 export const firstMessageTokens = 1_504;
-/** Tokens of the answer to the first turn, which is invented, and of the second message. */
+/** Tokens of the invented answer to the first turn, and of the second message. */
 export const laterMessageTokens = 96;
 const outputTokens = 8;
 
 /**
- * Conversations of two turns. The second one does not wait for the answer to the first, so the answer in it is made up.
+ * Conversations of two turns. The second turn does not wait for the answer to the first, so it contains an invented
+ * answer.
  */
 export function createConversations({ count, form, seed }: ConversationsOptions): readonly Conversation[] {
   const sessions = chatSessions({
@@ -54,7 +55,7 @@ export function createConversations({ count, form, seed }: ConversationsOptions)
 
 const roles = ["user", "assistant", "user"] as const;
 
-/** @param messages that follow the system prompt */
+/** @param messages after the system prompt */
 function turnOf(session: ChatSession, messages: number, form: PromptForm): Turn {
   const { systemText: system = "" } = session;
   const texts = (): readonly string[] => Array.from({ length: messages }, (_, at) => session.userText(at));

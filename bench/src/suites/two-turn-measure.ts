@@ -6,18 +6,18 @@ import { pauseFor, type WaitPorts } from "../support/until.ts";
 import { benchModel, createConversations } from "./two-turn-conversations.ts";
 import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome } from "./two-turn-run.ts";
 
-/** How large the runs of the suite are. */
+/** The size of the suite's runs. */
 export interface TwoTurnSizes {
   readonly engines: number;
   /** Engine seconds per real second. */
   readonly speed: number;
   readonly conversations: number;
-  /** Conversations that each fleet sees before it is measured, so that its code is compiled. */
+  /** Warm-up conversations of each fleet, so that its code is compiled. */
   readonly warmUpConversations: number;
-  /** Conversations that begin in a second. */
+  /** Conversations that begin per second. */
   readonly ratePerSecond: number;
   readonly waitMs: number;
-  /** Further times between the turns, at two routers with the mesh. */
+  /** Further times between the turns, for two routers with the mesh. */
   readonly sweepMs: readonly number[];
 }
 
@@ -31,7 +31,7 @@ export interface TwoTurnRun {
 
 export interface MeasureOptions {
   readonly sizes: TwoTurnSizes;
-  /** Of texts and arrivals. */
+  /** Seed of texts and arrivals. */
   readonly seed: number;
   readonly ports: WaitPorts;
   readonly note: (line: string) => void;
@@ -39,7 +39,7 @@ export interface MeasureOptions {
 
 export const measuredPolicy = "cache_aware";
 export const enginePreset = "h100-32b-tp2";
-/** From the death of the router that took the first turns to the second ones. */
+/** From the death of the router that took the first turns until the second turns. */
 export const afterKillMs = 2_000;
 const microsPerSecond = 1e6;
 
@@ -102,18 +102,18 @@ interface FleetKind {
 
 interface ShareAndCost {
   readonly share: number;
-  /** CPU time of all routers for each request. */
+  /** CPU time of all routers per request. */
   readonly cpuMicros: number;
-  /** The share of first turns of the engine that got most. */
+  /** The share of first turns at the engine with the most. */
   readonly largest: number;
   readonly apartP99Ms: number;
 }
 
-/** What can be measured of one fleet; each time with conversations that it has not seen. */
+/** The measurements of one fleet; each uses conversations that the fleet has not seen. */
 interface FleetMeasures {
-  /** The first turns go to the routers in turn, the second ones to the next router. */
+  /** First turns go to the routers in turn, second turns to the next router. */
   share(waitMs: number): Promise<ShareAndCost>;
-  /** The first turns go to the first router, which then dies, the second ones to the others. @returns the share */
+  /** First turns go to the first router, which then dies, and second turns to the others. @returns the share */
   afterKill(): Promise<number>;
 }
 
@@ -178,7 +178,7 @@ async function withFleet<Result>(
   }
 }
 
-/** Sets of conversations of one fleet, so that seeds of different runs do not meet. */
+/** Maximum sets of conversations per fleet, so that seeds of different runs do not overlap. */
 const maxSetsPerFleet = 1_000;
 
 async function shareByRedis(options: MeasureOptions): Promise<ShareAndCost | undefined> {

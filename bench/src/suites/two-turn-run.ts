@@ -11,13 +11,13 @@ export interface TwoTurnPorts {
 
 export interface TwoTurnOptions {
   readonly conversations: readonly Conversation[];
-  /** Where the first turns go, in turn. */
+  /** Routers for the first turns, in rotation. */
   readonly firstUrls: readonly string[];
-  /** The router of the second turn of the conversation of this index. */
+  /** The router for the second turn of the conversation with this index. */
   readonly secondUrlOf: (index: number) => string;
-  /** Conversations that begin in a second. */
+  /** Conversations that begin per second. */
   readonly ratePerSecond: number;
-  /** Of the arrivals. */
+  /** Seed of the arrivals. */
   readonly seed: number;
 }
 
@@ -25,22 +25,22 @@ export interface TwoTurnOptions {
 export interface TurnPair {
   readonly firstEngine: string;
   readonly secondEngine: string;
-  /** From the first turn's leaving the client to the second one's. */
+  /** From the moment the first turn leaves the client to that of the second. */
   readonly apartMs: number;
 }
 
 export interface TwoTurnOutcome {
   readonly conversations: number;
-  /** Conversations, 0 to 1, both of whose turns went to one engine. */
+  /** Share of conversations whose turns both went to one engine, 0 to 1. */
   readonly sameEngineShare: number;
-  /** The share of first turns that the engine with most of them got: an eighth when eight got as many. */
+  /** The share of first turns at the engine with the most: an eighth when eight got equal shares. */
   readonly largestEngineShare: number;
   readonly apartP99Ms: number;
 }
 
 /**
- * Sends conversations at random times, the second turn of each so long after the first, whatever has become of that. The
- * time is counted from when the first turn leaves the client, which is before a router dispatches it.
+ * Sends conversations at random times. The second turn follows the first after a fixed time, whether or not the first
+ * was answered. The time counts from when the first turn leaves the client, before a router dispatches it.
  *
  * @param waitMs between the turns
  * @throws Error when a request fails
@@ -68,7 +68,7 @@ export async function runTwoTurns(
 }
 
 /**
- * Sends all first turns and waits for their answers, then does something, then sends all second turns.
+ * Sends all first turns and waits for their answers, then runs a task, then sends all second turns.
  *
  * @throws Error when a request fails
  */
@@ -111,7 +111,7 @@ function firstUrlOf({ firstUrls }: TwoTurnOptions, index: number): string {
   return firstUrls[index % firstUrls.length]!;
 }
 
-/** @returns the results in order of the conversations */
+/** @returns the results in order of conversations */
 async function forEachArrival<Result>(
   { conversations, ratePerSecond, seed }: TwoTurnOptions,
   ports: TwoTurnPorts,
@@ -135,7 +135,7 @@ async function forEachArrival<Result>(
   return results;
 }
 
-/** @returns the engine that the router named */
+/** @returns the engine named by the router */
 async function sendTurn(url: string, { path, makeBody }: Turn, { client }: TwoTurnPorts): Promise<string> {
   const { error, engine } = await client.send({ url, path, body: makeBody() });
   if (error !== undefined) throw new Error(`a turn at ${url} failed: ${error}`);

@@ -50,11 +50,11 @@ where it must be chance.
   --json             one JSON object on standard output
 `;
 
-/** Above this share without the mesh the conversations would have met by themselves, and the figures mean nothing. */
+/** Above this share without the mesh, turns meet by chance and the figures mean nothing. */
 export const maxShareByChance = 0.2;
 const sweepMs = [10, 25, 50, 100, 200, 500];
 
-/** Whether a conversation that changes routers finds its engine again. */
+/** Whether a conversation that changes routers reaches its engine again. */
 export const twoTurnSuite: Suite = {
   name: "two-turn",
   summary: "share of conversations that change routers and still find their engine, with the mesh and without",

@@ -1,6 +1,6 @@
 import { createServer, type Server } from "node:net";
 
-/** Finds so many different ports of 127.0.0.1 that nobody listens at; somebody else may take one before it is used. */
+/** Finds this many different free ports of 127.0.0.1. Another process may take one before it is used. */
 export async function freePorts(count: number): Promise<readonly number[]> {
   const servers = Array.from({ length: count }, () => createServer());
   const ports = await Promise.all(servers.map(listen));

@@ -1,4 +1,4 @@
-/** Named numbers. One that could not be measured is absent. */
+/** Named numbers. A number that could not be measured is absent. */
 export type Figures = Readonly<Record<string, number>>;
 
 /** The medians of several runs, and their extremes. */
@@ -7,7 +7,7 @@ export interface RunSummary {
   readonly spread: Readonly<Record<string, { readonly min: number; readonly max: number }>>;
 }
 
-/** Summarises runs figure by figure; a figure must be in all of them to be in the summary. */
+/** Summarises runs figure by figure. A figure must be in all of them to be in the summary. */
 export function summarizeRuns(runs: readonly Figures[]): RunSummary {
   const medians: Record<string, number> = {};
   const spread: Record<string, { min: number; max: number }> = {};

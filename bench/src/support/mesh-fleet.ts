@@ -10,14 +10,14 @@ import { readProcessUsage } from "./process-usage.ts";
 import type { WaitPorts } from "./until.ts";
 import { untilKnown } from "./until-known.ts";
 
-/** What the routers of a fleet share, and by way of what. */
+/** What the routers of a fleet share, and how. */
 export type FleetSharing = "mesh" | "redis" | "none";
 
 export interface MeshFleetOptions {
   readonly engines: LocalEnginesOptions;
   readonly routers: number;
   readonly sharing: FleetSharing;
-  /** Needed for sharing by `redis`. */
+  /** Required for sharing by `redis`. */
   readonly redisUrl?: string;
   readonly policy: string;
 }
@@ -25,7 +25,7 @@ export interface MeshFleetOptions {
 /** Simulated engines and routers in front of them, each router a process. */
 export interface MeshFleet {
   readonly routers: readonly RouterListening[];
-  /** Ends the router of this index with SIGKILL, and resolves when it is gone. */
+  /** Kills the router with this index (SIGKILL), and resolves when it is gone. */
   kill(router: number): Promise<void>;
   /** CPU time of all routers so far. */
   routerCpuSeconds(): Promise<number>;
@@ -33,8 +33,8 @@ export interface MeshFleet {
 }
 
 /**
- * Starts a fleet and waits until every router can use every engine, reads or hears of every feed there is, and is linked
- * with every other router.
+ * Starts a fleet. Waits until every router can use every engine, receives every feed directly or through another
+ * router, and is linked with every other router.
  *
  * @throws Error when something does not start, or is not linked in time
  */

@@ -1,18 +1,18 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type { ProcessUsage } from "./process-usage.ts";
 
-/** Linux reports CPU time to programs in hundredths of a second, whatever the kernel counts in. */
+/** Linux reports CPU time to programs in hundredths of a second, regardless of the kernel's own unit. */
 const ticksPerSecond = 100;
 const bytesPerKilobyte = 1_024;
-/** Processes of one tree; a tree with more is not one of a router. */
+/** Maximum processes in one tree; a larger tree is not a router's. */
 const maxProcesses = 64;
 
 /**
- * Reads from `/proc` what a process and all that it has started use, so that programs that say nothing of themselves are
- * measured like any other.
+ * Reads from `/proc` the use of a process and all its descendants, so that programs that report nothing about
+ * themselves can be measured too.
  *
- * @param root an absolute path in place of `/proc`
- * @throws Error when the process is gone, or it is a tree of more than 64 processes
+ * @param root an absolute path that replaces `/proc`
+ * @throws Error when the process is gone, or its tree has more than 64 processes
  */
 export function readTreeUsage(pid: number, root = "/proc"): ProcessUsage {
   let cpuTicks = 0;
@@ -34,7 +34,7 @@ export function readTreeUsage(pid: number, root = "/proc"): ProcessUsage {
 /** @param stat the line of `/proc/PID/stat`; the name in it may contain spaces and parentheses */
 function readTicks(stat: string): number {
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  // `utime` and `stime`, the 14th and 15th field of proc(5), of which the state, the third, comes first here.
+  // `utime` and `stime` are fields 14 and 15 in proc(5). Here index 0 is field 3, the state.
   return Number(fields[11]) + Number(fields[12]);
 }
 

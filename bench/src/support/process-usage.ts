@@ -5,9 +5,9 @@ export interface ProcessUsage {
 }
 
 /**
- * Reads what a process says of itself on its metrics page.
+ * Reads what a process reports about itself on its metrics page.
  *
- * @throws Error when the page cannot be had or lacks one of the numbers
+ * @throws Error when the page is not available or lacks one of the numbers
  */
 export async function readProcessUsage(metricsUrl: string): Promise<ProcessUsage> {
   const response = await fetch(metricsUrl);

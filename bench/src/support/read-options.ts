@@ -1,10 +1,10 @@
 import { UsageError } from "./usage-error.ts";
 
 /**
- * Reads a whole number that a flag gives.
+ * Reads a flag's whole number.
  *
  * @param text undefined when the flag is absent
- * @param range.standard what it then is
+ * @param range.standard the value of an absent flag
  * @param range.max the highest; the lowest is 1
  * @throws UsageError naming the flag
  */
@@ -22,10 +22,10 @@ export function readWhole(
 const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 
 /**
- * Reads a time that a flag gives, such as `500ms`, `90s`, `30m` or `1h`.
+ * Reads a flag's time, such as `500ms`, `90s`, `30m` or `1h`.
  *
  * @param text undefined when the flag is absent
- * @param range.standard what it then is
+ * @param range.standard the value of an absent flag
  * @param range.max the longest; the shortest is a millisecond
  * @returns milliseconds
  * @throws UsageError naming the flag
@@ -40,17 +40,17 @@ export function readDurationMs(
   throw new UsageError(`${flag} must be a time such as 90s, 30m or 1h, at most ${range.max}`);
 }
 
-/** @returns milliseconds, NaN for what is no time */
+/** @returns milliseconds; NaN when the text is no time */
 function parseDuration(text: string): number {
   const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
   return Number(number) * unitMs[unit as keyof typeof unitMs];
 }
 
 /**
- * Reads a number above 0 that a flag gives.
+ * Reads a flag's number above 0.
  *
  * @param text undefined when the flag is absent
- * @param range.standard what it then is
+ * @param range.standard the value of an absent flag
  * @param range.max the highest
  * @throws UsageError naming the flag
  */

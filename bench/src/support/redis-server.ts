@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { freePorts } from "./free-ports.ts";
 import { untilNothingMissing, type WaitPorts } from "./until.ts";
 
-/** A Redis server of this process's own, which keeps nothing on disk. */
+/** A private Redis server that keeps nothing on disk. */
 export interface RedisServer {
   readonly url: string;
   stop(): Promise<void>;
@@ -29,7 +29,7 @@ export async function startRedisServer(ports: WaitPorts): Promise<RedisServer | 
   const child = spawn(program, flags, { stdio: "ignore" });
   const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const end = (): boolean => child.kill("SIGKILL");
-  // A server without a parent would run on for ever.
+  // A server without its parent would run forever.
   process.once("exit", end);
   const stop = async (): Promise<void> => {
     process.off("exit", end);

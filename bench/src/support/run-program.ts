@@ -3,9 +3,9 @@ import { spawn } from "node:child_process";
 const keptErrorCharacters = 4_096;
 
 export interface RunProgramOptions {
-  /** Where it runs; here when absent. */
+  /** Its working folder; the current one when absent. */
   readonly folder?: string;
-  /** It is killed when it takes longer. */
+  /** The program is killed after this time. */
   readonly timeoutMs?: number;
 }
 

@@ -1,6 +1,6 @@
 import type { Figures, RunSummary } from "./median-spread.ts";
 
-/** What a suite prints with `--json`; `name`, `params`, `metrics` and `baselines` are the same for all. */
+/** The JSON output of a suite (`--json`). `name`, `params`, `metrics` and `baselines` are the same for all. */
 export interface BenchReport {
   readonly name: string;
   readonly params: Readonly<Record<string, number | string | boolean>>;
@@ -10,28 +10,28 @@ export interface BenchReport {
   readonly spread: Readonly<Record<string, RunSummary["spread"]>>;
   /** How busy the processes were, for each run. */
   readonly shares: readonly unknown[];
-  /** What to know before believing a figure. */
+  /** Reasons to doubt a figure. */
   readonly warnings: readonly string[];
 }
 
 export interface SuiteResult {
   readonly report: BenchReport;
-  /** Lays the report out for a terminal. */
+  /** Formats the report for a terminal. */
   readonly table: (report: BenchReport) => string;
-  /** Why the command fails all the same, in a sentence; absent when it does not. */
+  /** Why the command fails although it has a report, as a sentence; absent when it does not fail. */
   readonly failure?: string;
 }
 
-/** One benchmark that has a name on the command line. */
+/** One benchmark, named on the command line. */
 export interface Suite {
   readonly name: string;
   /** One line. */
   readonly summary: string;
   readonly help: string;
   /**
-   * @param args what follows the name, without `--json` and `--help`
-   * @param note takes a line of progress
-   * @throws UsageError for wrong arguments, Error when something that is measured fails
+   * @param args after the name, without `--json` and `--help`
+   * @param note receives a line of progress
+   * @throws UsageError for wrong arguments, Error when a measured part fails
    */
   run(args: readonly string[], note: (line: string) => void): Promise<SuiteResult>;
 }

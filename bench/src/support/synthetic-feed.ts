@@ -5,15 +5,15 @@ import { mixBits } from "./mix-bits.ts";
 
 export interface SyntheticFeedOptions {
   readonly random: Random;
-  /** Names the feed: blocks of two feeds of different seeds differ. 32 bits. */
+  /** Identifies the feed: feeds with different seeds have different blocks. 32 bits. */
   readonly seed: number;
-  /** Blocks that the engine holds once it is full. */
+  /** Blocks in the engine once it is full. */
   readonly liveBlocks: number;
 }
 
-/** Requests that complete a block in one step of the engine: 1 to this many. */
+/** Requests that complete a block in one engine step: 1 to this many. */
 const maxDecodedBlocks = 4;
-/** Share of steps in which a prompt begins, and its blocks. */
+/** Share of steps in which a prompt begins, and its length in blocks. */
 const promptShare = 0.15;
 const minPromptBlocks = 8;
 const maxPromptBlocks = 64;
@@ -21,29 +21,29 @@ const maxPromptBlocks = 64;
 const growingChains = 64;
 /** The most blocks that one message stores. */
 export const maxStoredPerMessage = maxDecodedBlocks + maxPromptBlocks;
-/** Blocks that a sink is told of in one call at most. */
+/** Maximum blocks that a sink receives in one call. */
 const callBlocks = 1_024;
 
 /**
- * What an engine in steady state does to its blocks, as its ledger would tell it: a message for each step, with a block
- * of some of the running requests, now and then the blocks of a prompt, and as many blocks evicted, of the oldest chains
- * first and leaf first. Blocks have no memory of their own: each is computed from its chain and its depth.
+ * The block changes of an engine in steady state, as its ledger passes them to a sink. Each step is one message. It
+ * stores a block for some of the running requests, now and then the blocks of a prompt, and evicts as many, from the
+ * oldest chains first and leaf first. Blocks take no memory: each is computed from its chain and depth.
  */
 export class SyntheticFeed {
   readonly #random: Random;
   readonly #seed: number;
   readonly #liveBlocks: number;
-  /** Lengths of the living chains, the oldest at `#oldest`, in a ring. */
+  /** Lengths of the live chains, the oldest at `#oldest`, in a ring. */
   #lengths = new Uint16Array(1_024);
   #oldest = 0;
-  /** Number of the chain that comes next; chains are numbered in the order in which they begin. */
+  /** Number of the next chain; chains are numbered in the order in which they begin. */
   #next = 0;
   #blocks = 0;
   #messages = 0;
   readonly #stored = new Uint32Array(2 * maxStoredPerMessage);
   readonly #removed = new Uint32Array(2 * maxStoredPerMessage);
 
-  /** @throws RangeError when it could not even hold one message */
+  /** @throws RangeError when it could not hold even one message */
   constructor({ random, seed, liveBlocks }: SyntheticFeedOptions) {
     if (liveBlocks < maxStoredPerMessage) throw new RangeError(`liveBlocks is ${liveBlocks}`);
     this.#random = random;
@@ -51,7 +51,7 @@ export class SyntheticFeed {
     this.#liveBlocks = liveBlocks;
   }
 
-  /** Blocks that the engine holds. */
+  /** Blocks in the engine. */
   get blocks(): number {
     return this.#blocks;
   }
@@ -62,7 +62,7 @@ export class SyntheticFeed {
   }
 
   /**
-   * The next step. Engines make room first, and then fill it.
+   * Makes the next step. Engines evict first, and then store.
    *
    * @returns blocks stored and removed
    */
@@ -77,13 +77,13 @@ export class SyntheticFeed {
     return removed + stored;
   }
 
-  /** Names the message that told of the last step. */
+  /** Identifies the message of the last step. */
   mark(timestampUs: number): BatchMark {
     const sequence = this.#messages++;
     return { sequence, timestampUs, checksum: mixBits(this.#seed ^ sequence) };
   }
 
-  /** Tells everything that the engine holds, parents before children. */
+  /** Passes on everything in the engine, parents before children. */
   tellAll(sink: LedgerSink): void {
     const words = new Uint32Array(2 * callBlocks);
     let count = 0;

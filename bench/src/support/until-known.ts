@@ -2,9 +2,9 @@ import { untilNothingMissing, type WaitPorts } from "./until.ts";
 
 /** What a router must know before it is measured. */
 export interface Known {
-  /** Other routers that it is linked with. */
+  /** Number of other routers linked with it. */
   readonly members: number;
-  /** Engines whose KV events it, or another router for it, reads completely. */
+  /** Engines whose KV events it reads completely, directly or through another router. */
   readonly feeds: number;
 }
 
@@ -19,7 +19,7 @@ interface FeedsPage {
 const timeoutMs = 15_000;
 
 /**
- * Waits until a router is linked with so many others and so many feeds are live.
+ * Waits until a router has this many links and live feeds.
  *
  * @throws Error saying what is missing after 15 s
  */

@@ -8,9 +8,9 @@ export interface WaitPorts {
 const askEveryMs = 20;
 
 /**
- * Asks again and again until the answer is that nothing is missing.
+ * Polls until nothing is missing.
  *
- * @param missing says what is, or undefined
+ * @param missing returns what is missing, or undefined
  * @throws Error with the last answer when something is still missing after `timeoutMs`
  */
 export async function untilNothingMissing(

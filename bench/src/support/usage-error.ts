@@ -1,4 +1,4 @@
-/** The command was called wrongly. Its message is for the person who called it. */
+/** The command was called incorrectly. Its message is for the caller. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

@@ -1,4 +1,4 @@
-/** The `espalier` command. As a library it gives what benchmarks and tests share with it: local fleets, and plots. */
+/** The `espalier` command. As a library it exports what benchmarks and tests share with it: local fleets, and plots. */
 export { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
 export {
   type EnginesListening,

@@ -11,12 +11,12 @@ import { layOutHelpItem, wrapText } from "./terminal-layout.ts";
 const exitFailure = 1;
 const exitUsage = 2;
 const usualColumns = 80;
-/** Of the second line of a heading. */
+/** Indent of a heading's second line. */
 const headingIndent = 2;
-/** Timers of the ports do not keep a process alive; while a command runs, this one does. */
+/** Timers of the ports do not keep a process alive; this one does while a command runs. */
 const holdMs = 2 ** 30;
 
-/** Before their modules are loaded, which takes as many files. */
+/** Checked before modules are loaded, because loading opens many files. */
 const routerCommands: ReadonlySet<string> = new Set(["serve", "demo"]);
 
 const helpLayout: HelpConfiguration = {
@@ -44,14 +44,14 @@ for (const name of commandNames) {
   if (name === called?.name) called.register(program);
   else addCommand(program, name);
 }
-// Options and arguments are known of the called command only.
+// Only the called command's options and arguments are known.
 program.configureHelp({ ...helpLayout, subcommandTerm: (command) => command.name() });
 program.addHelpCommand(
   new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
 );
 program.addHelpText("after", "\nExit codes: 0 done, 1 it failed, 2 it was called wrongly.");
 
-// `espalier ... | head` closes the pipe once it has seen enough, which is no failure.
+// `espalier ... | head` closes the pipe after enough output, which is no failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit();
@@ -66,7 +66,7 @@ try {
 }
 if (process.connected) process.disconnect();
 
-/** Ends the process at once where a condition for it does not hold. */
+/** Ends the process at once when a precondition is not met. */
 function endWithout(check: () => void): void {
   try {
     check();
@@ -75,7 +75,7 @@ function endWithout(check: () => void): void {
   }
 }
 
-/** Says what went wrong in one line, and gives the exit code. */
+/** Reports the failure in one line, and returns the exit code. */
 function report(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitUsage;
   if (error instanceof UsageError) {

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { UsageError } from "./commands/read-flags.ts";
 
-/** With fewer a router cannot load its own modules and serve anybody. */
+/** With fewer, a router cannot load its own modules and serve requests. */
 const leastOpenFiles = 512;
 
-/** Files and sockets that this process may have open at once; Infinity where the system does not say, as only Linux does. */
+/** Files and sockets that this process may have open at once; Infinity if unknown, because only Linux reports it. */
 export function openFileLimit(): number {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
@@ -14,7 +14,7 @@ export function openFileLimit(): number {
   }
 }
 
-/** @throws UsageError where there are too few for a router */
+/** @throws UsageError when there are too few for a router */
 export function checkOpenFiles(limit: number): void {
   if (limit >= leastOpenFiles) return;
   throw new UsageError(

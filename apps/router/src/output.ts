@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "@espalier/common";
 
-/** Results go to standard output, alone, so that they can be piped. */
+/** Only results go to standard output, so that they can be piped. */
 export function writeResult(text: string): void {
   process.stdout.write(text.endsWith("\n") ? text : `${text}\n`);
 }
@@ -10,16 +10,16 @@ export function writeJson(value: unknown): void {
   writeResult(JSON.stringify(value, null, 2));
 }
 
-/** Everything that is not the result: what is going on, and errors. */
+/** Everything except the result: progress and errors. */
 export function writeNote(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-/** Shows how far a long piece of work has come; on a terminal as a bar that is redrawn, else as a line now and then. */
+/** Shows the progress of a long task: on a terminal as a bar that is redrawn, else as a line now and then. */
 interface ProgressBar {
   /** @param note text to the right of the bar */
   update(done: number, note: string): void;
-  /** Shows the last state, if it is not yet shown. */
+  /** Shows the last state, unless it is already shown. */
   end(): void;
 }
 
@@ -33,7 +33,7 @@ const barWidth = 24;
 const redrawEveryMs = 100;
 const lineEveryMs = 10_000;
 
-/** @param total what `done` runs up to; 0 shows no share */
+/** @param total the final value of `done`; 0 shows no share */
 export function createProgressBar(
   title: string,
   total: number,

@@ -26,7 +26,7 @@ export async function wasStopped(signal: AbortSignal): Promise<boolean> {
   return signal.aborted;
 }
 
-/** Ends after so many milliseconds, or at once when the signal aborts. */
+/** Ends after this many milliseconds, or at once when the signal aborts. */
 export function wait(delayMs: number, signal: AbortSignal, scheduler: Scheduler = systemScheduler): Promise<void> {
   return new Promise((resolve) => {
     if (delayMs <= 0) return resolve();

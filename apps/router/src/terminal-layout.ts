@@ -1,6 +1,6 @@
 import type { TableColumn } from "@espalier/workload";
 
-/** Where text goes, as far as its width matters. */
+/** Layout of text by width. */
 export interface TextOutput {
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -9,27 +9,27 @@ export interface TextOutput {
 const usualColumns = 80;
 const gap = 2;
 
-/** Columns that a line may have: those of a terminal. A pipe gets each row as one line, whatever its width. */
+/** Columns per line: those of a terminal. In a pipe each row is one line of any width. */
 export function lineWidth(output: TextOutput = process.stdout): number {
   return output.isTTY ? (output.columns ?? usualColumns) : Number.POSITIVE_INFINITY;
 }
 
-/** One column with its text, as far as the layout needs it. */
+/** One column with its text, as the layout needs it. */
 interface LaidColumn {
   readonly header: string;
   readonly cells: readonly string[];
   readonly toRight: boolean;
-  /** On one line each, with the header broken into its words, and with every cell broken as well. */
+  /** Widths with each cell on one line, with the header broken into its words, and with every cell broken too. */
   readonly widest: number;
   readonly compact: number;
   readonly narrowest: number;
 }
 
 /**
- * Lays rows out as a table that fits in `width`: columns two spaces apart, texts to the left, numbers to the right, `-`
- * for what is absent. What does not fit on one line is broken at spaces and commas, headers first; if that is not enough,
- * the columns are shown in several tables below each other, each of which begins with the first column. A single word is
- * never cut.
+ * Lays out rows as a table that fits in `width`: columns two spaces apart, text left-aligned, numbers right-aligned,
+ * `-` for absent values. Text that does not fit on one line is broken at spaces and commas, headers first. If that is
+ * not enough, the columns are split into several tables below each other, which all begin with the first column. Single
+ * words are never cut.
  *
  * @param width in characters; unlimited unless standard output is a terminal
  */
@@ -67,13 +67,13 @@ const longest = (texts: readonly string[]): number => texts.reduce((most, text) 
 const totalOf = (widths: readonly number[]): number =>
   widths.reduce((sum, width) => sum + width, 0) + gap * (widths.length - 1);
 
-/** A text that is longer than this is broken before the table is. */
+/** Text longer than this is broken before the table is split. */
 const readableColumns = 24;
 
 const leastReadable = ({ compact, narrowest }: LaidColumn): number =>
   Math.max(narrowest, Math.min(compact, readableColumns));
 
-/** The columns of each table: all in one if they fit, else as many as fit beside the first one. */
+/** The columns of each table: all in one if they fit, else as many as fit next to the first one. */
 function tablesOf(columns: readonly LaidColumn[], width: number): readonly (readonly LaidColumn[])[] {
   const [key, ...others] = columns;
   if (!key || totalOf(columns.map(leastReadable)) <= width) return [columns];
@@ -109,7 +109,7 @@ function renderTable(columns: readonly LaidColumn[], widths: readonly number[]):
   const rowCount = columns[0]?.cells.length ?? 0;
   const headers = columns.map(({ header }, at) => wrapWords(header, widths[at]!));
   const height = Math.max(0, ...headers.map((lines) => lines.length));
-  // Headers stand on the rows.
+  // Aligns headers with the bottom of the header row.
   const heading = headers.map((lines) => [...Array<string>(height - lines.length).fill(""), ...lines]);
   const rows = Array.from({ length: rowCount }, (_, row) =>
     columns.map(({ cells }, at) => wrapWords(cells[row]!, widths[at]!)),
@@ -129,12 +129,12 @@ function renderTable(columns: readonly LaidColumn[], widths: readonly number[]):
   return `${lines.join("\n")}\n`;
 }
 
-/** Pieces that stay whole: a line may end behind a space, and behind a comma within a word. */
+/** Unbreakable pieces: a line may end after a space, and after a comma within a word. */
 function wordsOf(text: string): readonly string[] {
   return text.split(/\s+|(?<=,)(?=\S)/).filter((word) => word !== "");
 }
 
-/** Lines of at most `width` characters, those behind the first one of `laterWidth`; longer ones where a word is. */
+/** Lines of at most `width` characters, or `laterWidth` after the first one. A line is longer if a word is. */
 function wrapWords(text: string, width: number, laterWidth = width): readonly string[] {
   if (text.length <= width) return [text];
   const lines: string[] = [];
@@ -152,7 +152,7 @@ function wrapWords(text: string, width: number, laterWidth = width): readonly st
 /**
  * Breaks the lines of a text at spaces.
  *
- * @param indent of the lines that a line is broken into, in characters
+ * @param indent of continuation lines, in characters
  * @param width in characters; unlimited unless standard output is a terminal
  */
 export function wrapText(text: string, indent: number, width: number = lineWidth()): string {
@@ -169,11 +169,11 @@ export function wrapText(text: string, indent: number, width: number = lineWidth
 }
 
 const itemIndent = 2;
-/** A longer flag has its line to itself. */
+/** A longer flag gets its own line. */
 const maxTermColumns = 26;
 
 /**
- * One flag, argument or command of a help page: the term in its own column, what it means wrapped beside it.
+ * One flag, argument or command of a help page: the term in one column, its wrapped description in the next.
  *
  * @param termColumns of the widest term
  * @param width of the page in characters

@@ -9,12 +9,12 @@ import {
 import { createProxy } from "@espalier/proxy";
 import { type Command, Option } from "commander";
 
-/** Where a running router's admin listener is, and the key to it. */
+/** The address of a running router's admin listener, and its key. */
 export interface AdminOptions {
   readonly admin: string;
   readonly key?: string;
   readonly json?: boolean;
-  /** The flag that gave the address, where it is another one than `--admin`. */
+  /** The flag that gave the address, if it is not `--admin`. */
   readonly flag?: string;
 }
 
@@ -29,7 +29,7 @@ export function addAdminOptions(command: Command): Command {
     .option("--json", "print JSON");
 }
 
-/** What is sent besides the question, as JSON text; empty for nothing. */
+/** JSON text sent with the request; empty for none. */
 interface AdminBody {
   readonly method: "PATCH" | "POST" | "DELETE";
   readonly json: string;
@@ -37,12 +37,12 @@ interface AdminBody {
 }
 
 const timeoutMs = 5_000;
-/** With it a router answers as with 200, of something that it tried and could not do. */
+/** A router uses this status, like 200, to answer that it tried something and failed. */
 const outcomeStatus = 422;
 const maxBytes = 16_777_216;
 
 /**
- * Asks a running router.
+ * Sends a request to a running router.
  *
  * @throws EspalierError when it cannot be reached or refuses; its message says what to do
  */
@@ -80,7 +80,7 @@ export async function askAdmin<Answer>(
   }
 }
 
-/** The error in the router's own terms; another program may be behind the address. */
+/** The error in the router's own terms; another program may listen at the address. */
 function readError(body: string): { readonly code: ErrorCode; readonly message: string } {
   try {
     const { error } = JSON.parse(body) as { error: { code: string; message: string } };
@@ -91,7 +91,7 @@ function readError(body: string): { readonly code: ErrorCode; readonly message: 
   }
 }
 
-/** Lets `use` send requests over HTTP and closes every connection afterwards, however it ends. */
+/** Lets `use` send requests over HTTP, and closes every connection afterwards, even after an error. */
 export async function withHttpClient<Result>(use: (http: HttpClient) => Promise<Result>): Promise<Result> {
   const proxy = createProxy({ clock: systemClock, scheduler: systemScheduler });
   await proxy.start();

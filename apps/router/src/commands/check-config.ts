@@ -25,12 +25,14 @@ export function registerCheckConfig(program: Command): void {
   });
 }
 
-/** What differs from the defaults; of an engine, a pool and other elements of lists what differs from theirs. */
+/**
+ * What differs from the defaults. Elements of lists, such as engines and pools, are compared with their own defaults.
+ */
 function changedSettings({ effective }: CompiledConfig): CompiledConfig["effective"] {
   return (withoutDefaults(effective, configJsonSchema) ?? {}) as CompiledConfig["effective"];
 }
 
-/** The part of a JSON Schema that defaults are found by. */
+/** The part of a JSON Schema that locates defaults. */
 interface Schema {
   readonly default?: unknown;
   readonly properties?: Readonly<Record<string, Schema>>;
@@ -39,9 +41,9 @@ interface Schema {
   readonly anyOf?: readonly Schema[];
 }
 
-/** Undefined for what is as its default. */
+/** Undefined for a value equal to its default. */
 function withoutDefaults(value: unknown, written: Schema | undefined): unknown {
-  // Where a plain text stands for a section, the section is what is compiled.
+  // When a plain text replaces a section, the section is the compiled value.
   const schema = written?.anyOf?.find(({ properties, items }) => properties ?? items) ?? written;
   if (Array.isArray(value)) {
     const changedItems = (items: readonly unknown[]) =>
@@ -65,14 +67,14 @@ const unitSizes: Readonly<Record<string, number>> = {
   ...{ B: 1, KiB: 1_024, MiB: 1_048_576, GiB: 1_073_741_824, kB: 1e3, MB: 1e6, GB: 1e9 },
 };
 
-/** Durations and sizes are text in the schema, and milliseconds and bytes once they are read. */
+/** The schema writes durations and sizes as text; the compiled configuration has milliseconds and bytes. */
 function isDefault(value: unknown, standard: unknown): boolean {
   if (value === standard || (value ?? undefined) === standard) return true;
   const [, digits, unit = ""] = typeof standard === "string" ? (/^([\d.]+)([a-zA-Z]+)$/.exec(standard) ?? []) : [];
   return typeof value === "number" && value === Number(digits) * (unitSizes[unit] ?? Number.NaN);
 }
 
-/** What the configuration asks for and this machine, which may be another one than the router's, does not have. */
+/** What the configuration requires and this machine lacks. The router may run on another machine. */
 function tokenizerWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
   const absent = tokenizers.flatMap(({ path }, at) =>
     path === undefined || existsSync(join(path, "tokenizer.json"))

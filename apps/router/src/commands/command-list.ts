@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 
-/** What a command is for, under which heading. Nothing of this needs the command itself, which may have much to load. */
+/** A command's purpose and heading. Listing needs only this, not the command's modules, which may be slow to load. */
 const commands = {
   serve: ["Run:", "run a router"],
   demo: ["Run:", "a mesh of routers and simulated engines on this machine (`npm start`)"],
@@ -22,7 +22,7 @@ export type CommandName = keyof typeof commands;
 /** In the order of the help. */
 export const commandNames = Object.keys(commands) as readonly CommandName[];
 
-/** Adds a command that as yet has a name and a summary, under its heading. */
+/** Adds a command that so far has only a name and a summary, under its heading. */
 export function addCommand(program: Command, name: CommandName): Command {
   const [group, summary] = commands[name];
   return program.command(name).summary(summary).helpGroup(group);

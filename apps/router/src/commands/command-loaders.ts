@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { type CommandName, commandNames } from "./command-list.ts";
 
-/** Each command's own modules, which are loaded only when it is called: all of them are seconds of work. */
+/** Each command's modules, loaded only when it is called: loading all of them takes seconds. */
 const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => void>>> = {
   serve: async () => (await import("./serve.ts")).registerServe,
   demo: async () => (await import("./demo.ts")).registerDemo,
@@ -18,7 +18,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   simulate: async () => (await import("./simulate.ts")).registerSimulate,
 };
 
-/** The command that arguments call, or ask help for; undefined when it is none. */
+/** The command that the arguments call or ask help for; undefined when there is none. */
 export function calledCommand(written: readonly string[]): CommandName | undefined {
   const [first, second] = written.filter((word) => !word.startsWith("-"));
   const called = first === "help" ? second : first;
@@ -26,9 +26,9 @@ export function calledCommand(written: readonly string[]): CommandName | undefin
 }
 
 /**
- * Loads the command that arguments call, or ask help for.
+ * Loads the command that the arguments call or ask help for.
  *
- * @returns undefined when it is none, with what registers it otherwise
+ * @returns undefined when there is none, otherwise the function that registers it
  */
 export async function loadCalledCommand(
   written: readonly string[],
@@ -37,7 +37,7 @@ export async function loadCalledCommand(
   return name === undefined ? undefined : { name, register: await loaders[name]() };
 }
 
-/** For what looks at all commands. */
+/** For code that inspects all commands. */
 export function loadEveryCommand(): Promise<readonly ((program: Command) => void)[]> {
   return Promise.all(commandNames.map((name) => loaders[name]()));
 }

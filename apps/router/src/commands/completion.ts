@@ -20,11 +20,11 @@ export function registerCompletion(program: Command): void {
 export const shells = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof shells)[number];
 
-/** What may follow a command, by the words that call it: `workers add`. */
+/** Completions after a command, by the words that call it: `workers add`. */
 type Words = ReadonlyMap<string, readonly string[]>;
 
 /**
- * A script that a shell reads to complete `espalier`: commands, their children and their flags; file names elsewhere.
+ * A shell script that completes `espalier`: commands, their subcommands and flags, and file names elsewhere.
  *
  * @param program with every command registered
  */

@@ -17,7 +17,7 @@ export function addConfigFlags(command: Command): Command {
     if (entry.isRepeatable) option.argParser(collect);
     command.addOption(option.helpGroup(`${entry.group}`));
     for (const alias of entry.aliases) {
-      // Where a list is meant, other routers take several values behind one flag.
+      // Flags for lists: other routers take several values after one such flag.
       const other = new Option(
         `${alias} <${entry.isRepeatable ? "value..." : "value"}>`,
         `The same as ${entry.flag}.`,
@@ -30,7 +30,7 @@ export function addConfigFlags(command: Command): Command {
   return command;
 }
 
-/** Flags of other routers that ours would be mistaken for, and what to use. */
+/** Flags of other routers that could be mistaken for ours, and what to use instead. */
 const refusedFlags: Readonly<Record<string, string>> = {
   "--api-key":
     "--api-key is no flag here: the key of engines is engine-api-key of a pool, those of clients are api-keys, in the " +
@@ -38,9 +38,9 @@ const refusedFlags: Readonly<Record<string, string>> = {
 };
 
 /**
- * The configuration that flags, environment and file give together.
+ * Loads the configuration from flags, environment and file.
  *
- * @throws EspalierError `config_invalid` or `config_unreadable`, UsageError for a flag of another router that is not taken
+ * @throws EspalierError `config_invalid` or `config_unreadable`, UsageError for an unsupported flag of another router
  */
 export function readConfig(command: Command): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
@@ -65,15 +65,15 @@ function alsoText(aliases: readonly string[]): string {
   return aliases.length === 0 ? "" : ` Also ${aliases.join(", ")}.`;
 }
 
-/** How commander names the value of a flag: `--listen-port` is `listenPort`. */
+/** Commander's name for a flag's value: `--listen-port` is `listenPort`. */
 function optionName(flag: string): string {
   return new Option(`${flag} <value>`).attributeName();
 }
 
-/** Longest text of a file that the configuration names by `${file:PATH}`, in bytes. */
+/** Maximum size in bytes of a file that the configuration includes by `${file:PATH}`. */
 const maxSecretBytes = 65_536;
 
-/** @throws Error that says why not */
+/** @throws Error with the reason */
 function readSecretFile(path: string): string {
   const { size } = statSync(path);
   if (size > maxSecretBytes) throw new Error(`it has ${size} bytes, more than ${maxSecretBytes}`);

@@ -23,7 +23,7 @@ import { addCommand } from "./command-list.ts";
 import { collect, oneOf, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
 
 const simulatedModel = "sim-model";
-/** Results that the summary at the end is made of: the newest ones. */
+/** Number of latest results in the summary at the end. */
 const maxKeptResults = 100_000;
 
 export function registerDemo(program: Command): void {
@@ -107,7 +107,7 @@ function startDemoRouters(
       optionsOf: (index) => ({
         engineUrls,
         policy,
-        // Engines of the user's own have a tokenizer that the router does not: their prompts are matched by bytes.
+        // The user's own engines have a tokenizer that the router lacks, so it matches their prompts by bytes.
         ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
         arguments: ["--demo"],
         port: port === 0 ? 0 : port + index,
@@ -118,7 +118,7 @@ function startDemoRouters(
   );
 }
 
-/** The name to ask for: engines of the user's own need not be up yet, and serve what they serve. */
+/** The model name for requests: the user's own engines may not be up yet, and serve models of their own. */
 async function servedModel({ engineUrls }: DemoOptions, router: RouterListening, stop: AbortSignal): Promise<string> {
   if (engineUrls === undefined) return simulatedModel;
   try {
@@ -130,7 +130,7 @@ async function servedModel({ engineUrls }: DemoOptions, router: RouterListening,
   }
 }
 
-/** Routers may be killed: that is what there is to see, as long as one is left. */
+/** The user may kill routers to watch the result, as long as one remains. */
 function watchRouters(
   routers: readonly RouterListening[],
   children: readonly Child<unknown>[],
@@ -151,11 +151,11 @@ interface DemoRun {
   readonly model: string;
   readonly urls: () => readonly string[];
   readonly stop: AbortSignal;
-  /** When there is nothing left to show. */
+  /** When no router is left. */
   readonly gone: Promise<unknown>;
 }
 
-/** Waits for the end, sending the load meanwhile. */
+/** Waits for the end while sending the load. */
 async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void> {
   const { durationMs, requestsPerSecond, policy } = options;
   const finished = new AbortController();
@@ -208,23 +208,23 @@ export interface DemoFlags {
   readonly duration?: string;
 }
 
-/** What `espalier demo` is to do. */
+/** The parsed options of `espalier demo`. */
 export interface DemoOptions {
-  /** Engines that run already, in place of simulated ones. */
+  /** Running engines that replace the simulated ones. */
   readonly engineUrls: readonly string[] | undefined;
   readonly engines: number;
   readonly routers: number;
   readonly sharing: Sharing;
   readonly policy: string;
   readonly preset: string;
-  /** Undefined for whatever the engines serve. */
+  /** Undefined to use whatever the engines serve. */
   readonly model: string | undefined;
-  /** Ports of the first one of each; 0 for free ones. */
+  /** First port of each kind; 0 for free ones. */
   readonly port: number;
   readonly adminPort: number;
   readonly enginePort: number;
   readonly requestsPerSecond: number;
-  /** Undefined for no end. */
+  /** Undefined to run without end. */
   readonly durationMs: number | undefined;
 }
 
@@ -233,9 +233,9 @@ const portCount = 65_536;
 const maxRequestsPerSecond = 10_000;
 
 /**
- * Checks every flag before anything is started.
+ * Checks every flag before anything starts.
  *
- * @throws UsageError naming the flag at fault
+ * @throws UsageError naming the wrong flag
  */
 export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const port = readPort(flags.port, "--port");
@@ -243,7 +243,7 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const engines = readCount(flags.engines, "--engines", maxLocalEngines);
   const routers = readCount(flags.routers, "--routers", maxLocalRouters);
   const enginePort = port === 0 ? 0 : port + enginePortOffset;
-  // Engines of the user's own have their own ports.
+  // The user's own engines have their own ports.
   if (flags.engine === undefined && enginePort + engines > portCount) {
     throw new UsageError("--port leaves no ports for the engines, 1000 above it");
   }
@@ -272,7 +272,7 @@ function readPort(text: string, name: string): number {
 export interface DemoFleet {
   readonly routers: readonly [RouterListening, ...RouterListening[]];
   readonly engineUrls: readonly string[];
-  /** What the engines are, in words. */
+  /** Describes the engines in words. */
   readonly engines: string;
   readonly policy: string;
   readonly sharing: Sharing;
@@ -284,7 +284,7 @@ const shared: Readonly<Record<Sharing, string>> = {
   none: "they share nothing",
 };
 
-/** Some blocks of tokens long: a prompt of less than two has nothing that a cache could hold. */
+/** Several blocks of tokens long: a cache cannot hold anything of a prompt shorter than two blocks. */
 export const demoQuestion =
   "What is an espalier, how is a tree trained against a wall, which kinds of fruit take to it best, and in which month " +
   "should the branches be tied, so that the sun reaches every one of them and the harvest is early? Answer as a gardener " +
@@ -321,7 +321,7 @@ function quoteForShell(text: string): string {
 }
 
 export interface DemoLoadOptions {
-  /** Of the routers that there are now, asked for each request. */
+  /** The currently running routers; called for each request. */
   readonly urls: () => readonly string[];
   readonly model: string;
   readonly requestsPerSecond: number;
@@ -338,15 +338,18 @@ interface Conversation {
 
 const seed = 1;
 const usersPerGeneration = 1_000;
-/** Share of the arrivals that go on with a conversation, when one is idle. */
+/** Share of the arrivals that continue a conversation, when one is idle. */
 const followUpShare = 0.75;
 const maxIdle = 200;
-/** Open requests; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
+/** Maximum open requests. Further arrivals wait, so that a router that hangs does not fill the memory. */
 const maxUnderWay = 1_000;
-/** Between two arrivals that are late: answers are read meanwhile, or the load would be all that a busy machine does. */
+/**
+ * Pause between two late arrivals, so that answers are read. Otherwise the load would take all the time of a busy
+ * machine.
+ */
 const leastGapMs = 1;
 
-/** People who chat: conversations of several turns with three assistants, at a steady rate, until the signal. */
+/** Simulates chats: conversations of several turns with three assistants, at a steady rate, until the signal. */
 export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   const { urls, model, requestsPerSecond, signal, onResult } = options;
   const random = createSeededRandom(seed);
@@ -416,7 +419,7 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   client.close();
 }
 
-/** A user who got no answer, or half of one, repeats the message. */
+/** A user repeats a message that got no answer or half of one. */
 function takeAnswer(
   conversation: Conversation,
   { text, error }: { readonly text: string; readonly error?: unknown },
@@ -427,10 +430,10 @@ function takeAnswer(
   } else conversation.messages.pop();
 }
 
-/** Assistants with instructions of their own, which all that talk to one have in common: their lengths in tokens. */
+/** Lengths in tokens of the assistants' instructions, which all conversations with one assistant share. */
 const instructionTokens = [400, 900, 1_500] as const;
 
-/** Conversations with each assistant in turn. */
+/** Conversations with each assistant, in rotation. */
 function* newConversations(): Generator<Conversation, never> {
   const kinds = instructionTokens.map((tokens, at) => conversationsWith(tokens, seed + at));
   for (;;) for (const kind of kinds) yield kind.next().value;

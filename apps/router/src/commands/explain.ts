@@ -17,7 +17,7 @@ interface ExplainFlags {
 }
 
 const standardInput = 0;
-/** Headers of the admin request itself, not of the request to be explained. */
+/** Headers of the admin request itself, not of the request to explain. */
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
 export function registerExplain(program: Command): void {
@@ -65,7 +65,7 @@ function readRequest(file: string): string {
   }
 }
 
-/** @throws UsageError for text that is no header, and for headers that are not the request's own */
+/** @throws UsageError for text that is not a header, and for headers that do not belong to the request */
 function readHeader(text: string): readonly [name: string, value: string] {
   const [, name = "", value = ""] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e]*)$/.exec(text) ?? [];
   if (name === "") throw new UsageError(`--header must be NAME: VALUE, not ${JSON.stringify(text)}`);
@@ -73,7 +73,7 @@ function readHeader(text: string): readonly [name: string, value: string] {
   return [name.toLowerCase(), value];
 }
 
-/** The part of the answer of `POST /admin/explain` that is shown to people. Ages in milliseconds. */
+/** The displayed part of the answer of `POST /admin/explain`. Ages in milliseconds. */
 export interface ExplainReport {
   readonly router: string | null;
   readonly endpoint: string;
@@ -124,7 +124,7 @@ interface CandidateRow {
       readonly lagMs: number | null;
     } | null;
   } | null;
-  /** What pools hold that the candidate can fetch from; null where prompts are not looked at. */
+  /** What the candidate can fetch from pools; null when prompts are not examined. */
   readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly standing: string }[] | null;
   readonly placement: {
     readonly blocks: number;
@@ -134,7 +134,7 @@ interface CandidateRow {
   } | null;
 }
 
-/** Which engine would get a request and why, for people. */
+/** Says which engine would get a request and why, for people. */
 export function describeExplanation(report: ExplainReport): string {
   const { candidates, choice, prompt, leftOut } = report;
   const parts = [heading(report)];
@@ -159,7 +159,7 @@ export function describeExplanation(report: ExplainReport): string {
   return parts.join("\n");
 }
 
-/** What stands in front of the lines. */
+/** The prefix of the lines. */
 const labelColumns = 10;
 
 function heading(report: ExplainReport): string {
@@ -212,7 +212,7 @@ function judgement({ choice }: ExplainReport): readonly TableColumn<CandidateRow
   ];
 }
 
-/** A scorer's column has its number, the weight, and the term that comes of them; a picker's has its number. */
+/** A scorer's column has its score, the weight and the product; a picker's column has its number. */
 function termColumns({ candidates, weights }: ExplainReport): readonly TableColumn<CandidateRow>[] {
   const names = [...new Set(candidates.flatMap(({ terms }) => Object.keys(terms)))];
   return names.map((name) => {
@@ -250,7 +250,7 @@ const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "sent (ms ago)", value: ({ placement }) => placement?.ageMs },
 ];
 
-/** Where some candidate can fetch from pools: what they hold, and how good their feed is. */
+/** When a candidate can fetch from pools: what they hold, and the quality of their feed. */
 function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
   if (!candidates.some(({ pools }) => pools?.length)) return [];
   const shown = ({ pool, blocks, standing }: NonNullable<CandidateRow["pools"]>[number]): string =>
@@ -258,7 +258,7 @@ function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<
   return [{ header: "in pools (blocks)", value: ({ pools }) => pools?.map(shown).join(", ") || undefined }];
 }
 
-/** Tiers that hold something of the prompt. */
+/** Tiers that hold a part of the prompt. */
 function tiers(blocks: Readonly<Record<string, number>>): string {
   const present = Object.entries(blocks).filter(([, count]) => count > 0);
   return present.length === 0 ? "0" : present.map(([name, count]) => `${count} ${name}`).join(", ");
@@ -268,7 +268,7 @@ function percent(share: number): string {
   return `${(share * 100).toFixed(share === 1 || share === 0 ? 0 : 1)} %`;
 }
 
-/** Whole numbers as they are, others with four digits that matter. */
+/** Whole numbers as they are, others with four significant digits. */
 function number(value: number | null | undefined): string | undefined {
   if (value === null || value === undefined) return undefined;
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));

@@ -5,7 +5,7 @@ import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 
-/** The part of a feed's description that the table shows. */
+/** The displayed part of a feed's description. */
 interface Feed {
   readonly target: string;
   readonly state: string;

@@ -1,13 +1,13 @@
 import { nearestName } from "@espalier/common";
 import { InvalidArgumentError, type Option } from "commander";
 
-/** The command was called wrongly: its message goes to standard error and the exit code is 2. */
+/** The command was called incorrectly: its message goes to standard error and the exit code is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
 /**
- * Reads a number given on the command line.
+ * Reads a number from the command line.
  *
  * @throws UsageError when it is not a number in the range
  */
@@ -26,20 +26,20 @@ export function readNumber(
 /**
  * Reads a whole number from 1 to `max`.
  *
- * @throws UsageError when it is none
+ * @throws UsageError for anything else
  */
 export function readCount(text: string, name: string, max: number): number {
   return readNumber(text, name, { min: 1, max, integer: true });
 }
 
-/** Timers of Node count in 32 bits. */
+/** Node's timers count in 32 bits. */
 const maxDurationMs = 2 ** 31 - 1;
 
 /**
- * Reads a length of time such as `500ms`, `30s` or `2m`.
+ * Reads a duration such as `500ms`, `30s` or `2m`.
  *
  * @returns milliseconds, at most 24 days
- * @throws UsageError when it is none, or longer
+ * @throws UsageError for anything else, or a longer duration
  */
 export function readDurationMs(text: string, name: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text);
@@ -53,7 +53,7 @@ export function readDurationMs(text: string, name: string): number {
 }
 
 /**
- * Reads the URL of an endpoint that a load is sent to.
+ * Reads the URL of an endpoint that receives a load.
  *
  * @throws UsageError when it is not `http://host` or `http://host:port`
  */
@@ -68,7 +68,7 @@ export function readEndpointUrl(text: string, name: string): string {
 /**
  * Reads one of several names.
  *
- * @throws UsageError that lists them, with the one that was probably meant
+ * @throws UsageError that lists them, with the likely intended one
  */
 export function readName<Name extends string>(written: string, flag: string, names: readonly Name[]): Name {
   const name = names.find((known) => known === written);
@@ -78,7 +78,7 @@ export function readName<Name extends string>(written: string, flag: string, nam
   );
 }
 
-/** Has a flag take one of several names, and name the one that was probably meant in place of another. */
+/** Restricts a flag to one of several names; for another value it suggests the likely intended one. */
 export function oneOf(option: Option, names: readonly string[]): Option {
   return option.choices(names).argParser((written: string) => {
     if (names.includes(written)) return written;
@@ -86,11 +86,11 @@ export function oneOf(option: Option, names: readonly string[]): Option {
   });
 }
 
-/** The end of a message about a name that is not known; empty when none is near. */
+/** The end of a message about an unknown name; empty when none is similar. */
 export function didYouMean(written: string, names: readonly string[]): string {
   const meant = nearestName(written, names);
   return meant === undefined ? "" : `; did you mean ${meant}?`;
 }
 
-/** Parser of a flag that may be repeated: each value joins the earlier ones. */
+/** Parser for a repeatable flag: each value is appended to the earlier ones. */
 export const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];

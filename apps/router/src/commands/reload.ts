@@ -18,7 +18,7 @@ export function registerReload(program: Command): void {
   });
 }
 
-/** @returns lines for people */
+/** @returns lines to print */
 export function describeReload({ applied, needsRestart, error }: ReloadOutcome): string {
   if (error) return `not reloaded, the old configuration stays: ${error.message}`;
   const lines = [applied.length === 0 ? "nothing new to apply" : `applied: ${applied.join(", ")}`];

@@ -99,16 +99,16 @@ async function replay(flags: ReplayFlags): Promise<void> {
   if (signal.aborted || rows.some((row) => row.requests === row.errors)) process.exitCode = 1;
 }
 
-/** One run of a fleet of its own. */
+/** One run with its own fleet. */
 interface LocalRun {
   readonly policy: string;
-  /** Undefined with a policy that does not look at what engines cache. */
+  /** Undefined for a policy that ignores the engines' caches. */
   readonly kvEvents: boolean | undefined;
   readonly sharing: Sharing;
 }
 
 function runsOf({ policies, kvEvents, sharing: sharedModes, routers }: ReplayOptions): readonly LocalRun[] {
-  // One router shares with no other.
+  // A lone router shares nothing.
   return (routers === 1 ? (["none"] as const) : sharedModes).flatMap((sharing) =>
     policies.flatMap((policy): readonly LocalRun[] =>
       policyCatalogue[policy as keyof typeof policyCatalogue].readsPrefixes
@@ -118,7 +118,7 @@ function runsOf({ policies, kvEvents, sharing: sharedModes, routers }: ReplayOpt
   );
 }
 
-/** @returns undefined when it was given up before it began */
+/** @returns undefined when it was aborted before it began */
 async function measureLocally(
   options: ReplayOptions,
   requests: readonly PlannedRequest[],
@@ -149,7 +149,7 @@ async function measureLocally(
 
 interface Measurement {
   readonly urls: readonly string[];
-  /** Seconds of the engines that pass in a real one: endpoints that run already have their own time. */
+  /** Engine seconds per real second; running endpoints have their own time. */
   readonly speed: number;
   readonly labels: RunLabels;
 }
@@ -204,31 +204,31 @@ export interface ReplayFlags {
   readonly json?: boolean;
 }
 
-/** What `espalier replay` is to do. */
+/** The parsed options of `espalier replay`. */
 export interface ReplayOptions {
   readonly trace: string;
   readonly format: TraceFormat | undefined;
-  /** Requests to read; undefined for all. */
+  /** Number of requests to read; undefined for all. */
   readonly limit: number | undefined;
   /** Trace seconds per real second. */
   readonly speed: number;
   /** Users of a closed loop; undefined for an open one. */
   readonly users: number | undefined;
   readonly seed: number;
-  /** Endpoints that run already; undefined for a fleet of its own. */
+  /** Running endpoints; undefined to start a fleet. */
   readonly urls: readonly string[] | undefined;
   readonly apiKey: string | undefined;
   readonly model: string;
   readonly prompts: PromptForm;
   readonly policies: readonly string[];
-  /** Whether the engines tell what they cache: a run for each, of the policies that look at it. */
+  /** Whether engines publish their caches: one run for each value, with policies that use it. */
   readonly kvEvents: readonly boolean[];
   readonly engines: number;
   readonly routers: number;
-  /** What several routers share: a run for each. */
+  /** What several routers share: one run for each value. */
   readonly sharing: readonly Sharing[];
   readonly preset: string;
-  /** KV blocks of an engine; undefined for the preset's. */
+  /** KV blocks per engine; undefined for the preset's. */
   readonly blocks: number | undefined;
 }
 
@@ -237,9 +237,10 @@ const maxUsers = 100_000;
 const maxBlocks = 10_000_000;
 
 /**
- * Checks every flag before anything is read or started: a mistake in the last policy must not cost the runs before it.
+ * Checks every flag before anything is read or started, so that a mistake in the last policy does not waste the runs
+ * before it.
  *
- * @throws UsageError naming the flag at fault
+ * @throws UsageError naming the wrong flag
  */
 export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
   const { trace, format, apiKey, model, preset } = flags;

@@ -14,14 +14,14 @@ import { ProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
 
-/** What `auto` comes to at most, as may be asked for by number. */
+/** The maximum for `auto`; a number may ask for as many. */
 const maxProcesses = 64;
 
 export function registerServe(program: Command): void {
   const command = addCommand(program, "serve").description(
     "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once. SIGHUP reads the configuration again, as a change of its file does. With --processes, all of that goes for each of them.",
   );
-  // For `espalier demo`, which runs routers to be killed: the page says how.
+  // For `espalier demo`, whose routers the user may kill: the page shows how.
   command.addOption(new Option("--demo").hideHelp());
   addConfigFlags(command).action(async () => {
     const { config: file, demo = false } = command.opts<{ config?: string; demo?: boolean }>();
@@ -43,18 +43,18 @@ async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
 
 async function serveAlone(source: ConfigSource, config: CompiledConfig, isDemo: boolean): Promise<void> {
   const { router, logger } = await startRouter({ source, config, isDemo });
-  // Before it is announced: the parent may stop it as soon as it hears that it serves.
+  // Before the announcement: the parent may stop it as soon as it learns that it serves.
   const stopped = untilStopped(router);
   process.on("SIGHUP", () => router.reload("signal"));
   logListening(router, logger);
   announce([router]);
   await stopped;
   await router.stop();
-  // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
+  // Pending output keeps the process alive. Flushing it here would wait forever if nothing reads it.
   logger.info("stopped");
 }
 
-/** One of several processes, which the first one has started. */
+/** One of several processes, started by the first one. */
 async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<void> {
   const outlive = endWithParent();
   const member = await joinGroup();
@@ -75,7 +75,7 @@ async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<voi
   }
 }
 
-/** The first of several processes: it serves nothing itself, but starts, restarts and ends those that do. */
+/** The first of several processes. It serves nothing itself; it starts, restarts and ends those that do. */
 async function serveAsGroup(config: CompiledConfig, count: number): Promise<void> {
   const logger = createLogger(loggerOptions(config.log));
   const group = new ProcessGroup({
@@ -98,7 +98,7 @@ interface LogOutput {
   hasColors?(): boolean;
 }
 
-/** Lines for people where they are read on a terminal, in colours if it has some, and JSON elsewhere. */
+/** Readable lines on a terminal, in colours if supported, and JSON elsewhere. */
 export function loggerOptions(
   { level, format }: CompiledConfig["log"],
   output: LogOutput = process.stderr,
@@ -116,7 +116,7 @@ interface StartOptions {
   readonly config: CompiledConfig;
   readonly isDemo: boolean;
   readonly group?: RouterGroup;
-  /** What every line of its log has. */
+  /** Fields of every log line. */
   readonly fields?: LogFields;
 }
 
@@ -144,7 +144,7 @@ function logListening({ url, adminUrl, meshAddress, config }: Router, logger: Lo
   logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
 }
 
-/** Tells the parent, or the user, where it serves. @param routers in order */
+/** Reports to the parent, or the user, where it serves. @param routers in order */
 function announce(routers: readonly MemberAddresses[]): void {
   const [first, ...others] = routers;
   if (!first) return;
@@ -163,7 +163,9 @@ function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolea
   return { files, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
-/** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; the second signal stops it at once. */
+/**
+ * SIGTERM drains as configured, Ctrl-C drains without waiting for load balancers, and a second signal stops at once.
+ */
 function untilStopped(router: Router): Promise<void> {
   return new Promise((resolve) => {
     const stop = (delayMs: number): void => {
@@ -177,10 +179,10 @@ function untilStopped(router: Router): Promise<void> {
 }
 
 /**
- * When the parent process exits or disconnects, this one ends. The log has no reader any more, and an orderly exit would
- * wait for it to be written.
+ * Ends this process when its parent exits or disconnects. Nothing reads the log then, and an orderly exit would wait
+ * for it to be written.
  *
- * @returns ends that: a process that is done lets go of its parent itself, and exits in order
+ * @returns cancels that: a finished process disconnects from its parent itself, and exits in order
  */
 function endWithParent(): () => void {
   const end = (): void => {

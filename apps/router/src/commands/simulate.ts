@@ -128,7 +128,7 @@ function describeScenario({ summary, fleet: { engines, routers }, variants }: Sc
   return `${summary} (${fleet}${names === "" ? "" : `; variants: ${names}`})`;
 }
 
-/** So many variants are named in a line. */
+/** Maximum variants listed per line. */
 const maxListed = 12;
 
 function someOf(names: readonly string[]): string {
@@ -222,19 +222,20 @@ function describeKnee({ variant, engines, policy, scale, requests_per_s: rate }:
   return `the knee of ${where} by ${policy}: ${scale.toFixed(3)} of the published rate${asRate}`;
 }
 
-/** On a terminal the progress bar may stand where the line goes. */
+/** On a terminal, the progress bar may occupy this line. */
 function writeLine(line: string): void {
   if (process.stderr.isTTY) process.stderr.write("\r\u001b[K");
   writeResult(line);
 }
 
-/** Of the draws: those of the first run of every command. */
+/** Seed of the draws, the same as in the first run of every command. */
 const seed = 1;
 
 /**
- * Writes what the clients of a scenario ask, so that the same can be asked over HTTP.
+ * Writes the requests of a scenario's clients, so that they can be sent over HTTP.
  *
- * @throws UsageError for a scenario whose requests are not its own, or depend on answers, and for too many of them
+ * @throws UsageError for a scenario without requests of its own, one whose requests depend on answers, and too many
+ * requests
  */
 export function writeTrace({
   scenario: name,

@@ -46,7 +46,7 @@ export function registerStatus(program: Command): void {
 }
 
 interface StatusOptions extends AdminOptions {
-  /** True without a number. */
+  /** `true` when the option has no number. */
   readonly watch?: string | true;
 }
 
@@ -61,7 +61,7 @@ function readPeriodMs(written: string | true): number {
   throw new UsageError(`--watch ${written}: expected seconds from 0.1 to 3600`);
 }
 
-/** What stands in front of the lines. */
+/** The prefix of the lines. */
 const labelColumns = 10;
 
 function describe(status: Status): string {
@@ -79,7 +79,7 @@ function describe(status: Status): string {
   return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");
 }
 
-/** The part of `GET /admin/mesh` that is shown to people. */
+/** The displayed part of `GET /admin/mesh`. */
 export interface MeshStatus {
   readonly backend: string;
   readonly router: string;
@@ -122,7 +122,7 @@ const columns: readonly TableColumn<MemberStatus>[] = [
   { header: "waiting (B)", value: (member) => member.bufferedBytes },
 ];
 
-/** A router's place among the others, for people. */
+/** A router's state in the mesh, for people. */
 export function describeMesh({ backend, router, epoch, address, members, feeds, facts, journals }: MeshStatus): string {
   const lines = [
     `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
@@ -136,18 +136,18 @@ export function describeMesh({ backend, router, epoch, address, members, feeds, 
 
 export interface WatchOptions {
   readonly periodMs: number;
-  /** Ends it. */
+  /** Ends the view. */
   readonly signal: AbortSignal;
-  /** What to show now. An EspalierError that it throws is shown in its place, and it goes on. */
+  /** The current text. If it throws an EspalierError, the view shows the error instead and continues. */
   readonly look: () => Promise<string>;
   readonly scheduler?: Scheduler;
   readonly output?: { readonly isTTY?: boolean; write(text: string): unknown };
 }
 
-/** From the top left corner, with nothing below. */
+/** Moves to the top left corner and clears the rest. */
 const clearScreen = "\u001b[H\u001b[J";
 
-/** Shows the same view again and again: on a terminal in its place, else one below the other. */
+/** Shows the same view repeatedly: in place on a terminal, else one below the other. */
 export async function watch(options: WatchOptions): Promise<void> {
   const { periodMs, signal, look, scheduler, output = process.stdout } = options;
   while (!signal.aborted) {

@@ -25,7 +25,7 @@ interface VerifyFlags {
   readonly json?: boolean;
 }
 
-/** Differences that the table lists. */
+/** Maximum differences in the table. */
 const listedRows = 20;
 
 export function registerVerifyTokenizer(program: Command): void {
@@ -64,14 +64,14 @@ async function verify(flags: VerifyFlags): Promise<void> {
 }
 
 async function firstModel(http: HttpClient, url: string): Promise<string> {
-  // The address may be that of another program: what it says is of any shape.
+  // Another program may listen at the address, so its answer may have any shape.
   const { data } = ((await readJson(http, `${url}/v1/models`)) ?? {}) as { data?: readonly ({ id: unknown } | null)[] };
   const id = Array.isArray(data) ? data[0]?.id : undefined;
   if (typeof id === "string") return id;
   throw new Error(`${url}/v1/models names no model; give --name`);
 }
 
-/** Only SGLang tells its release with what else it says of its server; vLLM has a path for it. */
+/** SGLang reports its release in its server information; vLLM has a separate path for it. */
 async function dialectOf(http: HttpClient, url: string): Promise<ChatDialect> {
   const isSglang = (await versionAt(http, `${url}/server_info`)) !== undefined;
   return isSglang ? chatDialectOf("sglang") : chatDialectOf("vllm", await versionAt(http, `${url}/version`));
@@ -82,7 +82,7 @@ async function versionAt(http: HttpClient, url: string): Promise<string | undefi
   return typeof version === "string" ? version : undefined;
 }
 
-/** Undefined for what is no JSON, and no answer. */
+/** Undefined without an answer, or for one that is not JSON. */
 async function readJson(http: HttpClient, url: string): Promise<unknown> {
   const { status, body } = await http({ url, timeoutMs: 5_000, maxBytes: 1_048_576 });
   if (status !== 200) return undefined;
@@ -108,7 +108,7 @@ function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], h
   return `${compared}${template}\n${table}${more}`;
 }
 
-/** Text of a chat's user where the text does not matter. */
+/** User text in a chat whose text does not matter. */
 const plainText = "What is the tide table of the harbour for the third of May?";
 
 const weatherTool = {
@@ -133,17 +133,17 @@ const decorated = ({ type, function: described }: typeof weatherTool) => ({
   cache_control: { type: "ephemeral" },
 });
 
-/** How many of the hard texts are also sent as chats. */
+/** Number of hard texts that are also sent as chats. */
 const chatsOfHardTexts = 40;
 
 /**
- * Prompts on which a tokenizer or template is likely to differ from an engine's.
+ * Prompts for which a tokenizer or template is likely to differ from an engine's.
  *
- * @param specialTokens of the model, to stand in texts of users
+ * @param specialTokens of the model, inserted into users' texts
  * @param withChats whether the model has a chat template
  */
 export function verifyCases(specialTokens: readonly string[], withChats: boolean): readonly VerifyCase[] {
-  // Engines refuse halves of surrogate pairs.
+  // Engines refuse lone surrogates.
   const texts = hardTexts({ tokens: specialTokens }).filter(
     ({ text }) => text !== "" && Buffer.from(text).toString() === text,
   );

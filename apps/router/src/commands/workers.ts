@@ -6,7 +6,7 @@ import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts"
 import { addCommand } from "./command-list.ts";
 import { collect, readName, UsageError } from "./read-flags.ts";
 
-/** The part of an engine's description that the table shows. */
+/** The displayed part of an engine's description. */
 interface Worker {
   readonly id: string;
   readonly url: string;
@@ -14,7 +14,7 @@ interface Worker {
   readonly reason: string;
   readonly draining: boolean;
   readonly role: string;
-  /** The role assigned to an engine of role `both`; null where there is none. */
+  /** The role assigned to an engine of role `both`; null without one. */
   readonly duty: string | null;
   readonly models: readonly string[] | null;
   readonly breaker: { readonly state: string };
@@ -46,7 +46,7 @@ export function registerWorkers(program: Command): void {
     "Lists the engines of a running router, adds one, takes one out for a while, or removes it. `list` need not be written.",
   );
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
-  // What is no other command comes here.
+  // Unknown subcommands arrive here.
   list.allowExcessArguments();
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const [stranger] = list.args;
@@ -108,7 +108,7 @@ function readLabel(written: string): readonly [string, string] {
   return [name, value.join("=")];
 }
 
-/** Engines are added by their URL, so that names them as well; what no engine has is left as it is. */
+/** Engines are added by URL, so a URL names one as well. A name that no engine has is unchanged. */
 async function idOf(given: string, options: AdminOptions): Promise<string> {
   if (!URL.canParse(given) || !given.includes("://")) return given;
   const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");

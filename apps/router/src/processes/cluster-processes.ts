@@ -3,13 +3,13 @@ import { randomBytes } from "node:crypto";
 import type { GroupProcess, MemberReport, ProcessObserver } from "./process-group.ts";
 
 /**
- * Starts this program once more, with the same arguments, as a process that shares listening ports with this one. This
- * process accepts connections and hands each to one that has taken its last one, so a process whose event loop hangs
- * gets none.
+ * Starts this program again, with the same arguments, as a process that shares listening ports with this one. This
+ * process accepts connections and hands each to a process that has taken its previous one. A process whose event loop
+ * hangs therefore gets none.
  */
 export function launchClusterProcess(observer: ProcessObserver): GroupProcess {
   cluster.schedulingPolicy = cluster.SCHED_RR;
-  // This process has seen to it that everything is built.
+  // This process has ensured that everything is built.
   const worker = cluster.fork({ ESPALIER_SKIP_BUILD: "1" });
   worker.on("message", (message: unknown) => {
     if (isReport(message)) observer.said(message);
@@ -36,7 +36,7 @@ function isReport(message: unknown): message is MemberReport {
 
 const secretBytes = 32;
 
-/** A secret that only the processes of a group know, for as long as they run. */
+/** A secret that only the processes of a group know, while they run. */
 export function createMeshSecret(): string {
   return randomBytes(secretBytes).toString("hex");
 }

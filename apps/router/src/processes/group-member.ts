@@ -4,31 +4,32 @@ import { type CompiledConfig, type MeshConfig, Secret } from "@espalier/config";
 import type { Router, RouterGroup } from "@espalier/server";
 import type { GroupOrder, MemberAddresses, MemberReport, Place } from "./process-group.ts";
 
-/** This process as one of a group, seen from inside. */
+/** This process as a member of a group. */
 interface GroupMember {
   readonly place: Place;
   /** For the router. */
   readonly group: RouterGroup;
   /**
-   * Tells where it serves and, as soon as it is, that it is ready; and does from here on what the first process says.
-   * Resolves when the router has drained.
+   * Reports where it serves, and that it is ready as soon as it is. From then on it obeys the first process. Resolves
+   * when the router has drained.
    */
   serve(router: Router, addresses: MemberAddresses): Promise<void>;
-  /** Lets go of the first process, so that this one can end. */
+  /** Disconnects from the first process, so that this one can end. */
   leave(): Promise<void>;
 }
 
 const askEveryMs = 20;
 const waiting = ["the other processes of this router are not ready yet"];
 
-/** Whether this process was started by the first one of a group. */
+/** Whether the first process of a group started this one. */
 export function isGroupMember(): boolean {
   return cluster.isWorker;
 }
 
 /**
- * Asks the first process for a place. Signals reach the first process, which tells the others: a terminal or systemd
- * sends one to each process at once, and each would take the second one, which means now, for its own.
+ * Asks the first process for a place. The first process forwards signals to the others and is the only one that handles
+ * them: a terminal or systemd sends each signal to every process, and each would take the forwarded one for the second
+ * signal, which means "now".
  */
 export async function joinGroup(): Promise<GroupMember> {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
@@ -77,7 +78,7 @@ export async function joinGroup(): Promise<GroupMember> {
   };
 }
 
-/** Others aside: they wait for this one. */
+/** Not the others: they wait for this one. */
 function tellWhenReady(router: Router, group: RouterGroup, tell: () => void): void {
   const cancel = systemScheduler.every(askEveryMs, () => {
     if (router.readiness().reasons.length > group.waitingFor().length) return;
@@ -93,8 +94,8 @@ function stop(router: Router, isPatient: boolean, drained: () => void): void {
 }
 
 /**
- * The configuration of one process of a group. Admin and mesh ports count up from the first one's; a name of the router
- * gets the number of the process. Where nothing is shared with other machines, the processes share with each other on
+ * The configuration of one process of a group. Admin and mesh ports count up from those of the first process. A router
+ * name gets the process number appended. If nothing is shared with other machines, the processes form a mesh on
  * loopback addresses.
  */
 export function memberConfig(config: CompiledConfig, place: Place): CompiledConfig {
@@ -128,7 +129,7 @@ function privateMesh(mesh: MeshConfig, place: Place): MeshConfig {
 function sharedMesh(mesh: MeshConfig, place: Place): MeshConfig {
   return {
     ...mesh,
-    // Without a name it is made of the host's and the port, which differs.
+    // Without a name, it is derived from the host's name and the port, which differs.
     routerId: mesh.routerId === undefined ? undefined : `${mesh.routerId}-${place.index + 1}`,
     port: portOf(mesh.port, place),
     advertise: mesh.advertise && advertiseOf(mesh.advertise, place),
@@ -136,7 +137,7 @@ function sharedMesh(mesh: MeshConfig, place: Place): MeshConfig {
   };
 }
 
-/** 0 stays what it is: any free one. */
+/** 0 stays 0: any free port. */
 function portOf(first: number, { index }: Place): number {
   return first === 0 ? 0 : first + index;
 }

@@ -1,9 +1,9 @@
 import { fileURLToPath } from "node:url";
 import { type Child, type ProgramOptions, type RouterListening, startChild } from "./start-child.ts";
 
-/** Simulated engines of one fleet: as many as one process runs. */
+/** Maximum simulated engines of one fleet: as many as one process runs. */
 export const maxLocalEngines = 256;
-/** Routers of one fleet, each a process. */
+/** Maximum routers of one fleet, each a process. */
 export const maxLocalRouters = 16;
 
 export interface LocalEnginesOptions {
@@ -12,15 +12,15 @@ export interface LocalEnginesOptions {
   readonly model: string;
   /** Engine seconds per real second. */
   readonly speed: number;
-  /** First port; 0 takes free ones. */
+  /** First port; 0 for free ports. */
   readonly port: number;
   /** KV blocks per engine; the preset's when absent. */
   readonly blocks?: number;
   /** Whether they publish KV events, on free ports. */
   readonly kvEvents: boolean;
-  /** Folder of the tokenizer that they use in place of their own four-byte tokens. */
+  /** Folder of the tokenizer that replaces their own four-byte tokens. */
   readonly tokenizer?: string;
-  /** For the process to start; 20 s by default. */
+  /** Time limit for the process to start; 20 s by default. */
   readonly startTimeoutMs?: number;
 }
 
@@ -33,21 +33,21 @@ export interface LocalRouterOptions {
   readonly policy?: string;
   /** Folder of the tokenizer for every model. */
   readonly tokenizer?: string;
-  /** 0 takes a free one. */
+  /** 0 for a free port. */
   readonly port: number;
   readonly adminPort: number;
   /** Undefined for a router that shares nothing. */
   readonly mesh?: LocalMesh;
   readonly arguments?: readonly string[];
-  /** For the process to start; 20 s by default. */
+  /** Time limit for the process to start; 20 s by default. */
   readonly startTimeoutMs?: number;
   readonly runBy?: ProgramOptions;
 }
 
-/** A router's place among the others on this machine. */
+/** A router's place in the mesh on this machine. */
 export interface LocalMesh {
   readonly routerId: string;
-  /** Addresses of routers that run already. */
+  /** Addresses of routers that are already running. */
   readonly seeds: readonly string[];
 }
 

@@ -1,63 +1,63 @@
 import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
 
-/** The place of a process in its group. Sent, as all messages here, over the channel between it and the first process. */
+/** The place of a process in its group. All messages here use the channel between the process and the first one. */
 export interface Place {
   /** From 0. */
   readonly index: number;
-  /** Where those of the others that serve already are reached by routers. */
+  /** Mesh addresses of the other processes that already serve. */
   readonly seeds: readonly string[];
-  /** Shared secret of the processes, where the configuration has no mesh with other machines. */
+  /** Shared secret of the processes, when the configuration has no mesh with other machines. */
   readonly meshSecret: string;
   /** Whether the others serve already. */
   readonly isServing: boolean;
 }
 
-/** Where one process serves. */
+/** Addresses at which one process serves. */
 export interface MemberAddresses {
   readonly url: string;
   readonly adminUrl: string;
-  /** Where other routers reach it; null when they do not. */
+  /** Its mesh address; null without a mesh. */
   readonly meshAddress: string | null;
 }
 
-/** To a process. */
+/** Messages to a process. */
 export type GroupOrder =
   | { readonly type: "place"; readonly place: Place }
-  /** All processes have been ready. */
+  /** All processes have become ready. */
   | { readonly type: "serving" }
   | { readonly type: "reload"; readonly trigger: "signal" | "admin" }
-  /** The first one drains, `isPatient` with the delay for load balancers; the second one means now. */
+  /** The first one drains; `isPatient` includes the delay for load balancers. The second one stops at once. */
   | { readonly type: "stop"; readonly isPatient: boolean };
 
-/** From a process. */
+/** Messages from a process. */
 export type MemberReport =
   /** It runs and asks for its place. */
   | { readonly type: "hello" }
   | ({ readonly type: "listening" } & MemberAddresses)
   | { readonly type: "ready" }
-  /** An operator asked it to read its configuration again. */
+  /** An operator asked it to reload its configuration. */
   | { readonly type: "reload" };
 
-/** A process of the group, as the first process holds it. */
+/** A process of the group, as seen by the first process. */
 export interface GroupProcess {
   readonly pid: number | undefined;
   /** Does nothing when the process is gone. */
   send(order: GroupOrder): void;
-  /** Ends it at once. */
+  /** Kills it. */
   kill(): void;
 }
 
 export interface ProcessObserver {
   said(report: MemberReport): void;
-  /** Once, when it is gone: its exit code, or the signal that ended it. */
+  /** Called once, when it has ended, with its exit code or the signal that ended it. */
   ended(code: number | null, signal: string | null): void;
 }
 
 interface ProcessGroupOptions {
   readonly count: number;
-  /** Shared secret of the processes, where no mesh is configured. */
+  /** Shared secret of the processes, when no mesh is configured. */
   readonly meshSecret: string;
-  /** Starts a process. The observer is not called before this has returned. */
+  /** Starts a process. Never calls the observer before returning. */
   readonly launch: (observer: ProcessObserver) => GroupProcess;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -65,9 +65,9 @@ interface ProcessGroupOptions {
   readonly logger: Logger;
 }
 
-/** After the death of a process; doubled while it does not stay. */
+/** Delay after a process dies; doubled while it keeps dying. */
 const restartBackoff = { firstDelayMs: 200, maxDelayMs: 30_000 };
-/** A process that ran for so long had started well. */
+/** A process that ran for this long had started well. */
 const stayedMs = 60_000;
 
 interface Slot {
@@ -76,21 +76,21 @@ interface Slot {
   addresses: MemberAddresses | undefined;
   startedMs: number;
   isReady: boolean;
-  /** Restarts since it last stayed. */
+  /** Restarts since it last ran that long. */
   restarts: number;
   cancelRestart: Cancel;
-  /** While the group starts: settled by how the process came up. */
+  /** While the group starts: settled by the outcome of the process's start. */
   settle: { resolve(addresses: MemberAddresses): void; reject(error: Error): void } | undefined;
 }
 
-/** Routers that share the clients' port, each a process. One that ends unasked is started again. */
+/** Routers that share the clients' port, each a process. One that ends unexpectedly is restarted. */
 export class ProcessGroup {
   readonly #options: ProcessGroupOptions;
   readonly #slots: readonly Slot[];
   /** Resolves when all have ended after `stop`. */
   readonly ended: Promise<void>;
   #isStopping = false;
-  /** Whether all have been ready; from then on each one's readiness is its own. */
+  /** Whether all have been ready; from then on each reports its own readiness. */
   #isServing = false;
   #tellEnd: () => void = () => {};
 
@@ -103,10 +103,10 @@ export class ProcessGroup {
   }
 
   /**
-   * Starts the first one, then the others together, since they find the mesh through it.
+   * Starts the first process, then the others together, because they find the mesh through it.
    *
-   * @returns where they serve, in order
-   * @throws Error when one ends before it serves; all are gone then
+   * @returns their addresses, in order
+   * @throws Error when one ends before it serves; all have ended then
    */
   async start(): Promise<readonly MemberAddresses[]> {
     try {
@@ -120,17 +120,19 @@ export class ProcessGroup {
     }
   }
 
-  /** Has all read their configuration again. */
+  /** Makes all reload their configuration. */
   reload(): void {
     this.#tellServing({ type: "reload", trigger: "signal" });
   }
 
-  /** Has all drain and end; the second call means now. @param isPatient with the delay for load balancers */
+  /**
+   * Makes all drain and end; the second call stops them at once. @param isPatient includes the delay for load balancers
+   */
   stop(isPatient: boolean): void {
     this.#isStopping = true;
     for (const slot of this.#slots) {
       slot.cancelRestart();
-      // One that does not serve yet has nothing to end.
+      // A process that does not serve yet has nothing to drain.
       if (slot.addresses) slot.process?.send({ type: "stop", isPatient });
       else slot.process?.kill();
     }

@@ -2,23 +2,23 @@ import { type ChildProcess, fork } from "node:child_process";
 import { get } from "node:http";
 import { systemClock, systemScheduler } from "@espalier/common";
 
-/** A program of this project that runs as a child process and has said that it listens. */
+/** A program of this project that runs as a child process and has reported that it listens. */
 export interface Child<Listening> {
   readonly listening: Listening;
   readonly process: ChildProcess;
-  /** Resolves with the exit code (null after a signal) once the process is gone. */
+  /** Resolves with the exit code (null after a signal) once the process has ended. */
   readonly exited: Promise<number | null>;
-  /** Ends it at once, by closing its channel; if it does not notice, it is killed. */
+  /** Ends it at once by closing its channel; kills it if it does not react. */
   stop(): Promise<void>;
 }
 
-/** How a program is run, where it matters. */
+/** How to run a program, if not by default. */
 export interface ProgramOptions {
-  /** The program of another release of Node; this process's own when absent. */
+  /** Another Node release's executable; this process's own when absent. */
   readonly nodeProgram?: string;
-  /** For Node itself, such as `--trace-gc`. */
+  /** Flags for Node itself, such as `--trace-gc`. */
   readonly nodeFlags?: readonly string[];
-  /** An open file for its standard output, which otherwise is dropped. */
+  /** An open file for its standard output, which is dropped by default. */
   readonly output?: number;
 }
 
@@ -36,7 +36,7 @@ const keptErrorBytes = 8_192;
 
 /**
  * Forks a program and waits until it sends `{type: "listening", ...}`. The child watches the channel and exits when
- * this process is gone, however that happens.
+ * this process has ended for any reason.
  *
  * @throws Error with the last lines of the child's standard error when it exits first or stays silent
  */
@@ -80,7 +80,7 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
   return { listening, process: child, exited, stop };
 }
 
-/** The environment without what configures a router: a local fleet is what its command says, wherever it is started. */
+/** The environment without variables that configure a router, so that only the command determines a local fleet. */
 function surroundings(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 }
@@ -92,11 +92,11 @@ function isListening(message: unknown): boolean {
 export interface RouterListening {
   readonly url: string;
   readonly adminUrl: string;
-  /** Where other routers reach it; null when it shares nothing, or uses Redis. */
+  /** Its mesh address; null when it shares nothing, or uses Redis. */
   readonly meshAddress: string | null;
 }
 
-/** What a router on this machine says of itself, as far as it matters to those who start it. */
+/** The part of a local router's report that its starter needs. */
 export interface RouterStatus {
   readonly usableEngines: number;
   readonly models: readonly string[];
@@ -106,10 +106,10 @@ const readyTimeoutMs = 10_000;
 const askEveryMs = 20;
 
 /**
- * Waits until a router can use so many engines, so that the first requests do not find half a fleet.
+ * Waits until a router can use this many engines, so that the first requests find the whole fleet.
  *
- * @param signal gives up
- * @throws Error saying how many it found when they are fewer after 10 s, or when it was given up
+ * @param signal aborts the wait
+ * @throws Error with the number found when there are fewer after 10 s, or when aborted
  */
 export async function untilReady(
   { url, adminUrl }: RouterListening,

@@ -14,15 +14,18 @@ export type Sharing = (typeof sharings)[number];
 export interface StartRoutersOptions {
   readonly count: number;
   readonly sharing: Sharing;
-  /** How the router of this index differs from the others. */
+  /** The settings in which the router of this index differs from the others. */
   readonly optionsOf: (index: number) => Omit<LocalRouterOptions, "mesh">;
-  /** Engines that each must be able to use before it counts as started; undefined does not wait. */
+  /** Engines that each router must be able to use before it counts as started; undefined does not wait. */
   readonly untilEngines: number | undefined;
-  /** Gives up starting. */
+  /** Aborts the start. */
   readonly signal?: AbortSignal;
 }
 
-/** Starts routers one after the other, each linked with those before it. What was started is in `children`, whatever happens. */
+/**
+ * Starts routers one after the other, each linked with the earlier ones. `children` lists the started ones, even after
+ * an error.
+ */
 export async function startRouters(
   { count, sharing, optionsOf, untilEngines, signal }: StartRoutersOptions,
   children: Child<unknown>[],
@@ -48,13 +51,13 @@ export interface LocalFleetOptions {
   /** Number of routers. */
   readonly routers: number;
   readonly sharing: Sharing;
-  /** Gives up starting. */
+  /** Aborts the start. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Starts simulated engines and routers in front of them as child processes, runs `use` with the routers' URLs, and
- * ends them, however `use` ends.
+ * Starts simulated engines, and routers in front of them, as child processes. Runs `use` with the routers' URLs, and
+ * ends them afterwards, even after an error.
  */
 export async function withLocalFleet<Result>(
   options: LocalFleetOptions,

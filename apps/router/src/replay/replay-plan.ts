@@ -10,15 +10,17 @@ import {
   wordTokenIds,
 } from "@espalier/workload";
 
-/** One request of a replay, with its body made when it is needed: a thousand prompts of 50 KB need not wait in memory. */
+/**
+ * One request of a replay. Its body is created on demand, so that a thousand waiting prompts of 50 KB take no memory.
+ */
 export interface PlannedRequest {
   readonly trace: TraceRequest;
-  /** For instance `/v1/chat/completions`. */
+  /** For example `/v1/chat/completions`. */
   readonly path: string;
   makeBody(): string;
 }
 
-/** What a synthesised prompt is sent as: the text of a chat message, or the token ids of a completion. */
+/** The form of a synthesised prompt: the text of a chat message, or the token ids of a completion. */
 export const promptForms = ["text", "tokens"] as const;
 
 export type PromptForm = (typeof promptForms)[number];
@@ -29,13 +31,13 @@ export interface ReplayPlanOptions {
   readonly limit?: number;
   readonly model: string;
   readonly seed: number;
-  /** Text unless given. Prompts that the trace itself holds are always sent as text. */
+  /** Text by default. Prompts in the trace itself are always sent as text. */
   readonly prompts?: PromptForm;
 }
 
 /**
- * Reads a trace and plans its requests: arrivals spread inside the steps that the Mooncake traces are rounded to,
- * prompts synthesised from block ids, output lengths as in the trace.
+ * Reads a trace and plans its requests. Arrivals are spread within the steps to which the Mooncake traces are rounded,
+ * prompts are synthesised from block ids, and output lengths are the trace's.
  *
  * @throws EspalierError `trace_invalid`
  */
@@ -74,10 +76,10 @@ export async function planReplay(options: ReplayPlanOptions): Promise<readonly P
   });
 }
 
-/** The files miss their steps by up to this. */
+/** Times in the files miss their steps by up to this. */
 const stepToleranceMs = 10;
 
-/** Whether these are requests of a Mooncake trace with its times rounded. A trace without block ids is none. */
+/** Whether these requests come from a Mooncake trace with rounded times. A trace without block ids does not. */
 function isRoundedToSteps(requests: readonly TraceRequest[]): boolean {
   return requests.every(({ arrivalMs, blockIds }) => {
     const step = Math.round(arrivalMs / mooncakeStepMs);

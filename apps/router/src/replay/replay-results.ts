@@ -24,7 +24,7 @@ const columns: readonly TableColumn<ReplayRow>[] = [
   { header: "load cov", value: (row) => row.load_cov, digits: 3 },
 ];
 
-/** How the knowledge of caches came about, behind the name of a policy that looks at it. */
+/** The source of cache knowledge, appended to the name of a policy that uses it. */
 export function eventsNote({ kv_events: events }: RunLabels): string {
   return events === undefined ? "" : events ? " + events" : " + guess";
 }
@@ -38,7 +38,7 @@ function percent(share: number | undefined): number | undefined {
   return share === undefined ? undefined : share * 100;
 }
 
-/** Kinds of failure that are listed; the rest are counted. */
+/** Maximum kinds of failure listed; the rest are counted. */
 const maxReasons = 3;
 
 /** Why requests failed, most frequent reasons first; undefined when none did. */

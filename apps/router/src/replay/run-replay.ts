@@ -5,7 +5,7 @@ import type { PlannedRequest } from "./replay-plan.ts";
 
 export interface ReplayRunOptions {
   readonly requests: readonly PlannedRequest[];
-  /** Requests go to them in turn. */
+  /** Requests go to them in rotation. */
   readonly urls: readonly string[];
   /** Trace seconds per real second. */
   readonly speed: number;
@@ -16,7 +16,7 @@ export interface ReplayRunOptions {
   readonly onResult: (result: RequestResult) => void;
 }
 
-/** Sends every request and says what became of each, in order of their ends. */
+/** Sends every request and returns each outcome, in order of their ends. */
 export async function runReplay(options: ReplayRunOptions): Promise<readonly RequestResult[]> {
   const { requests, urls, speed, concurrency, signal, onResult } = options;
   const client = createLoadClient(systemClock);

@@ -3,15 +3,15 @@ import { type JobOutcome, runJob, type SimJob } from "./run-job.ts";
 import type { ChildMessage } from "./run-tasks.ts";
 import { loadScenario, type SimulatedScenario } from "./simulated-scenario.ts";
 
-/** A child process of `espalier simulate`: it runs the jobs that its parent sends, one after the other. */
+/** A child process of `espalier simulate`. It runs the jobs that its parent sends, one after the other. */
 
-/** Smallest step of progress that is reported to the parent. */
+/** Minimum step of progress reported to the parent. */
 const minProgress = 0.01;
 
 const parent = process.ppid;
 let loaded: { readonly source: string; readonly simulated: SimulatedScenario } | undefined;
 
-// Ctrl-C goes to the whole group: the parent ends this process, once it knows what was measured.
+// Ctrl-C reaches the whole group. The parent ends this process after it has the results.
 process.on("SIGINT", () => {});
 process.on("disconnect", () => process.exit());
 process.on("message", async (job: SimJob) => {
@@ -28,7 +28,7 @@ async function run(job: SimJob): Promise<JobOutcome<SimJob>> {
   if (loaded?.source !== source) loaded = { source, simulated: await loadScenario(job.source) };
   let reported = 0;
   return runJob(job, loaded.simulated, (share) => {
-    // A run that never yields would not hear that its parent is gone.
+    // A run that never yields would not notice that its parent has ended.
     if (process.ppid !== parent) process.exit();
     if (share - reported < minProgress) return;
     reported = share;

@@ -3,23 +3,23 @@ import type { JobOutcome, SimJob } from "./run-job.ts";
 import { runTasks } from "./run-tasks.ts";
 
 export interface ExecutionOptions<Outcome> {
-  /** Jobs at a time. */
+  /** Concurrent jobs. */
   readonly size: number;
   readonly signal: AbortSignal;
   /** For the progress bar. */
   readonly title: string;
-  /** Called for each job that succeeded, in the order of the plan, as soon as those before it have ended. */
+  /** Called for each successful job in plan order, as soon as all jobs before it have ended. */
   onOutcome?(at: number, outcome: Outcome): void;
 }
 
-/** A job that did not end well. */
+/** A failed job. */
 export interface JobFailure {
   readonly job: SimJob;
   readonly error: Error;
 }
 
 export interface ExecutionResult<Outcome> {
-  /** By place in the plan; undefined for jobs that failed or were not done. */
+  /** By place in the plan; undefined for jobs that failed or did not run. */
   readonly outcomes: readonly (Outcome | undefined)[];
   readonly failures: readonly JobFailure[];
 }
@@ -69,7 +69,7 @@ interface ProgressOfAll {
   end(): void;
 }
 
-/** One bar for all jobs, by the virtual time that each has behind it. */
+/** One bar for all jobs, by the virtual time that each has completed. */
 function trackProgress(title: string, count: number): ProgressOfAll {
   const bar = createProgressBar(title, barTotal);
   const shares = new Float64Array(count);
@@ -77,7 +77,7 @@ function trackProgress(title: string, count: number): ProgressOfAll {
   const draw = (at: number, share: number): void => {
     shares[at] = share;
     const done = shares.reduce((sum, one) => sum + one, 0) / count;
-    // Rounding must not make it whole before it is.
+    // Rounding must not show completion early.
     const shown = ended === count ? barTotal : Math.min(barTotal - 1, Math.floor(done * barTotal));
     bar.update(shown, `${ended} of ${count} runs`);
   };

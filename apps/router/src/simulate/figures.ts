@@ -10,17 +10,17 @@ import {
 } from "@espalier/simulator";
 import type { RunOutcome } from "./run-job.ts";
 
-/** Fleets and loads that get panels of their own; the others are in the table. */
+/** Maximum fleets and loads with panels; the table shows the others. */
 const maxCases = 7;
 /** More bands than this hide each other. */
 const maxBands = 3;
-/** A run's distribution is drawn up to here: the very last requests are noise. */
+/** Upper end of a drawn distribution: the very last requests are noise. */
 const maxShare = 0.995;
 
 /**
- * The figure of a command's runs: how TTFT is distributed, load over time, cached share over time where there was a
- * fault, each of the first seed and of the largest number of routers; and medians over seeds by routers, engines and
- * load, where they vary.
+ * Renders the figure of a command's runs. For the first seed and the largest number of routers it shows the
+ * distribution of TTFT, load over time, and, with a fault, the cached share over time. It also shows medians over seeds
+ * by routers, engines and load, if these vary.
  *
  * @param rows of all outcomes, with their gaps
  */
@@ -45,7 +45,7 @@ export function figureOf(title: string, outcomes: readonly RunOutcome[], rows: r
 type Labels = Pick<SimulateRow, "policy" | "sharing" | "routers" | "links">;
 type NameOf = (row: Labels) => string;
 
-/** What tells lines apart: the policy, and what is shared if that varies for any policy. */
+/** The label that distinguishes lines: the policy, and what is shared if that varies for any policy. */
 function namesFor(rows: readonly SimulateRow[]): NameOf {
   const sharings = new Map<string, Set<string>>();
   const sharingOf = ({ sharing, links }: Labels): string =>
@@ -76,7 +76,7 @@ function casesOf(outcomes: readonly RunOutcome[]): readonly FigureCase[] {
   return [...cases].map(([title, group]) => ({ title, outcomes: group }));
 }
 
-/** Of runs that differ in their seed or their number of routers alone: the first seed of the most routers. */
+/** Among runs that differ only in seed or number of routers: the first seed with the most routers. */
 function firstOfGroups(outcomes: readonly RunOutcome[]): readonly RunOutcome[] {
   const kept = new Map<string, RunOutcome>();
   for (const outcome of outcomes) {
@@ -130,7 +130,7 @@ function cachedPanel({ title, outcomes }: FigureCase, nameOf: NameOf): PlotPanel
   };
 }
 
-/** A figure of rows by something that varies between them. */
+/** A figure of rows by a varying parameter. */
 interface Comparison {
   readonly title: string;
   readonly x: PlotAxis;
@@ -166,7 +166,7 @@ function comparisonPanels(medians: readonly MedianRow[], nameOf: NameOf): readon
     .map((comparison) => comparisonPanel(comparison, medians, nameOf));
 }
 
-/** The all-knowing router is one, whatever the others are. */
+/** The oracle has one router, regardless of the others. */
 const isShared = (row: MedianRow): boolean => row.sharing !== "oracle";
 
 const axis = (label: string, counts: readonly number[]): PlotAxis => ({

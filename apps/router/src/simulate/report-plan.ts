@@ -1,23 +1,23 @@
 import type { SimulateFlags } from "./simulate-options.ts";
 
-/** One section of the report: what `espalier simulate SCENARIO` is called with. */
+/** One section of the report: the arguments of `espalier simulate SCENARIO`. */
 export interface ReportEntry {
   readonly scenario: string;
   readonly flags: SimulateFlags;
-  /** In place of the same flags, when the report is to be quick. */
+  /** Replaces the same flags in a quick report. */
   readonly quick: SimulateFlags;
 }
 
-/** A report ends here: what is not done by then is left out, and said to be. */
+/** A quick report ends here, and lists what it left out. */
 export const reportBudgetMs = { full: 29 * 60_000, quick: 170_000 } as const;
 
-/** Each router reads and shares by the real code where there are several; one router costs less without links. */
+/** With several routers, each reads and shares by the real code. A single router runs faster without links. */
 const full = { seeds: "3", links: "delays" } as const;
 const quickly = { seeds: "1", links: "delays" } as const;
 
 /**
- * Every scenario, the cheap ones first, so that those are there when time runs out. The large fleet is run for a part of
- * its 180 s: its caches are warm after half a minute.
+ * Every scenario, cheapest first, so that those are present when time runs out. The large fleet runs for a part of its
+ * 180 s: its caches are warm after half a minute.
  */
 export const reportPlan: readonly ReportEntry[] = [
   { scenario: "sglang-prefix-groups", flags: { ...full, variant: "all" }, quick: { ...quickly, variant: "v0.4" } },
@@ -97,7 +97,7 @@ export const reportPlan: readonly ReportEntry[] = [
   },
 ];
 
-/** The command that makes an entry's figures. */
+/** The command that produces an entry's figures. */
 export function commandOf({ scenario, flags }: Pick<ReportEntry, "scenario" | "flags">): string {
   const written = Object.entries(flags).map(([name, value]) => `--${name} ${value}`);
   return ["npx espalier simulate", scenario, ...written].join(" ");

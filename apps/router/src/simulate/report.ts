@@ -14,25 +14,25 @@ import { boundsNotes, columnsOf, documentCell, extraTables, type TextTable } fro
 
 interface ReportOptions {
   readonly plan: readonly ReportEntry[];
-  /** Whether what the document has of other scenarios goes. */
+  /** Whether to remove the document's sections on other scenarios. */
   readonly isWhole: boolean;
   readonly isQuick: boolean;
-  /** Runs at a time. */
+  /** Concurrent runs. */
   readonly size: number;
-  /** Runs that have not ended by then are left out; no scenario may take more than its part of it. */
+  /** Deadline: runs that have not ended by then are left out. No scenario may take more than its part of the time. */
   readonly budgetMs: number;
-  /** Holds `BENCHMARKS.md`, and gets the plots under `benchmarks/`. */
+  /** Contains `BENCHMARKS.md`, and gets the plots under `benchmarks/`. */
   readonly docs: string;
-  /** Holds the traces that scenarios ask for by name. */
+  /** Contains the traces that scenarios name. */
   readonly traces: string;
   readonly signal: AbortSignal;
 }
 
 /**
- * Makes the runs of a plan and writes what they came to into the document. Ended by the signal, it writes nothing.
+ * Makes the runs of a plan and writes their results into the document. If the signal aborts it, it writes nothing.
  *
  * @returns whether all runs were made
- * @throws Error when there is no document
+ * @throws Error without a document
  */
 export async function writeReport(options: ReportOptions): Promise<boolean> {
   const path = join(options.docs, "BENCHMARKS.md");
@@ -55,10 +55,10 @@ export async function writeReport(options: ReportOptions): Promise<boolean> {
   return sections.every(({ remarks }) => remarks.length === 0);
 }
 
-/** A scenario may take so many times its equal share of the time that is left, since most take less. */
+/** A scenario may take this multiple of its equal share of the remaining time, because most take less. */
 const generosity = 3;
 
-/** @param work is given a signal that aborts when the time is up, or when `signal` does */
+/** @param work receives a signal that aborts when the time is up, or when `signal` aborts */
 async function withinMs<Result>(
   timeoutMs: number,
   signal: AbortSignal,
@@ -109,16 +109,16 @@ async function writeSection(entry: ReportEntry, options: ReportOptions, signal: 
 const begin = "<!-- simulate:begin -->";
 const end = "<!-- simulate:end -->";
 
-/** What one entry of the report came to. */
+/** The result of one entry of the report. */
 export interface ReportSection {
   readonly scenario: string;
   readonly summary: string;
   readonly command: string;
   readonly medians: readonly MedianRow[];
   readonly tables: readonly TextTable[];
-  /** Path of the plot, seen from the document. */
+  /** Path of the plot, relative to the document. */
   readonly plot: string | undefined;
-  /** What is not there, and why. */
+  /** What is missing, and why. */
   readonly remarks: readonly string[];
 }
 
@@ -174,7 +174,8 @@ function markdown(headers: readonly string[], lines: readonly (readonly string[]
 }
 
 /**
- * Puts one scenario's section into a document that has a report, in place of the one that it has, or behind the others.
+ * Puts one scenario's section into a document with a report. It replaces the scenario's existing section, or follows
+ * the others.
  *
  * @throws Error for a document without a report
  */
@@ -193,9 +194,9 @@ export function replaceSection(document: string, section: ReportSection): string
 }
 
 /**
- * Puts the report into a document, in place of what is between its marks, or at the end of a document without them.
+ * Puts the report into a document: between its marks, or at the end of a document without marks.
  *
- * @throws Error for a document that has one mark alone, or has them in the wrong order
+ * @throws Error for a document with only one mark, or with marks in the wrong order
  */
 export function replaceReport(document: string, report: string): string {
   const from = document.indexOf(begin);

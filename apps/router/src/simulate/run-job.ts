@@ -32,14 +32,14 @@ interface JobOfFleet {
   readonly seed: number;
   readonly requests: number | undefined;
   readonly durationS: number | undefined;
-  /** Whether requests wait in routers while engines are busy; as the scenario says when undefined. */
+  /** Whether requests wait in routers while engines are busy; by default as the scenario says. */
   readonly admission: boolean | undefined;
 }
 
-/** One run, as it is sent to a child process. */
+/** One run, in the form sent to a child process. */
 export interface RunJob extends JobOfFleet {
   readonly kind: "run";
-  /** Share of the knee, where the scale was chosen by it. */
+  /** Share of the knee, if the scale was derived from it. */
   readonly load: number | undefined;
   /** Multiplies arrival rates, or clients of a closed loop. */
   readonly scale: number;
@@ -52,27 +52,27 @@ export interface KneeJob extends JobOfFleet {
 
 export type SimJob = RunJob | KneeJob;
 
-/** What is kept of a run. */
+/** The result of a run. */
 export interface RunOutcome {
   readonly row: SimulateRow;
   readonly ttft: readonly QuantilePoint[];
   readonly load: readonly LoadPoint[];
   readonly cached: readonly CachedPoint[];
-  /** Of a scenario with a fault. */
+  /** Only in a scenario with a fault. */
   readonly phases: FaultPhases | undefined;
 }
 
-/** What a job ends with: a run's outcome, or the knee. */
+/** The result of a job: a run's outcome, or the knee. */
 export type JobOutcome<Job extends SimJob> = Job extends KneeJob ? Knee : RunOutcome;
 
-/** Between these, as factors of the published rate, a knee is looked for. */
+/** Bounds of the search for a knee, as factors of the published rate. */
 const kneeScales = { lowScale: 0.05, highScale: 50 };
 
 /**
  * Runs one job of a plan in this process.
  *
- * @param onProgress called with the share that is done, 0 to 1
- * @throws Error when no knee is found between 0.05 and 50 times the published rate
+ * @param onProgress receives the completed share, 0 to 1
+ * @throws Error when there is no knee between 0.05 and 50 times the published rate
  */
 export async function runJob<Job extends SimJob>(
   job: Job,

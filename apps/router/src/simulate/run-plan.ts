@@ -6,13 +6,13 @@ import type { KneeJob, RunJob } from "./run-job.ts";
 import type { RunSelection } from "./simulate-options.ts";
 import { isBlind, type SimulatedScenario } from "./simulated-scenario.ts";
 
-/** Runs of one command at most. */
+/** Maximum runs of one command. */
 export const maxPlannedRuns = 5_000;
 
-/** The knee of a fleet, by its search. */
+/** The knee of a fleet, from its search. */
 type KneeOf = (job: KneeJob) => number;
 
-/** Part of every comparison: it spreads load without any knowledge. */
+/** Part of every comparison, because it spreads load without any knowledge. */
 const yardstick = "random";
 
 /** One fleet under one load; its runs are compared with each other. */
@@ -23,12 +23,12 @@ interface FleetCase {
 }
 
 /**
- * The runs of a selection, those that are compared with each other in a row: for each fleet and load the policies as
- * they were named, each with its all-knowing router first where several routers share something, and `random` before
- * them all. Runs that would be the same are made once.
+ * Plans the runs of a selection; those to compare are consecutive. For each fleet and load, the policies follow in the
+ * order given. When several routers share state, each policy is preceded by its run in one all-knowing router. `random`
+ * comes first. Identical runs are made once.
  *
- * @param kneeOf scale of the knee, asked when loads are given
- * @throws UsageError for what the scenario has not, and for more than 5,000 runs
+ * @param kneeOf scale of the knee, called when loads are given
+ * @throws UsageError for anything that the scenario lacks, and for more than 5,000 runs
  */
 export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: KneeOf): readonly RunJob[] {
   const policies = selection.policies ?? scenario.policies;
@@ -55,8 +55,8 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
 }
 
 /**
- * The searches for knees that a selection needs first: one for each fleet, by the policy that is
- * named for it, or the scenario's last one, in one all-knowing router, seed 1. None when no loads are given.
+ * Plans the searches for knees that a selection needs first: one per fleet, with the named policy or else the
+ * scenario's last one, in one all-knowing router, with seed 1. None when no loads are given.
  *
  * @throws UsageError for a closed loop, which has no knee
  */
@@ -93,7 +93,7 @@ function fleetCases({ variants, routers, engines }: RunSelection, scenario: Scen
   );
 }
 
-/** @throws UsageError for one that the scenario has not */
+/** @throws UsageError for one that the scenario lacks */
 export function findVariant(scenario: Scenario, name: string): ScenarioVariant {
   const variant = scenario.variants.find((one) => one.name === name);
   if (variant !== undefined) return variant;
@@ -113,7 +113,7 @@ function loadsOf(selection: RunSelection, scenario: Scenario, fleet: FleetCase, 
   return selection.loads.map((load) => ({ load, scale: load * knee }));
 }
 
-/** The mesh, and what results that are published of the variant were made with. */
+/** The mesh, and the sharing of the variant's published results. */
 function usualSharing({ published }: Scenario, variant: ScenarioVariant | undefined): readonly Sharing[] {
   const ofVariant = published.filter((result) => result.variant === variant?.name);
   const named = ofVariant.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
@@ -126,7 +126,7 @@ interface Setup {
   readonly links: LinkModel;
 }
 
-/** The setups in which a policy is run: what makes no difference to it is not varied. */
+/** The setups in which a policy runs. Settings that do not affect the policy are not varied. */
 function setupsOf(
   policy: string,
   routerCounts: readonly number[],
@@ -147,7 +147,7 @@ function setupsOf(
 /** One router that sees everything. */
 const allKnowing: Setup = { routers: 1, sharing: "oracle", links: "delays" };
 
-/** Links are a matter of the mesh alone, and one router knows at once whatever it would be told late. */
+/** Links concern only the mesh, and one router knows everything at once. */
 function setupsOfSharing(routers: number, sharing: Sharing, links: readonly LinkModel[]): readonly Setup[] {
   if (sharing === "mesh") return links.map((model) => ({ routers, sharing, links: model }));
   const isAllKnowing = sharing === "oracle" || (routers === 1 && sharing !== "none");
@@ -157,7 +157,7 @@ function setupsOfSharing(routers: number, sharing: Sharing, links: readonly Link
 const isSameSetup = (one: Setup, other: Setup): boolean =>
   one.routers === other.routers && one.sharing === other.sharing && one.links === other.links;
 
-/** Counts before anything of a large plan is made. */
+/** Counts the runs before it creates a large plan. */
 function checkCount(selection: RunSelection, scenario: Scenario, policies: number): void {
   const fleets = fleetCases(selection, scenario).length;
   const least = fleets * (selection.loads?.length ?? 1) * policies * selection.seeds;
@@ -168,13 +168,13 @@ function tooMany(runs: number): UsageError {
   return new UsageError(`${runs} runs are more than ${maxPlannedRuns}: ask for fewer policies, fleets or seeds`);
 }
 
-/** A knee as it is reported. */
+/** A knee as reported. */
 export interface FoundKnee {
   readonly variant?: string;
   readonly engines: number;
   readonly policy: string;
   readonly scale: number;
-  /** In the later half of the largest run that was sustained. */
+  /** In the second half of the largest sustained run. */
   readonly requests_per_s?: number;
 }
 
@@ -187,8 +187,7 @@ interface PreparedRuns {
 const keyOf = ({ variant, engines }: KneeJob): string => JSON.stringify([variant, engines]);
 
 /**
- * Plans the runs of a selection, after looking for the knees that it needs. Runs of a fleet whose knee is not found are
- * left out.
+ * Plans the runs of a selection after searching for the knees that it needs. Omits runs of a fleet without a knee.
  *
  * @throws UsageError as `planRuns` and `planKnees` do
  */
@@ -198,7 +197,7 @@ export async function prepareRuns(
   options: { readonly size: number; readonly signal: AbortSignal },
 ): Promise<PreparedRuns> {
   const searches = planKnees(selection, scenario);
-  // What is wrong with the plan is said before the searches, which take long.
+  // Reports errors in the plan before the searches, which take long.
   planRuns(selection, scenario, () => 1);
   const { outcomes: knees, failures } = await executeJobs(searches, { ...options, title: `${scenario.name}, knee` });
   const scales = new Map(searches.map((job, at) => [keyOf(job), knees[at]?.scale]));
@@ -223,7 +222,7 @@ function describe(job: KneeJob, knee: Knee | undefined): readonly FoundKnee[] {
   ];
 }
 
-/** Says which jobs failed, and why. */
+/** Reports which jobs failed, and why. */
 export function noteFailures(failures: readonly JobFailure[]): void {
   for (const { job, error } of failures) {
     const { kind, variant, policy, routers, engines, sharing, seed } = job;

@@ -2,38 +2,38 @@ import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { type ErrorCode, EspalierError, errorCatalogue } from "@espalier/common";
 
-/** What a child process says of the task that it was sent: how far it is, then one of the two ends. */
+/** A child process's message about its task: progress, then one of the two ends. */
 export type ChildMessage<Result> =
   | { readonly type: "progress"; readonly share: number }
   | { readonly type: "result"; readonly result: Result }
   | {
       readonly type: "failure";
       readonly message: string;
-      /** Of the error catalogue, if it is one of its errors. */
+      /** The code from the error catalogue, if the error has one. */
       readonly code: string | undefined;
     };
 
 export interface RunTasksOptions<Result> {
-  /** Child processes, each of which has one task at a time. */
+  /** Child processes that each run one task at a time. */
   readonly size: number;
-  /** What a child runs: it answers each task that it is sent with `ChildMessage`s. */
+  /** The child's program: it answers each task with `ChildMessage`s. */
   readonly program?: string;
-  /** Ends all children at once; tasks that have not ended are dropped. */
+  /** Ends all children at once, and drops unfinished tasks. */
   readonly signal: AbortSignal;
-  /** @param share of the task that is done, 0 to 1 */
+  /** @param share completed share of the task, 0 to 1 */
   onProgress(at: number, share: number): void;
   onResult(at: number, result: Result): void;
-  /** One task's failure leaves the others alone. */
+  /** A failed task does not affect the others. */
   onFailure(at: number, error: Error): void;
 }
 
-/** The same from the sources and from what is built of them: children run what is built. */
+/** The path is the same from the sources and from the build output: children run the build output. */
 const childProgram = fileURLToPath(new URL("../../dist/simulate/child-main.js", import.meta.url));
 const keptErrorBytes = 8_192;
 
 /**
- * Runs tasks that do not depend on each other in child processes. When it resolves, however that comes about, every
- * child is gone. A child that ends over a task is replaced by another one for the next.
+ * Runs independent tasks in child processes. When it resolves or rejects, every child has ended. A child that dies
+ * during a task is replaced for the next one.
  */
 export async function runTasks<Task extends object, Result>(
   tasks: readonly Task[],
@@ -64,10 +64,10 @@ export async function runTasks<Task extends object, Result>(
   await Promise.all(Array.from({ length: Math.min(size, tasks.length) }, work));
 }
 
-/** A child process that has one task at a time. */
+/** A child process that runs one task at a time. */
 interface TaskChild<Task, Result> {
   isAlive(): boolean;
-  /** Rejects with the task's failure, or with the last words of a child that ended over it. */
+  /** Rejects with the task's failure, or with the last output of a child that died during it. */
   run(task: Task, onProgress: (share: number) => void): Promise<Result>;
   end(): Promise<void>;
 }
@@ -78,7 +78,7 @@ function startTaskChild<Task extends object, Result>(program: string, signal: Ab
   let hasEnded = false;
   let onMessage: (message: ChildMessage<Result>) => void = () => {};
   let onEnd: (error: Error) => void = () => {};
-  // It has nothing to put in order, and may be too busy to notice anything less.
+  // It has nothing to clean up, and may be too busy to notice anything weaker.
   const kill = (): void => {
     child.kill("SIGKILL");
   };
@@ -114,7 +114,7 @@ function startTaskChild<Task extends object, Result>(program: string, signal: Ab
   };
 }
 
-/** The last words that a child has written to its standard error. */
+/** The child's last output to its standard error. */
 function collectErrorText(child: ChildProcess): () => string {
   let text = "";
   child.stderr?.setEncoding("utf8").on("data", (more: string) => {

@@ -42,18 +42,18 @@ export interface SimulateFlags {
   readonly writeTrace?: string;
 }
 
-/** Where the clients and the engines of a run come from, as a child process finds them by itself. */
+/** The source of a run's clients and engines, in a form that a child process can load. */
 export interface ScenarioSource {
-  /** Undefined for a scenario of the user's own: a trace, and maybe a fleet. */
+  /** Undefined for the user's own scenario: a trace, and perhaps a fleet. */
   readonly name: string | undefined;
   /** Path of a trace. */
   readonly trace: string | undefined;
   readonly format: TraceFormat | undefined;
-  /** Path of a fleet, in place of the scenario's. */
+  /** Path of a fleet that replaces the scenario's. */
   readonly fleet: string | undefined;
 }
 
-/** Which runs are asked for. What is undefined is as the scenario has it. */
+/** The requested runs. Undefined fields follow the scenario. */
 export interface RunSelection {
   readonly source: ScenarioSource;
   readonly policies: readonly string[] | undefined;
@@ -62,11 +62,11 @@ export interface RunSelection {
   readonly sharing: readonly Sharing[] | undefined;
   readonly links: readonly LinkModel[];
   readonly seeds: number;
-  /** Shares of the scenario's knee; undefined for the rates or clients that it is published with. */
+  /** Shares of the scenario's knee; undefined for the published rates or clients. */
   readonly loads: readonly number[] | undefined;
-  /** By which the knee is found; the scenario's last policy when undefined. */
+  /** The policy of the search for the knee; the scenario's last policy when undefined. */
   readonly kneePolicy: string | undefined;
-  /** As the scenario says when undefined. */
+  /** Follows the scenario when undefined. */
   readonly admission: boolean | undefined;
   /** Undefined for the scenario itself, without a variant. */
   readonly variants: readonly string[] | "all" | undefined;
@@ -77,27 +77,27 @@ export interface RunSelection {
 export interface RunCommand {
   readonly kind: "run";
   readonly selection: RunSelection;
-  /** Runs at a time. */
+  /** Concurrent runs. */
   readonly jobs: number;
   readonly plot: string | undefined;
 }
 
 export interface ReportCommand {
   readonly kind: "report";
-  /** The only one whose section is rewritten; all when undefined. */
+  /** The only scenario whose section is rewritten; all when undefined. */
   readonly scenario: string | undefined;
   readonly isQuick: boolean;
   readonly jobs: number;
-  /** Where the traces are that scenarios ask for by name. */
+  /** Folder of the traces that scenarios name. */
   readonly traces: string;
 }
 
 export interface WorstCaseCommand {
   readonly kind: "worst-case";
   readonly selection: WorstCaseSelection;
-  /** A trace, or the directory in which traces are. */
+  /** A trace, or the folder with the traces. */
   readonly trace: string;
-  /** Runs at a time. */
+  /** Concurrent runs. */
   readonly jobs: number;
   readonly isJson: boolean;
 }
@@ -111,7 +111,7 @@ export interface WriteTraceCommand {
   readonly durationS: number | undefined;
 }
 
-/** What `espalier simulate` is to do. */
+/** The parsed options of `espalier simulate`. */
 export type SimulateCommand =
   | { readonly kind: "list" }
   | ReportCommand
@@ -130,7 +130,7 @@ const loadRange = { min: 0.01, max: 3 };
 /**
  * Checks every flag before anything is read or run.
  *
- * @throws UsageError naming the flag at fault
+ * @throws UsageError naming the wrong flag
  */
 export function readSimulateOptions(scenario: string | undefined, flags: SimulateFlags): SimulateCommand {
   if (flags.list) return alone({ kind: "list" }, "--list", scenario, flags, ["list", "json"]);
@@ -193,7 +193,7 @@ function readWriteTrace(scenario: string | undefined, file: string, flags: Simul
   return alone(command, "--write-trace", undefined, flags, ["writeTrace", "variant", "requests", "duration"]);
 }
 
-/** The part of the flags that says which runs are asked for. */
+/** The flags that select runs. */
 export function readSelection(source: ScenarioSource, flags: SimulateFlags): RunSelection {
   const allPolicies = flags.policy?.trim() === "all";
   return {
@@ -228,10 +228,10 @@ function alone<Command>(
   return command;
 }
 
-/** A flag as it is written. */
+/** A flag as the user writes it. */
 const kebabCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
-/** The words between commas, each read once. */
+/** The words between commas, without duplicates. */
 function listOf<Value>(text: string | undefined, read: (word: string) => Value): readonly Value[] | undefined {
   return text === undefined ? undefined : [...new Set(text.split(",").map((word) => read(word.trim())))];
 }

@@ -17,21 +17,21 @@ import type { ScenarioSource } from "./simulate-options.ts";
 
 export interface SimulatedScenario {
   readonly scenario: Scenario;
-  /** Of a scenario that replays one. */
+  /** Rows of the trace, in a scenario that replays one. */
   readonly trace: readonly TraceRequest[] | undefined;
 }
 
-/** In place of a scenario: all that policies are judged by. */
+/** Replaces a scenario's name to select all cases by which policies are judged. */
 export const worstCaseName = "worst-case";
 
-/** Serves a user's own trace when no fleet is given: that of `espalier replay`. */
+/** The fleet for a user's own trace without a fleet: that of `espalier replay`. */
 const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 };
 
 /**
- * Finds a scenario and reads what it needs.
+ * Finds a scenario and reads its files.
  *
- * @throws UsageError for an unknown scenario and when a trace is missing or not wanted, EspalierError `config_invalid`
- *   for a wrong fleet, `config_unreadable`, `trace_unreadable`, `trace_invalid`
+ * @throws UsageError for an unknown scenario and for a missing or superfluous trace, EspalierError `config_invalid` for
+ * a wrong fleet, `config_unreadable`, `trace_unreadable`, `trace_invalid`
  */
 export async function loadScenario(source: ScenarioSource): Promise<SimulatedScenario> {
   const { name, trace: path, format } = source;
@@ -47,7 +47,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
   return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace };
 }
 
-/** A wrong name is a matter of how the command was called. */
+/** A wrong name is a usage error. */
 export function findScenario(name: string): Scenario {
   return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName]));
 }
@@ -59,10 +59,10 @@ async function readFleetFile(path: string): Promise<ScenarioFleet> {
   return parseFleet(text, path);
 }
 
-/** What can be compared in a simulation. */
+/** The policies that a simulation can compare. */
 export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp];
 
-/** Whether a policy's decisions depend on nothing that routers share. */
+/** Whether a policy's decisions are independent of everything that routers share. */
 export function isBlind(policy: string): boolean {
   return policy === "random" || policy === "round_robin" || policy === clusterIp;
 }

@@ -12,12 +12,12 @@ import { percentile } from "@espalier/workload";
 import type { RunJob, RunOutcome } from "./run-job.ts";
 import { isBlind } from "./simulated-scenario.ts";
 
-/** A column of a table of runs: what a row is called, or one figure of it. */
+/** A column in a table of runs: a label or a figure of each row. */
 type RowColumn =
   | { readonly header: string; label(row: RowLabels): string | number | undefined }
   | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
 
-/** What is known of a row before it is measured. */
+/** What is known of a row before its measurement. */
 type RowLabels = Pick<MedianRow, "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load">;
 
 /** Labels of a planned run, as its row will have them. */
@@ -55,7 +55,7 @@ const figures: readonly RowColumn[] = [
   figure("x real time", "realtime_factor", 1),
 ];
 
-/** The columns of a plan's table: labels that differ between its runs, or are always shown, and all figures. */
+/** The columns of a plan's table: labels that differ between its runs or are always shown, and all figures. */
 export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
   const hasVariants = rows.some((row) => row.variant !== undefined);
   const hasLoads = rows.some((row) => row.load !== undefined);
@@ -80,7 +80,7 @@ function textCell(column: RowColumn, row: MedianRow): string {
   return spread === undefined ? "-" : (spread.median * column.factor).toFixed(column.digits);
 }
 
-/** A cell for a document: the median over seeds, and the extremes where they differ. */
+/** A cell for a document: the median over seeds, and the extremes if they differ. */
 export function documentCell(column: RowColumn, row: MedianRow): string {
   if ("label" in column) return String(column.label(row) ?? "-");
   const spread = row.figures[column.figure];
@@ -92,18 +92,18 @@ function describeSpread({ median, min, max }: FigureSpread, factor: number, digi
   return low === high ? `${middle}` : `${middle} (${low} .. ${high})`;
 }
 
-/** A table whose lines come as their runs end. */
+/** A table that is written line by line as runs end. */
 interface RowStream {
-  /** A run of the plan has ended, in the order of the plan. Writes a line when it was the last of its seeds. */
+  /** Adds a finished run, in plan order. Writes a line after the last seed of a row. */
   add(at: number, row: SimulateRow): void;
-  /** Writes the lines of those that lack seeds, because runs failed or were not made. */
+  /** Writes the lines that lack seeds because runs failed or were not made. */
   end(): void;
 }
 
-/** Figures are mostly no wider than this. */
+/** Usual maximum width of a figure. */
 const figureWidth = 7;
 
-/** @param write is given whole lines, without their ends */
+/** @param write receives whole lines, without line ends */
 export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void): RowStream {
   const labels = jobs.map(labelsOf);
   const columns = columnsOf(labels);
@@ -148,7 +148,7 @@ function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   return widest.reduce((most, width) => Math.max(most, width), column.header.length);
 }
 
-/** What caches could hold at best, a line for each fleet and load; the requests of its first row are what is bounded. */
+/** Upper bounds of the cached share, one line per fleet and load, computed for the requests of its first row. */
 export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
   const seen = new Set<string>();
   return medians.flatMap(({ variant, engines, load, figures }) => {
@@ -181,7 +181,7 @@ export interface TextTable {
   readonly lines: readonly (readonly string[])[];
 }
 
-/** The tables that go with the rows of a plan, without the empty ones: published results, faults, classes. */
+/** The additional tables for a plan's rows, without the empty ones: published results, faults, classes. */
 export function extraTables(
   scenario: Scenario,
   outcomes: readonly RunOutcome[],
@@ -277,7 +277,7 @@ function classTable(medians: readonly MedianRow[]): TextTable {
   };
 }
 
-/** Undefined when a run has no such figure: a median over the rest would be of something else. */
+/** Undefined when a run lacks the figure: a median over the others would describe something else. */
 function medianOf(values: readonly (number | undefined)[]): number | undefined {
   const known = values.filter((value) => value !== undefined);
   if (known.length === 0 || known.length < values.length) return undefined;
@@ -287,29 +287,29 @@ function medianOf(values: readonly (number | undefined)[]): number | undefined {
 const show = (value: number | undefined, digits: number, factor: number): string =>
   value === undefined ? "-" : (value * factor).toFixed(digits);
 
-/** A published result, compared with what the simulator measures for the same two policies and for the default one. */
+/** A published result, compared with the simulator's figures for the same two policies and for the default one. */
 interface PublishedComparison {
   readonly source: string;
   readonly variant: string | undefined;
   readonly metric: string;
   readonly policy: string;
   readonly baseline: string;
-  /** Ratios of the policy to the baseline. Undefined where a run is missing. */
+  /** Ratios of the policy to the baseline. Undefined when a run is missing. */
   readonly published: number;
   readonly reproduced: number | undefined;
-  /** The same with the scenario's last policy in place of the published one. */
+  /** The same with the scenario's last policy instead of the published one. */
   readonly ours: number | undefined;
   readonly ourPolicy: string;
-  /** Reproduced over published, less 1. */
+  /** Reproduced divided by published, minus 1. */
   readonly deviation: number | undefined;
-  /** What the source leaves open, where that explains a deviation. */
+  /** What the source leaves open, if that explains a deviation. */
   readonly note: string | undefined;
 }
 
-/** How far a reproduced ratio may be from the published one and still count as reproduced. */
+/** Maximum deviation from the published ratio that still counts as reproduced. */
 const maxDeviation = 0.25;
 
-/** Compares with every published result of a scenario of which the runs have at least the baseline. */
+/** Compares with every published result of a scenario for which at least the baseline was run. */
 export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]): readonly PublishedComparison[] {
   const ourPolicy = scenario.policies.at(-1) ?? "predicted_latency";
   return scenario.published.flatMap((result) => {
@@ -342,12 +342,12 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
   });
 }
 
-/** Modes of sharing, those that are most like one router first. */
+/** Sharing modes; those most similar to one router come first. */
 const likeness: readonly string[] = ["mesh", "oracle", "events-only", "gossip-1s", "none"];
 
 /**
- * Of the run that is most like the published one: the scenario's own fleet and load, the sharing that is named, or else
- * the mesh where there is a choice.
+ * Selects the run most similar to the published one: the scenario's own fleet and load, with the named sharing, or else
+ * the mesh if there is a choice.
  */
 function figureOfRun(
   scenario: Scenario,

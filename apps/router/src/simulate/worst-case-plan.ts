@@ -7,18 +7,18 @@ import { maxPlannedRuns } from "./run-plan.ts";
 export interface WorstCase {
   readonly scenario: string;
   readonly variant?: string;
-  /** Of the load, in place of the variant's or the scenario's own. */
+  /** Scale of the load; replaces the variant's or the scenario's own. */
   readonly scale?: number;
-  /** What the scale is, as a share of the knee, for names. */
+  /** The scale as a share of the knee, for names. */
   readonly load?: number;
-  /** Ends sending; the scenario's own end when both are left out. */
+  /** Ends sending; the scenario's own end when both are absent. */
   readonly requests?: number;
   readonly durationS?: number;
-  /** In place of these in a quick run, which leaves out cases without it. */
+  /** Replaces these in a quick run, which omits cases without it. */
   readonly quick?: { readonly requests?: number; readonly durationS?: number };
 }
 
-/** Of `least_work` on the trace with 8 engines of 3.15 M tokens, whose knee is 9.38 times its speed. */
+/** The knee of `least_work` on the trace with 8 engines of 3.15 M tokens is 9.38 times the trace's speed. */
 const conversationKnee = 9.38;
 /** Of `predicted_latency`, by `espalier simulate toolagent --load 0.5 --links delays --duration 60s`. */
 const toolagentKnee = 16.5;
@@ -34,9 +34,9 @@ const ofToolagent = (load: number): WorstCase => ({
 });
 
 /**
- * All that policies are judged by. Runs are as short as they may be for what goes wrong to show: engines pile up what a
- * wrong policy sends them in some tens of seconds, and a p99 wants two thousand requests: of a thousand it is the tenth
- * worst, and eight engines that hold nothing yet make eight of those whatever the policy does.
+ * All cases by which policies are judged. Runs are as short as possible while failures still show. Engines pile up what
+ * a wrong policy sends them within some tens of seconds. A p99 needs two thousand requests: of one thousand it is the
+ * tenth worst, and eight engines with empty caches cause eight of those under any policy.
  */
 export const worstCasePlan: readonly WorstCase[] = [
   { scenario: "one-prompt", variant: "30-per-s", durationS: 70, quick: { durationS: 20 } },
@@ -71,13 +71,13 @@ export const worstCasePlan: readonly WorstCase[] = [
   { scenario: "session-affinity", quick: { requests: 800 } },
 ];
 
-/** What a case is called in rows. */
+/** The name of a case in rows. */
 export function nameOf({ scenario, variant, load }: WorstCase): string {
   const named = variant === undefined ? scenario : `${scenario} ${variant}`;
   return load === undefined ? named : `${named} at ${load}`;
 }
 
-/** Which part of the plan is asked for. */
+/** The requested part of the plan. */
 export interface WorstCaseSelection {
   readonly policies: readonly string[];
   readonly routers: readonly number[];
@@ -87,25 +87,25 @@ export interface WorstCaseSelection {
   readonly only: readonly string[] | undefined;
 }
 
-/** A run, and the case that it belongs to. */
+/** A run and its case. */
 interface WorstCaseJob {
   readonly name: string;
   readonly job: RunJob;
 }
 
-/** The part of the plan that a selection asks for. */
+/** The part of the plan that a selection requests. */
 export function casesOf({ isQuick, only }: WorstCaseSelection, plan: readonly WorstCase[]): readonly WorstCase[] {
   return plan.filter(
     (one) => (only === undefined || only.includes(one.scenario)) && (!isQuick || one.quick !== undefined),
   );
 }
 
-/** Where the trace of a scenario is; undefined for one that makes its own requests. */
+/** Path of a scenario's trace; undefined for one that creates its own requests. */
 export type TraceOf = (scenario: string) => string | undefined;
 
 /**
- * The runs of cases, in an order in which whatever has been made when it is stopped can be compared: seed after seed of
- * each case, in each all policies.
+ * Plans the runs of cases. The order keeps finished runs comparable when the command is stopped: case by case, seed
+ * after seed, with all policies for each seed.
  *
  * @throws UsageError for more than 5,000 runs
  */

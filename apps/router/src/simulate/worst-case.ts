@@ -15,8 +15,8 @@ import type { WorstCaseCommand } from "./simulate-options.ts";
 import { casesOf, planWorstCase, type TraceOf, type WorstCase, worstCasePlan } from "./worst-case-plan.ts";
 
 /**
- * Runs the cases of a selection and prints how far each policy is behind the best one at worst. Ended by the signal, it
- * prints what there is.
+ * Runs the cases of a selection and prints how far each policy is behind the best one in its worst case. If the signal
+ * aborts it, it prints the results so far.
  *
  * @returns whether all runs were made
  */
@@ -49,7 +49,7 @@ export async function runWorstCase(command: WorstCaseCommand, signal: AbortSigna
   return failures.length === 0 && !judgement.isPartial && planned.length > 0;
 }
 
-/** Looks for the traces of cases, and says once of each that is not there that its cases are left out. */
+/** Finds the traces of cases. Reports each missing trace once, because its cases are left out. */
 function findTraces(cases: readonly WorstCase[], path: string): TraceOf {
   const found = new Map<string, string>();
   for (const name of new Set(cases.map((one) => one.scenario))) {

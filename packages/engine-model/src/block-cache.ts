@@ -20,7 +20,7 @@ interface BlockAllocation<Chain extends HashChain> {
   /** Its blocks in order of position. */
   readonly blocks: Int32Array;
   heldBlocks: number;
-  /** How many of its first blocks are entered under their hash. */
+  /** How many of its first blocks are indexed under their hash. */
   enteredBlocks: number;
   /** Blocks found by the last `match`: already in `blocks`, not yet referenced. */
   matchedBlocks: number;
@@ -38,8 +38,8 @@ interface BlockCacheOptions<Chain extends HashChain> {
 
 /**
  * vLLM's V1 cache (`kv_cache_manager.py`, `block_pool.py`): a pool of blocks with reference counts, a free queue, and a
- * hash per full block. A block is entered under its hash in the step that will fill it, so that a request of the same
- * step can already share it. Freeing keeps the content; only taking a block from the free queue evicts what is in it.
+ * hash per full block. A block is indexed under its hash in the step that will fill it, so that a request in the same
+ * step can already share it. Freeing keeps the content. Only taking a block from the free queue evicts its content.
  */
 export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocation<Chain>, Chain> {
   readonly #options: BlockCacheOptions<Chain>;
@@ -192,7 +192,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     log.removed(this.#removal, adapter);
   }
 
-  /** Enters the blocks that the first `tokens` tokens fill. */
+  /** Indexes the blocks that the first `tokens` tokens fill. */
   #enterFull(allocation: BlockAllocation<Chain>, tokens: number): void {
     const { blockSize, prefixCaching, log } = this.#options;
     const full = Math.floor(tokens / blockSize);

@@ -13,17 +13,17 @@ export interface BlockRequest {
   readonly outputTokens: number;
   /**
    * Chain hashes of all full blocks of prompt and output together, two words each, low word first; further words are
-   * ignored. Chains share their first hashes as far as their contents begin alike, and no hash stands at two depths.
-   * The engine reads the array until the request is finished.
+   * ignored. Two chains share their first hashes as far as their contents are the same, and no hash occurs at two
+   * depths. The engine reads the array until the request is finished.
    */
   readonly chain: Uint32Array;
   /** Lower goes first; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
-  /** KV that is imported, as with `EngineRequest`. */
+  /** Imported KV, as with `EngineRequest`. */
   readonly imported?: ImportedPrompt;
   /** Whether its blocks stay pinned after the full output, until `release`. */
   readonly pinned?: boolean;
-  /** The LoRA adapter that it is for. Chains for different adapters must have nothing in common. */
+  /** The requested LoRA adapter. Chains for different adapters must not share hashes. */
   readonly adapter?: string;
 }
 
@@ -52,9 +52,9 @@ export type BlockEngine = LoopEngine<number, BlockRequest>;
 export const blockChange = { stored: 0, removed: 1, cleared: 2, offloaded: 3, discarded: 4 } as const;
 
 /**
- * Net changes of what is reusable in an engine, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to
- * `ends[i]` (exclusive) of `words`; a run that clears covers none. A receiver may keep the arrays, but must not write to
- * them.
+ * Net changes of an engine's reusable blocks, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to
+ * `ends[i]` (exclusive) of `words`; a run that clears covers none. A receiver may keep the arrays, but must not write
+ * to them.
  */
 export interface BlockChanges {
   readonly runs: number;

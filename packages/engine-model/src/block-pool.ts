@@ -1,7 +1,7 @@
 /**
- * The state of each block of a pool, `words` numbers side by side, so that the work on one block touches one cache line of
- * the processor. The last record is no block: the ring of free blocks passes through it. All zero is the state of
- * a block that was never used, so that the system gives memory only to blocks that are.
+ * The state of each block of a pool, as `words` consecutive numbers, so that work on one block touches one cache line
+ * of the processor. The last record is a sentinel: the ring of free blocks passes through it. An unused block's state
+ * is all zeros, so that the system allocates memory only for used blocks.
  */
 export type BlockRecords = Int32Array;
 
@@ -15,7 +15,7 @@ export const recordField = {
   /** Number + 1 of the next younger copy in the ring of those with the same hash; 0 when not in the index. */
   nextCopy: 3,
   previousCopy: 4,
-  /** Neighbours in the ring of free blocks, less the ones they have at first: number + 1, number - 1. */
+  /** Neighbours in the ring of free blocks, minus the initial ones: number + 1, number - 1. */
   nextFree: 5,
   previousFree: 6,
   words: 8,
@@ -39,12 +39,12 @@ export interface FreeQueue {
   insertAfter(previous: number, block: number): void;
 }
 
-/** Stands before the first block. */
+/** Precedes the first block. */
 export const HEAD = -1;
 
 /** All blocks of the records, in order of their numbers. */
 export function createFreeQueue(records: BlockRecords): FreeQueue {
-  // A ring through one sentinel behind the last block.
+  // A ring through one sentinel after the last block.
   const blocks = records.length / words - 1;
   let size = blocks;
 
@@ -92,11 +92,11 @@ export interface BlockIndex {
   clear(): void;
 }
 
-/** An index of the blocks that the records are about. */
+/** An index of the blocks in the records. */
 export function createBlockIndex(records: BlockRecords): BlockIndex {
   const blocks = records.length / words - 1;
-  // Open addressing with linear probing, at most half full. A slot is two numbers side by side: block + 1 (0: free) and
-  // the first word of its hash, so that records of other blocks are rarely looked at.
+  // Open addressing with linear probing, at most half full. A slot is two consecutive numbers: block + 1 (0: free) and
+  // the first word of its hash, so that records of other blocks are rarely read.
   let bits = 4;
   while (2 ** bits < 2 * blocks) bits++;
   const mask = 2 ** (bits + 1) - 2;
@@ -165,7 +165,7 @@ function homeOf(low: number, shift: number): number {
   return (Math.imul(low, 0x9e3779b1) >>> shift) << 1;
 }
 
-/** Frees a slot and moves later entries of its run up, so that no marker of a deletion stays behind. */
+/** Frees a slot and moves later entries of its run up, so that deletions leave no markers. */
 function freeSlot(table: Int32Array, freed: number, shift: number): void {
   const mask = table.length - 2;
   let hole = freed;

@@ -21,19 +21,19 @@ interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain exten
   readonly parameters: EngineParameters;
   readonly frontend: EngineFrontend<Id, Request, Chain>;
   readonly cache: KvCache<Allocation, Chain>;
-  /** CPU memory behind the cache. */
+  /** CPU memory that extends the cache. */
   readonly offload: OffloadTier | undefined;
 }
 
-/** Requests in one engine at most: waiting, running and pinned. */
+/** Maximum requests in one engine: waiting, running and pinned. */
 export const maxEngineRequests = 65_536;
 
 /**
- * Drives one engine: time passes from step to step, requests come and go in between.
+ * Drives one engine: time passes from step to step, and requests arrive and finish in between.
  *
- * Steps that equal the one before and report nothing are skipped: they take constant time each, and the sequences are brought
- * up to date when a different step comes. Skipped steps may run late: when time reaches the end of the last of them, or
- * when a caller reads or changes the engine before.
+ * Steps that equal the previous one and report nothing are skipped. A skipped step takes constant time, and the
+ * sequences are updated when a different step follows. Skipped steps may run late: when time reaches the end of the
+ * last one, or before a caller reads or changes the engine.
  */
 class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Allocation> {
   readonly parameters: EngineParameters;
@@ -43,7 +43,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   readonly #counters: Counters = createCounters();
   readonly #waiting: WaitingQueue<Sequence<Allocation, Chain>> = createWaitingQueue();
   readonly #scheduler: Scheduler<Allocation, Chain>;
-  /** Applies the results of steps, and has the requests in the engine. */
+  /** Applies the results of steps, and owns the requests in the engine. */
   readonly #stepEnd: StepEnd<Id, Chain, Allocation>;
   /** Step times from the next step on. */
   #times: StepTimes;
@@ -58,7 +58,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   #isStuck = false;
   /** Work of the running step. */
   readonly #work = createStepWork();
-  /** Steps like the running one that may follow it. */
+  /** Number of steps equal to the running one that may follow it. */
   #likeSteps = 0;
   /** Whether the running step, and possibly more after it, ends without a report. */
   #isUnreported = false;
@@ -160,7 +160,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     const times = slowedSteps(this.parameters, factor);
     this.#runBefore(timeMs);
     this.#times = times;
-    // Skipped steps were to take as long as the running one.
+    // Skipped steps were planned to take as long as the running one.
     if (!this.#ending) this.#stopSkipping();
   }
 
@@ -241,7 +241,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     this.#nextReportMs = undefined;
   }
 
-  /** Reports the imports that have arrived. Requests that are submitted meanwhile wait for the next step. */
+  /** Reports the imports that have arrived. Requests submitted during the reports wait for the next step. */
   #reportImports(nowMs: number): void {
     const { arrived } = this.#scheduler;
     if (arrived.length === 0) return;

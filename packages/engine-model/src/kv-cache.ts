@@ -25,7 +25,7 @@ export interface KvCache<Allocation, Chain extends HashChain> {
   entersNext(allocation: Allocation): boolean;
   /** Ends the planning of a step in which `decodes` sequences decode. */
   planned(decodes: number): void;
-  /** Whether planning a step with `decodes` decoding sequences, none of which grows, would change nothing. */
+  /** Whether planning a step with `decodes` decoding sequences that do not grow would change nothing. */
   isSettled(decodes: number): boolean;
   /** A step computed the prompt up to `tokens`. */
   computed(allocation: Allocation, tokens: number): void;
@@ -36,11 +36,11 @@ export interface KvCache<Allocation, Chain extends HashChain> {
    * @param keep whether computed content stays cached
    */
   release(allocation: Allocation, tokens: number, keep: boolean): void;
-  /** Clears the cache; false, with nothing changed, while requests hold blocks. */
+  /** Clears the cache; false, with nothing changed, while requests use blocks. */
   reset(): boolean;
-  /** Blocks that no request holds. */
+  /** Blocks that no request uses. */
   freeBlocks(): number;
-  /** Blocks with reusable content, held or not. */
+  /** Blocks with reusable content, in use or free. */
   cachedBlocks(): number;
 }
 

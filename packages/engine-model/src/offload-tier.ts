@@ -3,7 +3,7 @@ import type { CacheLog, HashChain } from "./kv-cache.ts";
 
 /** CPU memory for blocks that the KV memory evicts. */
 export interface OffloadTier {
-  /** Stores evicted content of which KV memory has no other copy: hashes of two words each, in order of position. */
+  /** Stores evicted content that has no other copy in KV memory: hashes of two words each, in order of position. */
   keep(hashes: Uint32Array): void;
   /**
    * How far a chain continues here after its first `fromTokens` tokens, which are whole blocks. A lookup counts as a use.
@@ -29,9 +29,9 @@ interface OffloadTierOptions {
 }
 
 /**
- * CPU memory behind the KV memory, as SGLang's HiCache with the policy `write_back` and vLLM's offloading connector have it:
- * LRU eviction, and blocks that were sent back stay here as well. Writes cost nothing, because they overlap with the
- * engine's steps; all transfers back share one link.
+ * CPU memory behind the KV memory, as in SGLang's HiCache with the policy `write_back` and vLLM's offloading connector:
+ * LRU eviction, and blocks that were sent back also stay here. Writes cost nothing, because they overlap with the
+ * engine's steps. All transfers back share one link.
  */
 export function createOffloadTier({ capacity, blockSize, loadMsPerBlock, log }: OffloadTierOptions): OffloadTier {
   const lru: BlockLru = createBlockLru(capacity);

@@ -5,9 +5,9 @@ export type PresetName = "a10g-7b" | "h100-32b-tp2" | "h100-70b-tp4" | "b200-moe
 export interface EnginePreset {
   readonly parameters: EngineParameters;
   readonly description: string;
-  /** Bytes of KV per token on all GPUs together, which is what passes when another engine fetches it. */
+  /** Bytes of KV per token on all GPUs together: the amount transferred when another engine fetches it. */
   readonly kvBytesPerToken: number;
-  /** Where each parameter is from, or the arithmetic behind it. What says `estimate` is no more than that. */
+  /** The source of each parameter, or the arithmetic behind it. `estimate` marks mere estimates. */
   readonly sources: Readonly<Record<string, string>>;
 }
 

@@ -13,7 +13,7 @@ export interface RadixNode extends HeapEntry {
   readonly adapter: string | undefined;
 }
 
-/** How much older than its child a parent is counted after a match. */
+/** How much older than its child a parent counts after a match. */
 const MATCH_STEP = 0.00001;
 const NO_HASHES = new Uint32Array(0);
 
@@ -195,7 +195,7 @@ function sharedPages(node: Uint32Array, chain: Uint32Array, from: number, limit:
 interface HeapEntry {
   /** Logical time of the last access. */
   accessed: number;
-  /** Index in the heap, -1 outside. The heap's own. */
+  /** Index in the heap, -1 outside. Only the heap writes it. */
   heapIndex: number;
 }
 

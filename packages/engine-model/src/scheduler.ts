@@ -32,7 +32,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
   readonly importing: ImportList<Sequence<Allocation, Chain>> = createImportList();
   /** Sequences whose import has arrived, and whose first step is the planned one. */
   readonly arrived: Sequence<Allocation, Chain>[] = [];
-  /** While it is on, the fields of the running sequences may lag behind. */
+  /** While it is active, the fields of the running sequences may lag behind. */
   readonly decoding: DecodePhase<Allocation, Chain>;
   readonly #options: SchedulerOptions<Allocation, Chain>;
   readonly #separatesPrefill: boolean;
@@ -296,7 +296,7 @@ interface AdapterSlots {
   /** Whether a request for an adapter may run now. Always true without an adapter. */
   admits(adapter: string | undefined): boolean;
   /**
-   * A request begins to run. `admits` must hold.
+   * Records that a request begins to run. `admits` must be true.
    *
    * @returns whether its adapter has to be loaded
    */
@@ -306,9 +306,9 @@ interface AdapterSlots {
 }
 
 /**
- * The adapters that an engine holds in its GPU. Requests for at most `slots` of them run at once (vLLM's `max_loras` in
- * `v1/core/sched/scheduler.py`, SGLang's `max_loras_per_batch`). An idle adapter stays loaded until its slot is needed; then
- * the least recently used one is evicted (`LRUCacheLoRAModelManager`).
+ * The adapters in an engine's GPU memory. Requests for at most `slots` of them run at once (vLLM's `max_loras` in
+ * `v1/core/sched/scheduler.py`, SGLang's `max_loras_per_batch`). An idle adapter stays loaded until its slot is needed.
+ * Then the least recently used one is evicted (`LRUCacheLoRAModelManager`).
  *
  * @param slots at least 1; Infinity for no bound
  */

@@ -9,9 +9,9 @@ export interface StepWork {
   attentionPairs: number;
   /** Sequences that decode. */
   decodes: number;
-  /** Tokens of context of those, the ones they compute included. */
+  /** Context tokens of those sequences, including the ones they compute. */
   decodeContext: number;
-  /** LoRA adapters that are loaded before the step. */
+  /** LoRA adapters to load before the step. */
   adapterLoads: number;
 }
 
@@ -19,7 +19,7 @@ export function createStepWork(): StepWork {
   return { prefillTokens: 0, attentionPairs: 0, decodes: 0, decodeContext: 0, adapterLoads: 0 };
 }
 
-/** Adds up the planned step. */
+/** Sums the planned step. */
 export function measureStep(sequences: readonly Sequence<unknown>[], work: StepWork): void {
   let prefillTokens = 0;
   let attentionPairs = 0;
@@ -72,7 +72,7 @@ export function slowedSteps(times: StepTimes, factor: number): StepTimes {
   };
 }
 
-/** How long a step takes, in milliseconds; the formula stands at `EngineParameters`. */
+/** Duration of a step in milliseconds, by the formula in `EngineParameters`. */
 export function stepDurationMs(work: StepWork, times: StepTimes): number {
   return (
     times.stepBaseMs +
@@ -85,8 +85,8 @@ export function stepDurationMs(work: StepWork, times: StepTimes): number {
 }
 
 /**
- * When the last of `steps` steps ends that decode the same sequences, after a step that ends at `endMs` and does `work`. The
- * sum is taken step by step: any other order would round differently.
+ * When the last of `steps` steps ends. They decode the same sequences, after a step that ends at `endMs` and does
+ * `work`. The sum is taken step by step: any other order would round differently.
  */
 export function endOfDecodesMs(endMs: number, steps: number, work: StepWork, times: StepTimes): number {
   const next = { ...work };

@@ -16,7 +16,7 @@ import { checkParameters, checkRequest } from "./validation.ts";
 
 export interface EngineOptions {
   readonly parameters: EngineParameters;
-  /** Makes this engine's block hashes its own: the same content has different hashes under different seeds. */
+  /** Makes this engine's block hashes unique: the same content has different hashes under different seeds. */
   readonly hashSeed: number;
   /** Without a method `events` the engine makes no events. */
   readonly observer: EngineObserver;
@@ -191,11 +191,11 @@ interface EventLog extends CacheLog<TokenChain> {
 }
 
 /**
- * vLLM announces every removed block by itself and the salt with the first block of a chain. SGLang joins removals
- * that follow each other (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
+ * vLLM announces every removed block separately, and the salt with the first block of a chain. SGLang joins consecutive
+ * removals (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
  *
- * Of blocks that go to CPU memory vLLM gives the hashes and no more, a block size of 0 with them (`take_events` of its
- * offloading connector); SGLang announces them like others, one event a page (`_record_store_event` of HiCache).
+ * For blocks that move to CPU memory, vLLM gives only the hashes, with a block size of 0 (`take_events` of its
+ * offloading connector). SGLang announces them like others, one event per page (`_record_store_event` of HiCache).
  *
  * @param hasCpuBlocks whether there is CPU memory
  */

@@ -2,9 +2,8 @@
 export type CacheFlavour = "vllm" | "sglang";
 
 /**
- * Where vLLM puts the blocks that a request gives back. `uncached-first` (since 0.24): blocks without reusable
- * content go to the head of the free queue and are taken next, the others to its tail. `by-age` (up to 0.23): all
- * go to the tail.
+ * Where vLLM puts the blocks that a request returns. `uncached-first` (since 0.24): blocks without reusable content go
+ * to the head of the free queue and are taken next, the others to its tail. `by-age` (up to 0.23): all go to the tail.
  */
 export type FreeOrder = "uncached-first" | "by-age";
 
@@ -21,7 +20,7 @@ export interface EngineParameters {
   readonly flavour: CacheFlavour;
   /** Tokens per KV block (vLLM) or page (SGLang). */
   readonly blockSize: number;
-  /** Usable KV blocks. vLLM keeps one of its `num_gpu_blocks` for itself: that one is not counted here. */
+  /** Usable KV blocks. vLLM reserves one of its `num_gpu_blocks`, which is not counted here. */
   readonly blockCount: number;
   /** Token budget of one step (vLLM `max_num_batched_tokens`, SGLang `chunked_prefill_size`). */
   readonly maxBatchedTokens: number;
@@ -49,7 +48,7 @@ export interface EngineParameters {
 
 /** A prompt whose KV another engine or a store has computed. */
 export interface ImportedPrompt {
-  /** How many tokens of the prompt, from its first on; the last one of the prompt is computed here in any case. */
+  /** Number of the prompt's first tokens. The last one of the prompt is always computed here. */
   readonly tokens: number;
   /** Fixed time per transfer, in milliseconds. */
   readonly setupMs: number;
@@ -71,8 +70,8 @@ export interface EngineRequest {
   /** Lower goes first, as in vLLM; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
   /**
-   * KV that is imported, as with vLLM's connectors (`WAITING_FOR_REMOTE_KVS`): the request gets its blocks when its turn
-   * comes, they fill while others compute, and it joins the first step after that. Cached tokens are not fetched.
+   * Imported KV, as with vLLM's connectors (`WAITING_FOR_REMOTE_KVS`). The request gets its blocks when its turn comes,
+   * they fill while others compute, and it joins the first step after that. Cached tokens are not fetched.
    */
   readonly imported?: ImportedPrompt;
   /** Whether its blocks stay pinned after the full output, for another engine to fetch, until `Engine.release`. */
@@ -104,7 +103,7 @@ export interface RequestReport {
 /** The engine's own hash of a block. 64 bits, different in every engine for the same content. */
 export type EngineHash = bigint;
 
-/** What vLLM and SGLang call CPU memory in their events. */
+/** The name of CPU memory in vLLM's and SGLang's events. */
 export type CpuMedium = "CPU" | "CPU_PINNED";
 
 /** KV events in the order the engine makes them; one batch per step that had any. */
@@ -148,7 +147,7 @@ export interface EngineStats {
   readonly importing: number;
   /** Finished requests whose blocks stay pinned until they are released. */
   readonly pinned: number;
-  /** Share of the KV blocks that requests hold, 0..1. */
+  /** Share of the KV blocks in use by requests, 0..1. */
   readonly kvUse: number;
   /** Blocks with reusable content, in use or free. */
   readonly cachedBlocks: number;
@@ -179,7 +178,7 @@ export interface AdapterUse {
   readonly waiting: readonly string[];
 }
 
-/** One engine in virtual time. It does nothing by itself: the caller advances it. */
+/** One engine in virtual time. It never advances by itself: the caller advances it. */
 export interface Engine {
   readonly parameters: EngineParameters;
   /**

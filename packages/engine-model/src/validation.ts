@@ -33,7 +33,7 @@ export function checkParameters(parameters: EngineParameters): void {
   if (cpuLoadMsPerBlock !== undefined && !(Number.isFinite(cpuLoadMsPerBlock) && cpuLoadMsPerBlock >= 0)) {
     throw new RangeError(`cpuLoadMsPerBlock ${cpuLoadMsPerBlock} is not a duration`);
   }
-  // A step without duration would let time stand still.
+  // A step without duration would stop time.
   if (parameters.stepBaseMs === 0) throw new RangeError("stepBaseMs must be above 0");
 }
 

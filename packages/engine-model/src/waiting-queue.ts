@@ -14,7 +14,7 @@ export interface WaitingQueue<Entry extends Queued> {
   peek(): Entry | undefined;
   /** Removes the request that `peek` returned. */
   takeFirst(): void;
-  /** Removes a queued request whose state is `done` already. */
+  /** Removes a queued request whose state is already `done`. */
   drop(entry: Entry): void;
 }
 
@@ -25,11 +25,11 @@ interface PriorityLevel<Entry> {
   arrived: Entry[];
   /** Index of the first remaining request of `arrived`. */
   head: number;
-  /** Requests that still wait here; the others in the lists are done. */
+  /** Number of requests that still wait here; the others in the lists are done. */
   live: number;
 }
 
-/** Done entries that a level keeps at most, beyond as many as wait. */
+/** Maximum done entries that a level keeps, in addition to the number that wait. */
 const SLACK = 1_024;
 
 export function createWaitingQueue<Entry extends Queued>(): WaitingQueue<Entry> {
@@ -111,7 +111,7 @@ export interface ImportList<Entry extends Importing> {
   drop(entry: Entry): void;
 }
 
-/** Every entry has blocks, or is one of the engine's requests: that bounds the list. */
+/** Every entry has blocks, or is one of the engine's requests, which bounds the list. */
 export function createImportList<Entry extends Importing>(): ImportList<Entry> {
   const entries: Entry[] = [];
   return {

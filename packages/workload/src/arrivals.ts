@@ -16,13 +16,13 @@ export function exponential(mean: number, random: Random): number {
   return -Math.log(1 - random.float()) * mean;
 }
 
-/** The Mooncake conversation trace has its times rounded to this. */
+/** The Mooncake conversation trace rounds its times to this. */
 export const mooncakeStepMs = 3_000;
 
 /**
- * Spreads the arrivals of a trace whose times are rounded to steps: the requests of a step arrive at times drawn
- * uniformly from it. The draws are assigned in order, so the order of requests and of the turns of a session is kept. Times
- * that miss a step by a few milliseconds, as they do in the file, count as the nearest one.
+ * Spreads the arrivals of a trace that rounds its times to steps. The requests of a step arrive at times drawn
+ * uniformly from it. The draws are assigned in order, so the order of requests and of a session's turns is kept. Times
+ * that miss a step by a few milliseconds, as in the file, count as the nearest step.
  *
  * @param requests in order of arrival
  */

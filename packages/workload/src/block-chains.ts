@@ -1,9 +1,9 @@
 import type { TraceRequest } from "./trace-request.ts";
 
 /**
- * The share of the input tokens that a cache which never evicts, and which all engines share, would have held: for each
- * request in order the full blocks at its beginning that an earlier one had, at most floor((n - 1) / block size) of
- * them because an engine always computes the last token of a prompt.
+ * The cached share of the input tokens in a cache that never evicts and that all engines share. Counts for each
+ * request, in order, the full blocks at its beginning that an earlier request had: at most floor((n - 1) / block size),
+ * because an engine always computes the last token of a prompt.
  *
  * @returns a share, or undefined when the trace names no blocks
  */
@@ -32,9 +32,9 @@ export function infiniteCacheBound(requests: readonly TraceRequest[]): number | 
 const commonBlocks = 1;
 
 /**
- * Finds conversations in a trace that has only block ids. A follow-up repeats the whole of an earlier prompt and goes
- * on: a request's session is that of the longest earlier request whose full blocks are the beginning of its own, and
- * more than the one block that all requests share; without such a request it begins a session.
+ * Finds conversations in a trace that has only block ids. A follow-up repeats a whole earlier prompt and continues it.
+ * So a request belongs to the session of the longest earlier request whose full blocks are the beginning of its own, if
+ * these are more than the one block that all requests share. Otherwise it begins a session.
  *
  * @returns a function that takes requests in order (full blocks only) and names the session of each
  */
@@ -58,7 +58,7 @@ export function createSessionInference(): (fullBlockIds: readonly number[]) => s
 }
 
 /**
- * Chains of block ids that share their beginnings. A node stands for a block and everything before it, so one block id
+ * Chains of block ids that share their beginnings. A node represents a block and everything before it, so one block id
  * after two different beginnings is two nodes.
  */
 interface ChainTrie {

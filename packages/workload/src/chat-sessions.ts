@@ -3,7 +3,7 @@ import { exponential } from "./arrivals.ts";
 import { blockText, maxTextOwners, maxTextParts, ownTextId } from "./synthetic-text.ts";
 
 export interface ChatSessionsOptions {
-  /** People who chat at the same time, each in one session. */
+  /** Users who chat at the same time, each in one session. */
   readonly users: number;
   readonly turns: number;
   readonly firstMessageTokens: number;
@@ -19,8 +19,8 @@ export interface ChatSessionsOptions {
 
 export interface ChatTurn {
   /**
-   * Time from the end of the previous answer to this message; for the first turn from the start of the run, so that
-   * the users do not begin in step.
+   * Time from the end of the previous answer to this message. For the first turn it counts from the start of the run,
+   * so that users do not begin in step.
    */
   readonly thinkMs: number;
   readonly userTokens: number;
@@ -37,8 +37,8 @@ export interface ChatSession {
 }
 
 /**
- * Closed-loop chats: every user sends a message, waits for the answer, thinks, and goes on with the whole conversation
- * so far. The same options give the same sessions.
+ * Closed-loop chats: every user sends a message, waits for the answer, thinks, and sends the next message with the
+ * whole conversation so far. The same options give the same sessions.
  *
  * @throws EspalierError `config_invalid` for more users or turns than there are distinct texts
  */

@@ -1,15 +1,15 @@
 export interface TableColumn<Row> {
-  /** With the unit, for example `ttft p50 (s)`. */
+  /** Includes the unit, for example `ttft p50 (s)`. */
   readonly header: string;
-  /** Undefined where the row has no such value. */
+  /** Undefined when the row has no such value. */
   value(row: Row): string | number | undefined;
   /** Digits after the point of a number, 0 by default. */
   readonly digits?: number;
 }
 
 /**
- * Lays rows out as text for a terminal: columns two spaces apart, texts to the left, numbers to the right, `-` for what
- * is absent. No line ends in spaces.
+ * Formats rows as a table for a terminal: columns two spaces apart, text left-aligned, numbers right-aligned, `-` for
+ * absent values. No line ends in spaces.
  */
 export function formatTable<Row>(rows: readonly Row[], columns: readonly TableColumn<Row>[]): string {
   const laidOut = columns.map((column) => {

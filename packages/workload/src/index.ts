@@ -1,6 +1,6 @@
 /**
- * Workloads: traces and the prompts synthesised for them, arrival processes, closed-loop chats, and the summary of what
- * became of the requests.
+ * Workloads: traces and the prompts synthesised for them, arrival processes, closed-loop chats, and the summary of
+ * request outcomes.
  */
 export { jitterArrivals, mooncakeStepMs, poissonArrivals } from "./arrivals.ts";
 export { infiniteCacheBound } from "./block-chains.ts";

@@ -25,7 +25,7 @@ const readers: Readonly<Record<TraceFormat, () => TraceFormatReader>> = {
 
 export const traceFormats = Object.keys(readers) as readonly TraceFormat[];
 
-/** A longer trace is refused unless a limit asks for its beginning. */
+/** A longer trace is refused unless a limit selects its beginning. */
 export const maxTraceRequests = 1_000_000;
 
 export interface ReadTraceOptions {
@@ -71,11 +71,11 @@ function detectFormat(line: LineFields): TraceFormat {
 
 const formatList = traceFormats.join(", ");
 
-/** Puts rows in order of arrival, counted from the first one, and numbers the turns of each session. */
+/** Sorts rows by arrival, counted from the first one, and numbers the turns of each session. */
 function arrange(rows: readonly TraceRow[]): TraceRequest[] {
   let previousMs = 0;
   const timed = rows.map((row, position) => {
-    // A row without a time comes with the one before it.
+    // A row without a time arrives with the previous one.
     previousMs = row.timestampMs ?? previousMs;
     return { row, position, timestampMs: previousMs };
   });

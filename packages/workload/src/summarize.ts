@@ -14,23 +14,23 @@ export interface RequestResult {
   readonly cachedTokens: number;
   /** The engine that served it, if known. */
   readonly engine: string | undefined;
-  /** What went wrong, if anything. */
+  /** The failure, if any. */
   readonly error: string | undefined;
   /** Sum and number of the gaps between one output token and the next. */
   readonly itlSumMs: number;
   readonly itlCount: number;
-  /** Class of service, where the run mixes several. */
+  /** Class of service, in runs with several. */
   readonly className?: string;
 }
 
-/** Classes with figures of their own in a row; further ones are summed up as `other`. */
+/** Maximum classes with their own figures in a row; further ones are summed up as `other`. */
 export const maxClassRows = 32;
 
 /** The labels of a row. */
 export interface RunLabels {
   readonly scenario?: string;
   readonly policy?: string;
-  /** Whether engines published KV events, or the router estimated their caches from what it had sent. */
+  /** Whether engines published KV events, or the router estimated their caches from its own requests. */
   readonly kv_events?: boolean;
   readonly routers?: number;
   readonly engines?: number;
@@ -39,9 +39,9 @@ export interface RunLabels {
 }
 
 export interface RunContext extends RunLabels {
-  /** Seconds of the simulated engines that pass in a real one; 1 for real engines. */
+  /** Seconds of the simulated engines per real second; 1 for real engines. */
   readonly speed: number;
-  /** Running plus waiting requests of every engine, once for each sample in time. */
+  /** Running plus waiting requests of every engine, one entry per sample in time. */
   readonly loadSamples?: readonly ArrayLike<number>[];
 }
 
@@ -81,13 +81,13 @@ export interface ReplayRow extends RunLabels, LatencyFigures {
   readonly followup_cached_share?: number;
   readonly load_cov?: number;
   readonly load_cov_time?: number;
-  /** By the name of a class; absent when no request has one. */
+  /** By class name; absent when no request has a class. */
   readonly by_class?: Readonly<Record<string, ClassRow>>;
 }
 
 /**
- * Sums up a run. Latencies, tokens and rates are those of the requests that succeeded; the duration is that of the
- * whole run, from its first request to its last end.
+ * Summarizes a run. Latencies, tokens and rates cover the successful requests. The duration is that of the whole run,
+ * from its first request to its last end.
  */
 export function summarize(results: readonly RequestResult[], context: RunContext): ReplayRow {
   const { speed, loadSamples, ...labels } = context;
@@ -153,7 +153,7 @@ function succeeded(results: readonly RequestResult[]): RequestResult[] {
   return results.filter((result) => result.error === undefined);
 }
 
-/** What is a number. */
+/** The value if it is a number. */
 function present(figures: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
 }
@@ -234,7 +234,7 @@ function sum(results: readonly RequestResult[], measure: (result: RequestResult)
   return results.reduce((total, result) => total + measure(result), 0);
 }
 
-/** NaN over nothing, so that the row leaves it out. */
+/** NaN without values, so that the row omits it. */
 function ratio(part: number, whole: number): number {
   return whole > 0 ? part / whole : Number.NaN;
 }

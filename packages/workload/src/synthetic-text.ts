@@ -2,18 +2,18 @@ import { createSeededRandom } from "@espalier/common";
 import type { ChatMessage, Prompt, TraceRequest } from "./trace-request.ts";
 
 export interface PromptSynthesisOptions {
-  /** Distinguishes the texts that runs invent where a trace names no blocks; the low 16 bits count. */
+  /** Distinguishes the invented texts of runs whose trace names no blocks. Only the low 16 bits are used. */
   readonly seed: number;
 }
 
 /**
- * Gives the requests of a trace their prompts. A prompt that the trace holds is returned as it is. Otherwise the text
- * is one word of three letters and a space for each input token, which is about one token for real tokenizers and exactly
- * four bytes; a block's text depends on its id alone, so requests that share blocks at their beginning share that text,
- * and the rest is unique to the request.
+ * Gives the requests of a trace their prompts. A prompt in the trace is returned unchanged. Otherwise the text has one
+ * word of three letters and a space per input token: about one token for real tokenizers, and exactly four bytes. A
+ * block's text depends only on its id, so requests with common blocks at their beginning share that text. The rest is
+ * unique to the request.
  *
- * The chat template of a model adds its own tokens around the text (about 5 to 40), so blocks of the engine are shifted
- * against blocks of the trace, by the same amount in every request.
+ * A model's chat template adds its own tokens around the text (about 5 to 40). This shifts the engine's blocks against
+ * the trace's, by the same amount in every request.
  */
 export function createPromptSynthesizer({ seed }: PromptSynthesisOptions): (request: TraceRequest) => Prompt {
   const blocks = createBlockTextCache(maxCachedBlocks);
@@ -32,12 +32,12 @@ export function createPromptSynthesizer({ seed }: PromptSynthesisOptions): (requ
   };
 }
 
-/** A prompt as chat messages: a text becomes one message of the user. */
+/** A prompt as chat messages: a text becomes one user message. */
 export function toChatMessages(prompt: Prompt): readonly ChatMessage[] {
   return typeof prompt === "string" ? [{ role: "user", content: prompt }] : prompt;
 }
 
-/** Block texts in the cache at most: 8 MiB at 512 words a block. */
+/** Maximum block texts in the cache: 8 MiB at 512 words per block. */
 export const maxCachedBlocks = 4_096;
 
 /** An LRU cache of block texts. */
@@ -88,7 +88,7 @@ const words: readonly string[] = `
   .trim()
   .split(/\s+/);
 
-/** Words that spell the id, a byte each: enough for every safe integer. */
+/** Words that spell the id, one byte each: enough for every safe integer. */
 const idWords = 7;
 
 /** The four bytes of each word as one number, in the byte order of the machine. */
@@ -97,9 +97,9 @@ const wordUnits = new Uint32Array(
 );
 
 /**
- * Text that depends on `id` alone: `wordCount` words of four bytes each, space included. The first seven spell the id,
- * lowest byte first, so texts of different ids differ (for ids below 256^n within the first n words); the others are
- * drawn with the id as seed.
+ * Text that depends only on `id`: `wordCount` words of four bytes each, including the space. The first seven spell the
+ * id, lowest byte first, so texts with different ids differ (for ids below 256^n within the first n words). The other
+ * words are drawn with the id as seed.
  *
  * @param id a safe integer, not negative
  */
@@ -116,7 +116,7 @@ export function blockText(id: number, wordCount: number): string {
   return Buffer.from(units.buffer).toString("latin1");
 }
 
-/** Owners (requests of a trace, or users) and parts (turns) that have ids of their own. */
+/** Maximum owners (requests of a trace, or users) and parts (turns) with distinct ids. */
 export const maxTextOwners = 2 ** 22;
 
 export const maxTextParts = 2 ** 14;
@@ -130,21 +130,21 @@ export function ownTextId(of: { readonly seed: number; readonly owner: number; r
   return 2 ** 52 + ((seed & 0xffff) * maxTextOwners + owner) * maxTextParts + part;
 }
 
-/** The first id that is used: those below belong to special tokens and single bytes in most vocabularies. */
+/** The first id in use: lower ids are special tokens and single bytes in most vocabularies. */
 const firstId = 512;
 
 const lettersInAlphabet = 26;
 
 const firstLetter = "a".charCodeAt(0);
 
-/** A word of three letters and the space behind it. */
+/** A word of three letters and a space. */
 const wordLength = 4;
 
 /**
- * The token ids of a synthesised text, one for each of its words: what a tokenizer with these words in its vocabulary
- * would give. They are below 18,088.
+ * The token ids of a synthesised text, one per word, as a tokenizer with these words in its vocabulary would give them.
+ * They are below 18,088.
  *
- * @throws RangeError for a text of other words
+ * @throws RangeError for a text with other words
  */
 export function wordTokenIds(text: string): readonly number[] {
   const ids = new Array<number>(text.length / wordLength);

@@ -6,7 +6,7 @@ const mooncakeBlockTokens = 512;
 
 /**
  * Mooncake traces (kvcache-ai/Mooncake, FAST 2025): JSON lines of `timestamp` in ms, `input_length`, `output_length`
- * and `hash_ids` of 512-token blocks. There are no sessions in them: they are inferred from the blocks.
+ * and `hash_ids` of 512-token blocks. They name no sessions, which are inferred from the blocks.
  */
 export function createMooncakeReader(): TraceFormatReader {
   const inferSession = createSessionInference();
@@ -28,16 +28,16 @@ const bailianBlockTokens = 16;
 /** One request as a line of such a trace. */
 export interface BailianRow {
   readonly chat: number;
-  /** The chat that it goes on with; undefined for a session's first. */
+  /** The chat that it continues; undefined for a session's first request. */
   readonly parent: number | undefined;
   readonly arrivalMs: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** Of the prompt's full blocks of 16 tokens, each a whole number below 2^52. */
+  /** Ids of the prompt's full blocks of 16 tokens, each a whole number below 2^52. */
   readonly blockIds: readonly number[];
 }
 
-/** The line of a request, without its end. */
+/** The line of a request, without the newline. */
 export function bailianLine({ chat, parent, arrivalMs, inputTokens, outputTokens, blockIds }: BailianRow): string {
   return JSON.stringify({
     ...{ chat_id: chat, parent_chat_id: parent ?? -1, timestamp: arrivalMs / 1_000 },
@@ -107,10 +107,10 @@ function numberOf(text: string | undefined): number | undefined {
   return text === undefined || text.trim() === "" ? undefined : Number(text);
 }
 
-/** Output tokens of a line that does not say `max_tokens`. */
+/** Output tokens for a line without `max_tokens`. */
 const defaultOutputTokens = 128;
 
-/** Bytes of text that make a token, by rule of thumb for English. */
+/** Bytes of text per token, a rule of thumb for English. */
 const bytesPerToken = 4;
 
 /**

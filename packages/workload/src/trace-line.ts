@@ -3,21 +3,21 @@ import type { Prompt } from "./trace-request.ts";
 
 /** One parsed line of a trace. */
 export interface TraceRow {
-  /** Milliseconds on the trace's own clock; undefined when the line does not say. */
+  /** Milliseconds on the trace's own clock; undefined when absent. */
   readonly timestampMs: number | undefined;
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly maxOutputTokens?: number;
   readonly blockIds: readonly number[] | undefined;
   readonly blockTokens: number;
-  /** The conversation; undefined for one of its own. */
+  /** The conversation; undefined for a request that is its own. */
   readonly session: string | undefined;
   readonly prompt?: Prompt;
 }
 
 /** Reads the lines of one trace in order; it may remember earlier ones. */
 export interface TraceFormatReader {
-  /** @returns undefined for a line that holds no request, such as a header */
+  /** @returns undefined for a line without a request, such as a header */
   readRow(line: LineFields): TraceRow | undefined;
 }
 

@@ -1,7 +1,7 @@
-/** A chat message as it was given. Its fields are passed through, whatever they are. */
+/** A chat message from the trace. All its fields are passed through. */
 export type ChatMessage = Readonly<Record<string, unknown>> & { readonly role: string };
 
-/** What is sent to an engine: the text of a completion request, or the messages of a chat request. */
+/** The content sent to an engine: the text of a completion request, or the messages of a chat request. */
 export type Prompt = string | readonly ChatMessage[];
 
 /** One request of a trace. */
@@ -13,11 +13,11 @@ export interface TraceRequest {
   readonly inputTokens: number;
   /** At least 1. */
   readonly outputTokens: number;
-  /** The bound that the client sets; absent where the trace says none. */
+  /** The client's limit; absent when the trace gives none. */
   readonly maxOutputTokens?: number;
   /**
-   * Names of the prompt's blocks of `blockTokens` tokens, in order: the same name at the same place after the same
-   * blocks is the same text. Undefined when the trace has none. The last block may be partial, or may be missing.
+   * Names of the prompt's blocks of `blockTokens` tokens, in order. The same name at the same place after the same
+   * blocks is the same text. Undefined when the trace has none. The last block may be partial or missing.
    */
   readonly blockIds: readonly number[] | undefined;
   readonly blockTokens: number;
@@ -25,6 +25,6 @@ export interface TraceRequest {
   readonly session: string;
   /** Its place in the session, from 0. */
   readonly turn: number;
-  /** The prompt itself, where the trace has it. */
+  /** The prompt itself, if the trace has it. */
   readonly prompt?: Prompt;
 }

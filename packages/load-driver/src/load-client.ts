@@ -5,7 +5,7 @@ import type { Clock } from "@espalier/common";
 export interface LoadRequest {
   /** `http://host:port` of a router or an engine. */
   readonly url: string;
-  /** For instance `/v1/chat/completions`. */
+  /** For example `/v1/chat/completions`. */
   readonly path: string;
   readonly body: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -33,7 +33,7 @@ export interface Answer {
   readonly text: string;
   /** The requested headers that are present; absent when none is. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whether the error came in the body of an answer of status 200, for instance as the last event of a stream. */
+  /** Whether the error was in the body of an answer with status 200, for example as the last event of a stream. */
   readonly isErrorInBody?: boolean;
 }
 
@@ -201,8 +201,8 @@ export function createAnswerReader(streamed: boolean, keepText = false): AnswerR
       reading.sawDone = true;
       return;
     }
-    // Between the first content and the usage no event matters to a measurement. Parsing each would cost the client more
-    // than the router that it measures.
+    // Between the first content and the usage, no event affects a measurement. Parsing each event would cost the client
+    // more than the measured router spends.
     if (keepText || !reading.sawContent || data.includes('"usage":{') || data.includes('"error"')) readBody(data);
   };
 

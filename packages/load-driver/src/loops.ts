@@ -15,10 +15,10 @@ export interface TimedJob {
 }
 
 /**
- * Open loop: starts each job when it is due, whether or not the earlier ones have ended, as independent users do.
+ * Open loop: starts each job when it is due, like independent users, whether or not earlier ones have ended.
  *
  * @param jobs in order of `dueMs`
- * @param signal stops further jobs from starting; those under way are awaited
+ * @param signal stops further jobs from starting; waits for the running ones
  */
 export async function runOpenLoop(jobs: readonly TimedJob[], ports: LoopPorts, signal?: AbortSignal): Promise<void> {
   const startMs = ports.clock.nowMs();
@@ -33,9 +33,9 @@ export async function runOpenLoop(jobs: readonly TimedJob[], ports: LoopPorts, s
 }
 
 /**
- * Closed loop: `concurrency` users, each starting its next job when its last one has ended.
+ * Closed loop: `concurrency` users, each of whom starts a job when the previous one has ended.
  *
- * @param next gives the next job, or undefined when there is none left
+ * @param next returns the next job, or undefined when there is none left
  */
 export async function runClosedLoop(
   next: () => Job | undefined,
@@ -48,7 +48,7 @@ export async function runClosedLoop(
   await Promise.all(Array.from({ length: concurrency }, user));
 }
 
-/** Waits `delayMs`, or until `signal` aborts. Open sockets keep the process alive meanwhile, not this timer. */
+/** Waits `delayMs`, or until `signal` aborts. This timer does not keep the process alive; open sockets do. */
 function sleep(delayMs: number, scheduler: Scheduler, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

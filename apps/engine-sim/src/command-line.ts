@@ -14,12 +14,12 @@ import { shippedModelName } from "./text/model-text.ts";
 /** The parsed command line. */
 interface Command {
   readonly showHelp: boolean;
-  /** Whether to print one JSON object in place of lines. */
+  /** Whether to print one JSON object instead of lines. */
   readonly json: boolean;
   readonly options: EngineSimOptions;
 }
 
-/** The flags about prefill and decode on different engines. */
+/** The flags for prefill and decode on different engines. */
 const transferFlags = {
   role: { type: "string" },
   "kv-transfer": { type: "string" },
@@ -68,7 +68,7 @@ const flags = {
 /**
  * Reads the flags of the program.
  *
- * @throws Error with one line that names what is wrong
+ * @throws Error with a one-line message that names the wrong flag
  */
 export function parseCommandLine(args: readonly string[]): Command {
   const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false });

@@ -12,7 +12,7 @@ import { maxAdapters } from "./engine/adapters.ts";
 
 /** Options of simulated engines. */
 export interface EngineSimOptions {
-  /** How many, each on its own port; 1 by default. */
+  /** Number of engines, each on its own port; 1 by default. */
   readonly engines?: number;
   /** 127.0.0.1 by default. */
   readonly host?: string;
@@ -20,9 +20,9 @@ export interface EngineSimOptions {
   readonly port?: number;
   /** Parameters of a real engine; `a10g-7b` by default. */
   readonly preset?: PresetName;
-  /** Names that the model goes by; `sim-model` by default. */
+  /** Names of the model; `sim-model` by default. */
   readonly models?: readonly string[];
-  /** Parameters that differ from the preset. `flavour` also chooses whose HTTP interface is imitated. */
+  /** Parameters that differ from the preset. `flavour` also chooses which HTTP interface is imitated. */
   readonly parameters?: Partial<EngineParameters>;
   /** Engine milliseconds per real millisecond; 1 by default. */
   readonly speed?: number;
@@ -72,13 +72,13 @@ export interface TransferOptions {
   readonly port?: number;
   /** Bytes of KV per token; those of the preset by default. */
   readonly bytesPerToken?: number;
-  /** Of the link between engines; 12.5e9 by default, 100 Gbit/s. */
+  /** Bandwidth of the link between engines; 12.5e9 by default, 100 Gbit/s. */
   readonly linkBytesPerSecond?: number;
   /** Engine time before the first byte of a transfer; 5 by default. */
   readonly setupMs?: number;
-  /** How long blocks wait to be fetched, and engines wait for each other, real time; 480,000 by default. */
+  /** Real time that blocks wait to be fetched, and engines wait for each other; 480,000 by default. */
   readonly timeoutMs?: number;
-  /** Of the protocols of vLLM; `fail` by default, as there. */
+  /** For vLLM's protocols; `fail` by default, as there. */
   readonly onFailure?: LoadFailurePolicy;
   /** Side channel of an engine that keeps the blocks of `shared-storage`; by default the first one of this process. */
   readonly storageUrl?: string;
@@ -109,7 +109,7 @@ export const engineRoles = ["prefill", "decode", "both"] as const;
 /** The reaction to blocks that do not arrive: vLLM's `kv_load_failure_policy`. */
 type LoadFailurePolicy = "fail" | "recompute";
 
-/** What `dialect` may be. */
+/** The values of `dialect`. */
 export const dialectNames: readonly (EventDialect | "auto")[] = ["auto", ...eventDialects];
 
 /** The same with every default filled in. */

@@ -24,7 +24,7 @@ import { byteText } from "./text/byte-text.ts";
 import type { ModelText } from "./text/model-text.ts";
 import { createTransfers, type Transfers } from "./transfer/transfers.ts";
 
-/** Where one simulated engine listens. */
+/** Addresses of one simulated engine. */
 export interface RunningEngine {
   readonly id: string;
   /** `http://host:port` */
@@ -171,7 +171,7 @@ function createPartTransfers(
   const { transfer, clock, scheduler, host } = options;
   if (!transfer) return undefined;
   const port = transfer.port === 0 ? 0 : transfer.port + index;
-  // The first engine has the store of the process.
+  // The first engine owns the store of the process.
   const poolEvents = index === 0 ? createChannel(options, transfer.poolEvents, index) : undefined;
   return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId, poolEvents });
 }

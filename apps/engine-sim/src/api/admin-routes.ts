@@ -53,7 +53,7 @@ export function clearFaults({ faults }: EngineContext, exchange: Exchange): void
 /** `POST /sim/reset`: the engine crashes and restarts at once, on the same port. */
 export async function restart(context: EngineContext, exchange: Exchange): Promise<void> {
   const { engine, kvEvents, live, log, storedResponses, adapters, transfers } = context;
-  // First, so that requests that are killed release nothing at other engines: a crashed process sends nothing.
+  // First, so that killed requests release nothing at other engines: a crashed process sends nothing.
   transfers?.restart();
   for (const request of [...live]) request.kill();
   // Sequence numbers restart before the new process publishes.

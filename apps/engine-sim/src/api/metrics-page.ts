@@ -1,13 +1,13 @@
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { Histogram } from "../engine/tallies.ts";
 
-/** Where a metrics page takes its values from. */
+/** The sources of a metrics page's values. */
 interface MetricsSource {
   readonly engine: SimulatedEngine;
   readonly model: string;
   /** Whether it reports no running and no waiting requests. */
   readonly pretendsIdle: boolean;
-  /** LoRA adapters that the engine has. */
+  /** LoRA adapters in the engine. */
   readonly adapterCount: number;
   /** Unix seconds. */
   readonly nowS: number;

@@ -10,7 +10,7 @@ import { type JsonObject, optionalBoolean, optionalInteger, optionalString } fro
 /** Limit of an answer when the caller gives none. */
 const defaultOutputTokens = 128;
 
-/** Answers to one prompt. */
+/** Number of answers to one prompt. */
 const maxChoices = 128;
 
 interface PlanInput {
@@ -52,15 +52,15 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   return sequences;
 }
 
-/** The sequences to compute, and the part of this engine where several engines work on them. */
+/** The sequences to compute, and this engine's part if several engines work on them. */
 interface PlannedLeg {
   readonly sequences: readonly SequenceRequest[];
   readonly leg: Leg | undefined;
 }
 
 /**
- * The part of this engine in a request. An engine that only computes the prompt for another one generates one token,
- * whatever the request asks for.
+ * This engine's part in a request. An engine that only computes the prompt for another one generates one token,
+ * regardless of what the request asks for.
  *
  * @throws ApiError 400 when its fields make no sense
  */
@@ -193,7 +193,7 @@ function adapterOf({ flavour, adapters }: EngineContext, body: JsonObject): stri
 }
 
 /**
- * The name that the caller gave the model; the first one when none was given. SGLang serves any name.
+ * The model name in the request; the first one by default. SGLang serves any name.
  *
  * @throws ApiError 404 when this engine does not serve it
  */

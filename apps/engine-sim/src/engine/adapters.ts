@@ -7,13 +7,13 @@ export interface AdapterRegistry {
   readonly names: readonly string[];
   /** @returns false when there are `maxAdapters` already */
   add(name: string): boolean;
-  /** @returns whether there was one of this name */
+  /** @returns whether there was one with this name */
   remove(name: string): boolean;
-  /** Back to the initial ones. */
+  /** Restores the initial ones. */
   reset(): void;
 }
 
-/** @param initial those that the engine is started with */
+/** @param initial those with which the engine starts */
 export function createAdapterRegistry(initial: readonly string[]): AdapterRegistry {
   let names = initial;
   return {

@@ -16,11 +16,11 @@ interface LogEntry {
   readonly model?: string;
   readonly stream?: boolean;
   readonly fault?: FaultKind;
-  /** One for each answer that the engine worked on. */
+  /** One for each answer that the engine computed. */
   readonly reports: readonly RequestReport[];
 }
 
-/** The newest requests to a model, and how many ended in which way. */
+/** The newest requests to a model, and counts of how they ended. */
 export interface RequestLog {
   add(entry: LogEntry): void;
   /** Oldest first. */

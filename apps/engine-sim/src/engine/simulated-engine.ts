@@ -31,7 +31,7 @@ export interface SequenceRequest {
   /** Name of the LoRA adapter that computes it. */
   readonly adapter: string | undefined;
   readonly priority: number | undefined;
-  /** The part of its prompt that comes from another engine or a store. */
+  /** The part of its prompt that is imported from another engine or a store. */
   readonly imported?: ImportedPrompt;
   /** Whether its blocks stay pinned after it is complete, until `release`. */
   readonly pinned?: boolean;
@@ -86,7 +86,10 @@ export interface SimulatedEngine {
   untilFreeOf(adapter: string): Promise<void>;
   /** Publishes the events of an engine that starts. */
   begin(): void;
-  /** Restarts as a new process: drops all requests without a report, empties the cache, zeroes the counters, changes the hashes. */
+  /**
+   * Restarts as a new process: drops all requests without a report, empties the cache, zeroes the counters, changes the
+   * hashes.
+   */
   restart(): void;
 }
 
@@ -105,7 +108,7 @@ interface Running {
   lastTokenMs: number;
 }
 
-/** The state that ends with a process of the engine. */
+/** The state that an engine process loses when it ends. */
 interface EngineProcess {
   readonly engine: Engine;
   readonly tallies: EngineTallies;
@@ -266,7 +269,7 @@ export interface TimeDriver {
   /** Engine time: real milliseconds since the driver was made, times the speed. */
   nowMs(): number;
   add(part: Driven): void;
-  /** Call this when a part got work. */
+  /** Must be called when a part got work. */
   changed(part: Driven): void;
   stop(): void;
 }

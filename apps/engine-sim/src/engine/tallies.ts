@@ -10,7 +10,10 @@ export interface EngineTallies {
   readonly endToEndSeconds: Histogram;
   readonly queueSeconds: Histogram;
   readonly outcomes: Readonly<Record<OutcomeReason, number>>;
-  /** Tokens of requests that only prefill (embeddings, scores): the model generates one, a real engine none. */
+  /**
+   * Tokens of requests that only prefill (embeddings, scores). The model generates one for each; a real engine
+   * generates none.
+   */
   readonly poolingTokens: number;
   /** One token of a request; `previousMs` is the time of its token before, NaN for the first one. */
   token(timeMs: number, previousMs: number, pooling: boolean): void;

@@ -16,7 +16,7 @@ export interface AnswerFormat {
   token(sequence: number, index: number): string;
   /** The events after the last token. */
   end(reports: readonly RequestReport[]): string;
-  /** An answer without a token, of endpoints where a request may end so. */
+  /** An answer without tokens, for endpoints that allow it. */
   readonly empty?: (finishReason: string) => { readonly whole: string; readonly events: string };
 }
 
@@ -221,7 +221,7 @@ function liveRequest(
   };
 }
 
-/** Where the tokens of a request go. */
+/** The receiver of a request's tokens. */
 interface Sink {
   /** Called first, when the head of the answer may be sent. */
   begin(): void;
@@ -286,8 +286,8 @@ function wholeSink({ response, fault }: Exchange, format: AnswerFormat, settle: 
 const maxBufferedBytes = 1024 * 1024;
 
 /**
- * Real time that a client may be behind before its connection is closed. It outlasts a burst after the process was stalled,
- * so that a client that reads is not dropped.
+ * Real time that a client may be behind before its connection is closed. It is longer than a burst after the process
+ * stalled, so that a client that reads is not dropped.
  */
 const maxBehindMs = 2_000;
 
@@ -297,7 +297,7 @@ interface EventWriter {
   add(events: string): void;
   /** Queues the last events. */
   close(events: string): void;
-  /** Sends what is queued, in one write. */
+  /** Sends the queue in one write. */
   flush(): void;
   stop(): void;
 }
@@ -377,7 +377,7 @@ function breakPoint(fault: Fault | undefined): number {
   return fault?.kind.endsWith("-mid-stream") ? (fault.afterTokens ?? 1) : Number.POSITIVE_INFINITY;
 }
 
-/** Sends `rest` and then hangs, resets the connection, or closes it without the end of the answer. */
+/** Sends `rest`, then hangs, resets the connection, or closes it before the end of the answer. */
 function breakAnswer(response: ServerResponse, fault: Fault | undefined, rest: string): void {
   const { socket } = response;
   const act = (): void => {

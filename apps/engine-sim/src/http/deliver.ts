@@ -6,7 +6,7 @@ import { Answer, type AnswerFormat, type Generation } from "./answer.ts";
 import type { EngineContext } from "./engine-context.ts";
 import { ApiError, type Exchange } from "./exchange.ts";
 
-/** A request, and the part of this engine in it where several engines work on it. */
+/** A request, and this engine's part in it if several engines work on it. */
 interface Delivery extends Generation {
   /** Only with one sequence. */
   readonly leg?: Leg | undefined;
@@ -106,7 +106,7 @@ function isBelowThreshold({ leg, context, sequence, format }: LegRun, sharedCoun
 
 interface Fetched {
   readonly arrival: Arrival | undefined;
-  /** Tokens of the prompt that it matches. */
+  /** Number of prompt tokens that it matches. */
   readonly shared: number;
   readonly state: { isComputed: boolean };
 }

@@ -9,7 +9,7 @@ import type { FaultTable } from "../faults.ts";
 import type { ModelText } from "../text/model-text.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 
-/** A request under way. */
+/** A request in flight. */
 export interface LiveRequest {
   describe(): Readonly<Record<string, unknown>>;
   /** Resets its connection, as a crash of the engine does. */
@@ -21,7 +21,7 @@ export interface EngineContext {
   /** Unique in this process. */
   readonly id: string;
   readonly flavour: CacheFlavour;
-  /** Names that the one model goes by; at least one. */
+  /** Names of the one model; at least one. */
   readonly models: readonly [string, ...string[]];
   /** LoRA adapters of the first model. */
   readonly adapters: AdapterRegistry;

@@ -21,7 +21,7 @@ interface ListenerOptions {
   readonly onRequest: RequestListener;
 }
 
-/** Delay before another attempt when the port was taken meanwhile. */
+/** Delay before another attempt when another process took the port. */
 const retryMs = 50;
 
 export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions): Listener {

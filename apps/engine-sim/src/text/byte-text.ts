@@ -26,10 +26,10 @@ const roles: Readonly<Record<string, SpecialToken>> = {
 };
 
 /**
- * The tokens of a conversation: tools and documents first, then each message between its role and an end. Texts are
- * segments of their own, so an answer that comes back as an assistant's turn gives the tokens that were generated.
+ * The tokens of a conversation: tools and documents first, then each message between its role and an end. Each text is
+ * a separate segment, so an answer that returns as an assistant's turn gives the tokens that were generated.
  *
- * @param openTurn whether the assistant's next turn is opened at the end
+ * @param openTurn whether to open the assistant's next turn at the end
  */
 function renderChat({ messages, tools, documents }: ChatPrompt, openTurn = true): Uint32Array {
   const writer = createTokenWriter();
@@ -67,7 +67,7 @@ function writeParts(writer: TokenWriter, parts: readonly ContentPart[]): void {
   writer.text(text);
 }
 
-/** Tokens that one image stands for. */
+/** Tokens per image. */
 const tokensPerImage = 256;
 
 /** Placeholders that depend on the image only, like an engine's hashes of multimodal inputs. */
@@ -79,8 +79,8 @@ function writeImage(writer: TokenWriter, hash: number): void {
 }
 
 /**
- * Builds a prompt of tokens from texts and special tokens. A text is cut into pieces of four UTF-8 bytes counted from
- * its start; a piece is the token whose id is those bytes as a big-endian number. What is left over at the end, and
+ * Builds a prompt of tokens from texts and special tokens. A text is cut into pieces of four UTF-8 bytes, counted from
+ * its start. A piece is the token whose id is those bytes as a big-endian number. Left-over bytes at the end, and
  * pieces whose number would collide with the ids below 512, become tokens of one byte each.
  */
 interface TokenWriter {
@@ -136,8 +136,8 @@ function encodeText(text: string): Uint32Array {
 }
 
 /**
- * The text of tokens. For the tokens of a text this is exactly that text; for any other ids it is what their bytes say,
- * with U+FFFD where they are not UTF-8, and with special tokens by name.
+ * The text of tokens. The tokens of a text give exactly that text. For any other ids it is what their bytes say, with
+ * U+FFFD where they are not UTF-8, and with special tokens by name.
  */
 function decodeTokens(tokens: Iterable<number>): string {
   const parts: Buffer[] = [];

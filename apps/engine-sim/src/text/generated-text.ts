@@ -1,4 +1,4 @@
-/** A generated word and its token. The text is letters and spaces, which JSON needs no escapes for. */
+/** A generated word and its token. The text is letters and spaces, which JSON does not escape. */
 interface Word {
   readonly text: string;
   readonly token: number;
@@ -8,11 +8,11 @@ interface Word {
 export interface WordList {
   /** Words that may start an answer. */
   readonly first: readonly Word[];
-  /** Words that may follow another one. */
+  /** Words that may follow another word. */
   readonly next: readonly Word[];
 }
 
-/** The answer of a simulated engine: a word for each position, the same for the same prompt and seed. */
+/** The answer of a simulated engine: one word per position, the same for the same prompt and seed. */
 export interface GeneratedText {
   word(index: number): string;
   /** The token of that word. */
@@ -55,7 +55,7 @@ export function createGeneratedText({ words, promptHash, seed, choice }: Generat
 const lengthPurpose = 1;
 
 /**
- * How many tokens an answer would have if nothing limited it: geometric around `meanTokens`, drawn from the prompt.
+ * Number of tokens of an answer without limits: geometric around `meanTokens`, drawn from the prompt.
  *
  * @returns at least 1
  */
@@ -92,11 +92,13 @@ export interface WordProbe {
 
 interface ChosenWords {
   readonly words: WordList;
-  /** Whether an answer made of them has the generated tokens again when it comes back as the assistant's turn. */
+  /**
+   * Whether the tokens of an answer made of these words are the generated ones when it returns as the assistant's turn.
+   */
   readonly isRoundTrip: boolean;
 }
 
-/** Words that are tried. */
+/** Maximum words tried. */
 const maxCandidates = 512;
 
 /** Words in either list. */
@@ -124,7 +126,7 @@ export function chooseWords(names: Iterable<string>, probe: WordProbe): ChosenWo
   }
   const next = followingWords(candidates, probe).slice(0, maxWords);
   if (next.length < minWords) throw new RangeError("tokenizer: the vocabulary has too few words of one token");
-  // Where a template writes a space before what the assistant said, the text has to be without the one of its first token.
+  // If a template writes a space before the assistant's text, the text must omit the space of its first token.
   for (const isExact of [true, false]) {
     for (const space of [" ", ""]) {
       const first = firstWords(candidates, { space, isExact, next, probe }).slice(0, maxWords);
@@ -228,7 +230,7 @@ export function mixBits(value: number): number {
   return (z ^ (z >>> 16)) >>> 0;
 }
 
-/** A number in [0, 1) drawn from a hash, another one for each `purpose`. */
+/** A number in [0, 1) drawn from a hash, different for each `purpose`. */
 export function unitDraw(hash: number, purpose: number): number {
   return mixBits(hash ^ mixBits(purpose)) / 0x1_0000_0000;
 }

@@ -28,7 +28,7 @@ export interface ChatPrompt {
   readonly tools?: string;
   /** JSON of the documents. */
   readonly documents?: string;
-  /** The body of the request that all of it came in, and the endpoint's id; a chat completion unless that is given. */
+  /** The body of the request with all of this, and the endpoint's id; a chat completion by default. */
   readonly body?: Readonly<Record<string, unknown>>;
   readonly endpoint?: "messages" | "responses";
 }
@@ -43,5 +43,5 @@ export interface ChatMessage {
 /** A part of a message: text, or anything else by its bytes (an image as URL or base64). */
 export type ContentPart = { readonly text: string } | { readonly image: string };
 
-/** The name of the model that the tokenizer package ships. */
+/** The name of the tokenizer package's own model. */
 export const shippedModelName = "espalier-tiny";

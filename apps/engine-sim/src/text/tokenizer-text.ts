@@ -17,7 +17,7 @@ interface TokenizerTextOptions {
   readonly clock: Clock;
   /** The engine whose rules render chats. */
   readonly dialect: ChatDialect;
-  /** Warns when answers have other tokens when they come back. */
+  /** Warns when answers have other tokens when they return in a prompt. */
   readonly logger: Logger;
 }
 

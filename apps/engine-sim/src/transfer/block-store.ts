@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { WireEvent } from "@espalier/kv-events";
 
-/** The blocks of a store outside the engines. Only names are kept: a name is a hash of the content. */
+/** The blocks of a store outside the engines. It keeps only names: a name is a hash of the content. */
 export interface BlockStore {
   /** @param blocks of one prompt, in their order */
   put(blocks: readonly string[]): StoreChange;
@@ -49,7 +49,7 @@ export function createBlockStore(capacity: number): BlockStore {
   };
 }
 
-/** The content that a prompt's blocks are named by. */
+/** The content that determines the names of a prompt's blocks. */
 interface PromptContent {
   readonly prompt: Uint32Array;
   readonly adapter: string | undefined;

@@ -6,11 +6,11 @@ import type { ResolvedTransfer } from "../options.ts";
 import type { KvLinks } from "./peer-client.ts";
 import type { ExportTable, Inbox, KvOffer } from "./ticket-tables.ts";
 
-/** The part of one engine in a request that several engines work on. */
+/** One engine's part in a request that several engines work on. */
 export interface Leg {
   readonly importer?: Importer;
   readonly exporter?: Exporter;
-  /** Whether one token is generated, whatever the request asks for. */
+  /** Whether one token is generated, regardless of what the request asks for. */
   readonly onlyPrompt?: boolean;
   /** The request ends with `cache_threshold` unless at least this share of its prompt, 0..1, is cached. */
   readonly cacheHitThreshold?: number;
@@ -44,9 +44,9 @@ export interface Exporter {
   /** Whether the engine pins the blocks beyond the request. */
   readonly pins: boolean;
   /**
-   * Waits until the prompt is wanted.
+   * Waits until the other engine asks for the prompt.
    *
-   * @throws (rejects) ApiError when it never will be
+   * @throws (rejects) ApiError when it never will
    */
   ready(): Promise<void>;
   /**

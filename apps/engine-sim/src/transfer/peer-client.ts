@@ -4,10 +4,10 @@ import type { Arrival } from "./leg.ts";
 /** Connections to the engines that an engine fetches from. */
 export interface KvLinks {
   /**
-   * Fetches blocks from another engine's side channel. The prompt's tokens stand for the blocks; the transfer takes engine
-   * time, which the engine model counts. The connection stays open until the transfer is complete.
+   * Fetches blocks from another engine's side channel. The prompt's tokens represent the blocks; the engine model
+   * counts the engine time of the transfer. The connection stays open until the transfer is complete.
    *
-   * @param signal aborted when the blocks are no longer wanted; the other engine is notified
+   * @param signal aborted when the blocks are no longer needed; the other engine is notified
    * @throws (rejects) Error with the reason when there are no blocks
    */
   open(source: KvSource, signal: AbortSignal): Promise<Arrival>;
@@ -22,7 +22,7 @@ interface KvSource {
   /** Port of the side channel. */
   readonly port: number;
   readonly ticket: string;
-  /** The engine that is expected there, when it is known. */
+  /** The engine expected there, if known. */
   readonly engineId: string | undefined;
   /** Whether to wait for blocks that are not yet computed. */
   readonly waits: boolean;
@@ -133,7 +133,7 @@ function releaseAtPeer({ host, port, ticket }: KvSource, over: () => void): void
   const path = `/kv/claim/${encodeURIComponent(ticket)}`;
   const request = httpRequest({ host, port, path, method: "DELETE", agent: false });
   request.on("response", (response) => response.resume());
-  // An engine that has crashed holds no blocks.
+  // An engine that has crashed has no blocks.
   request.on("error", () => {});
   request.on("close", over);
   request.end();

@@ -8,9 +8,9 @@ export interface KvOffer {
   release(): void;
 }
 
-/** A prompt that is computed here for another engine. */
+/** A prompt computed here for another engine. */
 interface KvExport {
-  /** Resolves when the other engine has claimed it; rejects when it did not in time, or the export was cancelled. */
+  /** Resolves when the other engine has claimed it; rejects on timeout, or when the export was cancelled. */
   readonly joined: Promise<void>;
   /** Resolves when the other engine has fetched everything; rejects when it never will. */
   readonly fetched: Promise<void>;
@@ -32,14 +32,14 @@ type AfterLoss = "hold" | "drop";
 
 interface ExportState {
   readonly ticket: string;
-  /** Claimed but not begun, being computed, or held until fetched. */
+  /** Claimed but not begun, being computed, or kept until fetched. */
   readonly phase: "asked" | "computing" | "held";
   readonly isClaimed: boolean;
   readonly tokens: number;
   readonly ageMs: number;
 }
 
-/** Most tickets at a time. */
+/** Maximum concurrent tickets. */
 export const maxExports = 4_096;
 
 interface Entry {
@@ -70,7 +70,7 @@ export class ExportTable {
   readonly totals = {
     offered: 0,
     fetched: 0,
-    /** Released because nobody fetched them in time. */
+    /** Released because no engine fetched them in time. */
     expired: 0,
     /** Fetching engines that disconnected. */
     lost: 0,
@@ -114,7 +114,7 @@ export class ExportTable {
     return { tokens, over: entry.fetched.promise };
   }
 
-  /** The other engine has fetched the blocks, or does not want them. */
+  /** The other engine has fetched the blocks, or does not need them. */
   done(ticket: string): void {
     const entry = this.#entries.get(ticket);
     if (entry?.phase === "held") this.#end(entry, undefined);
@@ -195,7 +195,7 @@ export class ExportTable {
     entry.offered.resolve(offer);
   }
 
-  /** @param reason why it was not fetched; undefined when it was fetched or not wanted */
+  /** @param reason why it was not fetched; undefined when it was fetched or not needed */
   #end(entry: Entry, reason: string | undefined): void {
     if (this.#entries.get(entry.ticket) !== entry) return;
     this.#entries.delete(entry.ticket);

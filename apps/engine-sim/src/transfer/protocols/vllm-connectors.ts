@@ -14,8 +14,8 @@ import {
 import { callPeer } from "../peer-client.ts";
 
 /**
- * vLLM's NixlConnector, where the decode engine reads (`nixl/pull_scheduler.py`): the prefill engine answers with the
- * address of its blocks and holds them until they were read, or until a timeout. The request alone has all parameters.
+ * vLLM's NixlConnector, where the decode engine reads (`nixl/pull_scheduler.py`). The prefill engine answers with the
+ * address of its blocks, and keeps them until they are read or a timeout passes. The request alone has all parameters.
  */
 export function nixlLeg(input: LegInput): Leg {
   const params = optionalObject(input.body, "kv_transfer_params");
@@ -29,7 +29,7 @@ export function nixlLeg(input: LegInput): Leg {
 
 function nixlExporter(input: LegInput): Exporter {
   const { parts, sequence, exchange } = input;
-  // Only blocks of a request that ended by length are held.
+  // Only blocks of a request that ended by length are kept.
   const pins = sequence.finishReason === "length";
   return {
     pins,
@@ -81,8 +81,8 @@ const isPort = (value: unknown): value is number =>
 
 /**
  * vLLM's MooncakeConnector: both engines get the request at once, under one `transfer_id`. The decode engine finds the
- * prefill engine through its bootstrap server; the prefill engine computes at once, answers, and holds the blocks
- * until they were sent, or until a timeout.
+ * prefill engine through its bootstrap server. The prefill engine computes at once, answers, and keeps the blocks until
+ * they are sent or a timeout passes.
  */
 export function mooncakeLeg(input: LegInput): Leg {
   const params = optionalObject(input.body, "kv_transfer_params");
@@ -131,8 +131,8 @@ function mooncakeImporter({ parts }: LegInput, params: JsonObject, ticket: strin
 }
 
 /**
- * Engines that share a store of blocks: each reads the stored prefix of a prompt, and writes the blocks it computed. With
- * `cache_hit_threshold` (vLLM's RFC 24256) an engine rejects a request of which too little is cached.
+ * Engines that share a store of blocks: each reads the stored prefix of a prompt, and writes the blocks it computed.
+ * With `cache_hit_threshold` (vLLM's RFC 24256) an engine rejects a request when too little of it is cached.
  */
 export function sharedStorageLeg(input: LegInput): Leg {
   const { body, parts, sequence } = input;

@@ -153,7 +153,7 @@ function succeeded(results: readonly RequestResult[]): RequestResult[] {
   return results.filter((result) => result.error === undefined);
 }
 
-/** The value if it is a number. */
+/** The figures that are numbers. */
 function present(figures: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
 }

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/common";
 
-/** Most engines of a source; further ones are left out. A fleet has the same limit. */
+/** Maximum engines of a source; further ones are left out. A fleet has the same limit. */
 export const maxEnginesPerSource = 4_096;
 
 /** Where an engine, or another router, was found. */

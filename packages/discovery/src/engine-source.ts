@@ -5,8 +5,7 @@ export interface SourceObserver<Entry = EngineSpec> {
   /** The whole new list, which replaces the previous one. */
   onList(list: readonly Entry[]): void;
   /**
-   * The source could not follow a change; the last list stays valid. The same failure is reported once for as long as it
-   * lasts.
+   * The source could not follow a change; the last list stays valid. The same failure is reported once while it lasts.
    */
   onError(error: EspalierError): void;
   /** The failures reported so far are over. */
@@ -35,7 +34,7 @@ export type EngineSource = Source<EngineSpec>;
 export type PeerSource = Source<string>;
 
 /**
- * Reports failures to an observer: each message once for as long as it lasts, and once when all of them are over. A source has
+ * Reports failures to an observer: each message once while it lasts, and once when all failures are over. A source has
  * at most one current failure per topic.
  */
 export interface FailureReport {

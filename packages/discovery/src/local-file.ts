@@ -65,9 +65,9 @@ export interface FileWatchOptions {
 }
 
 /**
- * Calls `refresh` whenever a file may have changed. It watches the file's folder, not the file, because an atomic rename
- * gives the name to another file and Kubernetes updates a mounted ConfigMap by swapping the link `..data` beside it; and it
- * calls every 5 seconds in any case. Calls do not overlap: at most one runs and one more waits.
+ * Calls `refresh` whenever a file may have changed. It watches the file's folder instead of the file: an atomic rename
+ * gives the name to another file, and Kubernetes updates a mounted ConfigMap by swapping the link `..data` in the same
+ * folder. It also calls every 5 seconds in any case. Calls do not overlap: at most one runs and one more waits.
  *
  * @param refresh must not throw; it checks itself whether the content has changed
  * @returns ends the watch; resolves when no call is in progress any more

@@ -7,7 +7,7 @@ export interface MergeObserver {
   onList(specs: readonly EngineSpec[]): void;
   /** A failure of a source; see `SourceObserver`. */
   onError(error: EspalierError, source: string): void;
-  /** An engine of a source is ignored, because another source has its id; reported once for as long as that lasts. */
+  /** An engine of a source is ignored because another source has its id; reported once while that lasts. */
   onConflict(error: EspalierError, source: string): void;
   /** The failures of a source reported so far are over. */
   onRecovered(source: string): void;
@@ -20,10 +20,10 @@ export interface MergeObserver {
 /** The union of several sources. */
 export interface MergedSources extends Startable {
   /**
-   * Replaces the sources. Those given again go on unchanged. New ones start in parallel to the old ones; once all have
-   * started, the list changes at once from the old union to the new one, and then the old sources are stopped. A new source
-   * that fails keeps the engines of the old one of its name until it lists some itself. Before `start`, this sets what
-   * `start` starts.
+   * Replaces the sources. Unchanged sources keep running. New ones start in parallel with the old ones. Once all have
+   * started, the list changes at once from the old union to the new one, and the old sources are stopped. A new source
+   * that fails keeps the engines of the old one with its name until it lists some itself. Before `start`, this sets
+   * which sources `start` starts.
    *
    * @returns resolves when the change is complete; never rejects
    */
@@ -31,10 +31,10 @@ export interface MergedSources extends Startable {
 }
 
 /**
- * Merges sources into one list. If several sources list an id, the first of them wins, in the given order; each such id is
- * reported as `config_invalid` once for as long as the conflict lasts. All sources start at once; the observer gets one list
- * when all have started, then one on each change. If a source fails to start, the others are stopped and `start` throws its
- * error.
+ * Merges sources into one list. If several sources list an id, the first of them in the given order wins; each such id
+ * is reported as `config_invalid` once while the conflict lasts. All sources start at once. The observer gets one list
+ * when all have started, then one on each change. If a source fails to start, the others are stopped and `start` throws
+ * its error.
  */
 export function mergeSources(sources: readonly EngineSource[], observer: MergeObserver): MergedSources {
   return new Merged(sources, observer);
@@ -115,7 +115,7 @@ class Merged implements MergedSources {
     }
   }
 
-  /** Starts new sources, and stops started ones that are not wanted any more. */
+  /** Starts new sources, and stops started ones that are no longer needed. */
   async #startNew(wanted: readonly EngineSource[]): Promise<readonly Followed[]> {
     const known = new Map([...this.#followed, ...this.#starting].map((one) => [one.source, one]));
     const next = wanted.map((source) => known.get(source) ?? create(source));
@@ -196,7 +196,7 @@ const create = (source: EngineSource): Followed => ({ source, list: [], failure:
 
 interface Union {
   readonly specs: readonly EngineSpec[];
-  /** What to say about each id that was listed again, and the source that did. */
+  /** The message for each id that was listed again, and the source that listed it. */
   readonly conflicts: ReadonlyMap<EngineId, { readonly message: string; readonly source: string }>;
 }
 

@@ -46,7 +46,7 @@ interface FoundEngine {
   readonly family: 4 | 6;
 }
 
-/** What is kept of an object. */
+/** The stored part of an object. */
 export interface FoundEngines {
   /** Names the object in messages. */
   readonly name: string;
@@ -56,14 +56,14 @@ export interface FoundEngines {
 }
 
 interface EngineList {
-  /** In the order of their ids. */
+  /** Sorted by id. */
   readonly specs: readonly EngineSpec[];
   readonly leftOut: number;
 }
 
 /**
- * The engines of all objects. An engine of several objects, as while slices are being rearranged, is listed once, as in the
- * first of them.
+ * The engines of all objects. An engine in several objects, as while slices are being rearranged, is listed once, as in
+ * the first of them.
  */
 function listEngines(found: readonly FoundEngines[], family: AddressFamily): EngineList {
   const all = found.flatMap(({ engines }) => engines);

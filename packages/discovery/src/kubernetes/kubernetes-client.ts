@@ -3,7 +3,7 @@ import type { Cancel, HttpClient, HttpStreamClient } from "@espalier/common";
 import { readBoundedFile } from "../local-file.ts";
 import { objectOf, parseJson, textOf } from "./api-objects.ts";
 
-/** Timeout from a request to the last byte of a list, or the first byte of a watch. */
+/** Time limit from a request to the last byte of a list, or the first byte of a watch. */
 const answerTimeoutMs = 15_000;
 /** Largest page of a list. */
 const maxPageBytes = 32 * 1024 * 1024;
@@ -17,9 +17,9 @@ const maxCertificateBytes = 1024 * 1024;
 export interface KubernetesAccess {
   /** `https://host:port`, without a slash at the end. */
   readonly apiServer: string;
-  /** File with the bearer token. It is read again before each request, since Kubernetes rotates it. */
+  /** File with the bearer token. It is read before each request, because Kubernetes rotates it. */
   readonly tokenFile: string | undefined;
-  /** PEM file with certificate authorities to trust instead of the system's. It is read again before each request. */
+  /** PEM file with certificate authorities to trust instead of the system's. It is read before each request. */
   readonly caFile: string | undefined;
 }
 

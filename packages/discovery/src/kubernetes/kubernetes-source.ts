@@ -69,7 +69,7 @@ interface FollowedCollection<Found, Entry> {
   readonly path: (namespace: string) => string;
   /** Label selector. */
   readonly selector: string;
-  /** What is kept of an object: plain data. */
+  /** Extracts the stored part of an object, as plain data. */
   readonly read: (object: KubernetesObject) => Found;
   /** Creates the publisher, which turns the values of all objects into lists for the observer. */
   readonly publishTo: (
@@ -123,8 +123,8 @@ export interface PeerServiceSourceOptions {
 }
 
 /**
- * A source that follows the EndpointSlices of the routers' own service: endpoints that are not terminating. They need not be
- * ready, since a router reports ready only after it has synced with others.
+ * A source that follows the EndpointSlices of the routers' own service: endpoints that are not terminating. They need
+ * not be ready, because a router reports ready only after it has synced with others.
  */
 export function createPeerServiceSource(ports: KubernetesPorts, options: PeerServiceSourceOptions): PeerSource {
   const { namespace, service, port } = options;

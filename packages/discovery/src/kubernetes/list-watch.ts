@@ -26,7 +26,7 @@ export interface KubernetesPorts {
 }
 
 interface ListWatchOptions<T> {
-  /** What is watched, in the plural, for messages. */
+  /** Plural name of the watched objects, for messages. */
   readonly kind: string;
   /** Undefined for the service account's own. */
   readonly namespace: string | undefined;
@@ -37,9 +37,9 @@ interface ListWatchOptions<T> {
   /** Whether an empty list is a failure that leaves the last one as it is. */
   readonly mustExist: boolean;
   readonly maxObjects: number;
-  /** What is kept of an object: plain data. */
+  /** Extracts the stored part of an object, as plain data. */
   readonly read: (object: KubernetesObject) => T;
-  /** Called with the values of all objects, sorted by name, after the first list and whenever one has changed. */
+  /** Called with the values of all objects, sorted by name, after the first list and after each change. */
   readonly onValues: (values: readonly T[]) => void;
   readonly report: FailureReport;
 }
@@ -284,7 +284,7 @@ async function listFirst(
 
 interface ObjectCacheOptions<T> {
   readonly maxObjects: number;
-  /** What is kept of an object: plain data. */
+  /** Extracts the stored part of an object, as plain data. */
   readonly read: (object: KubernetesObject) => T;
 }
 

@@ -80,7 +80,7 @@ function failureOutcome(thrown: unknown): FetchOutcome {
   }
 }
 
-/** One phrase for logs: `timeout`, or `status 503`. */
+/** A short phrase for logs: `timeout`, or `status 503`. */
 export function describeOutcome({ outcome, status }: Fetched): string {
   return outcome === "status" ? `status ${status}` : outcome;
 }
@@ -94,7 +94,7 @@ interface RepeatLoop {
 
 /**
  * @param step does the work and returns the delay until the next run in milliseconds. After each await it checks
- *   `isCurrent`, and changes nothing if the loop was stopped or restarted meanwhile. It must not throw.
+ * `isCurrent`, and changes nothing if the loop was stopped or restarted in the meantime. It must not throw.
  */
 export function createRepeatLoop(
   scheduler: Scheduler,

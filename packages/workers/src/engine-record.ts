@@ -34,11 +34,11 @@ export interface EngineRecord {
   /** Relative share of traffic, above 0. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  /** Where it publishes KV events, as discovery says. */
+  /** Where it publishes KV events, according to discovery. */
   readonly kvEvents: KvEventsSpec | undefined;
-  /** How it takes part in requests that two engines serve together; undefined when it does not. */
+  /** Its role in requests that two engines serve together; undefined without one. */
   readonly kvTransfer: KvTransferSpec | undefined;
-  /** What it serves; undefined until it or discovery has said. While it is down, the last known models. */
+  /** The models it serves; undefined until it or discovery has named them. While it is down, the last known models. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
   readonly breaker: Breaker;
@@ -46,7 +46,7 @@ export interface EngineRecord {
   readonly isOverruled: boolean;
   /** Whether it is tried although it is down, because too few of a model's engines are up. */
   readonly isTried: boolean;
-  /** Whether it is in a `Retry-After` cooldown: it gets no requests for now. */
+  /** Whether it is in a `Retry-After` cooldown and gets no requests. */
   readonly isCoolingDown: boolean;
   /** Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. */
   rest(pauseMs: number): void;
@@ -59,7 +59,7 @@ export function targetKey(engine: EngineId, rank: number): string {
   return rank === 0 ? engine : `${engine}#${rank}`;
 }
 
-/** What a request is sent to: one rank of an engine. */
+/** The destination of a request: one rank of an engine. */
 export interface Target {
   /** Dense in this process, and reused only after the engine is gone. */
   readonly index: TargetIndex;

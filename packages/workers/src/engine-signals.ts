@@ -69,7 +69,7 @@ export interface SignalValues {
 
 type SignalField = keyof SignalValues;
 
-/** Where one number stands on a metrics page. */
+/** The location of one number on a metrics page. */
 export interface SignalSource {
   readonly dialect: EngineDialect;
   readonly name: string;

@@ -146,7 +146,7 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("draining", this);
   }
 
-  /** Whether a cooldown that it asked for is not over. */
+  /** Whether a cooldown that it asked for is still running. */
   get isCoolingDown(): boolean {
     return this.#cooldownUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#cooldownUntilMs;
   }
@@ -166,7 +166,7 @@ export class Engine implements EngineRecord {
   }
 
   /**
-   * Sends it requests although it is down. The breaker is half-open first, so that one request at a time finds out whether
+   * Sends it requests although it is down. The breaker is half-open first, so that one request at a time tests whether
    * the health checks are right.
    */
   tryThoughDown(isTried: boolean): void {
@@ -194,7 +194,7 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("models", this);
   }
 
-  /** Takes no new work from now on. The fleet forgets it once nothing is in flight. */
+  /** Takes no new work from now on. The fleet removes it once nothing is in flight. */
   retire(reason: string): void {
     this.#monitor.stop();
     this.meters.remove();

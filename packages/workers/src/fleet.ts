@@ -46,7 +46,7 @@ export interface FleetDeps {
    * the options.
    */
   readonly metricsEveryMs?: EngineDeps["metricsEveryMs"];
-  /** LoRA adapters that engines are told to load; none by default. */
+  /** LoRA adapters that engines load on demand; none by default. */
   readonly adapters?: readonly ManagedAdapter[];
 }
 

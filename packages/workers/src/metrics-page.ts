@@ -39,12 +39,12 @@ for (const [order, source] of signalSources.entries()) {
 }
 
 /**
- * Reads the numbers a router wants from a page in the Prometheus text format.
+ * Reads the numbers a router needs from a page in the Prometheus text format.
  *
- * One engine may report several series of a metric, one per data-parallel rank or model: counts and totals are summed,
- * the cache use is their mean (the ranks have caches of one size), the block size their maximum, as is a number that
- * each series gives for the whole engine. Series that differ
- * only in the rank inside one scheduler are copies, of which the largest counts.
+ * One engine may report several series of a metric, one per data-parallel rank or model. Counts and totals are summed.
+ * The cache use is their mean (the ranks have caches of one size). The block size is their maximum, as is a number that
+ * each series gives for the whole engine. Series that differ only in the rank inside one scheduler are copies, and the
+ * largest counts.
  *
  * @param ofRank reads the numbers of one data-parallel rank, by vLLM's label `engine` or SGLang's `dp_rank`
  */
@@ -231,7 +231,7 @@ export const maxAdapterNames = 256;
 /** A larger number of slots is malformed. */
 const maxSlots = 65_536;
 
-/** A page has a series for each combination of adapters that there ever was. The newest one is current. */
+/** A page has a series for each combination of adapters since the engine's start. The newest one is current. */
 interface AdapterSamples {
   /** @returns false when the sample cannot be used */
   add(sample: Sample): boolean;

@@ -4,8 +4,8 @@ import type { EngineRecord, Target } from "./engine-record.ts";
 import type { FleetOptions } from "./fleet-options.ts";
 
 /**
- * Panic mode: when circuit breakers or health checks exclude too many engines of a model at once, they are ignored, since
- * then something else is likelier to be wrong than that many engines.
+ * Panic mode: when circuit breakers or health checks exclude too many engines of a model at once, they are ignored.
+ * Some other failure is then more likely than a failure of that many engines.
  */
 export interface PanicMode {
   /** Call it after every change, before listeners are notified. */
@@ -64,9 +64,9 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
 }
 
 /**
- * The engines whose circuit breakers are overruled, because those of too many engines of a model are open. Something else
- * is then likelier to be wrong than that many engines, and the remaining ones could not take the load of all. Engines that
- * are down do not count. Nor does a model's only engine, which cannot be compared with others.
+ * The engines whose circuit breakers are overruled, because those of too many engines of a model are open. Some other
+ * failure is then more likely, and the remaining engines could not take the load of all. Engines that are down do not
+ * count. Nor does a model's only engine, which cannot be compared with others.
  *
  * @param pools targets of each model
  * @param maxShare largest share, 0 to 1, of a model's engines that are up and not drained that breakers may exclude

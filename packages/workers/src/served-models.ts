@@ -4,7 +4,7 @@ import type { EngineRecord, Target } from "./engine-record.ts";
 /** A model as one engine serves it. */
 export interface ServedModel {
   readonly id: string;
-  /** Unix seconds at which this router first heard of it from this engine. */
+  /** Unix seconds at which this router first saw it in this engine's list. */
   readonly created: number;
   readonly ownedBy: string;
   /** Longest context the engine takes, in tokens. */
@@ -96,9 +96,9 @@ export interface ModelEntry {
   readonly id: string;
   /** Engines that serve it, whatever their state, in the order of the fleet. */
   readonly engines: readonly EngineId[];
-  /** Unix seconds; the earliest that any engine says. */
+  /** Unix seconds; the earliest reported by any engine. */
   readonly created: number;
-  /** Longest context in tokens that every engine takes which names one. */
+  /** Longest context in tokens that every engine with a known limit accepts. */
   readonly max_model_len?: number;
   readonly owned_by: string;
   /** The model that this one is a LoRA adapter of. */
@@ -123,7 +123,7 @@ export interface ManagedAdapter {
 
 /**
  * @param engines those that take work, in the order of the fleet
- * @param adapters served by all that serve their model, besides those that have them
+ * @param adapters served by every engine that serves their model, and by engines that already have them
  */
 export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: readonly ManagedAdapter[] = []): ModelIndex {
   const pools = new Map<string, Target[]>();
@@ -155,7 +155,7 @@ export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: reado
   return { pools, models, entries };
 }
 
-/** What an engine serves, and what it could serve with an adapter loaded. */
+/** The models an engine serves, including those it could serve by loading an adapter. */
 function modelsOf({ models = [] }: EngineRecord, adapters: readonly ManagedAdapter[]): readonly ServedModel[] {
   if (adapters.length === 0) return models;
   const served = new Map(models.map((model) => [model.id, model]));

@@ -1,8 +1,8 @@
 import type { AdapterReading } from "./metrics-page.ts";
 
 /**
- * The state of a LoRA adapter at a target. `active`: it is loaded. `waiting`: requests for it wait there for a slot. `room`: a
- * slot is free. `none`: another adapter would have to be evicted first.
+ * The state of a LoRA adapter at a target. `active`: it is loaded. `waiting`: requests for it wait there for a slot.
+ * `room`: a slot is free. `none`: loading it would evict another adapter.
  */
 export type AdapterState = "active" | "waiting" | "room" | "none";
 
@@ -16,18 +16,18 @@ export interface TargetAdapters {
   unloaded(adapter: string): void;
   /** Adapters assumed to be loaded, least recently used first.  */
   loaded(): readonly string[];
-  /** What the target's metrics said last. */
+  /** The latest report from the target's metrics. */
   readonly reading: AdapterReading | undefined;
 }
 
 /** `TargetAdapters` with the operations of its owner. */
 export interface OwnedTargetAdapters extends TargetAdapters {
   /**
-   * Takes in what the target's metrics say.
+   * Applies the target's metrics.
    *
-   * @param reading undefined where they say nothing of adapters
+   * @param reading undefined when they do not mention adapters
    * @param sampledMs when the scrape began, on the monotonic clock
-   * @param tellsAdapters whether an engine of this dialect would report adapters, had it ever had a request for one
+   * @param tellsAdapters whether an engine of this dialect would report adapters after its first request for one
    */
   accept(reading: AdapterReading | undefined, sampledMs: number, tellsAdapters: boolean): void;
   /** The engine's process may have been restarted. */
@@ -39,14 +39,14 @@ export interface OwnedTargetAdapters extends TargetAdapters {
  */
 export const assumedAdapterSlots = 8;
 
-/** Adapters of one target that are remembered, however many slots it has. */
+/** Maximum adapters remembered per target, regardless of its slots. */
 export const maxLoadedAdapters = 256;
 
 /**
- * Tracks which adapters an engine has loaded. Its metrics name only adapters with requests at the moment, but an adapter
- * stays loaded until its slot is needed; then the least recently used one is evicted (vLLM's `LRUCacheLoRAModelManager`).
- * So the most recently used adapters, as many as there are slots, are the loaded ones. A use is a request of this router, or
- * of anybody as the metrics report it.
+ * Tracks which adapters an engine has loaded. Its metrics name only adapters with current requests, but an adapter
+ * stays loaded until its slot is needed. Then the least recently used one is evicted (vLLM's
+ * `LRUCacheLoRAModelManager`). So the most recently used adapters, as many as there are slots, are the loaded ones. A
+ * use is a request from this router, or one from any other client that the metrics report.
  *
  * @param nowMs the monotonic clock
  */
@@ -57,7 +57,7 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
   let reading: AdapterReading | undefined;
   /** When that scrape began. */
   let askedMs = Number.NEGATIVE_INFINITY;
-  /** Whether the engine reports adapters and has had none: then all its slots are free. */
+  /** Whether the engine reports adapters but has had none, so that all its slots are free. */
   let isUntouched = false;
 
   const slots = (): number => Math.min(maxLoadedAdapters, reading?.slots ?? assumedAdapterSlots);
@@ -87,7 +87,7 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
       usedMs.delete(adapter);
     },
     accept(next, sampledMs, tellsAdapters) {
-      // An adapter that waited at the last scrape and no longer does has had a slot in between.
+      // An adapter that waited at the last scrape and no longer waits has had a slot in between.
       for (const adapter of waiting) if (!next?.waiting.includes(adapter)) use(adapter, askedMs);
       reading = next;
       askedMs = sampledMs;

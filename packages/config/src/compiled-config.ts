@@ -51,9 +51,9 @@ export interface KvPoolConfig {
   readonly name: string;
   /** One stream of events: the endpoints are the same for every rank. */
   readonly events: KvEventsSpec;
-  /** Names of models. `*` matches any text. An engine that uses the pool serves one of them, */
+  /** Names of models. `*` matches any text. An engine uses the pool if it serves one of them ... */
   readonly models: readonly string[];
-  /** and has all of these labels. */
+  /** ... and has all of these labels. */
   readonly labels: Readonly<Record<string, string>>;
 }
 
@@ -100,7 +100,7 @@ export interface AdmissionConfig {
   readonly engineOrder: "arrival" | "shortest";
 }
 
-/** The configuration as the router uses it: checked, complete, in the units that the names say. */
+/** The configuration as the router uses it: checked, complete, in the units given by the names. */
 export interface CompiledConfig {
   /** Whether there is a file without any content. */
   readonly isFileBlank: boolean;
@@ -175,7 +175,7 @@ export interface CompiledConfig {
   readonly kvPools: readonly KvPoolConfig[];
   readonly mesh: MeshConfig;
   readonly tracing: TracingConfig;
-  /** Paths, each of which may end in `*`. */
+  /** Paths, optionally ending in `*`. */
   readonly forwardPaths: readonly string[];
   readonly injectUsage: boolean;
   readonly trustTransferFields: boolean;

@@ -32,14 +32,13 @@ export interface ConfigSources {
 }
 
 /**
- * Loads the configuration from flags, environment, file and defaults, in this order of precedence. Sections are merged key by
- * key; a list replaces the whole list.
+ * Loads the configuration from flags, environment, file and defaults, in this order of precedence. Sections are merged
+ * key by key; a list replaces the whole list.
  *
- * @throws EspalierError `config_invalid` whose message has every problem on a line of its own: path, value, what is
- *   expected, and where it was written. Secrets are masked.
+ * @throws EspalierError `config_invalid` whose message has one line per problem: path, value, expected value, and where
+ * it was written. Secrets are masked.
  *
- * @example
- * const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
+ * @example const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
  */
 export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);
@@ -58,7 +57,7 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
   return compileConfig(tree, env, document !== undefined && (document.value ?? null) === null);
 }
 
-/** `breaker.max-open` is at least `breaker.open`, unless it was set itself. */
+/** `breaker.max-open` is at least `breaker.open`, unless it was set explicitly. */
 function withMaxOpen(tree: ConfigTree, written: unknown): ConfigTree {
   // A file that could not be read has no sections.
   const breaker = isSection(tree) ? tree.breaker : undefined;

@@ -34,8 +34,8 @@ export const foreignVariables: Readonly<Record<string, string>> = {
 };
 
 /**
- * What Kubernetes sets for a Service named `espalier` or `espalier-...`: `_SERVICE_HOST`, `_SERVICE_PORT[_NAME]`,
- * `_PORT` with an address in it, `_PORT_80_TCP[_PROTO|_PORT|_ADDR]`.
+ * Variables that Kubernetes sets for a Service named `espalier` or `espalier-...`: `_SERVICE_HOST`,
+ * `_SERVICE_PORT[_NAME]`, `_PORT` with an address in it, `_PORT_80_TCP[_PROTO|_PORT|_ADDR]`.
  */
 const serviceLinkName =
   /^ESPALIER(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$/;
@@ -101,7 +101,7 @@ export function applyOverlay(tree: unknown, { values }: Pick<Overlay, "values">,
   return result;
 }
 
-/** A value that should be a section and is not stays, so that its own mistake is reported. */
+/** A value that should be a section but is not stays unchanged, so that its own mistake is reported. */
 function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: unknown): unknown {
   const [key, ...rest] = keys;
   if (key === undefined) return value;

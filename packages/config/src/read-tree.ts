@@ -10,7 +10,10 @@ interface ReadContext {
   readonly problems: Problem[];
   /** The text before interpolation, by path; shown instead of the value. */
   readonly writtenText: ReadonlyMap<string, string>;
-  /** Paths of strings that could not be interpolated. That is reported already, so their values are not checked. */
+  /**
+   * Paths of strings that could not be interpolated. Their problems are already reported, so their values are not
+   * checked.
+   */
   readonly unfilled: ReadonlySet<string>;
 }
 
@@ -30,7 +33,7 @@ export function readTree(schema: TSchema, written: unknown, path: Path, context:
   return readSection(shape, expandShorthand(shape, value), path, context);
 }
 
-/** Expands a plain string in place of a section into the section. */
+/** Expands a plain string that replaces a section into the section. */
 export function expandShorthand(shape: Shape, written: unknown): unknown {
   const key = shape.form === "section" ? shape.notes.shorthand : undefined;
   return key !== undefined && typeof written === "string" ? { [key]: written } : written;
@@ -121,7 +124,7 @@ function refuse(expected: string, written: unknown, path: Path, { problems }: Re
 function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Path, context: ReadContext): unknown {
   const value = typeof written === "string" ? readText(notes.kind, written) : written;
   if (Value.Check(schema, value)) return value;
-  // A plain string in place of the enclosing section stands for this value and has that section's path.
+  // A plain string that replaces the enclosing section becomes this value and has that section's path.
   const places = [formatPath(path), formatPath(path.slice(0, -1))];
   if (places.some((place) => context.unfilled.has(place))) return value;
   const isUnquoted = notes.kind === "text" && (typeof value === "number" || typeof value === "boolean");

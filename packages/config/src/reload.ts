@@ -36,8 +36,8 @@ export function isReloadable(path: string): boolean {
 }
 
 /**
- * Whether a router that runs with one configuration applies a value of another one on reload. Mesh authentication cannot be
- * turned on or off: only one secret can replace another.
+ * Whether a running router applies a value of a new configuration on reload. Mesh authentication cannot be turned on or
+ * off; a secret can only be replaced by another one.
  */
 export function isAppliedOnReload(path: string, running: CompiledConfig, loaded: CompiledConfig): boolean {
   if (!isReloadable(path)) return false;

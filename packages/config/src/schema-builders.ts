@@ -56,7 +56,7 @@ export const defaultOf = (schema: TSchema): unknown => (schema as Keywords).defa
 
 export const descriptionOf = (schema: TSchema): string => (schema as Keywords).description ?? "";
 
-/** Another name of a key, from another router. */
+/** Another router's name for a key. */
 export interface Alias {
   readonly name: string;
   /** The router that uses the name. */
@@ -67,7 +67,7 @@ export interface Alias {
 
 /** What a section's schema has beyond JSON Schema, under the key `espalier`. */
 export interface SectionNotes {
-  /** The key that a plain text in place of the section stands for: `policy: random` is `policy: {name: random}`. */
+  /** The key that a plain text instead of the section sets: `policy: random` is `policy: {name: random}`. */
   readonly shorthand?: string;
   /** Further names of keys. An alias equal to its key only adds a flag. */
   readonly aliases?: Readonly<Record<string, readonly Alias[]>>;

@@ -4,21 +4,21 @@ import { type Alias, aliasesOf, defaultOf, descriptionOf, type Shape, shapeOf } 
 
 /** One value or list of the configuration, with its names in documentation, flags and environment variables. */
 export interface Setting {
-  /** Keys from the root; `[]` stands for an element of a list and `*` for a name that the user chooses. */
+  /** Keys from the root; `[]` is any element of a list and `*` a name that the user chooses. */
   readonly keys: readonly string[];
   readonly schema: TSchema;
   readonly shape: Shape;
   readonly description: string;
   readonly default: unknown;
   readonly isRequired: boolean;
-  /** Names of other routers for it, accepted in place of the last of its keys. */
+  /** Other routers' names for it, accepted instead of the last of its keys. */
   readonly aliases: readonly Alias[];
   /** How to set it outside the file; undefined inside lists and maps, and for lists of sections. */
   readonly outside: OutsideNames | undefined;
 }
 
 interface OutsideNames {
-  /** Where a value from outside goes in the tree. */
+  /** The path in the tree for a value from outside. */
   readonly keys: readonly string[];
   /** `--listen-port` */
   readonly flag: string;
@@ -84,7 +84,7 @@ export function settingPath({ keys }: Pick<Setting, "keys">): string {
 
 interface Position {
   readonly isRequired: boolean;
-  /** The key that a plain string in place of the enclosing section stands for. */
+  /** The key that a plain string instead of the enclosing section sets. */
   readonly shorthand: string | undefined;
   readonly aliases: readonly Alias[];
 }
@@ -163,7 +163,7 @@ export function defaultText({ default: value, shape }: Setting): string | undefi
   if (shape.form === "map") return "{}";
   if (value === undefined) return undefined;
   if (!Array.isArray(value)) return String(value);
-  // Sections of a list are told by their names.
+  // Sections of a list are identified by their names.
   const elements = value.map((one: unknown) => (isNamed(one) ? one.name : String(one)));
   return `[${elements.join(", ")}]`;
 }
@@ -175,7 +175,7 @@ const isNamed = (value: unknown): value is { readonly name: string } =>
 export interface FlagEntry {
   /** `--listen-port` */
   readonly flag: string;
-  /** Equivalent flags of other routers, accepted in its place. */
+  /** Equivalent flags of other routers, accepted instead. */
   readonly aliases: readonly string[];
   /** Path of the setting: `listen.port`. */
   readonly path: string;

@@ -187,7 +187,7 @@ export const discovery = section("Where engines are found besides `engines` and 
 
 type Family = "auto" | "ipv4" | "ipv6";
 
-/** Sources of engines besides the configured list. An undefined namespace is the service account's. */
+/** Sources of engines in addition to the configured list. An undefined namespace is the service account's. */
 export interface DiscoveryConfig {
   readonly dns: readonly {
     readonly name: string;

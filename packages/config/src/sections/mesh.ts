@@ -29,7 +29,7 @@ const addressPattern = "([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):\\d{1,5}";
 const address = (description: string) =>
   text({ description, maxLength: 512, pattern: `^${addressPattern}$`, expected: "HOST:PORT" });
 
-/** What `seeds-file` holds. */
+/** The content of `seeds-file`. */
 const seedsInFile = list(address("A router, or a host name whose addresses are routers."), {
   description: "Seeds: addresses at which other routers are found.",
   maxItems: maxSeeds,
@@ -158,7 +158,7 @@ export const mesh = section("How routers share load and the state of engine cach
   }),
 });
 
-/** Sources of seeds besides the configured list. An undefined namespace is the service account's. */
+/** Sources of seeds in addition to the configured list. An undefined namespace is the service account's. */
 export interface SeedSourcesConfig {
   /** DNS names whose SRV records are routers. */
   readonly records: readonly string[];

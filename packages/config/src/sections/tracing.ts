@@ -40,7 +40,7 @@ export const tracing = section("Traces of requests, exported to an OpenTelemetry
 export interface TracingConfig {
   /** Base URL of the collector; undefined when nothing is traced. */
   readonly endpoint: string | undefined;
-  /** For the collector, by name in lower case. */
+  /** Headers for the collector, by name in lower case. */
   readonly headers: Readonly<Record<string, Secret>>;
   readonly serviceName: string;
   /** From 0 to 1. */
@@ -66,7 +66,7 @@ export function checkTracing({ tracing: { headers } }: ConfigTree): Problem[] {
 const fieldName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const fieldValue = /^[\x20-\x7e]*$/;
 
-/** The form of `OTEL_EXPORTER_OTLP_HEADERS`. @returns undefined when a pair is none */
+/** The format of `OTEL_EXPORTER_OTLP_HEADERS`. @returns undefined when a pair is malformed */
 function readPairs(text: string): readonly (readonly [string, string])[] | undefined {
   const pairs: (readonly [string, string])[] = [];
   for (const part of text.split(",")) {

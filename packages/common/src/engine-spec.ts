@@ -30,10 +30,10 @@ export const kvTransferProtocols = ["nixl", "sglang", "mooncake", "shared-storag
 
 export type KvTransferProtocol = (typeof kvTransferProtocols)[number];
 
-/** How an engine takes part in requests that two engines serve together. */
+/** An engine's role in requests that two engines serve together. */
 export interface KvTransferSpec {
   readonly protocol: KvTransferProtocol;
-  /** Where other engines reach its side of the transfer: the host of its URL when undefined. */
+  /** Host of its side of the transfer, for other engines; the host of its URL when undefined. */
   readonly host: string | undefined;
   /** Port of its bootstrap server or its side of the transfer; undefined for the protocol's default. */
   readonly port: number | undefined;
@@ -60,15 +60,15 @@ export interface EngineSpec {
   /** Relative share of traffic in policies that use weights; above 0, 1 by default. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  /** Number of data-parallel ranks, each of which is a target; 1 if absent. */
+  /** Number of data-parallel ranks; each is a target. 1 if absent. */
   readonly ranks?: number;
   /** Undefined to ask the engine. */
   readonly kvEvents?: KvEventsSpec;
-  /** Undefined for an engine that takes no part in split requests. */
+  /** Undefined for an engine that does not serve split requests. */
   readonly kvTransfer?: KvTransferSpec;
 }
 
-/** What a source says about every engine that it finds. Undefined or empty parts are learned from the engine. */
+/** A source's information about every engine that it finds. Undefined or empty parts are learned from the engine. */
 export interface EngineTraits {
   readonly scheme: "http" | "https";
   /** Empty to ask the engine. */
@@ -76,7 +76,7 @@ export interface EngineTraits {
   readonly role: EngineRole;
   /** Relative share of traffic, above 0. */
   readonly weight: number;
-  /** Number of data-parallel ranks, each of which is a target; at least 1. */
+  /** Number of data-parallel ranks, at least 1; each is a target. */
   readonly ranks: number;
   readonly labels: Readonly<Record<string, string>>;
   /** Port at which rank 0 publishes its KV events; undefined to ask the engine. */
@@ -85,7 +85,7 @@ export interface EngineTraits {
   readonly kvReplayPort: number | undefined;
   /** Prefix of the topics of its events. */
   readonly kvTopic: string;
-  /** How it transfers KV blocks; undefined for an engine that takes no part in split requests. */
+  /** How it transfers KV blocks; undefined for an engine that does not serve split requests. */
   readonly kvTransfer: KvTransferProtocol | undefined;
   /** Port of its side of the transfer; undefined for the protocol's default. */
   readonly kvTransferPort: number | undefined;

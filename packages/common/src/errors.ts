@@ -13,7 +13,7 @@ export interface ErrorKind {
   readonly type: ErrorType;
   /** Whether the same request may succeed if the client sends it again. */
   readonly retryable: boolean;
-  /** What went wrong, in general. */
+  /** The general cause. */
   readonly meaning: string;
   /** What the reader should do next, in one line. */
   readonly action: string;
@@ -217,7 +217,7 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
-/** The one error that Espalier throws on purpose. Its code is stable; its message says what is wrong this time. */
+/** The only error that Espalier throws on purpose. Its code is stable; its message describes this occurrence. */
 export class EspalierError extends Error {
   override readonly name = "EspalierError";
   readonly code: ErrorCode;
@@ -236,7 +236,7 @@ export class EspalierError extends Error {
   }
 }
 
-/** Wraps what was thrown by accident, so that every error on its way to a client has a code. */
+/** Wraps an unexpected error, so that every error on its way to a client has a code. */
 export function asEspalierError(thrown: unknown): EspalierError {
   if (thrown instanceof EspalierError) return thrown;
   return new EspalierError("internal_error", errorCatalogue.internal_error.meaning, { cause: thrown });

@@ -1,4 +1,4 @@
-/** An exponentially decaying sum: what was added counts half after `halfLifeMs`. */
+/** An exponentially decaying sum: an added value counts half after `halfLifeMs`. */
 export class DecayedSum {
   readonly #decayPerMs: number;
   #sum = 0;
@@ -12,7 +12,7 @@ export class DecayedSum {
     this.set(this.at(nowMs) + amount, nowMs);
   }
 
-  /** From `nowMs` on the sum is `sum`, whatever it was. */
+  /** Sets the sum to `sum` from `nowMs` on. */
   set(sum: number, nowMs: number): void {
     this.#sum = sum;
     this.#atMs = nowMs;

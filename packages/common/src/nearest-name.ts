@@ -1,4 +1,4 @@
-/** Most letters that are compared. More would cost time, and no name is as long. */
+/** Maximum letters compared. More would cost time, and no name is as long. */
 const maxCompared = 100;
 
 /**

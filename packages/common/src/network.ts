@@ -64,20 +64,22 @@ export interface Connection {
   close(code: number, reason: string): void;
   /** Ends it at once. */
   terminate(): void;
-  /** The other end is authenticated. Before that, it may send only `maxUntrustedBytes`, or the connection ends. */
+  /**
+   * Declares the other end authenticated. Before that, it may send only `maxUntrustedBytes`, or the connection ends.
+   */
   trust(): void;
   /** `host:port` of the other end, for logs. */
   readonly remote: string;
 }
 
 /**
- * Observer of a connection. It is never called from inside a call to the connection or the transport. `closed` comes once
- * for every connection, whoever ended it, and nothing comes after it.
+ * Observer of a connection. It is never called from inside a call to the connection or the transport. `closed` is
+ * called once for every connection, no matter which end closed it, and nothing follows it.
  */
 export interface ConnectionObserver {
-  /** The bytes are a view into a larger buffer: copy what is kept. */
+  /** The bytes are a view into a larger buffer: copy them to keep them. */
   frame(frame: Uint8Array): void;
-  /** @param reason from the other end, or what broke; no frame comes after it */
+  /** @param reason from the other end, or the failure; no frame follows it */
   closed(reason: ConnectionEnd): void;
   /** Buffered bytes fell below `drainMarkBytes`. */
   drained(): void;
@@ -86,7 +88,7 @@ export interface ConnectionObserver {
 export interface ConnectionEnd {
   /** `closed`: in good order by either end, `reset`: the other end is gone, `refused`: nothing listened. */
   readonly kind: "closed" | "reset" | "refused" | "timeout" | "error";
-  /** A dial that failed was accepted, and reset before any answer. */
+  /** Whether a failed dial was accepted, then reset before any answer. */
   readonly isReset?: boolean;
   readonly code: number;
   readonly reason: string;
@@ -98,13 +100,13 @@ export interface Transport extends Startable {
   readonly address: string;
   /** @param accept called for every incoming connection; returns its observer */
   onConnection(accept: (connection: Connection) => ConnectionObserver): void;
-  /** Begins to dial. The observer hears `closed` when it fails; `opened` when it works. */
+  /** Starts a dial. The observer's `opened` is called on success, `closed` on failure. */
   dial(address: string, observer: ConnectionObserver & { opened(connection: Connection): void }): void;
 }
 
 /**
- * A connection with this many buffered bytes should get no more. Once it had as many, `drained` of its observer is called when
- * fewer are left.
+ * A connection with this many buffered bytes should get no more. Once it has reached this mark, its observer's
+ * `drained` is called when fewer remain.
  */
 export const drainMarkBytes = 64 * 1_024;
 

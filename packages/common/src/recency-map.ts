@@ -19,7 +19,7 @@ export class RecencyMap<Key, Value> {
     return this.#entries.size;
   }
 
-  /** The value, without a change of the order. */
+  /** The value, without changing the order. */
   get(key: Key): Value | undefined {
     return this.#entries.get(key)?.value;
   }

@@ -1,6 +1,6 @@
 import type { LogFields } from "@espalier/common";
 
-/** Bounds of what one log line can carry; see `cleanFields`. */
+/** Size limits of one log line; see `cleanFields`. */
 const logBounds = {
   /** Longest string, in UTF-16 code units. */
   stringLength: 2_048,
@@ -8,13 +8,13 @@ const logBounds = {
   stackLength: 8_192,
   /** Elements of an array and keys of an object. */
   entries: 50,
-  /** Objects within objects, the fields themselves being the first. */
+  /** Depth of nested objects, counting the fields themselves as the first. */
   depth: 3,
 } as const;
 
 const redacted = "[redacted]";
 
-/** The last word of a key tells what it holds: `adminKey` is a key, `tokenCount` and `bodyBytes` are numbers. */
+/** The last word of a key indicates its content: `adminKey` is a key, `tokenCount` and `bodyBytes` are numbers. */
 const secretWords = new Set([
   "authorization",
   "key",
@@ -28,13 +28,13 @@ const secretWords = new Set([
   "content",
 ]);
 
-/** Names that the line itself uses; a field of that name gets an underscore behind it. */
+/** Names that the line itself uses; a field with such a name gets a trailing underscore. */
 const reservedNames = new Set(["level", "time", "msg"]);
 
 /**
- * Copies fields into plain data that is safe to write: values under keys that name secrets or the content of requests
- * are replaced, errors keep their code and stack but none of their other properties, and size and depth are bounded.
- * A `toJSON` method speaks for its object. It never throws.
+ * Copies fields into plain data that is safe to write. Values under keys that name secrets or the content of requests
+ * are replaced. Errors keep only their code and stack. Size and depth are bounded. An object's `toJSON` method is used.
+ * It never throws.
  */
 export function cleanFields(fields: LogFields): Record<string, unknown> {
   const clean: Record<string, unknown> = Object.create(null);

@@ -4,15 +4,15 @@ import type { MetricInfo } from "./metrics.ts";
 /** Longest label value kept, in UTF-16 code units. Names of models can come from a client. */
 const maxLabelLength = 200;
 
-/** Every label of the series that label sets past the limit share. */
+/** The value of every label in the series shared by label sets past the limit. */
 const overflowLabel = "other";
 
 interface FamilyOptions<Series> {
   readonly info: MetricInfo;
-  /** Label sets beyond the shared one. */
+  /** Maximum label sets, not counting the shared one. */
   readonly maxSeries: number;
   readonly createCell: () => Cell<Series>;
-  /** Told of every lookup of a label set that found no room. */
+  /** Called for every lookup of a label set past the limit. */
   readonly onOverflow: () => void;
 }
 
@@ -82,7 +82,7 @@ function shorten(value: string): string {
   return value.length <= maxLabelLength ? value : value.slice(0, maxLabelLength);
 }
 
-/** Lengths stand before the values, so that no two label sets share a key whatever characters they hold. */
+/** Lengths precede the values, so that no two label sets share a key, whatever characters they contain. */
 function keyOf(values: readonly string[]): string {
   let key = "";
   for (const value of values) {
@@ -102,15 +102,15 @@ interface Sample {
 }
 
 /**
- * The numbers of one series. They live here and not in prom-client's own metrics, because those rebuild and look up
- * a string of all labels at every update (214 to 290 ns); the exposition reads them out when it is asked for.
+ * The numbers of one series. They are not in prom-client's own metrics, because those rebuild and look up a string of
+ * all labels at every update (214 to 290 ns). The exposition reads them on request.
  */
 export interface Cell<Series> {
   readonly series: Series;
   samples(): readonly Sample[];
 }
 
-/** @param refuse told of every value that is not a finite number of at least 0, which is then left out */
+/** @param refuse called for every value that is not a finite number of at least 0; the value is skipped */
 export function createCounterCell(refuse: () => void): Cell<CounterSeries> {
   let total = 0;
   return {
@@ -124,7 +124,7 @@ export function createCounterCell(refuse: () => void): Cell<CounterSeries> {
   };
 }
 
-/** @param refuse told of every value that is not a finite number, which is then left out */
+/** @param refuse called for every value that is not a finite number; the value is skipped */
 export function createGaugeCell(refuse: () => void): Cell<GaugeSeries> {
   let current = 0;
   return {
@@ -140,7 +140,7 @@ export function createGaugeCell(refuse: () => void): Cell<GaugeSeries> {
 
 /**
  * @param buckets upper bounds, ascending; a value equal to a bound counts into its bucket
- * @param refuse told of every value that is not a finite number, which is then left out
+ * @param refuse called for every value that is not a finite number; the value is skipped
  */
 export function createHistogramCell(buckets: readonly number[], refuse: () => void): Cell<HistogramSeries> {
   const bounds = Float64Array.from(buckets);

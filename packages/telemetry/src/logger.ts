@@ -15,9 +15,11 @@ export interface LoggerOptions {
   readonly format?: LogFormat;
   /** Whether `pretty` colours the level; no by default. */
   readonly coloured?: boolean;
-  /** File descriptor 2, standard error, by default: standard output belongs to what a command prints. */
+  /** File descriptor 2, standard error, by default: standard output is for a command's results. */
   readonly destination?: LogDestination;
-  /** Most bytes that wait for a slow descriptor; lines beyond are dropped, counted and reported. 4 MiB by default. */
+  /**
+   * Maximum bytes that wait for a slow descriptor; further lines are dropped, counted and reported. 4 MiB by default.
+   */
   readonly maxBufferedBytes?: number;
   readonly clock?: Clock;
 }
@@ -77,7 +79,7 @@ export function createLogger(options: LoggerOptions = {}): LevelledLogger {
 /** Takes the logger's lines. */
 interface Sink {
   write(line: string): void;
-  /** `report` is told how many lines were dropped, once what was buffered is out. */
+  /** Calls `report` with the number of dropped lines after the buffer is written. */
   onDropped(report: (lines: number) => void): void;
 }
 

@@ -17,7 +17,7 @@ import {
 } from "./family.ts";
 
 export interface MetricsOptions {
-  /** Series a metric may have before further label sets share one; 1,000 by default. */
+  /** Maximum series per metric before further label sets share one; 1,000 by default. */
   readonly maxSeriesPerMetric?: number;
   /**
    * Whether to expose `process_*` and `nodejs_*` (CPU, memory, event-loop delay, garbage collection); yes by default.
@@ -38,13 +38,13 @@ export interface Exposition {
 
 export interface Metrics {
   readonly meter: Meter;
-  /** Lets other work run after each metric with many series, so that a large exposition does not hold up requests. */
+  /** Lets other work run after each metric with many series, so that a large exposition does not delay requests. */
   render(): Promise<Exposition>;
   /** Every metric registered so far, by name. */
   describe(): readonly MetricInfo[];
 }
 
-/** What prom-client's registry asks of a metric in order to print it, and what `describe` reads back. */
+/** What prom-client's registry needs to print a metric, and `describe` reads back. */
 interface RegisteredMetric {
   readonly name: string;
   readonly help: string;
@@ -59,12 +59,12 @@ interface Registration {
 }
 
 /**
- * Metrics over a registry of their own, so that two of them in one process do not meet.
+ * Metrics in a separate registry, so that two instances in one process do not interfere.
  *
- * A metric that has `maxSeriesPerMetric` series gives every further label set one shared series with each label
- * `other`; `espalier_metrics_overflow_total` counts those lookups. Values that are no finite number, and negative
- * amounts of counters, are left out and counted by `espalier_metrics_refused_total`: a wrong measurement must not
- * fail the request that made it.
+ * A metric with `maxSeriesPerMetric` series gives every further label set one shared series with each label `other`;
+ * `espalier_metrics_overflow_total` counts those lookups. Values that are not finite numbers, and negative amounts for
+ * counters, are skipped and counted by `espalier_metrics_refused_total`. A wrong measurement must not fail the request
+ * that made it.
  */
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const { maxSeriesPerMetric = 1_000, processMetrics = true, scheduler = systemScheduler } = options;
@@ -94,7 +94,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     return family.metric;
   };
 
-  // Their label is the name of a metric, of which the code has a fixed number; a limit would make them count themselves.
+  // Their label is a metric's name. The code has a fixed number of these, and a limit would make the counters count
+  // themselves.
   const ofEveryMetric = (name: string, help: string): Metric<CounterSeries> =>
     register("counter", { name, help, labels: ["metric"] }, createCounterCell, Infinity);
   const overflows = ofEveryMetric(
@@ -136,7 +137,7 @@ function isSame(known: Registration, info: MetricInfo, buckets: readonly number[
   return JSON.stringify([known.info, known.buckets]) === JSON.stringify([info, buckets]);
 }
 
-/** The registry reads nothing of a metric but these fields and `get`, which the typings do not tell. */
+/** The registry reads only these fields of a metric and `get`, which the typings do not show. */
 function asPromMetric<Series>(info: MetricInfo, family: Family<Series>): PromMetric {
   const exposed: RegisteredMetric & { get(): Promise<unknown> } = {
     name: info.name,
@@ -150,7 +151,7 @@ function asPromMetric<Series>(info: MetricInfo, family: Family<Series>): PromMet
 
 export type MetricType = "counter" | "gauge" | "histogram";
 
-/** What one metric is, for generated documents and for the exposition. */
+/** The description of one metric, for generated documents and for the exposition. */
 export interface MetricInfo {
   readonly name: string;
   readonly help: string;
@@ -162,7 +163,7 @@ export interface MetricInfo {
 const metricName = /^espalier_[a-z0-9]+(_[a-z0-9]+)*$/;
 const labelName = /^[a-z][a-z0-9_]*$/;
 
-/** @throws TypeError when a name does not follow the house form or a label is reserved or named twice */
+/** @throws TypeError when a name violates the naming rules, or a label is reserved or repeated */
 function assertMetricInfo({ name, help, type, labels }: MetricInfo): void {
   if (!metricName.test(name)) throw new TypeError(`metric name ${name} is not espalier_ and lower-case words`);
   if (help.trim() === "") throw new TypeError(`metric ${name} has no help text`);

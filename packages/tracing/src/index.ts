@@ -1,6 +1,6 @@
 /**
- * Traces behind the tracer port of common: OpenTelemetry spans, sent to a collector over OTLP/HTTP from a bounded queue
- * that no request ever waits for.
+ * Traces behind the tracer port of common: OpenTelemetry spans, sent to a collector over OTLP/HTTP from a bounded
+ * queue. No request ever waits for it.
  */
 
 export {

@@ -77,7 +77,7 @@ function isSampled(traceparent: string): boolean {
   return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
 }
 
-/** @returns whether one more is allowed in the present second */
+/** @returns whether the current second allows one more */
 function createRate(clock: Clock, perSecond: number): () => boolean {
   let sinceMs = Number.NEGATIVE_INFINITY;
   let count = 0;
@@ -154,7 +154,7 @@ function sdkStart({ kind, startMs, attributes }: SpanStart, epochMs: number): Sp
   };
 }
 
-/** Seconds and nanoseconds: the SDK may take a plain number for a time of another clock. */
+/** Seconds and nanoseconds, because the SDK may interpret a plain number as another clock's time. */
 function toHrTime(epochMs: number): HrTime {
   const seconds = Math.floor(epochMs / 1_000);
   return [seconds, Math.round((epochMs - seconds * 1_000) * 1e6)];

@@ -1,7 +1,7 @@
 import type { Cancel, CounterSeries, Logger, Meter, Scheduler } from "@espalier/common";
 import type { ReadableSpan, SpanExporter, SpanProcessor } from "@opentelemetry/sdk-trace-base";
 
-/** Spans that wait to be sent; further ones are dropped. About 300 requests' worth. */
+/** Maximum spans in the queue, enough for about 300 requests; further ones are dropped. */
 export const maxQueuedSpans = 2_048;
 /** Spans in one batch: a batch is serialised at once, and should not delay requests. */
 export const batchSpans = 64;
@@ -11,11 +11,11 @@ export const sendEveryMs = 1_000;
 export const exportTimeoutMs = 2_000;
 /** How long a stopping router waits for the last spans. */
 export const flushMs = 3_000;
-/** Of one span; a longer value is cut, further ones are left out. */
+/** Limits for one span: longer values are cut, further ones are left out. */
 export const maxAttributeLength = 256;
 export const maxAttributes = 64;
 export const maxEvents = 32;
-/** Most failed requests per second that are kept although they were not sampled: an outage fails thousands alike. */
+/** Maximum unsampled failed requests recorded per second, because an outage fails thousands in the same way. */
 export const maxKeptPerSecond = 10;
 
 /** Outcomes of recorded spans. */
@@ -28,7 +28,7 @@ export interface SpanMeters {
   readonly dropped: CounterSeries;
 }
 
-/** Registers the counter and looks its series up once. */
+/** Registers the counter and looks up its series once. */
 export function createSpanMeters(meter: Meter): SpanMeters {
   const spans = meter.counter({
     name: "espalier_trace_spans_total",
@@ -49,8 +49,8 @@ interface SpanQueueOptions {
 }
 
 /**
- * Queues ended spans and sends them, one batch at a time. Adding a span never waits and never fails, whatever the collector
- * does: spans that do not fit are dropped and counted.
+ * Queues ended spans and sends them, one batch at a time. Adding a span never waits and never fails, even if the
+ * collector does. Spans that do not fit are dropped and counted.
  */
 export class SpanQueue implements SpanProcessor {
   readonly #options: SpanQueueOptions;
@@ -78,7 +78,7 @@ export class SpanQueue implements SpanProcessor {
     else this.#sendLater();
   }
 
-  /** Sends what is queued. Resolves when it is sent or given up, after `flushMs` at the latest. */
+  /** Sends the queue. Resolves when every span is sent or given up, after `flushMs` at the latest. */
   forceFlush(): Promise<void> {
     if (this.#spans.length === 0 && this.#sending === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -133,7 +133,7 @@ export class SpanQueue implements SpanProcessor {
     this.#isFailing = error !== undefined;
     if (this.#isOver) return;
     if (this.#spans.length === 0) this.#emptied?.();
-    // Where it failed, waiting gives the collector time, and the queue bounds what comes meanwhile.
+    // After a failure, waiting gives the collector time, and the queue bounds the spans added in the meantime.
     else if (this.#emptied || (!error && this.#spans.length >= batchSpans)) this.#send();
     else this.#sendLater();
   }

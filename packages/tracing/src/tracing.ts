@@ -12,12 +12,12 @@ import type { SdkTracer } from "./sdk-tracer.ts";
 import { exportTimeoutMs, type SpanMeters } from "./span-queue.ts";
 
 export interface TracingOptions {
-  /** Makes what batches of spans go to. */
+  /** Creates the destination of span batches. */
   readonly createExporter: () => Promise<SpanExporter>;
   readonly serviceName: string;
-  /** Tells routers of one service apart. */
+  /** Distinguishes the routers of one service. */
   readonly instanceId: string;
-  /** The share of requests that are recorded where the caller has not decided, from 0 to 1. */
+  /** The recorded share of requests, 0 to 1, when the caller has not decided. */
   readonly sampleShare: number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -26,12 +26,12 @@ export interface TracingOptions {
   readonly meters: SpanMeters;
 }
 
-/** A tracer with a queue of its own. Its end waits for the last spans, up to `flushMs`. */
+/** A tracer with its own queue. Stopping waits for the last spans, up to `flushMs`. */
 export interface Tracing extends Tracer, Startable {}
 
 /**
- * Records a share of the requests, from `start` on. The libraries are loaded then: they take a second and 17 MB, which a
- * router that traces nothing is spared.
+ * Records a share of the requests from `start` on. Only then are the libraries loaded: they take a second and 17 MB,
+ * which a router without tracing saves.
  */
 export function createTracing(options: TracingOptions): Tracing {
   let sdk: SdkTracer | undefined;
@@ -51,15 +51,15 @@ export function createTracing(options: TracingOptions): Tracing {
 }
 
 export interface OtlpExporterOptions {
-  /** The collector's base URL, such as `http://127.0.0.1:4318`, or the whole one that ends in `/v1/traces`. */
+  /** The collector's base URL, such as `http://127.0.0.1:4318`, or the full one that ends in `/v1/traces`. */
   readonly endpoint: string;
-  /** Sent with every batch. They may hold a key. */
+  /** Sent with every batch. They may contain a key. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 const tracesPath = "/v1/traces";
 
-/** Sends batches as OTLP/HTTP with JSON, and again within `exportTimeoutMs` where the collector asks for that. */
+/** Sends batches as OTLP/HTTP with JSON. Retries within `exportTimeoutMs` when the collector asks for it. */
 export async function createOtlpExporter({ endpoint, headers }: OtlpExporterOptions): Promise<SpanExporter> {
   const { OTLPTraceExporter } = await import("@opentelemetry/exporter-trace-otlp-http");
   const url = new URL(endpoint);

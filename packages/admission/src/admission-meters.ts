@@ -1,6 +1,6 @@
 import type { CounterSeries, GaugeSeries, HistogramSeries, Meter } from "@espalier/common";
 
-/** Why a request left the queue without being dispatched, or was lowered by a class. */
+/** Why a request left the queue without being dispatched, or moved to a lower class. */
 export type ShedReason = "queue_full" | "preempted" | "deadline_missed" | "demoted" | "client_gone";
 
 export interface ClassMeters {

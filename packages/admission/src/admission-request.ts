@@ -2,7 +2,7 @@ import type { EspalierError } from "@espalier/common";
 
 /** A request as admission sees it. */
 export interface AdmissionRequest {
-  /** Undefined, or a name that is no class, stands for the default class. */
+  /** Undefined, or an unknown class name, means the default class. */
   readonly className: string | undefined;
   /** Requests of one tenant share its turns. */
   readonly tenant: string;
@@ -27,8 +27,8 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
    */
   mayGo?(): boolean;
   /**
-   * The request may go to one of these targets. It must be charged to one before this returns: the next request's turn
-   * comes right after.
+   * The request may go to one of these targets. It must be charged to one before this returns, because the next
+   * request's turn follows immediately.
    */
   admitted(targets: readonly Target[], ticket: AdmissionTicket): void;
   /** It is refused with `queue_full` or `deadline_missed`. */
@@ -43,7 +43,7 @@ export interface AdmissionTicket {
   readonly waitedMs: number;
   /** The class it is in, which a missed deadline may have lowered. */
   readonly className: string;
-  /** The client is gone: leaves the queue at once. No effect once the request has left it. */
+  /** The client has left: removes the request from the queue at once. No effect once the request has left it. */
   leave(): void;
   /** Sent to an engine that has to compute this many tokens of its prompt. */
   dispatched(uncachedTokens: number): void;

@@ -40,10 +40,10 @@ export interface Admission<Target extends AdmissionTarget> {
 }
 
 /**
- * Makes the queue of one pool. While any engine is below its saturation limit nothing waits, and a request costs one look
- * at each engine's load. Past that, requests wait here instead of in the engines' own queues, where they can no longer be
- * reordered. They are ordered by class, within a class by the tokens that tenants have been served, and within a tenant by
- * the class's order. A request that needs one busy engine does not block those behind it.
+ * Creates the queue of one pool. While any engine is below its saturation limit nothing waits, and a request costs one
+ * look at each engine's load. Past that, requests wait here instead of in the engines' own queues, where they can no
+ * longer be reordered. They are ordered by class, within a class by the tokens served to each tenant, and within a
+ * tenant by the class's order. A request that needs one busy engine does not block those behind it.
  *
  * @throws RangeError for inconsistent settings
  */

@@ -22,12 +22,12 @@ export interface Entry {
 /** `edf` treats a request without a deadline as due this long after arrival. */
 const usualDueMs = 30_000;
 /**
- * Milliseconds by which each prompt token delays a request's nominal arrival. Short prompts pass long ones, but not for
- * ever: 10,000 tokens wait at most 20 s longer than one token.
+ * Milliseconds by which each prompt token delays a request's nominal arrival. Short prompts pass long ones, but not
+ * forever: 10,000 tokens wait at most 20 s longer than one token.
  */
 const agePerTokenMs = 2;
 
-/** Sort key within a class and tenant: the least goes first. It never changes, so no request is overtaken for ever. */
+/** Sort key within a class and tenant: the least goes first. It never changes, so no request is overtaken forever. */
 function orderKey({ order }: Pick<ClassSettings, "order">, entry: Entry): number {
   const { arrivedMs, dueMs, uncachedTokens } = entry;
   if (order === "edf") return Math.min(dueMs, arrivedMs + usualDueMs);
@@ -159,7 +159,7 @@ function insert<Waiting extends Entry>(entries: Waiting[], entry: Waiting, setti
   entries.splice(from, 0, entry);
 }
 
-/** Stands for a share of 0 under `deficit`: the class gets almost only what no other class wants. */
+/** Replaces a share of 0 under `deficit`: the class gets almost only what no other class uses. */
 const leastWeight = 1e-3;
 
 /** Decides which class goes next. */

@@ -1,6 +1,6 @@
 /**
- * Order of the requests of one class within an engine's own priority queue: by arrival at a router, or shortest work first
- * with aging, so that none waits for ever.
+ * Order of the requests of one class within an engine's own priority queue: by arrival at a router, or shortest work
+ * first with aging, so that none waits forever.
  */
 export const engineOrders = ["arrival", "shortest"] as const;
 export type EngineOrder = (typeof engineOrders)[number];
@@ -19,14 +19,14 @@ export interface EnginePlace {
  * short ones that arrive within the next 20 s.
  */
 const agePerWorkMs = 20;
-/** Between two classes lies more time than the wall clock will show before the year 2109. */
+/** The classes are further apart than the wall clock can reach before the year 2109. */
 export const classSpanMs = 2 ** 42;
 
 /**
- * Priority number of a request for an engine that takes the lowest number first. It never changes and all routers compute it
- * alike, so the engine's queue is one fair queue for all of them, and no request is overtaken for ever.
+ * Priority number of a request for an engine that takes the lowest number first. It never changes and all routers
+ * compute the same one. So the engine's queue is one fair queue for all routers, and no request is overtaken forever.
  *
- * @returns a whole number that a double holds exactly
+ * @returns a whole number that a double represents exactly
  */
 export function enginePlace({ classesBelow, arrivedWallMs, workMs }: EnginePlace): number {
   const countsAsMs = Math.floor(arrivedWallMs + agePerWorkMs * Math.max(0, workMs));

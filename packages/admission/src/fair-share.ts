@@ -5,13 +5,13 @@ import type { AdmissionTarget, PeerLoad } from "./admission-request.ts";
 export interface TenantElsewhere {
   /** Tokens served, decayed with half-life `usageHalfLifeMs`. */
   readonly tokens: number;
-  /** The greatest lift at any of them, decayed likewise. */
+  /** The greatest lift at any of them, decayed in the same way. */
   readonly lift: number;
   /** Whether requests of it are queued at any of them. */
   readonly waits: boolean;
 }
 
-/** Usage of tenants over all routers. A router by itself has `noFleetUsage`. */
+/** Usage of tenants over all routers. A lone router has `noFleetUsage`. */
 export interface FleetUsage {
   /** This router served tokens to a tenant of a class. */
   served(className: string, tenant: string, tokens: number): void;
@@ -44,7 +44,7 @@ export interface TenantUsage {
   readonly tokens: number;
 }
 
-/** Owners that are remembered; beyond it the one served longest ago is forgotten. */
+/** Maximum owners remembered; beyond it the one served longest ago is forgotten. */
 export const maxServedOwners = 4_096;
 
 interface Account {
@@ -62,17 +62,18 @@ interface ServedElsewhere {
 }
 
 /**
- * Virtual token counters: the owner with the least service goes next (Sheng and others, "Fairness in Serving Large Language
- * Models", OSDI 2024). An owner that returns is lifted to the least counter of those that wait, so that idle time saves
- * nothing up; one that waits at another router was not idle. Service decays, so counters of several routers can be added
- * whenever each began to count. Routers lift an owner for the same absence, so the greatest lift counts and not the sum.
+ * Virtual token counters: the owner with the least service goes next (Sheng and others, "Fairness in Serving Large
+ * Language Models", OSDI 2024). An owner that returns is lifted to the least counter of those that wait, so that idle
+ * time saves nothing up. An owner that waits at another router was not idle. Service decays, so counters of several
+ * routers can be added no matter when each began to count. Routers lift an owner for the same absence, so the greatest
+ * lift counts and not the sum.
  */
 export class ServedTokens {
   readonly #halfLifeMs: number;
   readonly #elsewhere: ServedElsewhere | undefined;
   readonly #accounts = new RecencyMap<string, Account>();
 
-  /** @param elsewhere undefined when nobody else serves these owners */
+  /** @param elsewhere undefined when no other router serves these owners */
   constructor(halfLifeMs: number, elsewhere?: ServedElsewhere) {
     this.#halfLifeMs = halfLifeMs;
     this.#elsewhere = elsewhere;
@@ -122,7 +123,7 @@ export class ServedTokens {
   }
 }
 
-/** Relative difference in service that is tolerated: what routers know of each other is late. */
+/** Tolerated relative difference in service: what routers know of each other is late. */
 const toleratedShare = 0.01;
 /** Longest backoff: three rescans of another router, and the delay of its report. */
 export const maxBackoffMs = 80;
@@ -138,10 +139,10 @@ interface BackoffCandidate<Target extends AdmissionTarget> {
 }
 
 /**
- * Fair-share backoff: leaves engine capacity to other routers where a less served tenant waits. Without it a router would
- * keep its share for ever, since it is the first to know when one of its own first tokens frees capacity.
+ * Fair-share backoff: leaves engine capacity to other routers where a less served tenant waits. Without it a router
+ * would keep its share forever, because it is the first to know when one of its own first tokens frees capacity.
  *
- * An idle engine is used by whichever router sees it.
+ * Any router that sees an idle engine uses it.
  */
 export class FairShareBackoff<Target extends AdmissionTarget> {
   readonly #fleet: FleetUsage;
@@ -170,7 +171,7 @@ export class FairShareBackoff<Target extends AdmissionTarget> {
     return false;
   }
 
-  /** No capacity is left to anybody now. */
+  /** Called when no engine has capacity left. */
   reset(): void {
     this.#sinceMs = undefined;
   }

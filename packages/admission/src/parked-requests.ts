@@ -20,8 +20,9 @@ export interface ParkedRequestsOptions<Target extends AdmissionTarget> {
 }
 
 /**
- * Parks requests of classes with a max cold wait while they would evict cache blocks that are expected to be reused. Parked
- * requests are not in the queue, so they delay nobody. After the max cold wait a request is released in any case.
+ * Parks requests of classes with a max cold wait while they would evict cache blocks that are expected to be reused.
+ * Parked requests are not in the queue, so they delay no other request. After the max cold wait a request is released
+ * in any case.
  */
 export class ParkedRequests<Target extends AdmissionTarget> {
   readonly #options: ParkedRequestsOptions<Target>;
@@ -39,8 +40,8 @@ export class ParkedRequests<Target extends AdmissionTarget> {
   }
 
   /**
-   * Parks a request that has to wait for memory. Never one with a deadline, nor one beyond the bounds: nobody is
-   * refused for that.
+   * Parks a request that has to wait for memory, unless it has a deadline or the bounds are reached. Reaching the
+   * bounds refuses no request.
    *
    * @returns whether it was parked
    */

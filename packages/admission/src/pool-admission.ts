@@ -151,7 +151,9 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     return this.#drain.predictMs(tokens, this.#clock.nowMs()) ?? 0;
   }
 
-  /** Removes a missed deadline and lowers the request by one class. @returns false when its class rejects it instead */
+  /**
+   * Removes a missed deadline and moves the request down one class. @returns false when its class rejects it instead
+   */
   #demote(waiting: WaitingRequest<Target>): boolean {
     const { line } = waiting;
     if (line.settings.onMiss === "reject") {
@@ -256,7 +258,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     const canGo = (queue: ClassQueue<WaitingRequest<Target>>): boolean => {
       const first = queue.next(scans.get(queue)!, nowMs);
       if (!first) return false;
-      // Requests of a pool share its targets: if all are saturated, so is the one that a request asks for.
+      // Requests of a pool share its targets: if all are saturated, so is a request's required target.
       const wanted = { ...queue.settings, maxPendingMs, onlyEngine: undefined };
       return this.#unsaturated.find(first.listener.targets(), wanted, nowMs) !== undefined;
     };

@@ -27,11 +27,12 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
   }
 
   /**
-   * A request waits while every engine is saturated for it. While one is not, the policy chooses among all of them: to keep a
-   * prompt from the engine that has most of it cached makes another engine compute it, which saturates a busy fleet.
+   * A request waits while every engine is saturated for it. While one is not, the policy chooses among all of them.
+   * Excluding the engine that has most of the prompt cached would make another engine compute it, which saturates a
+   * busy fleet.
    *
-   * @returns the same array when any engine is unsaturated, or none is usable (waiting would not help); while the engines are
-   *   partitioned, the unsaturated ones on the request's side; undefined when the request has to wait
+   * @returns the same array when any engine is unsaturated, or none is usable (waiting would not help); while the
+   * engines are partitioned, the unsaturated ones on the request's side; undefined when the request has to wait
    */
   find(targets: readonly Target[], wanted: TargetDemand, nowMs: number): readonly Target[] | undefined {
     const { onlyEngine, yields } = wanted;
@@ -75,7 +76,7 @@ function isCandidate({ usable, engine }: AdmissionTarget, onlyEngine: string | u
 /** Older metrics are ignored. */
 const freshSignalMs = 2_000;
 
-/** Where an engine counts as saturated. */
+/** The limits from which an engine counts as saturated. */
 interface SaturationLimits {
   readonly maxWaiting: number;
   readonly maxKvUse: number;
@@ -149,12 +150,12 @@ interface OfferedWork {
 }
 
 /**
- * Confines work of yielding classes to a partition of a pool's engines while other classes have work too. A prompt of ten
- * thousand tokens delays everything at its engine for longer than a person wants to wait, whatever the order of requests.
- * Interactive requests therefore go to engines without such prompts, where their caches stay as well.
+ * Confines work of yielding classes to a partition of a pool's engines while other classes have work too. A prompt of
+ * ten thousand tokens delays everything at its engine for longer than a person accepts, regardless of the order of
+ * requests. Interactive requests therefore go to engines without such prompts, where their caches stay as well.
  *
  * The size of the partition follows the share of yielding work. Its members are the first engines of an order that all
- * routers compute alike, so routers that see slightly different work differ in one engine at most.
+ * routers compute identically, so routers that see slightly different work differ in one engine at most.
  */
 export class ClassPartition {
   readonly #yielding = new DecayedSum(offeredHalfLifeMs);

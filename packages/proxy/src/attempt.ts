@@ -5,7 +5,9 @@ import type { Deadlined, Deadlines } from "./deadlines.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
 import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
 
-/** A discarded answer is read up to this size and time to keep the connection; past either it is closed. */
+/**
+ * Maximum size and time for reading a discarded answer to keep its connection; past either, the connection is closed.
+ */
 const maxDiscardedBytes = 64 * 1024;
 const maxDiscardMs = 2_000;
 /** A stale kept connection fails about a round trip after the request was sent; later the engine was working on it. */
@@ -100,7 +102,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     return false;
   }
 
-  /** Reads on after `received` returned false. */
+  /** Continues reading after `received` returned false. */
   resume(): void {
     if (this.#phase !== "begun" || !this.#paused) return;
     this.#paused = false;

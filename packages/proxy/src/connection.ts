@@ -85,7 +85,7 @@ export class Connection {
     this.#held = false;
   }
 
-  /** Ends it at once, whatever it is doing. */
+  /** Ends it at once, in any state. */
   destroy(): void {
     this.#client.destroy(null, ignore);
     this.#socket?.destroy();

@@ -75,7 +75,7 @@ export function withUpstreamHeaders(
   return merged.concat(added);
 }
 
-/** Headers of an engine's answer that are passed on to the client. */
+/** Headers of an engine's answer that are forwarded to the client. */
 interface AnswerHeaders {
   /** Flat name and value pairs. */
   readonly pairs: string[];
@@ -84,9 +84,7 @@ interface AnswerHeaders {
   readonly encoded: boolean;
 }
 
-/**
- * @param raw name and value bytes in turn, as they came
- */
+/** @param raw name and value bytes, alternating, in order of arrival */
 export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
   const pairs: string[] = [];
   let contentType = "";
@@ -143,7 +141,7 @@ function tokensOf(connection: string): readonly string[] {
 /**
  * Reads Retry-After in seconds. Dates, which engines do not send, are ignored.
  *
- * @param headers name and value in turn
+ * @param headers names and values, alternating
  * @returns milliseconds; undefined without a usable value
  */
 export function retryAfterMs(headers: readonly (string | Buffer)[]): number | undefined {

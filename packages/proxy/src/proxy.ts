@@ -45,9 +45,9 @@ export interface Proxy extends Startable {
   readonly httpClient: HttpClient;
   /** As `httpClient`, for lookups on behalf of clients, so that health checks do not queue behind them. */
   readonly lookupClient: HttpClient;
-  /** Forgets an engine that left: running requests may finish, idle connections close now. */
+  /** Forgets a removed engine: running requests may finish, idle connections close now. */
   drop(url: string): void;
-  /** New connections use these from then on; open ones stay. */
+  /** Replaces the TLS options for new connections; open ones stay. */
   setTls(tls: TlsOptions): void;
   /** Ends every running attempt with `draining` and closes every connection, without waiting. */
   stop(): Promise<void>;

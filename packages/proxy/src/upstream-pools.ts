@@ -53,7 +53,7 @@ export class EnginePool {
     return true;
   }
 
-  /** Gives up waiting. */
+  /** Stops waiting. */
   forget(user: ConnectionUser): void {
     this.#waiting.delete(user);
   }
@@ -78,7 +78,7 @@ export class EnginePool {
     if (next) this.#takeWaiting()?.assigned(next);
   }
 
-  /** Closes the connections nobody uses. */
+  /** Closes the idle connections. */
   discardIdle(): void {
     for (const connection of this.#idle.splice(0)) this.discard(connection);
   }
@@ -104,7 +104,7 @@ export class EnginePool {
   }
 }
 
-/** Most pools. Beyond it the oldest is closed gracefully; it is reopened on demand. */
+/** Maximum pools. Beyond it the oldest is closed gracefully; it is reopened on demand. */
 const maxPools = 16_384;
 
 /** One pool per engine URL, opened at first use. */

@@ -54,7 +54,7 @@ export function createAuthority(subject = "IP:127.0.0.1"): Authority {
   };
 }
 
-/** A self-signed certificate for `localhost` and 127.0.0.1, and its key, for tests alone. */
+/** A self-signed certificate for `localhost` and 127.0.0.1, and its key, only for tests. */
 export const certificate = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUBxNwe1hpjuMLWQYTRwX8iW3OGNQwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTA0NDIzNVoYDzIxMjYxMDI4

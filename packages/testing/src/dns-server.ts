@@ -34,7 +34,7 @@ export async function startDnsServer(): Promise<DnsServer> {
     try {
       return await listen();
     } catch (error) {
-      // The port that is free for UDP may be taken for TCP.
+      // The port that is free for UDP may be in use for TCP.
       if (attempt === attempts || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
     }
   }
@@ -171,7 +171,7 @@ function readQuery(message: Buffer): DnsQuery {
 function writeAnswer(query: DnsQuery, code: number, records: readonly Buffer[], isTruncated = false): Buffer {
   const header = Buffer.alloc(headerBytes);
   header.writeUInt16BE(query.id, 0);
-  // A response, authoritative, recursion asked for and available.
+  // An authoritative response, with recursion desired and available.
   header.writeUInt16BE(0x8580 | (isTruncated ? 0x0200 : 0) | code, 2);
   header.writeUInt16BE(1, 4);
   header.writeUInt16BE(isTruncated ? 0 : records.length, 6);

@@ -42,11 +42,11 @@ interface FuzzRequest {
   readonly seed: number;
   /** Time for all decoders of a file together. */
   readonly fileMs: number;
-  /** Gets a line of JSON at the begin and at the end of each decoder. */
+  /** Path of the file that gets a line of JSON at the start and the end of each decoder. */
   readonly reportFile: string;
-  /** The only decoder to be run. */
+  /** The only decoder to run. */
   readonly decoder?: string;
-  /** The only case of it to be run. */
+  /** The only case to run. */
   readonly case?: number;
 }
 
@@ -96,7 +96,7 @@ function runOf({ seed, fileMs, decoder, case: firstCase }: FuzzRequest, decoders
 
 export interface FuzzRun {
   readonly seed: number;
-  /** Ends the run after so many cases. */
+  /** Ends the run after this many cases. */
   readonly maxCases: number;
   /** Ends the run after this time. */
   readonly maxMs: number;
@@ -120,10 +120,10 @@ class FuzzFinding extends Error {
   override readonly name = "FuzzFinding";
 }
 
-/** A case takes at most milliseconds; the bound allows for a busy machine. */
+/** Maximum milliseconds per case; the bound allows for a busy machine. */
 const maxCaseMs = 10_000;
 
-/** Cases between two looks at the clock. */
+/** Cases between two readings of the clock. */
 const casesPerLook = 16;
 
 /**

@@ -27,9 +27,9 @@ export interface HttpEngine extends Engine {
   readonly requests: SeenRequest[];
 }
 
-/** Servers on 127.0.0.1 that stand for engines. They and their sockets close when the test ends. */
+/** Servers on 127.0.0.1 that act as engines. They and their sockets close when the test ends. */
 export interface HttpEngines {
-  /** @param host 127.0.0.1 unless given @param port a free one unless given */
+  /** @param host 127.0.0.1 by default @param port a free one by default */
   listen(server: Server, host?: string, port?: number): Promise<Engine>;
   /** An engine on node:http. `answer` is called with the complete request. */
   httpEngine(answer: (request: SeenRequest) => void, listenAt?: { host?: string; port?: number }): Promise<HttpEngine>;

@@ -1,6 +1,7 @@
 /**
- * What tests share: virtual time, a network in memory, loggers and meters that record, waiting with a deadline, servers that
- * stand for engines, DNS, the Kubernetes API and Redis, certificates, a fuzzer for decoders, and the place of real captures.
+ * Shared test tools: virtual time, an in-memory network, recording loggers and meters, waiting with a deadline, test
+ * servers for engines, DNS, the Kubernetes API and Redis, certificates, a fuzzer for decoders, and the location of real
+ * captures.
  */
 export {
   type Authority,

@@ -1,10 +1,10 @@
 const lineLength = 100;
 
 /**
- * The module of the sources that holds a compiled `kernel.wat`, for a test to compare with the one that is there.
+ * The source module that contains a compiled `kernel.wat`, for a test to compare with the existing one.
  *
  * @param wasm the compiled text
- * @param testFile from the repository's folder; told in the module, as what writes it anew
+ * @param testFile path from the repository's folder; the module names it as the test that regenerates it
  */
 export function kernelModule(wasm: Uint8Array, testFile: string): string {
   const lines = Buffer.from(wasm)

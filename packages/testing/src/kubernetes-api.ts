@@ -17,7 +17,7 @@ export interface ApiReply {
   drop(): void;
 }
 
-/** A fault in place of an answer. `hang`: no answer; `drop`: the connection breaks. */
+/** A fault that replaces an answer. `hang`: no answer; `drop`: the connection breaks. */
 export type ApiFault =
   | "hang"
   | "drop"
@@ -51,7 +51,7 @@ export interface KubernetesApi {
   compact(): void;
   /** Sends a bookmark to all watches. */
   bookmark(): void;
-  /** The only token that is accepted; undefined accepts everyone. */
+  /** The only accepted token; undefined accepts any client. */
   token: string | undefined;
   /** The most objects of a page, whatever the client asks for. */
   maxPage: number;
@@ -72,7 +72,7 @@ interface Change {
 
 const json = { "content-type": "application/json" };
 
-/** An API without collections, that accepts everyone. */
+/** An API without collections that accepts any client. */
 export function createKubernetesApi(): KubernetesApi {
   return new FakeApi();
 }

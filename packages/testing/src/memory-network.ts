@@ -23,8 +23,8 @@ interface MemoryNetworkOptions {
 }
 
 /**
- * A network in memory with faults. As with TCP, frames on a cut link are not lost: they arrive in order when the link is
- * mended, unless the connection ended meanwhile.
+ * An in-memory network with faults. As with TCP, frames on a cut link are not lost: they arrive in order when the link
+ * is mended, unless the connection ended in the meantime.
  */
 export interface MemoryNetwork {
   /** Bytes of all sent frames. */
@@ -67,7 +67,7 @@ interface PipeSpeed {
   readonly bytesPerMs: number;
 }
 
-/** Makes a network without faults or delays. */
+/** Creates a network without faults or delays. */
 export function createMemoryNetwork(options: MemoryNetworkOptions): MemoryNetwork {
   return new Network(options);
 }
@@ -436,7 +436,7 @@ interface MemoryEndDeps {
   readonly scheduler: Scheduler;
   readonly remote: string;
   readonly maxFrameBytes: number;
-  /** Of the direction away from this end. */
+  /** Speed of the direction away from this end. */
   readonly pipe: Omit<PipeDeps, "deliver" | "drained">;
   onSent(bytes: number): void;
   onEnded(end: MemoryEnd): void;

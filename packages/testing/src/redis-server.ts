@@ -24,7 +24,7 @@ export interface RedisServer {
 }
 
 /**
- * Whether a Redis server is installed; where none is, prints one line that tests did not run.
+ * Whether a Redis server is installed. If not, prints one line that tests did not run.
  *
  * @param what the tests that need it
  */

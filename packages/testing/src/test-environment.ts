@@ -62,7 +62,7 @@ export async function waitFor<T>(
   }
 }
 
-/** Below the ephemeral ports, any of which an outgoing connection may take at any time. */
+/** Below the ephemeral ports, because an outgoing connection may take any of those at any time. */
 const firstPort = 15_000;
 const portCount = 15_000;
 const attempts = 200;

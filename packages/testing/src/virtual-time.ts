@@ -72,12 +72,12 @@ export function schedulerOf(after: Scheduler["after"]): Scheduler {
   };
 }
 
-/** Lets promise callbacks that are ready run, including those they make ready in turn. */
+/** Runs promise callbacks that are ready, including those that they make ready. */
 async function settle(): Promise<void> {
   for (let round = 0; round < 3; round++) await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-/** Most tasks of a heap, cancelled ones that are not yet swept included. More is a leak of the caller. */
+/** Maximum tasks of a heap, including cancelled ones that are not yet swept. More is a leak of the caller. */
 export const maxPendingTasks = 2 ** 22;
 const firstCapacity = 64;
 
@@ -143,7 +143,7 @@ export class TimerHeap {
     return () => this.#cancel(slot, order);
   }
 
-  /** When the last task that was taken was due. */
+  /** Due time of the last task that was taken. */
   get takenDueMs(): number {
     return this.#takenDueMs;
   }

@@ -51,9 +51,9 @@ export interface KvPoolConfig {
   readonly name: string;
   /** One stream of events: the endpoints are the same for every rank. */
   readonly events: KvEventsSpec;
-  /** Names of models. `*` matches any text. An engine uses the pool if it serves one of them ... */
+  /** Models whose engines use the pool, by name; `*` matches any text. */
   readonly models: readonly string[];
-  /** ... and has all of these labels. */
+  /** Labels that these engines must all have. */
   readonly labels: Readonly<Record<string, string>>;
 }
 

@@ -38,7 +38,8 @@ export interface ConfigSources {
  * @throws EspalierError `config_invalid` whose message has one line per problem: path, value, expected value, and where
  * it was written. Secrets are masked.
  *
- * @example const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
+ * @example
+ * const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
  */
 export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);

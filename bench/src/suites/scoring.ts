@@ -105,7 +105,7 @@ export function scoringReport(runs: readonly ScoringRun[], sizes: ScoringSizes):
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function scoringTable({ metrics, baselines, spread }: BenchReport): string {
   const figures: Readonly<Record<string, Figures | undefined>> = { espalier: metrics, ...baselines };
   const cell = (system: string, figure: string): string | undefined => {

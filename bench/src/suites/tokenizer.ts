@@ -106,7 +106,7 @@ export function tokenizerReport(
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function tokenizerTable({ metrics, baselines, spread }: BenchReport): string {
   const cell = (figures: Figures | undefined, system: string, figure: string): string | undefined => {
     const value = figures?.[figure];

@@ -146,7 +146,7 @@ export function twoTurnReport(runs: readonly TwoTurnRun[], sizes: TwoTurnSizes):
   };
 }
 
-/** The report for a terminal: medians, with the extremes of the runs behind. */
+/** The report for a terminal: medians, followed by the extremes of the runs. */
 export function twoTurnTable({ metrics, baselines, spread, warnings, w_sweep: sweep }: TwoTurnReport): string {
   const without: Figures = baselines.without_mesh ?? {};
   const cell = (figure: string, value: number | undefined, system: string): string | undefined => {

@@ -44,7 +44,7 @@ function checkListeners({ listen, admin }: ConfigTree): Problem[] {
 
 const maxPort = 65_535;
 
-/** Each process has an admin and a mesh port of its own, counted up from the first one's. */
+/** Each process has its own admin and mesh port, counted up from those of the first process. */
 function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen: events } }: ConfigTree): Problem[] {
   if (processes === 1) return [];
   const problems: Problem[] = [];

@@ -16,7 +16,7 @@ export function formatHost({ address, port }: EngineAddress): string {
   return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
-/** The engine at an address. Its id is the address, so that all routers use the same one, however they found it. */
+/** The engine at an address. Its id is the address, so all routers use the same id, regardless of the source. */
 export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
   const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer } = traits;
   const host = formatHost(at);

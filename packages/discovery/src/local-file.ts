@@ -14,7 +14,7 @@ export interface FileContent {
 }
 
 /**
- * Reads a regular file, up to the size limit even if the file grows meanwhile.
+ * Reads a regular file, up to the size limit even if the file grows during the read.
  *
  * @param maxBytes 16 MiB by default
  * @throws EspalierError `config_unreadable`; its message is the same for the same cause, so it can be compared

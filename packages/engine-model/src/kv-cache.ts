@@ -18,7 +18,8 @@ export interface KvCache<Allocation, Chain extends HashChain> {
   /** Slots for the first `tokens` tokens of an admitted request; false, with nothing changed, when memory is short. */
   grow(allocation: Allocation, tokens: number): boolean;
   /**
-   * For a decoding sequence: the number of tokens up to which `grow` does nothing for this allocation, whatever others do.
+   * For a decoding sequence: the number of tokens up to which `grow` does nothing for this allocation, regardless of
+   * other requests.
    */
   idleUpTo(allocation: Allocation): number;
   /** Whether `grow` would then only index a block of the allocation: it takes no block, and cannot fail. */

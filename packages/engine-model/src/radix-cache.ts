@@ -187,7 +187,7 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
     const full = Math.floor(tokens / blockSize);
     chain.hashBlocks(full);
     const { present, node } = this.#tree.insert(chain, full);
-    // The prompt gets a node of its own, so that eviction can drop what was generated and leave the prompt.
+    // The prompt gets its own node, so that eviction can drop the generated part and keep the prompt.
     const promptPages = Math.floor(chain.promptTokens / blockSize);
     if (promptPages > 0 && promptPages < full) this.#tree.insert(chain, promptPages);
     this.#freePages += Math.max(0, present - allocation.treePages);

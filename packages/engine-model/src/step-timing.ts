@@ -56,7 +56,7 @@ export type StepTimes = Pick<
 >;
 
 /**
- * The times of an engine whose steps take `factor` times as long, whatever they compute.
+ * The times of an engine whose steps all take `factor` times as long.
  *
  * @throws RangeError when the factor is not above 0
  */

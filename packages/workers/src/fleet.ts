@@ -59,8 +59,8 @@ export interface Fleet extends Startable {
   /** All engines, removed ones with work in flight included, in the order they were first seen. */
   readonly engines: readonly EngineRecord[];
   /**
-   * Targets that serve this model, whatever their state, in the order of `engines`. The array is never changed; it is
-   * the same one until engines or their models change.
+   * Targets that serve this model, in any state, in the order of `engines`. The array is never changed; it is the same
+   * one until engines or their models change.
    */
   pool(model: string): readonly Target[];
   /** Every model that some engine serves, sorted by id. The same array until engines or their models change. */

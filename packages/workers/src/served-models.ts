@@ -47,7 +47,7 @@ export function modelsFromNames(names: readonly string[], nowSeconds: number): M
   return collect(names, (id) => (isModelName(id) ? { id, created: nowSeconds, ownedBy: "espalier" } : undefined));
 }
 
-/** Whether two lists are equal apart from `created`, which vLLM sets anew in every answer. */
+/** Whether two lists are equal apart from `created`, which vLLM changes in every answer. */
 export function sameModels(left: readonly ServedModel[], right: readonly ServedModel[]): boolean {
   return (
     left.length === right.length &&
@@ -94,7 +94,7 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 /** A model as the fleet serves it, in the words of the OpenAI list of models. */
 export interface ModelEntry {
   readonly id: string;
-  /** Engines that serve it, whatever their state, in the order of the fleet. */
+  /** Engines that serve it, in any state, in the order of the fleet. */
   readonly engines: readonly EngineId[];
   /** Unix seconds; the earliest reported by any engine. */
   readonly created: number;

@@ -19,7 +19,7 @@ export interface LoadTicket {
   firstToken(): void;
   /** `tokens` more were generated since the last call. Implies `firstToken`. */
   progress(tokens: number): void;
-  /** The request is over, however it ended. */
+  /** The request has ended, successfully or not. */
   end(): void;
 }
 
@@ -41,7 +41,7 @@ export interface TargetLoad {
   readonly pendingWorkMs: number;
   /** When such a prompt was last computed, on the monotonic clock; -Infinity before the first. */
   readonly computedMs: number;
-  /** Since when there has always been such a prompt, on the same clock; Infinity if there is none. */
+  /** Start of the current period with at least one such prompt, on the same clock; Infinity without one. */
   readonly pendingSinceMs: number;
   begin(size: RequestSize): LoadTicket;
 }

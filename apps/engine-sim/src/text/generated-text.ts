@@ -136,7 +136,7 @@ export function chooseWords(names: Iterable<string>, probe: WordProbe): ChosenWo
   return { words: { first: next, next }, isRoundTrip: false };
 }
 
-/** Words that are one token of their own after another word. */
+/** Words that are a single token after another word. */
 function followingWords(candidates: readonly string[], probe: WordProbe): Word[] {
   const found: Word[] = [];
   const before = probe.text("so");

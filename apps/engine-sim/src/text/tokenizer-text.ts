@@ -262,7 +262,7 @@ function stripping({ content, start, stop }: JsonObject): Step {
     });
 }
 
-/** Runs of pieces like `<0xE2>` are bytes; where they are no UTF-8 each becomes U+FFFD. */
+/** Runs of pieces like `<0xE2>` are bytes; each becomes U+FFFD if they are not valid UTF-8. */
 function fromBytePieces(parts: readonly string[]): readonly string[] {
   const found: string[] = [];
   let bytes: number[] = [];

@@ -33,7 +33,7 @@ export interface Importer {
 /** A prompt that another engine computed. */
 export interface Arrival {
   readonly tokens: Uint32Array;
-  /** The blocks have arrived, or are no longer wanted. */
+  /** The blocks have arrived, or are no longer needed. */
   done(): void;
   /** Called when it can no longer be fetched. Not called after `done`. */
   whenBroken(listener: (reason: string) => void): void;

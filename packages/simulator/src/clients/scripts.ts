@@ -148,7 +148,7 @@ function drawCluster(clusters: ToolClusterParameters["clusters"], random: Random
   return clusters.length - 1;
 }
 
-/** Single requests, each behind one of a few beginnings. */
+/** Single requests that each start with one of a few beginnings. */
 export interface PromptParameters {
   /** Number of beginnings, all equally likely. */
   readonly prompts: number;
@@ -157,7 +157,7 @@ export interface PromptParameters {
   readonly outputTokens: BoundedLogNormal;
 }
 
-/** Chats of one message behind system prompts, with random lengths. */
+/** Chats of one message with a system prompt and random lengths. */
 export function promptScripts(parameters: PromptParameters, seed: number): ScriptOf {
   const { prompts, sharedTokens, ownTokens, outputTokens } = parameters;
   return (request) => {

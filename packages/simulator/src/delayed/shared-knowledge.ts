@@ -20,7 +20,7 @@ interface EngineUpdate {
   readonly changes: BlockChanges | undefined;
 }
 
-/** How often memory of what expired is reclaimed, and how many parts of the index are looked at each time. */
+/** How often the memory of expired entries is reclaimed, and how many parts of the index are visited each time. */
 const upkeepMs = 1_000;
 const upkeepSteps = 10_000;
 

@@ -103,7 +103,7 @@ export interface RouterFactoryOptions {
   readonly events: EventFaults;
   readonly timing: SimTiming;
   readonly seed: number;
-  /** Virtual time, whatever a router's own clock says. */
+  /** Virtual time, independent of a router's own clock. */
   readonly trueClock: Clock;
   /** Undefined when routers have their own links. */
   readonly delayed: DelayedTier | undefined;

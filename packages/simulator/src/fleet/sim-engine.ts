@@ -75,7 +75,7 @@ interface ModelledEngineOptions {
   readonly parameters: EngineParameters;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** False when there are no listeners, so that no events are made. */
+  /** False without listeners, so that no events are created. */
   readonly hasEvents: boolean;
   /** Whether messages are kept for later subscribers. */
   readonly keepsMessages: boolean;

@@ -117,7 +117,7 @@ export interface Scenario {
   readonly policies: readonly string[];
   readonly variants: readonly ScenarioVariant[];
   readonly published: readonly PublishedResult[];
-  /** Seconds in which requests are sent, for workloads without an end of their own. */
+  /** Seconds in which requests are sent, for workloads that do not end by themselves. */
   readonly durationS?: number;
   /** Open loop: `scale` multiplies an arrival rate, so the workload has a knee. */
   readonly isOpenLoop: boolean;

@@ -28,7 +28,7 @@ function contextExporter(input: LegInput, asked: JsonObject): Exporter {
     pins: true,
     ready: () => Promise.resolve(),
     computed(report) {
-      // Beyond JavaScript's safe integers, like the real ids, which are made of a time, a machine and a count.
+      // Beyond JavaScript's safe integers, like the real ids, which combine a time, a machine and a count.
       const id = (2n ** 62n + (BigInt(`0x${parts.newId()}`) >> 3n)).toString();
       parts.exports.begin(id, "hold").offer(offerOf(input, report));
       const where = { host: ownHost(input), port: parts.port(), engineId: parts.engineId(), ticket: id };

@@ -30,6 +30,8 @@ export function createRecordingLogger(): Logger & { readonly lines: readonly Log
 export interface SeriesMeter extends Meter {
   /** Undefined for a series that does not exist. */
   value(name: string, ...labels: readonly string[]): number | undefined;
+  /** Of all series that exist, as `name{label,label}`, sorted. */
+  readonly names: readonly string[];
 }
 
 /** A series has no value before its first use. Observations of histograms are not kept. */
@@ -49,5 +51,8 @@ export function createSeriesMeter(): SeriesMeter {
     gauge: metric,
     histogram: metric,
     value: (name, ...labels) => values.get(keyOf(name, labels)),
+    get names() {
+      return [...values.keys()].sort();
+    },
   };
 }

@@ -1,4 +1,10 @@
-import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
+import {
+  createRecordingLogger,
+  createVirtualTime,
+  type LogLine,
+  type SeriesMeter,
+  type VirtualTime,
+} from "@espalier/testing";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { writeSequence } from "../../src/codec/replay-frames.ts";
 import type { FeedLimits } from "../../src/feed/feed-limits.ts";
@@ -15,8 +21,8 @@ import {
   liveFrames,
   replayFrames,
 } from "./fake-transport.ts";
+import { createFeedMeter } from "./feed-meter.ts";
 import { storedPayload } from "./messages.ts";
-import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 import { createRecordingSink, type RecordingSink } from "./recording-sink.ts";
 
 /** How long the fake engine takes to answer a replay request. */
@@ -50,7 +56,7 @@ export interface FeedHarness {
   readonly transport: FakeTransport;
   readonly engine: FakeEngine;
   readonly sink: RecordingSink;
-  readonly meter: RecordingMeter;
+  readonly meter: SeriesMeter;
   readonly lines: readonly LogLine[];
   readonly socket: FakeSubscriber;
   /** `STATE REASON` at present. */
@@ -78,7 +84,7 @@ export async function startFeed(options: HarnessOptions = {}): Promise<FeedHarne
   const transport = createFakeTransport();
   const engine = createFakeEngine(transport, time);
   const sink = createRecordingSink();
-  const meter = createRecordingMeter();
+  const meter = createFeedMeter();
   const logger = createRecordingLogger();
   const replayEndpoint = options.replay === false ? undefined : "tcp://engine:5657";
   const endpoints: FeedEndpoints = { endpoint: "tcp://engine:5557", mode: "connect", topic: "", replayEndpoint };

@@ -2,6 +2,23 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type DocumentParameters, documentScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
+/** Independent questions at a rate, in an open loop. */
+function questionsAt(
+  ratePerS: number,
+  { questions, durationS }: { readonly questions: DocumentParameters; readonly durationS: number },
+): Scenario["createWorkload"] {
+  return (options) => {
+    const { seed, scale } = options;
+    return createOpenLoop({
+      seed,
+      startsPerS: ratePerS * scale,
+      meanTurns: 1,
+      scriptOf: documentScripts(questions, seed),
+      limits: limitsOf(options, durationS),
+    });
+  };
+}
+
 /** Retrieval: about 45 input tokens per output token, at the prefill-heavy end of the reported range (19:1 to 47:1). */
 const ragQuestions = {
   /** Instruction lengths are not published. */
@@ -33,16 +50,7 @@ export const rag: Scenario = {
   published: [],
   durationS: ragParameters.durationS,
   isOpenLoop: true,
-  createWorkload(options) {
-    const { seed, scale } = options;
-    return createOpenLoop({
-      seed,
-      startsPerS: ragParameters.ratePerS * scale,
-      meanTurns: 1,
-      scriptOf: documentScripts(ragQuestions, seed),
-      limits: limitsOf(options, ragParameters.durationS),
-    });
-  },
+  createWorkload: questionsAt(ragParameters.ratePerS, ragParameters),
 };
 
 /** One document per question. An engine holds 17 of the 50; 30 % of all questions are about the first one. */
@@ -82,16 +90,7 @@ export const hotDocuments: Scenario = {
   admission: true,
   durationS: hotDocumentsParameters.durationS,
   isOpenLoop: true,
-  createWorkload(options) {
-    const { seed, scale } = options;
-    return createOpenLoop({
-      seed,
-      startsPerS: hotDocumentsParameters.kneePerS * hotDocumentsParameters.load * scale,
-      meanTurns: 1,
-      scriptOf: documentScripts(hotQuestions, seed),
-      limits: limitsOf(options, hotDocumentsParameters.durationS),
-    });
-  },
+  createWorkload: questionsAt(hotDocumentsParameters.kneePerS * hotDocumentsParameters.load, hotDocumentsParameters),
 };
 
 /** One document per question, so that the working set is documents x tokens and only documents are reused. */
@@ -140,16 +139,7 @@ export const evict: Scenario = {
   published: [],
   durationS: evictParameters.durationS,
   isOpenLoop: true,
-  createWorkload(options) {
-    const { seed, scale } = options;
-    return createOpenLoop({
-      seed,
-      startsPerS: evictParameters.ratePerS * scale,
-      meanTurns: 1,
-      scriptOf: documentScripts(evictQuestions, seed),
-      limits: limitsOf(options, evictParameters.durationS),
-    });
-  },
+  createWorkload: questionsAt(evictParameters.ratePerS, evictParameters),
 };
 
 /** One document per question, as in `evict`, so the tokens that a cache can save are known exactly. */
@@ -215,14 +205,5 @@ export const tiers: Scenario = {
   published: [],
   durationS: tiersParameters.durationS,
   isOpenLoop: true,
-  createWorkload(options) {
-    const { seed, scale } = options;
-    return createOpenLoop({
-      seed,
-      startsPerS: tiersParameters.ratePerS * scale,
-      meanTurns: 1,
-      scriptOf: documentScripts(tiersQuestions, seed),
-      limits: limitsOf(options, tiersParameters.durationS),
-    });
-  },
+  createWorkload: questionsAt(tiersParameters.ratePerS, tiersParameters),
 };

@@ -41,7 +41,7 @@ export {
   renderErrorDocs,
 } from "./errors.ts";
 export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
-export { nearestName } from "./nearest-name.ts";
+export { didYouMean } from "./nearest-name.ts";
 export {
   type Connection,
   type ConnectionEnd,

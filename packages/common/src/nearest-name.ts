@@ -22,6 +22,12 @@ export function nearestName(written: string, names: readonly string[]): string |
   return best;
 }
 
+/** The end of a message about an unknown name: `; did you mean NAME?`, or empty when none is close. */
+export function didYouMean(written: string, names: readonly string[]): string {
+  const meant = nearestName(written, names);
+  return meant === undefined ? "" : `; did you mean ${meant}?`;
+}
+
 function simplify(text: string): string {
   return text.slice(0, maxCompared).toLowerCase().replace(/[-_.]/g, "");
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearestName } from "../src/index.ts";
+import { nearestName } from "../src/nearest-name.ts";
 
 const names = ["max-body-bytes", "max-nesting", "listen", "a"];
 

@@ -1,4 +1,4 @@
-import { nearestName } from "@espalier/common";
+import { didYouMean } from "@espalier/common";
 import type { TSchema } from "typebox";
 import type { Environment } from "./interpolate.ts";
 import { formatPath, type Problem } from "./problems.ts";
@@ -127,11 +127,6 @@ const splitList = (text: string): string[] =>
 
 function isServiceLink(name: string, text: string): boolean {
   return serviceLinkName.test(name) || (name.endsWith("_PORT") && serviceLinkAddress.test(text));
-}
-
-function didYouMean(name: string, known: readonly string[]): string {
-  const meant = nearestName(name, known);
-  return meant === undefined ? "" : `; did you mean ${meant}?`;
 }
 
 /** Variables of the OpenTelemetry specification, used if nothing else sets the value, and the path that each sets. */

@@ -1,4 +1,4 @@
-import { nearestName } from "@espalier/common";
+import { didYouMean } from "@espalier/common";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { formatPath, type Path, type Problem } from "./problems.ts";
@@ -58,8 +58,7 @@ function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, co
     Object.hasOwn(shape.properties, key) || keys.some((known) => writtenNames(shape.notes, known).includes(key));
   for (const key of Object.keys(written)) {
     if (isKnown(key)) continue;
-    const meant = nearestName(key, keys);
-    const advice = meant === undefined ? `; the keys here are ${keys.join(", ")}` : `; did you mean ${meant}?`;
+    const advice = didYouMean(key, keys) || `; the keys here are ${keys.join(", ")}`;
     context.problems.push({ path: [...path, key], message: `is not a known key${advice}` });
   }
   const read: Record<string, unknown> = {};
@@ -129,12 +128,8 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   if (places.some((place) => context.unfilled.has(place))) return value;
   const isUnquoted = notes.kind === "text" && (typeof value === "number" || typeof value === "boolean");
   const { enum: choices } = schema as { readonly enum?: readonly string[] };
-  const meant = choices && typeof value === "string" && !notes.isSecret ? nearestName(value, choices) : undefined;
-  const advice = isUnquoted
-    ? "; put it in quotes if it is meant as text"
-    : meant === undefined
-      ? ""
-      : `; did you mean ${meant}?`;
+  const mayMean = choices && typeof value === "string" && !notes.isSecret ? didYouMean(value, choices) : "";
+  const advice = isUnquoted ? "; put it in quotes if it is meant as text" : mayMean;
   const shown = notes.isSecret
     ? mask
     : (places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined) ?? show(written));

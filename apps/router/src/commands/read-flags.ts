@@ -1,4 +1,4 @@
-import { nearestName } from "@espalier/common";
+import { didYouMean } from "@espalier/common";
 import { InvalidArgumentError, type Option } from "commander";
 
 /** The command was called incorrectly: its message goes to standard error and the exit code is 2. */
@@ -84,12 +84,6 @@ export function oneOf(option: Option, names: readonly string[]): Option {
     if (names.includes(written)) return written;
     throw new InvalidArgumentError(`Allowed choices are ${names.join(", ")}${didYouMean(written, names)}`);
   });
-}
-
-/** The end of a message about an unknown name; empty when none is similar. */
-export function didYouMean(written: string, names: readonly string[]): string {
-  const meant = nearestName(written, names);
-  return meant === undefined ? "" : `; did you mean ${meant}?`;
 }
 
 /** Parser for a repeatable flag: each value is appended to the earlier ones. */

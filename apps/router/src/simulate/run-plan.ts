@@ -1,5 +1,6 @@
+import { didYouMean } from "@espalier/common";
 import type { Knee, LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
-import { didYouMean, UsageError } from "../commands/read-flags.ts";
+import { UsageError } from "../commands/read-flags.ts";
 import { writeNote } from "../output.ts";
 import { executeJobs, type JobFailure } from "./execute-jobs.ts";
 import type { KneeJob, RunJob } from "./run-job.ts";

@@ -1,4 +1,4 @@
-import { EspalierError, nearestName } from "@espalier/common";
+import { didYouMean, EspalierError } from "@espalier/common";
 import { a10g8 } from "./a10g-8.ts";
 import { agents300, scaleOut } from "./agents.ts";
 import { baseten4 } from "./baseten-4.ts";
@@ -56,8 +56,7 @@ export const scenarioNames: readonly string[] = [...catalogue.keys()];
 export function scenario(name: string): Scenario {
   const found = catalogue.get(name);
   if (found !== undefined) return found;
-  const nearest = nearestName(name, scenarioNames);
-  const hint = nearest === undefined ? "" : `; did you mean ${nearest}?`;
+  const hint = didYouMean(name, scenarioNames);
   const message = `scenario: "${name.slice(0, 100)}" is none of ${scenarioNames.join(", ")}${hint}`;
   throw new EspalierError("config_invalid", message, { param: "scenario" });
 }

@@ -1,4 +1,4 @@
-import { EspalierError, nearestName } from "@espalier/common";
+import { didYouMean, EspalierError } from "@espalier/common";
 import {
   type EngineParameters,
   enginePresets,
@@ -178,8 +178,7 @@ function isPreset(value: unknown): value is PresetName {
 }
 
 function hintAt(written: unknown, names: readonly string[]): string {
-  const nearest = typeof written === "string" ? nearestName(written, names) : undefined;
-  return nearest === undefined ? "" : `; did you mean ${nearest}?`;
+  return typeof written === "string" ? didYouMean(written, names) : "";
 }
 
 function shown(value: unknown): string {

@@ -16,6 +16,21 @@ export interface ListenerTls {
   readonly caFile: string | undefined;
 }
 
+/** How a router serves Envoy gateways as their endpoint picker. */
+export interface EndpointPickerConfig {
+  readonly host: string;
+  readonly port: number;
+  readonly healthPort: number;
+  readonly tls: ListenerTls | undefined;
+  /** From the whole request to its answer to the gateway. */
+  readonly answerWithinMs: number;
+  /** How long a request with an unseen answer counts as running. */
+  readonly releaseAfterMs: number;
+  /** Engines named after the chosen one. */
+  readonly fallbacks: number;
+  readonly showsScores: boolean;
+}
+
 export interface ApiKey {
   readonly name: string;
   /** SHA-256 of the key: 32 bytes. */
@@ -119,6 +134,8 @@ export interface CompiledConfig {
     readonly keySha256: Buffer | undefined;
     readonly hasDashboard: boolean;
   };
+  /** Undefined when the router is no endpoint picker of gateways. */
+  readonly endpointPicker: EndpointPickerConfig | undefined;
   /** Empty: every client is accepted. */
   readonly apiKeys: readonly ApiKey[];
   /** Origins of web pages that may call the API; `*` for all. */
@@ -266,6 +283,20 @@ function compileTls(tls: ConfigTree["listen"]["tls"]): ListenerTls | undefined {
   return tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] };
 }
 
+function compileEndpointPicker(tree: ConfigTree["endpoint-picker"]): EndpointPickerConfig | undefined {
+  if (tree.port === undefined) return undefined;
+  return {
+    host: tree.host,
+    port: tree.port,
+    healthPort: tree["health-port"],
+    tls: compileTls(tree.tls),
+    answerWithinMs: tree["answer-within"],
+    releaseAfterMs: tree["release-after"],
+    fallbacks: tree.fallbacks,
+    showsScores: tree.scores,
+  };
+}
+
 function compileListeners(tree: ConfigTree) {
   const { processes, listen, admin, timeouts, limits, drain, log } = tree;
   return {
@@ -280,6 +311,7 @@ function compileListeners(tree: ConfigTree) {
       keySha256: admin.key === undefined ? undefined : sha256Of(admin.key),
       hasDashboard: admin.dashboard,
     },
+    endpointPicker: compileEndpointPicker(tree["endpoint-picker"]),
     apiKeys: tree["api-keys"].map(compileApiKey),
     corsOrigins: tree.cors.origins,
     timeouts: {

@@ -16,8 +16,8 @@ import { formatDuration } from "./units.ts";
  */
 export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) => boolean): Problem[] {
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
-    [["listen", "admin"], () => checkListeners(tree)],
-    [["processes", "listen", "admin", "mesh", "kv-events"], () => checkProcesses(tree)],
+    [["listen", "admin", "endpoint-picker"], () => checkListeners(tree)],
+    [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events"], () => checkProcesses(tree)],
     [["admin"], () => checkAdmin(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
     [["engines"], () => checkEngines(tree.engines, ["engines"])],
@@ -37,15 +37,30 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
 }
 
-function checkListeners({ listen, admin }: ConfigTree): Problem[] {
-  if (listen.port === 0 || listen.port !== admin.port || !areOneHost(listen.host, admin.host)) return [];
-  return [{ path: ["admin", "port"], message: `${admin.port} is also the port of listen` }];
+/** Two listeners at one port: found here for a clear message, before the second one fails to start. */
+function checkListeners({ listen, admin, "endpoint-picker": picker }: ConfigTree): Problem[] {
+  const health = { path: ["endpoint-picker", "health-port"], host: picker.host, port: picker["health-port"] };
+  const listeners = [
+    { path: ["listen", "port"], host: listen.host, port: listen.port },
+    { path: ["admin", "port"], host: admin.host, port: admin.port },
+    ...(picker.port === undefined
+      ? []
+      : [{ path: ["endpoint-picker", "port"], host: picker.host, port: picker.port }, health]),
+  ];
+  return listeners.flatMap(({ path, host, port }, at) => {
+    const other = listeners.slice(0, at).find((one) => port > 0 && one.port === port && areOneHost(one.host, host));
+    if (!other) return [];
+    const name = other.path[1] === "port" ? other.path[0] : other.path.join(".");
+    return [{ path, message: `${port} is also the port of ${name}` }];
+  });
 }
 
 const maxPort = 65_535;
 
 /** Each process has its own admin and mesh port, counted up from those of the first process. */
-function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen: events } }: ConfigTree): Problem[] {
+function checkProcesses(tree: ConfigTree): Problem[] {
+  const { processes, listen, admin, mesh, "endpoint-picker": picker } = tree;
+  const events = tree["kv-events"].listen;
   if (processes === 1) return [];
   const problems: Problem[] = [];
   if (events !== undefined) {
@@ -56,12 +71,13 @@ function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen:
   const taken = [{ section: "listen", host: listen.host, first: listen.port, last: listen.port }];
   for (const [section, host, first] of [
     ["admin", admin.host, admin.port],
+    ["endpoint-picker", picker.host, picker.port === undefined ? 0 : picker["health-port"]],
     ["mesh", mesh.host, mesh.port ?? 0],
   ] as const) {
     const last = first + processes - 1;
     // 0 takes any free port.
     if (first === 0) continue;
-    const path = [section, "port"];
+    const path = [section, section === "endpoint-picker" ? "health-port" : "port"];
     const other = taken.find((one) => areOneHost(one.host, host) && first <= one.last && one.first <= last);
     if (last > maxPort)
       problems.push({ path, message: `${first} is too high for the ports of ${processes} processes` });

@@ -3,7 +3,19 @@ import { flag, section } from "./schema-builders.ts";
 import { admission } from "./sections/admission.ts";
 import { discovery } from "./sections/discovery.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./sections/engines.ts";
-import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts, warmUp } from "./sections/listeners.ts";
+import {
+  admin,
+  apiKeys,
+  cors,
+  drain,
+  endpointPicker,
+  limits,
+  listen,
+  log,
+  processes,
+  timeouts,
+  warmUp,
+} from "./sections/listeners.ts";
 import { mesh } from "./sections/mesh.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
 import { disaggregation, forwardPaths, models, policy, pools, sessionKey } from "./sections/routing.ts";
@@ -18,6 +30,7 @@ export const configSchema = section("Configuration of Espalier.", {
   processes,
   "warm-up": warmUp,
   admin,
+  "endpoint-picker": endpointPicker,
   "api-keys": apiKeys,
   cors,
   engines,

@@ -39,7 +39,7 @@ const same = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "" });
 const seconds = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "s" });
 
 /**
- * Flags of SGLang's router and SMG (sglang-router 0.3, `router_args.py`), by the path of their setting. Those of policies are
+ * Flags of SGLang's router and SMG (sglang-router 0.3, `router_args.py`) and of llm-d's endpoint picker, by the path of their setting. Those of policies are
  * aliases in the policies' schema, since files may use them too.
  */
 const flagAliases: Readonly<Record<string, readonly FlagAlias[]>> = {
@@ -50,6 +50,9 @@ const flagAliases: Readonly<Record<string, readonly FlagAlias[]>> = {
   "listen.tls.key-file": [same("server-key-path")],
   "admin.host": [same("prometheus-host")],
   "admin.port": [same("prometheus-port")],
+  "endpoint-picker.host": [same("ext-proc-host")],
+  "endpoint-picker.port": [same("ext-proc-port"), same("grpc-port")],
+  "endpoint-picker.health-port": [same("ext-proc-health-port"), same("grpc-health-port")],
   "engine-tls.cert-file": [same("client-cert-path")],
   "engine-tls.key-file": [same("client-key-path")],
   "health.path": [same("health-check-endpoint")],

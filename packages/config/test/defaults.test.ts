@@ -21,6 +21,7 @@ test("without any source the configuration is complete", () => {
     processes: 1,
     warmUpMs: 0,
     admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, hasDashboard: true },
+    endpointPicker: undefined,
     apiKeys: [],
     engines: [],
     enginesFile: undefined,

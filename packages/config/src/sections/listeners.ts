@@ -28,12 +28,10 @@ const host = (description: string) =>
 const port = (description: string, standard: number) =>
   integer({ description, minimum: 0, maximum: 65_535, default: standard });
 
-const tls = (listener: "client" | "admin") =>
+const tls = (listener: "client" | "admin" | "endpoint picker") =>
   Type.Optional(
-    section(`HTTPS instead of HTTP on the ${listener} listener.`, {
-      "cert-file": filePath(
-        `PEM file with the certificate chain of the ${listener} listener, which then serves HTTPS.`,
-      ),
+    section(`TLS on the ${listener} listener.`, {
+      "cert-file": filePath(`PEM file with the certificate chain of the ${listener} listener, which then serves TLS.`),
       "key-file": filePath(`PEM file with the private key of the ${listener} listener.`),
       "ca-file": Type.Optional(
         filePath(
@@ -82,6 +80,48 @@ export const admin = section("Listener for operators, with the admin API, the me
   ),
   tls: tls("admin"),
   dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),
+});
+
+export const endpointPicker = section("Listener for Envoy gateways, which ask it where a request goes (ext_proc).", {
+  host: host("Address to listen on for gateways. `0.0.0.0` or `::` listens on every address."),
+  port: Type.Optional(
+    integer({
+      description:
+        "Port of the endpoint picker, which speaks Envoy's `ext_proc` over gRPC; 9002 by convention. 0 takes any free port. Without it the router is no endpoint picker.",
+      minimum: 0,
+      maximum: 65_535,
+    }),
+  ),
+  "health-port": port(
+    "Port for gRPC health checks of the endpoint picker, without TLS. 0 takes any free port. With `processes`, each process takes the next one.",
+    9003,
+  ),
+  tls: tls("endpoint picker"),
+  "answer-within": duration({
+    description:
+      "How long a gateway may wait for the choice of an engine, queueing included. After that it gets an error for the client. Envoy has no such limit of its own when it streams bodies to the picker.",
+    default: "30s",
+    minimum: "10ms",
+    maximum: "1h",
+  }),
+  "release-after": duration({
+    description:
+      "How long a request counts as running when the gateway shows the picker nothing of the answer. The engine's own metrics end it earlier.",
+    default: "60s",
+    minimum: "100ms",
+    maximum: "24h",
+  }),
+  fallbacks: integer({
+    description:
+      "How many further engines the picker names after the chosen one, best first, for a gateway that retries.",
+    default: 2,
+    minimum: 0,
+    maximum: 8,
+  }),
+  scores: flag({
+    description: "Whether to tell the gateway the score of every engine, in `x-gateway-destination-endpoint-scores`.",
+    default: false,
+  }),
 });
 
 export const apiKeys = list(

@@ -1,0 +1,17 @@
+/**
+ * Envoy's external processing protocol (`ext_proc`), by which gateways ask an endpoint picker where a request goes: a gRPC
+ * server, and the order of messages for one HTTP request. It chooses nothing: `server` follows each exchange.
+ */
+
+export {
+  destinationKey,
+  type Exchange,
+  type ExchangeEnd,
+  type ExchangeOwner,
+  type RequestHead,
+  type Route,
+  scoresKey,
+  servedKey,
+} from "./exchange.ts";
+export { createPickerServer, type PickerServer, type PickerServerOptions } from "./picker-server.ts";
+export type { PickerTls } from "./picker-tls.ts";

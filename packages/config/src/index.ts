@@ -6,6 +6,7 @@ export type {
   AdmissionConfig,
   ApiKey,
   CompiledConfig,
+  EndpointPickerConfig,
   KvPoolConfig,
   ListenerTls,
   PolicyConfig,

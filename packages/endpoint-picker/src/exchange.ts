@@ -137,6 +137,11 @@ export class Exchange {
     this.#owner = owner;
   }
 
+  /** Whether the request has arrived, as far as it is shown. */
+  get isComplete(): boolean {
+    return this.#phase !== "head" && this.#phase !== "body";
+  }
+
   get isOver(): boolean {
     return this.#phase === "over";
   }
@@ -167,11 +172,16 @@ export class Exchange {
     if (this.#isEnding) this.#finish();
   }
 
-  /** The stream has ended. @param isClean whether the gateway closed it, rather than broke it */
-  close(isClean: boolean): void {
-    const isRouted = this.#phase === "routed" || this.#phase === "answering";
+  /**
+   * The stream has ended. Envoy 1.40 resets it as soon as it has nothing more to show, long before the answer is over; it
+   * closes it when the client goes away.
+   *
+   * @param isReset whether it was reset rather than closed
+   */
+  close(isReset: boolean): void {
     const isShown = this.#answerMode !== bodyModes.none;
-    this.#over(isClean && isRouted && !isShown ? "unseen" : "aborted");
+    const isPassed = this.#phase === "answering" || (this.#phase === "routed" && isReset);
+    this.#over(isPassed && !isShown ? "unseen" : "aborted");
   }
 
   route({ destinations, scores, setHeaders, removeHeaders, body, isBodyChanged }: Route): void {

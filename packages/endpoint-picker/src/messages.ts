@@ -1,10 +1,10 @@
-import { readFileSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import protobuf from "protobufjs";
+import { protoText } from "./proto-text.ts";
 
 /**
  * Messages of `envoy.service.ext_proc.v3.ExternalProcessor/Process`, as protobufjs reads and writes them. Sizes in
- * bytes. See `proto/external_processor.proto` for their sources.
+ * bytes. See `proto-text.ts` for their sources.
  */
 export interface HeaderValue {
   readonly key: string;
@@ -90,9 +90,8 @@ export interface ProcessingResponse {
 /** `HealthCheckResponse.ServingStatus` by its numbers. */
 export const servingStatus = { serving: 1, notServing: 2, serviceUnknown: 3 } as const;
 
-const source = readFileSync(new URL("../proto/external_processor.proto", import.meta.url), "utf8");
-const root = protobuf.parse(source, new protobuf.Root()).root;
-for (const name of ["google/protobuf/struct.proto"]) root.addJSON(protobuf.common.get(name)?.nested ?? {});
+const root = protobuf.parse(protoText, new protobuf.Root()).root;
+root.addJSON(protobuf.common.get("google/protobuf/struct.proto")?.nested ?? {});
 
 interface Codec<Message> {
   /** @throws EspalierError `bad_request` for bytes that are no such message */

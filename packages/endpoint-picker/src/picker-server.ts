@@ -133,10 +133,10 @@ function serve(call: Call, { onExchange, logger }: PickerServerOptions): void {
   });
   call.on("drain", () => owner.drained());
   call.on("end", () => {
-    exchange.close(true);
+    exchange.close(false);
     call.end();
   });
-  call.on("cancelled", () => exchange.close(false));
+  call.on("cancelled", () => exchange.close(true));
   call.on("error", () => exchange.close(false));
 }
 

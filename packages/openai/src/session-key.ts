@@ -20,13 +20,14 @@ export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
 /**
  * The first session key that the ladder finds; empty values are skipped.
  *
+ * @param view undefined where the body is not known
  * @param headers request headers, names in lower case; of a repeated header the first value counts
  * @throws EspalierError `invalid_header` or `invalid_value` for a key of more than 1,024 characters
  */
 export function readSessionKey(
   ladder: readonly SessionKeySource[],
   headers: Readonly<Record<string, string | string[] | undefined>>,
-  view: RequestView,
+  view: RequestView | undefined,
 ): string | undefined {
   for (const { from, name } of ladder) {
     const key = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
@@ -49,7 +50,8 @@ function headerValue(
   return typeof value === "string" ? value : value?.[0];
 }
 
-function bodyValue(view: RequestView, name: string): string | undefined {
+function bodyValue(view: RequestView | undefined, name: string): string | undefined {
+  if (!view) return undefined;
   if (Object.hasOwn(view.bodySession, name)) return view.bodySession[name as keyof SessionFields];
   const node = view.body.member(name);
   return node !== undefined && view.body.kindOf(node) === "string" ? view.body.textOf(node) : undefined;

@@ -13,6 +13,16 @@ const maxDiscardMs = 2_000;
 /** A stale kept connection fails about a round trip after the request was sent; later the engine was working on it. */
 const maxStaleMs = 1_000;
 
+/** An attempt as its owner controls it. */
+export interface RunningAttempt {
+  /** @returns false when all connections are in use and the queue is full; then nothing is reported */
+  start(): boolean;
+  /** Continues reading after `received` returned false. */
+  resume(): void;
+  /** Ends it at once without a report. */
+  cancel(): void;
+}
+
 /** Receives the events of an attempt. Nothing follows `ended`, `failed`, `refused` or `stalled`. */
 export interface AttemptOwner {
   /** The final status and headers arrived. @returns false to discard the answer without further events */
@@ -58,7 +68,7 @@ export interface AttemptTerms {
 type Phase = "queued" | "dialling" | "sent" | "begun" | "discarding" | "done";
 
 /** One request to one engine: an undici handler that tracks its phase and time limits. */
-export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Deadlined {
+export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, ConnectionUser, Deadlined {
   slot = -1;
   readonly #owner: AttemptOwner;
   readonly #pool: EnginePool;
@@ -94,7 +104,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     this.#sinceMs = this.#startedAtMs;
   }
 
-  /** @returns false when all connections are in use and the queue is full; then nothing is reported */
   start(): boolean {
     this.#deadlines.watch(this);
     if (this.#acquire()) return true;
@@ -102,7 +111,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     return false;
   }
 
-  /** Continues reading after `received` returned false. */
   resume(): void {
     if (this.#phase !== "begun" || !this.#paused) return;
     this.#paused = false;
@@ -110,7 +118,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     this.#connection?.flow();
   }
 
-  /** Ends it at once without a report. */
   cancel(): void {
     if (this.#phase === "done") return;
     this.#finish();

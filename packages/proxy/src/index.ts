@@ -2,7 +2,7 @@
  * Connections to engines over undici, and single attempts at requests: streaming with end-to-end backpressure and time limits.
  * Retries and the client's answer are up to the owner of an attempt.
  */
-export type { Attempt, AttemptOwner, ResendGuard } from "./attempt.ts";
+export type { AttemptOwner, ResendGuard, RunningAttempt } from "./attempt.ts";
 export { PiecedBody, type WireBody, wireBody } from "./connection.ts";
 export { type ControlHttp, type ControlHttpDeps, createControlHttp } from "./control-http.ts";
 export type { FailureKind } from "./failure.ts";

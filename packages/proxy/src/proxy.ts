@@ -1,5 +1,5 @@
 import { type Clock, EspalierError, type HttpClient, type Scheduler, type Startable } from "@espalier/common";
-import { Attempt, type AttemptOwner, type AttemptTerms } from "./attempt.ts";
+import { Attempt, type AttemptOwner, type AttemptTerms, type RunningAttempt } from "./attempt.ts";
 import type { WireBody } from "./connection.ts";
 import { createHttpClient } from "./control-http.ts";
 import { createDeadlines } from "./deadlines.ts";
@@ -36,7 +36,7 @@ export interface Proxy extends Startable {
    *
    * @throws EspalierError `upstream_connect_failed` when the upstream's URL is not an http or https one
    */
-  attempt(owner: AttemptOwner, request: AttemptRequest): Attempt;
+  attempt(owner: AttemptOwner, request: AttemptRequest): RunningAttempt;
   /**
    * Sends a side request to one engine, without retries. It ends with the proxy at the latest.
    */

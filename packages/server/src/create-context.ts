@@ -1,4 +1,3 @@
-import type { Server } from "node:http";
 import {
   asTargetIndex,
   type Clock,
@@ -43,7 +42,7 @@ import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-m
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createLargeBodies } from "./large-bodies/large-bodies.ts";
 import { readEngineTls } from "./lifecycle/certificates.ts";
-import { createDrain } from "./lifecycle/drain.ts";
+import { createDrain, type DrainedListeners } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
 import { createConnectionLimit, shareDescriptors } from "./lifecycle/listener.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
@@ -78,12 +77,12 @@ interface Ports extends Required<Pick<RouterDependencies, "clock" | "scheduler" 
 /**
  * Wires the parts of a router. Nothing runs before they are started.
  *
- * @param servers the listeners that a drain closes
+ * @param listeners what a drain closes
  */
 export function createContext(
   dependencies: RouterDependencies,
   meter: Meter,
-  servers: () => readonly Server[],
+  listeners: DrainedListeners,
 ): RouterParts {
   const { config, configSource, onReload, logger } = dependencies;
   const { clock = systemClock, scheduler = systemScheduler, random = systemRandom } = dependencies;
@@ -141,7 +140,7 @@ export function createContext(
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),
     drain: createDrain({
-      ...{ clock, scheduler, logger, servers, activeCount: () => inFlight.count },
+      ...{ clock, scheduler, logger, ...listeners, activeCount: () => inFlight.count },
       onStart: () => mesh?.setDraining(),
     }),
   };

@@ -18,6 +18,7 @@ import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
 import { explainRequest } from "./admin/explain-request.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
+import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
 import { createRouterCertificates, readTls } from "./lifecycle/certificates.ts";
 import type { Drain } from "./lifecycle/drain.ts";
 import { createConnectionLimit, createListener } from "./lifecycle/listener.ts";
@@ -66,6 +67,12 @@ export interface RouterGroup {
   readonly isServing: boolean;
 }
 
+/** `host:port` of the endpoint picker and of its health checks. */
+export interface PickerAddresses {
+  readonly address: string;
+  readonly healthAddress: string;
+}
+
 /** One router: its engines, its two listeners, and its shutdown. */
 export interface Router extends Startable {
   /** URL for clients; empty before the start. */
@@ -74,6 +81,8 @@ export interface Router extends Startable {
   readonly adminUrl: string;
   /** Its address in the mesh; null without one. Known after the start. */
   readonly meshAddress: string | null;
+  /** Where gateways reach it as their endpoint picker; null when it is none. Known after the start. */
+  readonly picker: PickerAddresses | null;
   readonly readiness: () => Readiness;
   /** The configuration in force. */
   readonly config: CompiledConfig;
@@ -94,7 +103,10 @@ export interface Router extends Startable {
 export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
-  const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
+  const context = createContext(dependencies, metrics.meter, {
+    servers: () => [data.app.server],
+    closePicker: () => picker?.drain(),
+  });
   const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload } = context;
   const warmUp = createWarmUp({
     ...{
@@ -118,10 +130,18 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...{ config, context, clock, scheduler, logger, page: dependencies.dashboard, meter: metrics.meter },
     adminUrl: () => admin.url,
   });
+  const picker =
+    config.endpointPicker &&
+    createEndpointPicker({
+      ...{ settings: config.endpointPicker, config, context, logger, meter: metrics.meter },
+      isReady: () => readiness().ready,
+    });
+  const pickerAddresses = (): PickerAddresses | null =>
+    picker ? { address: picker.address, healthAddress: picker.healthAddress } : null;
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
-    status: () => statusOf(context, readiness()),
+    status: () => ({ ...statusOf(context, readiness()), picker: pickerAddresses() }),
     mesh: () => mesh?.describe(),
     assignedRoleOf: context.split.assignedRoleOf,
     describeConfig: () => describeConfig(live.current),
@@ -138,7 +158,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   boundOperators(context, dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
-    ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
+    ...{ config, data: data.app, admin: adminApp, mesh, picker, logger, scheduler, meter: metrics.meter },
     setEngineTls: proxy.setTls,
   });
   fleet.onChange((change, engine) => {
@@ -150,7 +170,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
       context.largeBodies,
-      ...[admin, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data, certificates],
+      ...[admin, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
+      ...[...(picker ? [picker] : []), certificates],
     ]),
     get url() {
       return data.url;
@@ -160,6 +181,9 @@ export function createRouter(dependencies: RouterDependencies): Router {
     },
     get meshAddress() {
       return mesh?.address ?? null;
+    },
+    get picker() {
+      return pickerAddresses();
     },
     get config() {
       return live.current;
@@ -211,7 +235,7 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
 }
 
 /** For `GET /admin/status`. */
-function statusOf(context: RouterParts, readiness: Readiness): unknown {
+function statusOf(context: RouterParts, readiness: Readiness): object {
   const { fleet, drain, inFlight, mesh, reloader } = context;
   return {
     ...readiness,

@@ -7,6 +7,7 @@ import { createMetrics, type MetricInfo } from "@espalier/telemetry";
 import { createSpanMeters } from "@espalier/tracing";
 import { createDashboardParts } from "./admin/dashboard.ts";
 import { createContext } from "./create-context.ts";
+import { createPickerMeters } from "./endpoint-picker/picker-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
 
@@ -26,6 +27,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   registerFeedMetrics(meter);
   createFeedReaderMeters(meter);
   createSpanMeters(meter);
+  createPickerMeters(meter);
   return describe();
 }
 
@@ -33,7 +35,7 @@ export function describeMetrics(): readonly MetricInfo[] {
 function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter): void {
   const [config, logger] = [loadConfig({ flags }), silentLogger];
   const dashboard = createDashboardParts({
-    ...{ config, logger, meter, context: createContext({ config, logger }, meter, () => []) },
+    ...{ config, logger, meter, context: createContext({ config, logger }, meter, { servers: () => [] }) },
     ...{ clock: systemClock, scheduler: systemScheduler, page: undefined, adminUrl: () => "" },
   });
   dashboard.serveDocuments(createServer());

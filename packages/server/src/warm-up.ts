@@ -86,7 +86,9 @@ async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<vo
       engines.map(({ url }) => url),
     );
     const { meter } = createMetrics({ processMetrics: false, scheduler });
-    const context = createContext({ config, logger: silentLogger, clock, scheduler, random }, meter, () => []);
+    const context = createContext({ config, logger: silentLogger, clock, scheduler, random }, meter, {
+      servers: () => [],
+    });
     const served = { ...context, largeBodies: options.largeBodies };
     const app = createDataPlaneApp(served, listenerSettings(config), () => ({ ready: true, reasons: [] }));
     const listener = createListener(app, { ...config.listen, isShared: false });

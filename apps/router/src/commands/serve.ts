@@ -140,20 +140,25 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   return { router, logger };
 }
 
-function logListening({ url, adminUrl, meshAddress, config }: Router, logger: Logger): void {
-  logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
+function logListening({ url, adminUrl, meshAddress, picker, config }: Router, logger: Logger): void {
+  logger.info("listening", { url, adminUrl, meshAddress, picker: picker?.address, policy: config.policy.name });
 }
 
 /** Reports to the parent, or the user, where it serves. @param routers in order */
 function announce(routers: readonly MemberAddresses[]): void {
   const [first, ...others] = routers;
   if (!first) return;
-  const { url, adminUrl, meshAddress } = first;
+  const { url, adminUrl, meshAddress, picker } = first;
   const adminUrls = routers.map((router) => router.adminUrl);
-  if (process.send) process.send({ type: "listening", url, adminUrl, meshAddress, adminUrls });
-  else if (others.length === 0) writeNote(`espalier serves at ${url}, metrics and admin at ${adminUrl}`);
+  if (process.send) process.send({ type: "listening", url, adminUrl, meshAddress, picker, adminUrls });
+  else if (others.length === 0)
+    writeNote(`espalier serves at ${url}, metrics and admin at ${adminUrl}${pickerNote(picker)}`);
   else
     writeNote(`espalier serves at ${url} by ${routers.length} processes, metrics and admin at ${adminUrls.join(" ")}`);
+}
+
+function pickerNote(picker: Router["picker"]): string {
+  return picker === null ? "" : `, gateways at ${picker.address} (health checks: ${picker.healthAddress})`;
 }
 
 function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolean): DashboardPage | undefined {

@@ -58,12 +58,12 @@ export async function joinGroup(): Promise<GroupMember> {
   return {
     place,
     group,
-    serve(served, { url, adminUrl, meshAddress }) {
+    serve(served, { url, adminUrl, meshAddress, picker }) {
       router = served;
       const hasDrained = new Promise<void>((resolve) => {
         drained = resolve;
       });
-      say({ type: "listening", url, adminUrl, meshAddress });
+      say({ type: "listening", url, adminUrl, meshAddress, picker });
       tellWhenReady(served, group, () => say({ type: "ready" }));
       return hasDrained;
     },
@@ -94,12 +94,12 @@ function stop(router: Router, isPatient: boolean, drained: () => void): void {
 }
 
 /**
- * The configuration of one process of a group. Admin and mesh ports count up from those of the first process. A router
+ * The configuration of one process of a group. Ports of admin, mesh and health checks count up from those of the first process. A router
  * name gets the process number appended. If nothing is shared with other machines, the processes form a mesh on
  * loopback addresses.
  */
 export function memberConfig(config: CompiledConfig, place: Place): CompiledConfig {
-  const { admin, mesh } = config;
+  const { admin, endpointPicker: picker, mesh } = config;
   return {
     ...config,
     admin: {
@@ -107,6 +107,8 @@ export function memberConfig(config: CompiledConfig, place: Place): CompiledConf
       port: portOf(admin.port, place),
       advertise: admin.advertise && originOf(admin.advertise, place),
     },
+    // The processes share the port for gateways, and answer health checks apart.
+    endpointPicker: picker && { ...picker, healthPort: portOf(picker.healthPort, place) },
     mesh: mesh.backend === "off" ? privateMesh(mesh, place) : sharedMesh(mesh, place),
   };
 }

@@ -1,4 +1,5 @@
 import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
+import type { Router } from "@espalier/server";
 
 /** The place of a process in its group. All messages here use the channel between the process and the first one. */
 export interface Place {
@@ -18,6 +19,7 @@ export interface MemberAddresses {
   readonly adminUrl: string;
   /** Its mesh address; null without a mesh. */
   readonly meshAddress: string | null;
+  readonly picker: Router["picker"];
 }
 
 /** Messages to a process. */
@@ -159,8 +161,8 @@ export class ProcessGroup {
     else if (report.type === "ready") this.#ready(slot);
     else if (report.type === "reload") this.#tellServing({ type: "reload", trigger: "admin" }, slot);
     else {
-      const { url, adminUrl, meshAddress } = report;
-      slot.addresses = { url, adminUrl, meshAddress };
+      const { url, adminUrl, meshAddress, picker } = report;
+      slot.addresses = { url, adminUrl, meshAddress, picker };
       slot.settle?.resolve(slot.addresses);
       slot.settle = undefined;
       if (this.#isStopping) slot.process?.kill();

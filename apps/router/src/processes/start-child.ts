@@ -94,6 +94,8 @@ export interface RouterListening {
   readonly adminUrl: string;
   /** Its mesh address; null when it shares nothing, or uses Redis. */
   readonly meshAddress: string | null;
+  /** Where gateways reach it as their endpoint picker; null when it is none. */
+  readonly picker: { readonly address: string; readonly healthAddress: string } | null;
 }
 
 /** The part of a local router's report that its starter needs. */

@@ -208,22 +208,38 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
 
 /** Checks a request before its body is read, so that a refusal is cheap. */
 function admit(context: RouterContext, request: FastifyRequest): void {
+  if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
+  request.apiKeyName = admitHead(context, request);
+}
+
+/**
+ * Checks the head of a request: key, limits, and the kind of its body.
+ *
+ * @returns the name of its API key; undefined when no keys are configured
+ * @throws EspalierError for a request that is not admitted
+ */
+export function admitHead(
+  context: RouterContext,
+  request: Pick<FastifyRequest, "headers" | "method"> & {
+    readonly routeOptions: { readonly config?: { readonly anyBody?: boolean } };
+  },
+): string | undefined {
   const {
     inFlight,
     overload,
     live: { settings },
   } = context;
-  if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
-  request.apiKeyName = authenticate(settings.apiKeys, request.headers);
+  const keyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
   const encoding = request.headers["content-encoding"];
   if (encoding !== undefined && encoding !== "identity") throw new EspalierError("unsupported_encoding");
   const type = request.headers["content-type"];
-  if (type !== undefined && request.method === "POST" && !request.routeOptions.config.anyBody && !isJson(type)) {
+  if (type !== undefined && request.method === "POST" && !request.routeOptions.config?.anyBody && !isJson(type)) {
     throw new EspalierError("unsupported_media_type");
   }
+  return keyName;
 }
 
 /** Counts a request before its body is read, so that incoming bodies are bounded and a drain waits for them. */

@@ -1,7 +1,7 @@
-import type { ServerResponse } from "node:http";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
 import { type ApiFamily, errorResponse } from "@espalier/openai";
 import type { FastifyError } from "fastify";
+import type { ClientResponse } from "../request/response-sink.ts";
 
 /**
  * Writes an error in its API family's shape. Does nothing when the answer has begun.
@@ -9,7 +9,7 @@ import type { FastifyError } from "fastify";
  * @param endWhen calls its argument when the answer may end; immediately by default
  */
 export function replyWithError(
-  response: ServerResponse,
+  response: ClientResponse,
   family: ApiFamily,
   error: EspalierError,
   requestId: string,

@@ -3,11 +3,11 @@ import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, v
 import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { refuseReserved } from "../large-bodies/read-large-body.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
-import { type BodyFields, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
+import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
@@ -38,7 +38,7 @@ export function registerInferenceRoutes(app: FastifyInstance, context: RouterCon
 export function planInference(
   context: RouterContext,
   endpoint: Endpoint,
-  request: FastifyRequest,
+  request: ClientRequest,
 ): PlannedRequest | Promise<PlannedRequest> {
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
@@ -65,7 +65,7 @@ interface ReadRequest {
 /** A request that continues a stored response goes to the engine that has it. */
 function planFound(
   context: RouterContext,
-  request: FastifyRequest,
+  request: ClientRequest,
   read: ReadRequest,
 ): PlannedRequest | Promise<PlannedRequest> {
   const { previousResponseId } = read.view;
@@ -77,14 +77,15 @@ function planFound(
 
 function planView(
   context: RouterContext,
-  request: FastifyRequest,
+  request: ClientRequest,
   { view, readPrompt, received, acceptedMs }: ReadRequest,
   onlyEngine: string | undefined,
 ): PlannedRequest | Promise<PlannedRequest> {
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
-  const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
-  const stripUsage = context.live.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  const { model, pool, targets } = resolvePool(context, request.modelName ?? view.model, sessionKey);
+  const injectsUsage = context.live.settings.injectUsage && request.isAnswerSeen !== false;
+  const stripUsage = injectsUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
   const renamed = view.model !== undefined && view.model !== model;
   const { service, bodyFields, fieldsFor } = planService(context.admission.config, request, view, context.clock);
   const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>
@@ -145,7 +146,7 @@ function planView(
 }
 
 /** Defined outside the plan's closures, which would keep the body alive. */
-const releaseOf = (context: RouterContext, request: FastifyRequest) => () => releaseBody(context, request);
+const releaseOf = (context: RouterContext, request: ClientRequest) => () => releaseBody(context, request);
 
 /** Usually at most one of the two is defined. */
 function withSet(fields: BodyFields, set: BodyFields | undefined): BodyFields {
@@ -189,7 +190,7 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
 /** Dot segments, including escaped ones: an engine could resolve them to a path that is not listed. */
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
-function plan(context: RouterContext, request: FastifyRequest): PlannedRequest | Promise<PlannedRequest> {
+function plan(context: RouterContext, request: ClientRequest): PlannedRequest | Promise<PlannedRequest> {
   if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
   const passed = planForward(context, request);
   const planFor = (model: string | undefined): PlannedRequest => {
@@ -200,9 +201,9 @@ function plan(context: RouterContext, request: FastifyRequest): PlannedRequest |
   return model instanceof Promise ? model.then(planFor) : planFor(model);
 }
 
-function readModel(
+export function readModel(
   { largeBodies }: RouterContext,
-  request: FastifyRequest,
+  request: Pick<ClientRequest, "headers">,
   body: Buffer | undefined,
 ): string | undefined | Promise<string | undefined> {
   const header = request.headers["x-espalier-model"];
@@ -231,7 +232,11 @@ interface ResolvedPool {
  * @param model as the client named it; undefined, where the API allows that, selects the only model served
  * @throws EspalierError `model_not_found`, `no_engine_available`, or `missing_field` when there are several models
  */
-function resolvePool(context: RouterContext, model: string | undefined, sessionKey: string | undefined): ResolvedPool {
+export function resolvePool(
+  context: RouterContext,
+  model: string | undefined,
+  sessionKey: string | undefined,
+): ResolvedPool {
   const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
   const targets = context.fleet.pool(served);
   if (targets.length === 0) throw absent(context, model ?? served);

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { EspalierError } from "@espalier/common";
 import type { FastifyRequest } from "fastify";
 import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
+import type { ClientRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 
 export interface BodyLimits {
@@ -48,7 +49,7 @@ export function readBody(
 }
 
 /** Joins the pieces of a large body as they arrive, since joining 30 MB at once takes 10 ms and more. */
-class BodyPieces {
+export class BodyPieces {
   readonly #pieces: Buffer[] = [];
   #joined: Buffer | undefined;
   #sizeBytes = 0;
@@ -96,6 +97,7 @@ declare module "fastify" {
   }
 }
 
+type ReservingRequest = Pick<ClientRequest, "body" | "reservedBytes">;
 type BodyBudget = Pick<RouterContext, "inFlight" | "live">;
 
 /**
@@ -118,7 +120,7 @@ export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, res
 }
 
 /** Releases a body and its reservation. It is not resent once the answer has begun. */
-export function releaseBody({ inFlight }: Pick<BodyBudget, "inFlight">, request: FastifyRequest): void {
+export function releaseBody({ inFlight }: Pick<BodyBudget, "inFlight">, request: ReservingRequest): void {
   request.body = undefined;
   if (request.reservedBytes > 0) inFlight.bodyBytes -= request.reservedBytes;
   request.reservedBytes = -1;
@@ -132,13 +134,16 @@ export function reservePieces(
   request: FastifyRequest,
 ): ((bytes: number) => EspalierError | undefined) | undefined {
   if (request.raw.headers["content-length"] !== undefined) return undefined;
-  return (bytes) => {
-    if (request.reservedBytes < 0) return undefined;
-    if (!fits(budget, request.reservedBytes, bytes)) return budgetExceeded();
-    budget.inFlight.bodyBytes += bytes;
-    request.reservedBytes += bytes;
-    return undefined;
-  };
+  return (bytes) => reservePiece(budget, request, bytes);
+}
+
+/** Reserves one more piece of a body. @returns an error beyond the budget */
+export function reservePiece(budget: BodyBudget, request: ReservingRequest, bytes: number): EspalierError | undefined {
+  if (request.reservedBytes < 0) return undefined;
+  if (!fits(budget, request.reservedBytes, bytes)) return budgetExceeded();
+  budget.inFlight.bodyBytes += bytes;
+  request.reservedBytes += bytes;
+  return undefined;
 }
 
 /**

@@ -2,9 +2,9 @@ import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalie
 import { parseStoredResponsePath } from "@espalier/openai";
 import type { Bindings } from "@espalier/replication";
 import type { EngineRecord, Fleet } from "@espalier/workers";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { answer, planForward } from "../request/answer-request.ts";
-import type { PlannedRequest } from "../request/planned-request.ts";
+import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { Pools } from "../routing/pools.ts";
 
@@ -81,12 +81,18 @@ export function registerStoredResponseRoutes(app: FastifyInstance, context: Rout
       method: ["GET", "DELETE", "POST"],
       url,
       config: { family: "openai", endpointId: "stored_response" },
-      handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
+      handler: (request, reply) =>
+        answer(context, request, reply, "openai", () => planStoredResponse(context, request)),
     });
   }
 }
 
-async function plan(context: RouterContext, request: FastifyRequest): Promise<PlannedRequest> {
+/**
+ * Plans a request for a stored response.
+ *
+ * @throws EspalierError `response_not_found`, or `overloaded`
+ */
+export async function planStoredResponse(context: RouterContext, request: ClientRequest): Promise<PlannedRequest> {
   const passed = planForward(context, request);
   const path = parseStoredResponsePath(request.url);
   if (!path) throw new EspalierError("response_not_found", "The path does not name a response.");

@@ -33,12 +33,17 @@ const quietTurnMs = 1;
 /** Most turns to wait for a quiet one. */
 const maxTurns = 200;
 
-export interface DrainDependencies {
+/** What a drain closes. */
+export interface DrainedListeners {
+  readonly servers: () => readonly Server[];
+  /** Closes the listener for gateways, which use other routers then. */
+  readonly closePicker?: () => void;
+}
+
+export interface DrainDependencies extends DrainedListeners {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
-  /** Listeners to close. */
-  readonly servers: () => readonly Server[];
   /** Answers that have not ended. */
   readonly activeCount: () => number;
   /** Called once, when the drain begins. */
@@ -50,7 +55,8 @@ export interface DrainDependencies {
  * processed. So idle connections stay open while other answers are open; a request on one of them is served, and then
  * the connection closes. This delays the drain by at most half a second after the last answer.
  */
-export function createDrain({ clock, scheduler, logger, servers, activeCount, onStart }: DrainDependencies): Drain {
+export function createDrain(dependencies: DrainDependencies): Drain {
+  const { clock, scheduler, logger, servers, activeCount, onStart, closePicker } = dependencies;
   let running: Promise<number> | undefined;
   let forced = false;
   let cut = 0;
@@ -77,6 +83,7 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
     onStart?.();
     logger.info("draining", { delayMs, graceMs, openAnswers: activeCount() });
     await waitUntil(clock.nowMs() + delayMs, () => false);
+    closePicker?.();
     await closeListeners(servers(), clock);
     let lastBusyMs = clock.nowMs();
     await waitUntil(lastBusyMs + graceMs, async () => {

@@ -6,7 +6,7 @@ import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
 import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PlannedRequest } from "./planned-request.ts";
+import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { RequestRun } from "./request-run.ts";
 import { endRefused } from "./request-trace.ts";
 
@@ -56,7 +56,7 @@ export function closing({ drain }: RouterContext): readonly string[] {
 }
 
 /** Counts a request that was refused before any attempt. */
-export function countRefusal(context: RouterContext, request: FastifyRequest, error: EspalierError): void {
+export function countRefusal(context: RouterContext, request: ClientRequest, error: EspalierError): void {
   endRefused(context, request, error);
   const { config, url = "" } = request.routeOptions;
   context.metrics.finished({
@@ -74,7 +74,7 @@ export function countRefusal(context: RouterContext, request: FastifyRequest, er
 /** The common part of plans for requests that are forwarded unchanged. */
 export function planForward(
   context: RouterContext,
-  request: FastifyRequest,
+  request: ClientRequest,
 ): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine"> {
   const body = Buffer.isBuffer(request.body) ? [request.body] : [];
   return {
@@ -102,7 +102,7 @@ export function planForward(
 }
 
 /** The client's headers, except those that this router must not forward. */
-export function clientHeaders({ live }: RouterContext, { raw, headers }: FastifyRequest): readonly string[] {
+export function clientHeaders({ live }: RouterContext, { raw, headers }: ClientRequest): readonly string[] {
   const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
   // `tracestate` belongs to a trace that the router does not continue.
   const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
@@ -117,7 +117,7 @@ function withoutHeader(pairs: readonly string[], lowerName: string): readonly st
 }
 
 /** Headers that the router adds for the engine, as flat pairs: the trace context and the client's address. */
-export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: FastifyRequest): readonly string[] {
+export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: ClientRequest): readonly string[] {
   const forwarded = headers["x-forwarded-for"];
   const client = raw.socket.remoteAddress ?? "unknown";
   return [

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
 import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
 import type { PairedRequest } from "@espalier/routing";
@@ -6,6 +7,41 @@ import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
 import type { RelayedRequest } from "./relay.ts";
 import type { RequestTrace } from "./request-trace.ts";
+
+/** A client's request as it arrives. Fastify's requests have this shape. */
+export interface ClientRequest {
+  readonly method: string;
+  /** The path with the query. */
+  readonly url: string;
+  readonly id: string;
+  readonly headers: IncomingHttpHeaders;
+  /** A Buffer, unless there is none. */
+  body: unknown;
+  /** Name of the request's API key; undefined when none is required. */
+  readonly apiKeyName: string | undefined;
+  /** Undefined for a request that is not recorded. */
+  readonly trace: RequestTrace | undefined;
+  /** Bytes reserved for its body in the body memory budget; negative once its answer has begun or ended. */
+  reservedBytes: number;
+  readonly protocol: string;
+  readonly routeOptions: {
+    readonly url?: string | undefined;
+    readonly config?: { readonly endpointId?: PlannedRequest["endpointId"] };
+  };
+  readonly raw: {
+    /** Flat names and values, as they came. */
+    readonly rawHeaders: readonly string[];
+    readonly socket: {
+      readonly remoteAddress?: string | undefined;
+      readonly localAddress?: string | undefined;
+      readonly localPort?: number | undefined;
+    };
+  };
+  /** The model to serve it, where a trusted header names another one than the body. */
+  readonly modelName?: string | undefined;
+  /** False where the answer does not pass through the router, so that nothing in it can be read or removed. */
+  readonly isAnswerSeen?: boolean;
+}
 
 /** A request as planned, before an engine is chosen. */
 export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {

@@ -1,8 +1,6 @@
-import type { ServerResponse } from "node:http";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
 import { type ApiFamily, errorStreamFrame } from "@espalier/openai";
 import {
-  type Attempt,
   type FailureKind as AttemptFailureKind,
   type AttemptOwner,
   answerHeaders,
@@ -10,6 +8,7 @@ import {
   type Proxy as EngineProxy,
   type HeaderSource,
   PiecedBody,
+  type RunningAttempt,
   requestHeaders,
   retryAfterMs,
   type Upstream,
@@ -18,7 +17,7 @@ import {
 } from "@espalier/proxy";
 import type { FailureKind, Retries } from "@espalier/routing";
 import type { RelayMetrics } from "../data-plane/request-metrics.ts";
-import { type BodyFilter, ResponseSink } from "./response-sink.ts";
+import { type BodyFilter, type ClientResponse, ResponseSink } from "./response-sink.ts";
 
 /** One engine as the relay sees it. */
 export interface Engine extends Upstream {
@@ -102,7 +101,7 @@ export abstract class Relay implements AttemptOwner {
   protected readonly retries: Retries;
   readonly #parts: RelayParts;
   readonly #request: RelayedRequest;
-  readonly #response: ServerResponse;
+  readonly #response: ClientResponse;
   readonly #sink: ResponseSink;
   #headers: readonly string[] = [];
   /** The client's body, and the one sent to the engine of the present attempt. */
@@ -111,7 +110,7 @@ export abstract class Relay implements AttemptOwner {
   /** The beginning of a body without a verdict yet. */
   #judgedHead: Buffer | undefined;
   /** The current attempt. */
-  #attempt: Attempt | undefined;
+  #attempt: RunningAttempt | undefined;
   #lastError: EspalierError | undefined;
   /** Of the present attempt's answer; 0 before its headers. */
   #status = 0;
@@ -123,7 +122,7 @@ export abstract class Relay implements AttemptOwner {
   #draining = false;
   #done = false;
 
-  protected constructor(parts: RelayParts, request: RelayedRequest, response: ServerResponse, retries: Retries) {
+  protected constructor(parts: RelayParts, request: RelayedRequest, response: ClientResponse, retries: Retries) {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;

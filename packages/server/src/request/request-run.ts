@@ -1,4 +1,3 @@
-import type { ServerResponse } from "node:http";
 import type { AdmissionRequest } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
 import { retryAfterMs } from "@espalier/proxy";
@@ -32,7 +31,7 @@ import {
   type Verdict,
 } from "./relay.ts";
 import { endTrace, type TracedEnd } from "./request-trace.ts";
-import { type AnswerWatch, watchAnswer } from "./response-sink.ts";
+import { type AnswerWatch, type ClientResponse, watchAnswer } from "./response-sink.ts";
 
 /** The part of the router's context that a run uses. */
 type RunContext = Pick<
@@ -89,7 +88,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   constructor(
     context: RunContext,
     plan: PlannedRequest,
-    response: ServerResponse,
+    response: ClientResponse,
     answerError: (error: EspalierError) => void,
   ) {
     const { relay, split, clock, prefix } = context;

@@ -2,10 +2,9 @@ import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/commo
 import type { RequestView, Usage } from "@espalier/openai";
 import type { Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { FastifyRequest } from "fastify";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PlannedRequest } from "./planned-request.ts";
+import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { type AttemptFailure, outcomeStatus, type RelayOutcome } from "./relay.ts";
 
 /** One call of an engine. */
@@ -145,21 +144,21 @@ export class RequestTrace {
 }
 
 /** Begins the trace of a request when its headers have arrived. @returns undefined when it is not recorded */
-export function beginTrace({ tracer, clock }: RouterContext, request: FastifyRequest): RequestTrace | undefined {
+export function beginTrace({ tracer, clock }: RouterContext, request: ClientRequest): RequestTrace | undefined {
   const traceparent = callerTraceparent(request.headers.traceparent);
   if (!tracer.samples(traceparent)) return undefined;
   const { tracestate } = request.headers;
   const parent = traceparent === undefined ? undefined : { traceparent, tracestate: joined(tracestate) };
   const startMs = clock.nowMs();
-  const name = operationOf(request.routeOptions.config.endpointId);
+  const name = operationOf(request.routeOptions.config?.endpointId);
   const span = tracer.begin(parent, { name, kind: "server", startMs, attributes: requestAttributes(request) });
   return new RequestTrace(span, clock, startMs);
 }
 
 /** Attributes from the head of a request, without any that may identify a person or contain a key. */
-function requestAttributes({ method, url, routeOptions, raw, protocol, id }: FastifyRequest): SpanAttributes {
+function requestAttributes({ method, url, routeOptions, raw, protocol, id }: ClientRequest): SpanAttributes {
   return {
-    "gen_ai.operation.name": operationOf(routeOptions.config.endpointId),
+    "gen_ai.operation.name": operationOf(routeOptions.config?.endpointId),
     "http.request.method": method,
     "http.route": routeOptions.url,
     "url.scheme": protocol,
@@ -196,7 +195,7 @@ export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd)
 }
 
 /** The same for a request refused before it was planned. */
-export function endRefused(context: Tracing, request: FastifyRequest, { kind, code }: EspalierError): void {
+export function endRefused(context: Tracing, request: ClientRequest, { kind, code }: EspalierError): void {
   if (!context.tracer.isOn) return;
   const errorType = kind.status >= 500 ? code : undefined;
   const trace = request.trace ?? (errorType === undefined ? undefined : keepRefused(context, request));
@@ -247,10 +246,10 @@ function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestT
   return span && new RequestTrace(span, clock, plan.acceptedMs);
 }
 
-function keepRefused({ tracer, clock }: Tracing, request: FastifyRequest): RequestTrace | undefined {
+function keepRefused({ tracer, clock }: Tracing, request: ClientRequest): RequestTrace | undefined {
   if (callerTraceparent(request.headers.traceparent) !== undefined) return undefined;
   const startMs = clock.nowMs();
-  const name = operationOf(request.routeOptions.config.endpointId);
+  const name = operationOf(request.routeOptions.config?.endpointId);
   const span = tracer.keep(undefined, { name, kind: "server", startMs, attributes: requestAttributes(request) });
   return span && new RequestTrace(span, clock, startMs);
 }

@@ -1,4 +1,3 @@
-import type { ServerResponse } from "node:http";
 import { createJsonUsageReader, createSseUsageFilter, readResponseId, type Usage } from "@espalier/openai";
 
 const carriageReturn = 0x0d;
@@ -13,15 +12,31 @@ export interface BodyFilter {
   end(): Buffer | undefined;
 }
 
+/** What an answer is written to: part of `ServerResponse` of `node:http`. */
+export interface ClientResponse {
+  readonly destroyed: boolean;
+  readonly headersSent: boolean;
+  readonly writableNeedDrain: boolean;
+  once(event: "close" | "drain", listener: () => void): unknown;
+  /** @param pairs flat header names and values */
+  writeHead(status: number, pairs: string[]): unknown;
+  /** @returns false when the client is behind: `drain` follows */
+  write(chunk: Buffer | string): boolean;
+  end(chunk?: Buffer | string): unknown;
+  destroy(): unknown;
+  cork(): void;
+  uncork(): void;
+}
+
 /** The client's side of one request. */
 export class ResponseSink {
-  readonly #response: ServerResponse;
+  readonly #response: ClientResponse;
   #filter: BodyFilter | undefined;
   /** The last four bytes written, the last one lowest. A number keeps no chunk alive. */
   #tail = 0;
   bytes = 0;
 
-  constructor(response: ServerResponse) {
+  constructor(response: ClientResponse) {
     this.#response = response;
   }
 

@@ -3,8 +3,7 @@ import { enginePlace } from "@espalier/admission";
 import { type Clock, EspalierError } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
 import type { Endpoint, RequestView } from "@espalier/openai";
-import type { FastifyRequest } from "fastify";
-import type { BodyFields } from "../request/planned-request.ts";
+import type { BodyFields, ClientRequest } from "../request/planned-request.ts";
 
 /** Class, tenant and deadline of a request. */
 export interface ServiceClass {
@@ -108,7 +107,7 @@ const noFields: BodyFields = {};
 /** @throws EspalierError `invalid_header` */
 export function planService(
   config: AdmissionConfig,
-  request: FastifyRequest,
+  request: ClientRequest,
   view: RequestView,
   clock: Pick<Clock, "wallMs">,
 ): PlannedService {

@@ -1,7 +1,11 @@
-// The part of Envoy's public API that an endpoint picker speaks: envoy.service.ext_proc.v3 and the messages it refers to
-// (Envoy 1.40, api/envoy/service/ext_proc/v3/external_processor.proto), and gRPC's health protocol
-// (grpc/health/v1/health.proto). Names and field numbers are theirs. Fields that are not listed are skipped when read.
-syntax = "proto3";
+/**
+ * The part of Envoy's public API that an endpoint picker speaks: `envoy.service.ext_proc.v3` and the messages it refers to
+ * (Envoy 1.40, `api/envoy/service/ext_proc/v3/external_processor.proto`), and gRPC's health protocol
+ * (`grpc/health/v1/health.proto`). Names and field numbers are theirs. Fields that are not listed are skipped when read.
+ *
+ * A text in a module, so that programs in one file have it too.
+ */
+export const protoText = `syntax = "proto3";
 
 package espalier;
 
@@ -141,3 +145,4 @@ message HealthCheckResponse {
   }
   ServingStatus status = 1;
 }
+`;

@@ -1,0 +1,241 @@
+import { isIP } from "node:net";
+import { EspalierError } from "@espalier/common";
+import { type Exchange, type RequestHead, scoresKey } from "@espalier/endpoint-picker";
+import { type AttemptRequest, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
+import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
+import type { Target } from "@espalier/workers";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import type { Verdict } from "../request/relay.ts";
+import { RequestRun } from "../request/request-run.ts";
+import type { RouterContext } from "../router-context.ts";
+import type { GatewayResponse } from "./gateway-response.ts";
+
+/** What a request of a gateway is answered with besides the engine. */
+export interface PickerSettings {
+  /** Engines named after the chosen one. */
+  readonly fallbacks: number;
+  readonly showsScores: boolean;
+}
+
+/** One request of a gateway, as its run needs it. */
+export interface PickedRequest {
+  readonly head: RequestHead;
+  readonly exchange: Exchange;
+  readonly response: GatewayResponse;
+  /** The body as it came. */
+  readonly received: Buffer | undefined;
+  readonly requestId: string;
+  /** Names of headers, in lower case, that engines must not get. */
+  readonly removeHeaders: readonly string[];
+  /** The gateway has its answer. */
+  readonly routed: () => void;
+}
+
+export interface PickedRunParts {
+  readonly context: RouterContext;
+  readonly settings: PickerSettings;
+  readonly meters: PickerMeters;
+}
+
+export interface PickerMeters {
+  /** Requests that another engine served than the chosen one. */
+  readonly servedElsewhere: () => void;
+  /** Requests whose answers nobody showed. */
+  readonly unseen: () => void;
+}
+
+/**
+ * One request of a gateway from its plan to its end. It is a run like any other, whose one attempt the gateway makes: the
+ * run names the engine, and follows the engine's answer as the gateway shows it. Nothing is resent, since the gateway has
+ * the request.
+ */
+export class PickedRun extends RequestRun {
+  readonly #parts: PickedRunParts;
+  readonly #plan: PlannedRequest;
+  readonly #request: PickedRequest;
+  #isRouted = false;
+  #hasStatus = false;
+  /** The only engine to choose: the one that the gateway says served the request. */
+  #servedBy: string | undefined;
+  #selection: Selection<Target> | undefined;
+
+  constructor(
+    parts: PickedRunParts,
+    plan: PlannedRequest,
+    request: PickedRequest,
+    answerError: (error: EspalierError) => void,
+  ) {
+    super(parts.context, plan, request.response, answerError);
+    this.#parts = parts;
+    this.#plan = plan;
+    this.#request = request;
+  }
+
+  override targets(): readonly Target[] {
+    const targets = super.targets();
+    const { subset } = this.#request.head;
+    return subset ? targets.filter((target) => isAllowed(target, subset)) : targets;
+  }
+
+  override select(
+    targets: readonly Target[],
+    restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
+  ): Selection<Target> | undefined {
+    const accepts = (target: Target): boolean => this.#isPossible(target) && restriction.accepts(target);
+    this.#selection = super.select(targets, {
+      tried: restriction.tried,
+      onlyEngine: restriction.onlyEngine,
+      onMatched: restriction.onMatched,
+      accepts,
+    });
+    return this.#selection;
+  }
+
+  /** The gateway cannot take a request back from an engine. */
+  override withdraw(): void {}
+
+  /** Makes the attempt that a relay asks for: names the engine to the gateway. */
+  attemptOf(attempt: AttemptRequest): RunningAttempt {
+    const { exchange } = this.#request;
+    return { start: () => this.#send(attempt), resume: () => exchange.resume(), cancel() {} };
+  }
+
+  /** The head of the answer. @param served the endpoint that the gateway says it came from */
+  gatewayAnswered(status: number, rawHeaders: readonly Buffer[], served: string | undefined): void {
+    if (served !== undefined) this.#follow(served);
+    this.#hasStatus = true;
+    this.answered(status, rawHeaders);
+    const { exchange, response } = this.#request;
+    if (exchange.isOver) return;
+    response.headPassed();
+    const added = this.responseHeaders();
+    const set: string[] = [];
+    for (let at = 0; at + 1 < added.length; at += 2) {
+      if (added[at] !== "connection") set.push(added[at]!, added[at + 1]!);
+    }
+    // The router takes the usage out of a stream, so that the length of a stream is not known.
+    exchange.answerHeaders(set, this.#plan.stripUsage ? ["content-length"] : []);
+  }
+
+  /** The request is taken to be over, though nobody showed its answer. */
+  finishUnseen(): void {
+    if (this.isDone) return;
+    if (!this.#hasStatus) this.answered(200, []);
+    this.firstByte();
+    this.ended();
+  }
+
+  get target(): Target | undefined {
+    return this.#selection?.target;
+  }
+
+  /** The gateway passes whatever the engine answers. */
+  protected override judge(status: number, head: Buffer, ended: boolean): Verdict {
+    const verdict = super.judge(status, head, ended);
+    return verdict === "decline" ? "pass" : verdict;
+  }
+
+  #send({ upstream, body }: AttemptRequest): boolean {
+    // A second attempt: the gateway has made it already.
+    if (this.#isRouted) return this.#servedBy !== undefined;
+    this.#isRouted = true;
+    const { exchange, received, removeHeaders, requestId, head, routed } = this.#request;
+    const destinations = [addressOf(upstream.url)!, ...this.#fallbacks()];
+    const setHeaders = lowerNames(upstream.headers);
+    if (head.headers["x-request-id"] !== requestId) setHeaders.push("x-request-id", requestId);
+    const pieces = piecesOf(body);
+    const isBodyChanged = received !== undefined && (pieces.length !== 1 || pieces[0] !== received);
+    const scores = this.#parts.settings.showsScores ? this.#scores() : undefined;
+    routed();
+    exchange.route({ destinations, scores, setHeaders, removeHeaders, body: pieces, isBodyChanged });
+    return true;
+  }
+
+  /** Further endpoints, in the order in which the policy would choose them. */
+  #fallbacks(): readonly string[] {
+    const found: string[] = [];
+    if (this.#plan.split || !this.#selection) return found;
+    const { targets, pool } = this.#plan;
+    const { dryRunSelector } = this.#parts.context;
+    const tried = new Set(this.#selection.target.engine.targets.map(({ key }) => key));
+    const restriction = { tried, onlyEngine: this.#plan.onlyEngine, accepts: this.#accepts };
+    while (found.length < this.#parts.settings.fallbacks && tried.size < targets.length) {
+      const next = dryRunSelector.select(pool, targets, this.#plan, restriction);
+      if (!next) break;
+      for (const { key } of next.target.engine.targets) tried.add(key);
+      found.push(addressOf(next.target.engine.url)!);
+    }
+    return found;
+  }
+
+  /** `ip:port=COST` of every candidate, the lowest cost first; the policy's own numbers. */
+  #scores(): string | undefined {
+    const { targets, pool, onlyEngine } = this.#plan;
+    const { dryRunSelector } = this.#parts.context;
+    const restriction = { tried: noneTried, onlyEngine, accepts: this.#accepts };
+    const explained = explainSelection(dryRunSelector, pool, targets, this.#plan, restriction);
+    if (!explained) return undefined;
+    return explained.explanation.candidates
+      .map(({ cost, probability }, at) => ({ cost: cost ?? -probability, target: explained.targets[at]! }))
+      .sort((one, other) => one.cost - other.cost)
+      .map(({ cost, target }) => `${addressOf(target.engine.url)}=${Number(cost.toPrecision(6))}`)
+      .join(",");
+  }
+
+  readonly #accepts = (target: Target): boolean => target.engine.role !== "prefill" && this.#isPossible(target);
+
+  #isPossible(target: Target): boolean {
+    const { subset } = this.#request.head;
+    if (subset && !isAllowed(target, subset)) return false;
+    if (this.#servedBy !== undefined) return addressOf(target.engine.url) === this.#servedBy;
+    return addressOf(target.engine.url) !== undefined;
+  }
+
+  /** The gateway may have used a fallback: that engine has the load and the prompt then. */
+  #follow(served: string): void {
+    const chosen = this.#selection?.target;
+    if (!chosen || addressOf(chosen.engine.url) === served || this.#plan.split) return;
+    this.#parts.meters.servedElsewhere();
+    const target = this.#plan.targets.find(({ engine, usable }) => usable && addressOf(engine.url) === served);
+    if (!target) return;
+    this.#servedBy = served;
+    this.failed("connect", new EspalierError("upstream_connect_failed"));
+  }
+}
+
+/** Header and metadata by which gateways learn the scores of endpoints. */
+export const scoresHeader = scoresKey;
+
+const noneTried: ReadonlySet<string> = new Set();
+
+/**
+ * `ip:port` of an engine's URL; undefined if it names its host otherwise, because a gateway can be told addresses only.
+ */
+export function addressOf(url: string): string | undefined {
+  const known = addresses.get(url);
+  if (known !== undefined) return known === "" ? undefined : known;
+  if (addresses.size >= maxAddresses) addresses.clear();
+  const { hostname, port, protocol } = new URL(url);
+  const bare = hostname.replace(/^\[|\]$/g, "");
+  const address = isIP(bare) === 0 ? "" : `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
+  addresses.set(url, address);
+  return address === "" ? undefined : address;
+}
+
+const maxAddresses = 16_384;
+/** By URL; empty for a host name. */
+const addresses = new Map<string, string>();
+
+function isAllowed({ engine }: Target, subset: ReadonlySet<string>): boolean {
+  const address = addressOf(engine.url);
+  return address !== undefined && subset.has(address);
+}
+
+function piecesOf(body: WireBody): readonly Buffer[] {
+  if (body === null) return [];
+  return body instanceof PiecedBody ? [...body] : [body];
+}
+
+function lowerNames(pairs: readonly string[]): string[] {
+  return pairs.map((text, at) => (at % 2 === 0 ? text.toLowerCase() : text));
+}

@@ -1,0 +1,120 @@
+import { type Cancel, counterOf, type Logger, type Meter, type Startable } from "@espalier/common";
+import type { CompiledConfig, EndpointPickerConfig } from "@espalier/config";
+import { createPickerServer, type PickerTls } from "@espalier/endpoint-picker";
+import { readTls } from "../lifecycle/certificates.ts";
+import type { RouterContext } from "../router-context.ts";
+import { type GatewayParts, GatewayRequest } from "./gateway-request.ts";
+import { PickedRun, type PickerMeters } from "./picked-run.ts";
+import { UnseenAnswers } from "./unseen-answers.ts";
+
+/** The router as an endpoint picker of Envoy gateways. */
+export interface EndpointPicker extends Startable {
+  /** `host:port` of `ext_proc`, and of its health checks; empty before the start. */
+  readonly address: string;
+  readonly healthAddress: string;
+  setTls(tls: PickerTls): void;
+  /** Accepts no new connections; open exchanges go on. */
+  drain(): void;
+}
+
+interface EndpointPickerOptions {
+  readonly settings: EndpointPickerConfig;
+  readonly config: CompiledConfig;
+  readonly context: RouterContext;
+  readonly isReady: () => boolean;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** Metrics of requests that a gateway sends. */
+export function createPickerMeters(meter: Meter): PickerMeters {
+  return {
+    servedElsewhere: counterOf(
+      meter,
+      "espalier_picker_served_elsewhere_total",
+      "Requests of gateways that another engine served than the chosen one.",
+    ),
+    unseen: counterOf(
+      meter,
+      "espalier_picker_unseen_answers_total",
+      "Requests of gateways whose answers were not shown to the router, so that it estimated their end.",
+    ),
+  };
+}
+
+const sweepMs = 50;
+/** Added to a body's limit: the rest of a message. */
+const messageRoomBytes = 1_048_576;
+
+export function createEndpointPicker(options: EndpointPickerOptions): EndpointPicker {
+  const { settings, config, context, isReady, logger, meter } = options;
+  const { clock, scheduler, mesh } = context;
+  const unseen = new UnseenAnswers({
+    clock,
+    releaseAfterMs: settings.releaseAfterMs,
+    peerInFlight: ({ index }) => mesh?.load.inFlight[index] ?? 0,
+  });
+  const waiting = new Set<GatewayRequest>();
+  const parts: GatewayParts = {
+    context: pickerContext(context),
+    settings,
+    meters: createPickerMeters(meter),
+    waiting,
+    unseen,
+    answerWithinMs: settings.answerWithinMs,
+    receiveWithinMs: config.timeouts.requestReceiveMs,
+    maxBodyBytes: config.limits.maxBodyBytes,
+  };
+  const server = createPickerServer({
+    host: settings.host,
+    port: settings.port,
+    healthPort: settings.healthPort,
+    tls: settings.tls && readTls(settings.tls),
+    maxMessageBytes: config.limits.maxBodyBytes + messageRoomBytes,
+    isReady,
+    onExchange: (exchange) => new GatewayRequest(parts, exchange),
+    logger,
+  });
+  let cancelSweep: Cancel = () => {};
+  return {
+    get address() {
+      return server.address;
+    },
+    get healthAddress() {
+      return server.healthAddress;
+    },
+    setTls: server.setTls,
+    drain: server.drain,
+    async start() {
+      await server.start();
+      cancelSweep = scheduler.every(sweepMs, () => {
+        const nowMs = clock.nowMs();
+        for (const request of waiting) request.expire(nowMs);
+        unseen.sweep();
+      });
+      logger.info("endpoint picker", { address: server.address, health: server.healthAddress });
+    },
+    async stop() {
+      cancelSweep();
+      await server.stop();
+      unseen.stop();
+    },
+  };
+}
+
+/** The context of runs whose attempts a gateway makes. Nothing is resent, so there is no budget for it. */
+function pickerContext(context: RouterContext): RouterContext {
+  return {
+    ...context,
+    relay: {
+      ...context.relay,
+      proxy: {
+        attempt(owner, request) {
+          if (owner instanceof PickedRun) return owner.attemptOf(request);
+          throw new TypeError("only requests of gateways are sent by gateways");
+        },
+      },
+      retryBudget: { earn() {}, allows: () => false, spend() {} },
+    },
+  };
+}

@@ -7,6 +7,7 @@ import {
   type HttpBody,
   type HttpHeaders,
   type MetadataStruct,
+  type MetadataValue,
   type ProcessingRequest,
   type ProcessingResponse,
 } from "./messages.ts";
@@ -33,7 +34,7 @@ export interface RequestHead {
   readonly showsBody: boolean;
   /** Whether the answer's body will be shown. */
   readonly showsAnswer: boolean;
-  /** Endpoints, as `ip:port`, that the gateway allows; undefined for all. */
+  /** Endpoints, as `ip:port` or `ip`, that the gateway allows; undefined for all. */
   readonly subset: ReadonlySet<string> | undefined;
 }
 
@@ -41,8 +42,8 @@ export interface RequestHead {
 export interface Route {
   /** `ip:port`; the first usable one gets the request. Never empty. */
   readonly destinations: readonly string[];
-  /** The score of each endpoint, as the value of `x-gateway-destination-endpoint-scores`; undefined to tell none. */
-  readonly scores: string | undefined;
+  /** The score of each endpoint, higher is better, for `x-gateway-destination-endpoint-scores`; undefined to tell none. */
+  readonly scores: Readonly<Record<string, number>> | undefined;
   /** Flat names, in lower case, and values. */
   readonly setHeaders: readonly string[];
   readonly removeHeaders: readonly string[];
@@ -194,10 +195,8 @@ export class Exchange {
       // The route may depend on headers that were changed.
       clearRouteCache: true,
     };
-    const fields: Record<string, { stringValue: string }> = {
-      [destinationKey]: { stringValue: destinations.join(",") },
-    };
-    if (scores !== undefined) fields[scoresKey] = { stringValue: scores };
+    const fields: Record<string, MetadataValue> = { [destinationKey]: { stringValue: destinations.join(",") } };
+    if (scores) fields[scoresKey] = { structValue: { fields: numbers(scores) } };
     const dynamicMetadata: MetadataStruct = {
       fields: { [loadBalancing]: { structValue: { fields } } },
     };
@@ -424,8 +423,8 @@ function readHead(
 }
 
 /**
- * The endpoints that the gateway allows, from its metadata: a list of `ip:port`, or one text with commas. An empty list
- * allows none.
+ * The endpoints that the gateway allows, from its metadata: a list of `ip:port`, or one text with commas. An address
+ * without a port stands for all its ports. An empty list allows none.
  */
 function readSubset({ metadataContext }: ProcessingRequest): ReadonlySet<string> | undefined {
   const value = metadataContext?.filterMetadata?.[subsetNamespace]?.fields?.[subsetKey];
@@ -450,6 +449,10 @@ function settings(pairs: readonly string[]) {
     set.push({ header: { key: pairs[at]!, rawValue }, appendAction: overwrite });
   }
   return set;
+}
+
+function numbers(values: Readonly<Record<string, number>>): Readonly<Record<string, MetadataValue>> {
+  return Object.fromEntries(Object.entries(values).map(([key, numberValue]) => [key, { numberValue }]));
 }
 
 function textOf(header: HeaderValue): string {

@@ -13,5 +13,14 @@ export {
   scoresKey,
   servedKey,
 } from "./exchange.ts";
+export { connectGateway, type GatewayClient, type GatewayStream } from "./gateway-client.ts";
+export {
+  type BodyMode,
+  bodyModes,
+  type HeaderValue,
+  type ProcessingRequest,
+  type ProcessingResponse,
+  servingStatus,
+} from "./messages.ts";
 export { createPickerServer, type PickerServer, type PickerServerOptions } from "./picker-server.ts";
 export type { PickerTls } from "./picker-tls.ts";

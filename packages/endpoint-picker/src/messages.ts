@@ -26,6 +26,7 @@ export interface HttpBody {
 /** A `google.protobuf.Value`, of the kinds that gateways use. */
 export interface MetadataValue {
   readonly stringValue?: string | null;
+  readonly numberValue?: number | null;
   readonly listValue?: { readonly values?: readonly MetadataValue[] } | null;
   readonly structValue?: MetadataStruct | null;
 }

@@ -38,7 +38,9 @@ export interface PickerServerOptions {
   readonly logger: Logger;
 }
 
+export const healthPath = "/grpc.health.v1.Health/Check";
 const processorName = "envoy.service.ext_proc.v3.ExternalProcessor";
+export const processPath = `/${processorName}/Process`;
 /** Services whose health is this router's readiness. The last one is what GIE's manifests ask for. */
 const readyServices = new Set(["", "readiness", processorName, "inference-extension"]);
 
@@ -82,7 +84,7 @@ type Call = ServerDuplexStream<ProcessingRequest, ProcessingResponse>;
 
 const processor = {
   process: {
-    path: `/${processorName}/Process`,
+    path: processPath,
     requestStream: true,
     responseStream: true,
     requestSerialize: processingRequest.encode,
@@ -94,7 +96,7 @@ const processor = {
 
 const healthService = {
   check: {
-    path: "/grpc.health.v1.Health/Check",
+    path: healthPath,
     requestStream: false,
     responseStream: false,
     requestSerialize: healthCheckRequest.encode,

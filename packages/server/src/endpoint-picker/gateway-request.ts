@@ -7,6 +7,7 @@ import {
   type RequestHead,
 } from "@espalier/endpoint-picker";
 import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/openai";
+import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { planInference, readModel, resolvePool } from "../data-plane/inference-routes.ts";
@@ -19,7 +20,7 @@ import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { readServiceClass } from "../routing/service-class.ts";
 import { GatewayResponse } from "./gateway-response.ts";
-import { addressOf, PickedRun, type PickedRunParts } from "./picked-run.ts";
+import { addressOf, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
 import type { UnseenAnswers } from "./unseen-answers.ts";
 
 /** Shared by all requests of gateways. */
@@ -194,7 +195,15 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
     if (!head.showsBody && this.method === "POST") return planHead(context, this, head);
     if (this.#endpoint) return planInference(context, this.#endpoint, this);
     if (parseStoredResponsePath(this.url)) return planStoredResponse(context, this);
-    return planOther(context, this);
+    if (!isJsonObject(this)) return planOther(context, this);
+    // The path is unknown, as behind a gateway that writes it anew: the body tells what it is.
+    const signs = { named: undefined, headers: this.headers, body: this.body };
+    return endpointOf(signs, context.largeBodies)
+      .catch((thrown: unknown) => {
+        if (asEspalierError(thrown).code === "invalid_value") return undefined;
+        throw thrown;
+      })
+      .then((endpoint) => (endpoint ? planInference(context, endpoint, this) : planOther(context, this)));
   }
 
   #start(plan: PlannedRequest, received: Buffer | undefined): void {
@@ -332,10 +341,8 @@ function poolFor(
 
 /** @throws EspalierError `no_engine_available` when the gateway allows none of them, or none has an address */
 function inSubset(plan: PlannedRequest, { subset }: RequestHead): PlannedRequest {
-  const isPossible = ({ engine }: PlannedRequest["targets"][number]): boolean => {
-    const address = addressOf(engine.url);
-    return address !== undefined && (subset?.has(address) ?? true);
-  };
+  const isPossible = (target: PlannedRequest["targets"][number]): boolean =>
+    subset ? isAllowed(target, subset) : addressOf(target.engine.url) !== undefined;
   if (plan.targets.every(isPossible)) return plan;
   const targets = plan.targets.filter(isPossible);
   if (targets.length > 0) return { ...plan, targets };
@@ -343,6 +350,11 @@ function inSubset(plan: PlannedRequest, { subset }: RequestHead): PlannedRequest
     ? "None of the endpoints that the gateway allows serves this model."
     : "No engine has an IP address as its host, and gateways can be told addresses only.";
   throw new EspalierError("no_engine_available", why);
+}
+
+function isJsonObject(request: GatewayRequest): request is GatewayRequest & { body: Buffer } {
+  const type = request.headers["content-type"] ?? "";
+  return request.method === "POST" && Buffer.isBuffer(request.body) && type.startsWith("application/json");
 }
 
 function isNamed(pairs: readonly string[], lowerName: string): boolean {

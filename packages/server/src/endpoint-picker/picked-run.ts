@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { EspalierError } from "@espalier/common";
-import { type Exchange, type RequestHead, scoresKey } from "@espalier/endpoint-picker";
+import type { Exchange, RequestHead } from "@espalier/endpoint-picker";
 import { type AttemptRequest, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
 import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
@@ -168,18 +168,23 @@ export class PickedRun extends RequestRun {
     return found;
   }
 
-  /** `ip:port=COST` of every candidate, the lowest cost first; the policy's own numbers. */
-  #scores(): string | undefined {
+  /** The score of every candidate, from 1 for the best one downwards. */
+  #scores(): Readonly<Record<string, number>> | undefined {
     const { targets, pool, onlyEngine } = this.#plan;
     const { dryRunSelector } = this.#parts.context;
     const restriction = { tried: noneTried, onlyEngine, accepts: this.#accepts };
     const explained = explainSelection(dryRunSelector, pool, targets, this.#plan, restriction);
     if (!explained) return undefined;
-    return explained.explanation.candidates
-      .map(({ cost, probability }, at) => ({ cost: cost ?? -probability, target: explained.targets[at]! }))
-      .sort((one, other) => one.cost - other.cost)
-      .map(({ cost, target }) => `${addressOf(target.engine.url)}=${Number(cost.toPrecision(6))}`)
-      .join(",");
+    const { candidates } = explained.explanation;
+    const least = Math.min(...candidates.map(({ cost }) => cost ?? 0));
+    const scores: Record<string, number> = {};
+    for (const [at, { cost, probability }] of candidates.entries()) {
+      const address = addressOf(explained.targets[at]!.engine.url)!;
+      // Policies that choose without costs have probabilities.
+      const score = cost === null ? probability : 1 / (1 + cost - least);
+      scores[address] = Math.max(scores[address] ?? 0, score);
+    }
+    return scores;
   }
 
   readonly #accepts = (target: Target): boolean => target.engine.role !== "prefill" && this.#isPossible(target);
@@ -203,9 +208,6 @@ export class PickedRun extends RequestRun {
   }
 }
 
-/** Header and metadata by which gateways learn the scores of endpoints. */
-export const scoresHeader = scoresKey;
-
 const noneTried: ReadonlySet<string> = new Set();
 
 /**
@@ -226,9 +228,10 @@ const maxAddresses = 16_384;
 /** By URL; empty for a host name. */
 const addresses = new Map<string, string>();
 
-function isAllowed({ engine }: Target, subset: ReadonlySet<string>): boolean {
+/** Whether a gateway allows a target: by `ip:port`, or by `ip` alone. */
+export function isAllowed({ engine }: Target, subset: ReadonlySet<string>): boolean {
   const address = addressOf(engine.url);
-  return address !== undefined && subset.has(address);
+  return address !== undefined && (subset.has(address) || subset.has(address.slice(0, address.lastIndexOf(":"))));
 }
 
 function piecesOf(body: WireBody): readonly Buffer[] {

@@ -23,6 +23,7 @@ const gate = [
   "dashboard",
   "disaggregation",
   "drain",
+  "endpoint-picker",
   "forward-paths",
   "half-close",
   "headers",

@@ -1,12 +1,14 @@
 import { X509Certificate } from "node:crypto";
 import { connect, type TLSSocket } from "node:tls";
 import { loadConfig } from "@espalier/config";
+import { connectGateway, servingStatus } from "@espalier/endpoint-picker";
 import { createRouter } from "@espalier/server";
 import { type Certificate, createRecordingLogger, hasOpenssl, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { certificateFiles, makeAuthority } from "./authorities.ts";
 import { call, chat, openPost, post } from "./client.ts";
-import { httpEngine } from "./engines.ts";
+import { httpEngine, jsonEngine } from "./engines.ts";
+import { PlayedExchange } from "./gateway.ts";
 import { joinRouter, untilLinked } from "./mesh-rig.ts";
 import { parseMetrics } from "./prometheus.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
@@ -82,6 +84,34 @@ if (!hasOpenssl()) {
         expect(expiry(before)).toBeGreaterThan(Date.now() / 1_000 + 86_400);
         expect(expiry(after)).toBeGreaterThanOrEqual(expiry(before));
       }
+    });
+
+    test("are used by the endpoint picker for new gateways, and open exchanges go on", async () => {
+      const authority = makeAuthority(rig);
+      const [first, second, own] = [authority.issue(), authority.issue(), authority.issue()];
+      const files = certificateFiles(rig, { ...first, ca: authority.ca });
+      const engine = await jsonEngine(rig, "{}");
+      const { router } = await startRouter({
+        engines: [engine.url],
+        "endpoint-picker": { port: 0, "health-port": 0, tls: files.tls },
+      });
+      await waitFor(() => router.readiness().ready, { what: "a ready router" });
+      const address = router.picker!.address;
+      const gateway = connectGateway(address, authority.ca, own);
+      rig.own(() => gateway.close());
+      const open = new PlayedExchange(gateway.open()).head().body(JSON.stringify(chat()), false);
+      expect(await gateway.health("readiness")).toBe(servingStatus.serving);
+      files.write(second);
+      router.reload("signal");
+      expect(await shown(`https://${address}`)).toBe(second.cert);
+      open.body("", true);
+      expect((await open.routed()).destinations).toEqual([engine.id]);
+      const stranger = connectGateway(address, authority.ca);
+      rig.own(() => stranger.close());
+      await expect(stranger.health("")).rejects.toThrow();
+      const next = connectGateway(address, authority.ca, own);
+      rig.own(() => next.close());
+      expect(await next.health("")).toBe(servingStatus.serving);
     });
 
     test("are found without a signal", async () => {

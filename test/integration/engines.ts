@@ -30,13 +30,17 @@ export interface HttpEngineOptions {
   readonly models?: readonly string[];
   /** Given, it serves https. */
   readonly tls?: ServerOptions;
+  /** Its metrics page; empty by default. */
+  readonly metrics?: () => string;
+  /** Entries of its list of models, in place of `models`. */
+  readonly listed?: readonly Readonly<Record<string, unknown>>[];
 }
 
 /** An engine on node:http. `answer` is called when a user's request has arrived whole. */
 export async function httpEngine(
   rig: Rig,
   answer: (request: SeenRequest) => void,
-  { models = ["tiny"], tls }: HttpEngineOptions = {},
+  { models = ["tiny"], tls, metrics, listed }: HttpEngineOptions = {},
 ): Promise<HttpEngine> {
   const requests: SeenRequest[] = [];
   const control: SeenRequest[] = [];
@@ -50,7 +54,10 @@ export async function httpEngine(
     }
     const { method = "", url: path = "", rawHeaders, headers, socket } = message;
     const seen = { method, path, rawHeaders, headers, body: Buffer.concat(chunks), response, socket };
-    const known = controlAnswer(method, path, models);
+    const known =
+      (path === "/metrics" ? metrics?.() : undefined) ??
+      (path === "/v1/models" && listed ? JSON.stringify({ data: listed }) : undefined) ??
+      controlAnswer(method, path, models);
     if (known === undefined) {
       requests.push(seen);
       answer(seen);

@@ -14,8 +14,8 @@ import {
 
 /** Names of the endpoint picker protocol (Gateway API Inference Extension, proposal 004). */
 export const destinationKey = "x-gateway-destination-endpoint";
-export const servedKey = `${destinationKey}-served`;
-export const scoresKey = `${destinationKey}-scores`;
+const servedKey = `${destinationKey}-served`;
+const scoresKey = `${destinationKey}-scores`;
 const subsetKey = `${destinationKey}-subset`;
 const loadBalancing = "envoy.lb";
 const subsetNamespace = `${loadBalancing}.subset_hint`;

@@ -10,8 +10,6 @@ export {
   type ExchangeOwner,
   type RequestHead,
   type Route,
-  scoresKey,
-  servedKey,
 } from "./exchange.ts";
 export { connectGateway, type GatewayClient, type GatewayStream } from "./gateway-client.ts";
 export {

@@ -1,4 +1,4 @@
-import { EspalierError, type Logger, type Startable } from "@espalier/common";
+import { EspalierError, type Logger, type Startable, systemAfterPoll } from "@espalier/common";
 import { type handleUnaryCall, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { Exchange, type ExchangeOwner, type ExchangeStream } from "./exchange.ts";
 import {
@@ -135,8 +135,11 @@ function serve(call: Call, { onExchange, logger }: PickerServerOptions): void {
   });
   call.on("drain", () => owner.drained());
   call.on("end", () => {
-    exchange.close(false);
-    call.end();
+    // A reset ends the stream for its reader first, and is reported in the same turn of the event loop.
+    void systemAfterPoll().then(() => {
+      exchange.close(false);
+      call.end();
+    });
   });
   call.on("cancelled", () => exchange.close(true));
   call.on("error", () => exchange.close(false));

@@ -41,15 +41,15 @@ discovery:
   pods:
     - { selector: "app=vllm,tier in (a, b)", port: 8000 }
     - { selector: app=vllm, namespace: ai, port-name: http }
-  inference-pools: [ai/chat, chat.v2]
+  inference-pools: [ai/chat, { pool: chat.v2, objectives: false, model-rewrites: false }]
 `).discovery;
   expect(pods).toEqual([
     { namespace: undefined, selector: "app=vllm,tier in (a, b)", port: 8_000, traits: plainTraits },
     { namespace: "ai", selector: "app=vllm", port: "http", traits: plainTraits },
   ]);
   expect(inferencePools).toEqual([
-    { namespace: "ai", pool: "chat", traits: plainTraits },
-    { namespace: undefined, pool: "chat.v2", traits: plainTraits },
+    { namespace: "ai", pool: "chat", objectives: true, modelRewrites: true, traits: plainTraits },
+    { namespace: undefined, pool: "chat.v2", objectives: false, modelRewrites: false, traits: plainTraits },
   ]);
 });
 

@@ -19,6 +19,13 @@ export {
   type SourceObserver,
 } from "./engine-source.ts";
 export { createFileSource, type FileSourceOptions } from "./file-source.ts";
+export {
+  createInferenceTables,
+  type InferenceObject,
+  type InferenceTables,
+  type WritableInferenceTables,
+} from "./inference-tables.ts";
+export { createInferenceObjectSource, type InferenceObjectSourceOptions } from "./kubernetes/inference-objects.ts";
 export { createInferencePoolSource, type InferencePoolSourceOptions } from "./kubernetes/inference-pool-source.ts";
 export {
   createKubernetesClient,

@@ -1,13 +1,13 @@
-import { asEspalierError, type EngineId, type EngineSpec, EspalierError, type Startable } from "@espalier/common";
-import type { EngineSource, SourceObserver } from "./engine-source.ts";
+import { asEspalierError, type EngineSpec, EspalierError, type Startable } from "@espalier/common";
+import type { Source, SourceObserver } from "./engine-source.ts";
 
 /** Observer of merged sources. Its functions must not throw. */
-export interface MergeObserver {
+export interface MergeObserver<Entry = EngineSpec> {
   /** The whole new list, which replaces the previous one. */
-  onList(specs: readonly EngineSpec[]): void;
+  onList(list: readonly Entry[]): void;
   /** A failure of a source; see `SourceObserver`. */
   onError(error: EspalierError, source: string): void;
-  /** An engine of a source is ignored because another source has its id; reported once while that lasts. */
+  /** An entry of a source is ignored because another source has its id; reported once while that lasts. */
   onConflict(error: EspalierError, source: string): void;
   /** The failures of a source reported so far are over. */
   onRecovered(source: string): void;
@@ -18,16 +18,21 @@ export interface MergeObserver {
 }
 
 /** The union of several sources. */
-export interface MergedSources extends Startable {
+export interface MergedSources<Entry extends Identified = EngineSpec> extends Startable {
   /**
    * Replaces the sources. Unchanged sources keep running. New ones start in parallel with the old ones. Once all have
    * started, the list changes at once from the old union to the new one, and the old sources are stopped. A new source
-   * that fails keeps the engines of the old one with its name until it lists some itself. Before `start`, this sets
+   * that fails keeps the entries of the old one with its name until it lists some itself. Before `start`, this sets
    * which sources `start` starts.
    *
    * @returns resolves when the change is complete; never rejects
    */
-  follow(sources: readonly EngineSource[]): Promise<void>;
+  follow(sources: readonly Source<Entry>[]): Promise<void>;
+}
+
+/** An entry of a list: an engine, or what else sources list. */
+interface Identified {
+  readonly id: string;
 }
 
 /**
@@ -35,38 +40,46 @@ export interface MergedSources extends Startable {
  * is reported as `config_invalid` once while the conflict lasts. All sources start at once. The observer gets one list
  * when all have started, then one on each change. If a source fails to start, the others are stopped and `start` throws
  * its error.
+ *
+ * @param noun what an entry is, for messages
  */
-export function mergeSources(sources: readonly EngineSource[], observer: MergeObserver): MergedSources {
-  return new Merged(sources, observer);
+export function mergeSources<Entry extends Identified = EngineSpec>(
+  sources: readonly Source<Entry>[],
+  observer: MergeObserver<Entry>,
+  noun = "engine",
+): MergedSources<Entry> {
+  return new Merged(sources, observer, noun);
 }
 
 /** A source and its last list. */
-interface Followed {
-  readonly source: EngineSource;
-  list: readonly EngineSpec[];
+interface Followed<Entry> {
+  readonly source: Source<Entry>;
+  list: readonly Entry[];
   failure: EspalierError | undefined;
-  /** Engines of an old source of its name, used while this one fails and has listed none. */
-  inherited: readonly EngineSpec[];
+  /** Entries of an old source of its name, used while this one fails and has listed none. */
+  inherited: readonly Entry[];
 }
 
-const listOf = ({ list, failure, inherited }: Followed): readonly EngineSpec[] =>
+const listOf = <Entry>({ list, failure, inherited }: Followed<Entry>): readonly Entry[] =>
   list.length === 0 && failure !== undefined ? inherited : list;
 
-class Merged implements MergedSources {
-  readonly #observer: MergeObserver;
-  #wanted: readonly EngineSource[];
-  /** Sources whose engines are in the list. */
-  #followed: readonly Followed[] = [];
-  #starting: readonly Followed[] = [];
+class Merged<Entry extends Identified> implements MergedSources<Entry> {
+  readonly #observer: MergeObserver<Entry>;
+  readonly #noun: string;
+  #wanted: readonly Source<Entry>[];
+  /** Sources whose entries are in the list. */
+  #followed: readonly Followed<Entry>[] = [];
+  #starting: readonly Followed<Entry>[] = [];
   #isRunning = false;
   #isStopped = false;
   /** Serializes changes. */
   #lastChange: Promise<void> = Promise.resolve();
-  #knownConflicts: ReadonlySet<EngineId> = new Set();
+  #knownConflicts: ReadonlySet<string> = new Set();
 
-  constructor(sources: readonly EngineSource[], observer: MergeObserver) {
+  constructor(sources: readonly Source<Entry>[], observer: MergeObserver<Entry>, noun: string) {
     this.#wanted = sources;
     this.#observer = observer;
+    this.#noun = noun;
   }
 
   start(): Promise<void> {
@@ -75,7 +88,7 @@ class Merged implements MergedSources {
     return started;
   }
 
-  follow(sources: readonly EngineSource[]): Promise<void> {
+  follow(sources: readonly Source<Entry>[]): Promise<void> {
     this.#wanted = sources;
     this.#lastChange = this.#lastChange.then(() => this.#change());
     return this.#lastChange;
@@ -90,7 +103,7 @@ class Merged implements MergedSources {
   }
 
   async #startAll(): Promise<void> {
-    const first = this.#wanted.map(create);
+    const first = this.#wanted.map((source) => create(source));
     for (const { source } of first) this.#observer.onFollowed(source.name);
     this.#followed = first;
     const outcomes = await Promise.allSettled(first.map((one) => one.source.start(this.#observerOf(one))));
@@ -116,7 +129,7 @@ class Merged implements MergedSources {
   }
 
   /** Starts new sources, and stops started ones that are no longer needed. */
-  async #startNew(wanted: readonly EngineSource[]): Promise<readonly Followed[]> {
+  async #startNew(wanted: readonly Source<Entry>[]): Promise<readonly Followed<Entry>[]> {
     const known = new Map([...this.#followed, ...this.#starting].map((one) => [one.source, one]));
     const next = wanted.map((source) => known.get(source) ?? create(source));
     const dropped = this.#starting.filter((one) => !next.includes(one));
@@ -127,7 +140,7 @@ class Merged implements MergedSources {
   }
 
   /** A source that cannot be started counts as failing. */
-  async #startOne(one: Followed): Promise<void> {
+  async #startOne(one: Followed<Entry>): Promise<void> {
     try {
       await one.source.start(this.#observerOf(one));
     } catch (thrown) {
@@ -135,7 +148,7 @@ class Merged implements MergedSources {
     }
   }
 
-  async #switchTo(next: readonly Followed[]): Promise<void> {
+  async #switchTo(next: readonly Followed<Entry>[]): Promise<void> {
     const [before, added] = [this.#followed, this.#starting];
     this.#starting = [];
     if (next.length === before.length && next.every((one, at) => one === before[at])) return;
@@ -146,7 +159,7 @@ class Merged implements MergedSources {
     await Promise.all(left.map(({ source }) => source.stop()));
   }
 
-  #report(added: readonly Followed[], left: readonly Followed[]): void {
+  #report(added: readonly Followed<Entry>[], left: readonly Followed<Entry>[]): void {
     for (const { source } of left)
       if (!this.#followed.some((one) => one.source.name === source.name)) this.#observer.onLeft(source.name);
     for (const one of added) {
@@ -157,13 +170,13 @@ class Merged implements MergedSources {
     }
   }
 
-  #observerOf(one: Followed): SourceObserver {
+  #observerOf(one: Followed<Entry>): SourceObserver<Entry> {
     const { name } = one.source;
     const isActive = (): boolean => this.#followed.includes(one);
     return {
-      onList: (specs) => {
-        one.list = specs;
-        if (specs.length > 0) one.inherited = [];
+      onList: (list) => {
+        one.list = list;
+        if (list.length > 0) one.inherited = [];
         if (this.#isRunning && isActive()) this.#publish();
       },
       onError: (error) => {
@@ -182,40 +195,45 @@ class Merged implements MergedSources {
   }
 
   #publish(): void {
-    const { specs, conflicts } = unite(this.#followed);
+    const { entries, conflicts } = unite(this.#followed, this.#noun);
     for (const [id, { message, source }] of conflicts) {
       if (!this.#knownConflicts.has(id))
         this.#observer.onConflict(new EspalierError("config_invalid", message), source);
     }
     this.#knownConflicts = new Set(conflicts.keys());
-    this.#observer.onList(specs);
+    this.#observer.onList(entries);
   }
 }
 
-const create = (source: EngineSource): Followed => ({ source, list: [], failure: undefined, inherited: [] });
+const create = <Entry>(source: Source<Entry>): Followed<Entry> => ({
+  source,
+  list: [],
+  failure: undefined,
+  inherited: [],
+});
 
-interface Union {
-  readonly specs: readonly EngineSpec[];
+interface Union<Entry> {
+  readonly entries: readonly Entry[];
   /** The message for each id that was listed again, and the source that listed it. */
-  readonly conflicts: ReadonlyMap<EngineId, { readonly message: string; readonly source: string }>;
+  readonly conflicts: ReadonlyMap<string, { readonly message: string; readonly source: string }>;
 }
 
-function unite(followed: readonly Followed[]): Union {
-  const specs: EngineSpec[] = [];
-  const owners = new Map<EngineId, string>();
-  const conflicts = new Map<EngineId, { message: string; source: string }>();
+function unite<Entry extends Identified>(followed: readonly Followed<Entry>[], noun: string): Union<Entry> {
+  const entries: Entry[] = [];
+  const owners = new Map<string, string>();
+  const conflicts = new Map<string, { message: string; source: string }>();
   for (const one of followed) {
     const { name } = one.source;
-    for (const spec of listOf(one)) {
-      const owner = owners.get(spec.id);
+    for (const entry of listOf(one)) {
+      const owner = owners.get(entry.id);
       if (owner === undefined) {
-        owners.set(spec.id, name);
-        specs.push(spec);
-      } else if (!conflicts.has(spec.id)) {
-        const message = `engine ${spec.id} of ${name} is ignored: ${owner} has that id already`;
-        conflicts.set(spec.id, { message, source: name });
+        owners.set(entry.id, name);
+        entries.push(entry);
+      } else if (!conflicts.has(entry.id)) {
+        const message = `${noun} ${entry.id} of ${name} is ignored: ${owner} has that id already`;
+        conflicts.set(entry.id, { message, source: name });
       }
     }
   }
-  return { specs, conflicts };
+  return { entries, conflicts };
 }

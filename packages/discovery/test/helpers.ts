@@ -9,7 +9,7 @@ import {
   type Scheduler,
   systemScheduler,
 } from "@espalier/common";
-import type { EngineSource, SourceObserver } from "@espalier/discovery";
+import type { EngineSource, InferenceObject, SourceObserver } from "@espalier/discovery";
 import { onTestFinished } from "vitest";
 
 export const engine = (id: string, url = `http://${id}:8000`): EngineSpec => ({
@@ -52,6 +52,19 @@ export const createRecorder = (): Recorder => createRecorderOf(idsOf);
 
 /** The same, of a source of other routers. */
 export const createPeerRecorder = (): Recorder<string> => createRecorderOf((list) => list.join(" "));
+
+/** The same, of inference objects: `objective=1`, and `rewrite:model>target`, with `*` for all models. */
+export const createObjectRecorder = (): Recorder<InferenceObject> =>
+  createRecorderOf((list) => list.map(shownObject).join(" "));
+
+function shownObject(object: InferenceObject): string {
+  if (object.kind === "objective") return `${object.name}=${object.priority}`;
+  const rules = object.rules.map(({ models, targets }) => {
+    const [from, to] = [models.join("+") || "*", targets.map(({ model }) => model).join("+")];
+    return `${from}>${to}`;
+  });
+  return `${object.name}:${rules.join(",")}`;
+}
 
 function createRecorderOf<Entry>(show: (list: readonly Entry[]) => string): Recorder<Entry> {
   const lists: string[] = [];

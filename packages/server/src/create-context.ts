@@ -101,13 +101,13 @@ export function createContext(
     void sources.follow(now);
     onReload?.(now);
   };
-  const live = createLiveConfig({ config, random, pools, onChange });
+  const live = createLiveConfig({ config, random, pools, rewrites: sources.requestTables, onChange });
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   const selectors = createSelectors(engineSide, rents, ports);
   return {
-    ...{ tracing, tracer: tracing ?? silentTracer, sources },
+    ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
     ...{ fleet, prefix, index, proxy, mesh },
     ...selectors,

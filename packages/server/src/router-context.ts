@@ -1,4 +1,5 @@
 import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common";
+import type { InferenceTables } from "@espalier/discovery";
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
@@ -56,6 +57,8 @@ export interface RouterContext {
   readonly tracer: Tracer;
   /** The configuration in force; read anew for each request. */
   readonly live: LiveConfig;
+  /** Priorities of the InferenceObjectives that are followed; they change by themselves. */
+  readonly objectives: Pick<InferenceTables, "priorityOf" | "priorities">;
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
   /** Shared by all attempts at engines. */

@@ -29,6 +29,7 @@ async function start(sections: object) {
   await sources.start();
   return {
     sources,
+    render,
     follow: (next: object) => sources.follow(read(next)),
     lists: () => applied.map((specs) => specs.map(({ id }) => id).join(" ")),
     now: () => applied.at(-1)!,
@@ -79,7 +80,8 @@ async function startApi(address: string) {
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, watchers: () => api.watches.size };
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url, api, watchers: () => api.watches.size };
 }
 
 test("engines of the list come and go; a reload of something else tells the fleet nothing", async () => {
@@ -125,4 +127,35 @@ test("another API server is asked in place of the first, with connections of its
   await waitFor(() => apis[0]!.watchers() === 0, { what: "the end of the first server's watch" });
   await sources.stop();
   await waitFor(() => apis[1]!.watchers() === 0, { what: "the end of the second one's" });
+});
+
+test("objectives and rewrites of an inference pool are followed with it, and forgotten with it", async () => {
+  const { api, url } = await startApi("10.0.0.1");
+  const spec = { poolRef: { name: "chat" }, priority: 7 };
+  const objectives = "/apis/llm-d.ai/v1alpha2/namespaces/ai/inferenceobjectives";
+  api.put(objectives, { metadata: { name: "urgent" }, spec });
+  const pool = (options: object = {}) => ({
+    discovery: { "inference-pools": [{ pool: "ai/chat", ...options }], kubernetes: { "api-server": url } },
+  });
+  api.put("/apis/inference.networking.k8s.io/v1/namespaces/ai/inferencepools", {
+    metadata: { name: "chat" },
+    spec: { selector: { matchLabels: { app: "vllm" } }, targetPorts: [{ number: 8_000 }] },
+  });
+  api.serve("/api/v1/namespaces/ai/pods");
+  const { follow, sources, told, render } = await start(pool());
+  const { requestTables: tables } = sources;
+  expect(tables.priorityOf("urgent")).toBe(7);
+  expect(await told()).toContain("requests of inference pool ai/chat: 1");
+  expect((await render()).body).toContain("\nespalier_discovery_objectives 1\n");
+
+  api.put(objectives, { metadata: { name: "urgent" }, spec: { ...spec, priority: 8 } });
+  await waitFor(() => tables.priorityOf("urgent") === 8, { what: "the new priority" });
+  await follow(pool({ objectives: false }));
+  expect(tables.priorityOf("urgent")).toBeUndefined();
+  await follow(pool());
+  expect(tables.priorityOf("urgent")).toBe(8);
+  await follow(pool({ objectives: false, "model-rewrites": false }));
+  expect(tables.priorityOf("urgent")).toBeUndefined();
+  expect(await told()).not.toContain("requests of inference pool ai/chat: 1");
+  expect((await render()).body).toContain("\nespalier_discovery_objectives 0\n");
 });

@@ -1,5 +1,6 @@
 import { EspalierError, systemRandom } from "@espalier/common";
 import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { createInferenceTables } from "@espalier/discovery";
 import { createPolicy } from "@espalier/policies";
 import { PoolWork } from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
@@ -19,7 +20,8 @@ function start(first: string) {
   const config = read(first);
   const pools = createPools(poolRules(config), () => new PoolWork(clock));
   const taken: CompiledConfig[] = [];
-  const live = createLiveConfig({ config, random: systemRandom, pools, onChange: (now) => taken.push(now) });
+  const rewrites = createInferenceTables();
+  const live = createLiveConfig({ config, random: systemRandom, pools, rewrites, onChange: (now) => taken.push(now) });
   const file = { text: first };
   let onChange = async (): Promise<void> => {};
   const reloader = createReloader({

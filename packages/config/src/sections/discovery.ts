@@ -4,7 +4,7 @@ import { Type } from "typebox";
 import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
-import { choice, duration, filePath, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import {
   checkPods,
   checkPortOf,
@@ -146,6 +146,16 @@ const inferencePools = list(
         pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
         expected: "NAMESPACE/NAME",
       }),
+      objectives: flag({
+        description:
+          "Follow the InferenceObjectives of the pool. Requests that name one in `x-llm-d-inference-objective` get its priority.",
+        default: true,
+      }),
+      "model-rewrites": flag({
+        description:
+          "Follow the InferenceModelRewrites of the pool. They give models other names, and divide requests among models, as `models.aliases` and `models.splits` do.",
+        default: true,
+      }),
       ...traits,
     },
     { shorthand: "pool" },
@@ -217,6 +227,10 @@ export interface DiscoveryConfig {
   readonly inferencePools: readonly {
     readonly namespace: string | undefined;
     readonly pool: string;
+    /** Whether its InferenceObjectives are followed. */
+    readonly objectives: boolean;
+    /** Whether its InferenceModelRewrites are followed. */
+    readonly modelRewrites: boolean;
     readonly traits: EngineTraits;
   }[];
   readonly kubernetes: {
@@ -241,15 +255,18 @@ export function compileDiscovery({ discovery }: Pick<ConfigTree, "discovery">, e
       return { ...compileService(service), family, traits: compileTraits(traits) };
     }),
     pods: discovery.pods.map((pods) => ({ ...compilePods(pods), traits: compileTraits(pods) })),
-    inferencePools: discovery["inference-pools"].map(({ pool: written, ...traits }) => {
+    inferencePools: discovery["inference-pools"].map(({ pool: written, objectives, ...rest }) => {
       const { namespace, name: pool } = splitNamespace(written);
-      return { namespace, pool, traits: compileTraits(traits) };
+      const { "model-rewrites": modelRewrites, ...traits } = rest;
+      return { namespace, pool, objectives, modelRewrites, traits: compileTraits(traits) };
     }),
     kubernetes: compileAccess(discovery.kubernetes, env),
   };
 }
 
-function compileTraits(tree: Omit<Tree["inference-pools"][number], "pool">): EngineTraits {
+function compileTraits(
+  tree: Omit<Tree["inference-pools"][number], "pool" | "objectives" | "model-rewrites">,
+): EngineTraits {
   const { scheme, models, role, weight, ranks, labels } = tree;
   const transfer = tree["kv-transfer"];
   return {

@@ -1,6 +1,6 @@
-import type { EngineTraits, Logger } from "@espalier/common";
+import { type EngineTraits, type Logger, silentLogger } from "@espalier/common";
 import { createFailureReport, type EngineSource, type FailureReport, type SourceObserver } from "../engine-source.ts";
-import { type KubernetesObject, listOf, objectOf, portOf, textsOf } from "./api-objects.ts";
+import { type KubernetesObject, listOf, objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";
 import { inNamespace, podsPath } from "./kubernetes-source.ts";
 import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
@@ -34,6 +34,7 @@ class InferencePoolSource implements EngineSource {
   #pool: ListWatch | undefined;
   #pods: ListWatch | undefined;
   #firstPods: Promise<void> | undefined;
+  #protocol = "http";
 
   constructor(ports: KubernetesPorts, options: InferencePoolSourceOptions) {
     this.name = `inference pool ${inNamespace(options.namespace, options.pool)}`;
@@ -50,7 +51,10 @@ class InferencePoolSource implements EngineSource {
       ...{ kind: "inference pools", namespace, maxObjects: 1, mustExist: true, read: readInferencePool, report },
       paths: (own) => groupVersions.map((group) => `/apis/${group}/namespaces/${own}/inferencepools`),
       parameters: { fieldSelector: `metadata.name=${pool}` },
-      onValues: ([found]) => this.#follow(found!, publisher, report),
+      onValues: ([found]) => {
+        this.#noteProtocol(found!.appProtocol);
+        this.#follow(found!, publisher, report);
+      },
     });
     await this.#pool.start();
     await this.#firstPods;
@@ -59,6 +63,16 @@ class InferencePoolSource implements EngineSource {
   async stop(): Promise<void> {
     this.#pool?.stop();
     this.#pods?.stop();
+  }
+
+  /** The router has one protocol for its engines, so it can only say that the pool names another one. */
+  #noteProtocol(appProtocol: string): void {
+    if (appProtocol === this.#protocol) return;
+    this.#protocol = appProtocol;
+    const { logger = silentLogger } = this.#options;
+    const message =
+      "an inference pool asks for a protocol other than HTTP/1.1, which is what its engines are spoken to";
+    if (appProtocol !== "http") logger.warn(message, { source: this.name, appProtocol });
   }
 
   /** The list stays unchanged until the pods of the new state of the pool are known. */
@@ -93,18 +107,20 @@ interface InferencePool {
   readonly labels: Readonly<Record<string, string>>;
   /** Each is an engine of its own. */
   readonly ports: readonly number[];
+  /** `http` for HTTP/1.1, the default, or `kubernetes.io/h2c` for HTTP/2 in clear text. */
+  readonly appProtocol: string;
 }
 
 /**
- * Reads `spec.selector.matchLabels` and `spec.targetPorts` of inference.networking.k8s.io/v1, or `spec.selector` and
+ * Reads `spec.selector.matchLabels`, `spec.targetPorts` and `spec.appProtocol` of inference.networking.k8s.io/v1, or `spec.selector` and
  * `spec.targetPortNumber` of inference.networking.x-k8s.io/v1alpha2.
  */
 export function readInferencePool({ body }: KubernetesObject): InferencePool {
-  const { selector, targetPorts, targetPortNumber } = objectOf(objectOf(body).spec);
+  const { selector, targetPorts, targetPortNumber, appProtocol } = objectOf(objectOf(body).spec);
   const { matchLabels } = objectOf(selector);
   const labels = textsOf(matchLabels === undefined ? selector : matchLabels);
   const numbers =
     targetPorts === undefined ? [targetPortNumber] : listOf(targetPorts).map((port) => objectOf(port).number);
   const ports = numbers.map(portOf).filter((port) => port !== undefined);
-  return { labels, ports: [...new Set(ports)].slice(0, maxPorts) };
+  return { labels, ports: [...new Set(ports)].slice(0, maxPorts), appProtocol: textOf(appProtocol) ?? "http" };
 }

@@ -18,6 +18,8 @@ const maxRetryAfterMs = 60_000;
 const maxFailedWatches = 3;
 /** Longest wait for the first list at a start. */
 const startTimeoutMs = 5_000;
+/** Pause before a kind that the cluster does not have is asked for again; by chance up to a third less or more. */
+const absentMs = 30_000;
 
 export interface KubernetesPorts {
   readonly client: KubernetesClient;
@@ -36,6 +38,12 @@ interface ListWatchOptions<T> {
   readonly parameters: Readonly<Record<string, string>>;
   /** Whether an empty list is a failure that leaves the last one as it is. */
   readonly mustExist: boolean;
+  /**
+   * For a kind that a cluster may lack: called when none of the paths exists, once until one does. That is then an empty
+   * list, not a failure. An API server answers 503, not 404, until it knows all kinds that are installed. A start does
+   * not wait for such a kind where it may not be read.
+   */
+  readonly onAbsent?: () => void;
   readonly maxObjects: number;
   /** Extracts the stored part of an object, as plain data. */
   readonly read: (object: KubernetesObject) => T;
@@ -64,6 +72,7 @@ class Reflector<T> implements ListWatch {
   readonly #cache: ObjectCache<T>;
   #isStopped = false;
   #hasListed = false;
+  #isAbsent = false;
   /** Failed lists and short watches in a row. */
   #failures = 0;
   #failedWatches = 0;
@@ -109,18 +118,37 @@ class Reflector<T> implements ListWatch {
     try {
       const found = paths(namespace ?? (await client.ownNamespace()));
       const list = await listFirst(client, { paths: found, parameters, mustExist, maxObjects });
-      if (this.#isStopped) return undefined;
-      this.#cache.replace(list.objects);
-      this.#clear("list");
-      this.#publish();
-      return list;
+      this.#isAbsent = false;
+      this.#take(list.objects);
+      return this.#isStopped ? undefined : list;
     } catch (error) {
       const failure = asApiFailure(error);
-      this.#failures += 1;
-      this.#fail("list", failure.message, failure);
-      await this.#pause(failure);
+      if (failure.status === 404 && this.#options.onAbsent) await this.#takeAbsence(this.#options.onAbsent);
+      else await this.#takeFailure(failure);
       return undefined;
     }
+  }
+
+  #take(objects: readonly KubernetesObject[]): void {
+    if (this.#isStopped) return;
+    this.#cache.replace(objects);
+    this.#clear("list");
+    this.#publish();
+  }
+
+  async #takeAbsence(onAbsent: () => void): Promise<void> {
+    this.#failures = 0;
+    this.#take([]);
+    if (!this.#isAbsent && !this.#isStopped) onAbsent();
+    this.#isAbsent = true;
+    await this.#sleep(absentMs * (2 / 3 + (2 / 3) * this.#ports.random.float()));
+  }
+
+  async #takeFailure(failure: ApiFailure): Promise<void> {
+    this.#failures += 1;
+    this.#fail("list", failure.message, failure);
+    if (failure.status === 403 && this.#options.onAbsent) this.#onFirst();
+    await this.#pause(failure);
   }
 
   /** Watches from a version on, until a new list is needed. */
@@ -189,12 +217,15 @@ class Reflector<T> implements ListWatch {
   }
 
   #pause(failure: ApiFailure | undefined): Promise<void> {
-    const { scheduler, random } = this.#ports;
+    const backoffMs = backoffDelayMs(this.#failures - 1, retry, this.#ports.random);
+    return this.#sleep(Math.max(backoffMs, Math.min(failure?.retryAfterMs ?? 0, maxRetryAfterMs)));
+  }
+
+  /** Ends early with a stop. */
+  #sleep(delayMs: number): Promise<void> {
     if (this.#isStopped) return Promise.resolve();
-    const backoffMs = backoffDelayMs(this.#failures - 1, retry, random);
-    const delayMs = Math.max(backoffMs, Math.min(failure?.retryAfterMs ?? 0, maxRetryAfterMs));
     return new Promise((resolve) => {
-      const cancel = scheduler.after(delayMs, resolve);
+      const cancel = this.#ports.scheduler.after(delayMs, resolve);
       this.#cancel = () => {
         cancel();
         resolve();

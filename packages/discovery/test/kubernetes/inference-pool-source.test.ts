@@ -133,6 +133,23 @@ test("a pool's target ports beyond eight are left out", async () => {
   expect(recorder.specs.at(-1)).toHaveLength(8);
 });
 
+test("a pool that asks for HTTP/2 is followed like any other, and that it is spoken to otherwise is logged once", async () => {
+  const { start, api, latest, logger, settle } = createRig();
+  const asking = (appProtocol: string, ...ports: readonly number[]): ApiObject => {
+    const { spec, ...rest } = pool({ app: "vllm" }, ...ports);
+    return { ...rest, spec: { ...(spec as object), appProtocol } };
+  };
+  const warnings = () => logger.lines.filter(({ level }) => level === "warn").map(({ fields }) => fields.appProtocol);
+  api.put(poolCollection, asking("http", 8_000));
+  await start();
+  expect(warnings()).toEqual([]);
+  api.put(poolCollection, asking("kubernetes.io/h2c", 8_000));
+  api.put(poolCollection, asking("kubernetes.io/h2c", 8_001));
+  await settle();
+  expect(latest()).toBe("10.0.0.1:8001 10.0.0.2:8001");
+  expect(warnings()).toEqual(["kubernetes.io/h2c"]);
+});
+
 test("after a stop neither the pool nor its pods are followed", async () => {
   const { start, api, source, settle, time, recorder } = createRig();
   api.put(poolCollection, pool({ app: "vllm" }, 8_000));

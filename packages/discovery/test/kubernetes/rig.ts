@@ -5,6 +5,7 @@ import { type Cancel, createSeededRandom, EspalierError, type HttpResponse, type
 import {
   createKubernetesClient,
   type EngineSource,
+  type InferenceObject,
   type KubernetesAccess,
   type KubernetesPorts,
   type KubernetesTransport,
@@ -19,7 +20,7 @@ import {
   type KubernetesApi,
 } from "@espalier/testing";
 import { onTestFinished } from "vitest";
-import { createPeerRecorder, createRecorder, type Recorder } from "../helpers.ts";
+import { createObjectRecorder, createPeerRecorder, createRecorder, type Recorder } from "../helpers.ts";
 
 export const sliceCollection = "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices";
 export const podCollection = "/api/v1/namespaces/ai/pods";
@@ -92,6 +93,11 @@ export const createKubernetesRig = (
 /** The same with a source of other routers. */
 export const createPeerRig = (createSource: (ports: KubernetesPorts) => PeerSource) =>
   createRigOf(createPeerRecorder(), createSource);
+
+/** The same with a source of inference objects. */
+export const createInferenceObjectRig = (
+  createSource: (ports: KubernetesPorts, logger: ReturnType<typeof createRecordingLogger>) => Source<InferenceObject>,
+) => createRigOf(createObjectRecorder(), createSource);
 
 function createRigOf<Entry>(
   recorder: Recorder<Entry>,

@@ -87,7 +87,7 @@ function planView(
   const injectsUsage = context.live.settings.injectUsage && request.isAnswerSeen !== false;
   const stripUsage = injectsUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
   const renamed = view.model !== undefined && view.model !== model;
-  const { service, bodyFields, fieldsFor } = planService(context.admission.config, request, view, context.clock);
+  const { service, bodyFields, fieldsFor } = planService(context, request, view);
   const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>
     editBody(received, view, {
       model: renamed ? model : undefined,
@@ -258,7 +258,7 @@ function onlyModel({ fleet }: RouterContext): string {
 /** An engine that has not listed its models may serve this one, so the error is then temporary. */
 function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
   const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
-  if (undecided || modelRouter.names.includes(model)) {
+  if (undecided || modelRouter.targetsOf(model).length > 0) {
     return new EspalierError("no_engine_available", "No engine that serves this model is up.");
   }
   return new EspalierError("model_not_found", `The model ${JSON.stringify(model)} does not exist.`, { param: "model" });
@@ -273,7 +273,7 @@ interface ListedModel {
   readonly max_model_len?: number;
 }
 
-/** Registers the list of models: those of all engines, and the aliases and splits that lead to one of them. */
+/** Registers the list of models: those of all engines, and the other names that lead to one of them. */
 export function registerModelRoutes(app: FastifyInstance, context: RouterContext): void {
   app.get("/v1/models", async () => ({ object: "list", data: listModels(context) }));
   app.get<{ Params: { "*": string } }>("/v1/models/*", async (request) => {

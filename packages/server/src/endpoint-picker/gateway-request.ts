@@ -307,7 +307,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
   const { pool, targets } = poolFor(context, modelInHeaders(request), sessionKey);
   const passed = planForward(context, request);
   const { config } = context.admission;
-  const written = { bodyPriority: undefined, apiKey: request.apiKeyName };
+  const written = { bodyPriority: undefined, apiKey: request.apiKeyName, objectives: context.objectives };
   return {
     ...passed,
     endpointId: endpointAt(request.url)?.id ?? "forwarded",

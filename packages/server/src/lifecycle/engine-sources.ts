@@ -3,15 +3,21 @@ import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "@es
 import {
   createDnsSource,
   createFileSource,
+  createInferenceObjectSource,
   createInferencePoolSource,
+  createInferenceTables,
   createKubernetesClient,
   createListSource,
   createPodSource,
   createServiceSource,
   type EngineSource,
+  type InferenceObject,
+  type InferenceTables,
   type KubernetesClient,
   type KubernetesPorts,
+  type MergeObserver,
   mergeSources,
+  type Source,
 } from "@espalier/discovery";
 import { createControlHttp } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
@@ -29,6 +35,8 @@ interface EngineSourcesDeps extends SourceSetDeps {
 }
 
 export interface EngineSources extends Startable {
+  /** What Kubernetes says about the requests to the inference pools that are followed. */
+  readonly requestTables: InferenceTables;
   /** For operators who add and remove engines. */
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
   /**
@@ -50,42 +58,99 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const operators = createOperatorEngines({ table: deps.table, listed: () => listed, logger });
   const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
   const setOf = createSourceSets(deps);
-  const sourcesOf = (said: SourceConfig): readonly EngineSource[] => {
-    const set = setOf(said);
-    return [set.listed, ...file, ...set.discovered, operators.source];
-  };
-  const meters = createSourceMeters(deps.meter, metricNames, "engines");
+  const meters = createSourceMeters(deps.meter, metricNames, "engines or inference objects");
   const named = deps.meter
     .gauge({ name: "espalier_discovery_engines", help: "Distinct engines named by all sources." })
     .series();
-  const merged = mergeSources(sourcesOf(config), {
+  const requestTables = createInferenceTables();
+  reportTables(requestTables, deps);
+  const first = setOf(config);
+  const enginesOf = ({ listed: own, discovered }: SourceSet): readonly EngineSource[] => {
+    return [own, ...file, ...discovered, operators.source];
+  };
+  const engines = mergeSources(enginesOf(first), {
     onList(specs: readonly EngineSpec[]) {
       listed = specs;
       const present = operators.present(listed);
       named.set(present.length);
       fleet.apply(present);
     },
+    onConflict: (error, source) => logger.error("conflicting engine ignored", { source, error }),
+    ...observeSources("engine source", meters, logger),
+  });
+  const requests = mergeSources<InferenceObject>(
+    first.requests,
+    {
+      onList: requestTables.replace,
+      onConflict: (error, source) => logger.error("conflicting inference object ignored", { source, error }),
+      ...observeSources("source of inference objects", meters, logger),
+    },
+    "inference",
+  );
+  return {
+    operators,
+    requestTables,
+    async start() {
+      try {
+        await Promise.all([engines.start(), requests.start()]);
+      } catch (error) {
+        await requests.stop();
+        throw error;
+      }
+    },
+    async follow(said) {
+      const set = setOf(said);
+      await Promise.all([engines.follow(enginesOf(set)), requests.follow(set.requests)]);
+    },
+    stop: async () => void (await Promise.all([engines.stop(), requests.stop()])),
+  };
+}
+
+/** Logs and counts outages of sources. */
+function observeSources(
+  what: string,
+  meters: SourceMeters,
+  logger: Logger,
+): Pick<MergeObserver, "onError" | "onRecovered" | "onFollowed" | "onLeft"> {
+  return {
     onError(error, source) {
       meters.failed(source);
       meters.isUp(source, false);
       // A source that does not answer may recover by itself; a wrong configuration cannot.
       const level = error.code === "discovery_failed" ? "warn" : "error";
-      logger[level]("engine source failed; the last good list stays", { source, error });
+      logger[level](`${what} failed; the last good list stays`, { source, error });
     },
-    onConflict: (error, source) => logger.error("conflicting engine ignored", { source, error }),
     onRecovered(source) {
       meters.isUp(source, true);
-      logger.info("engine source is followed again", { source });
+      logger.info(`${what} is followed again`, { source });
     },
     onFollowed: (source) => meters.isUp(source, true),
     onLeft: meters.left,
-  });
-  return {
-    operators,
-    start: () => merged.start(),
-    follow: (said) => merged.follow(sourcesOf(said)),
-    stop: () => merged.stop(),
   };
+}
+
+/** Tells operators what Kubernetes says about requests whenever that changes. */
+function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSourcesDeps, "meter" | "logger">): void {
+  const objectives = meter
+    .gauge({
+      name: "espalier_discovery_objectives",
+      help: "InferenceObjectives of the inference pools that are followed.",
+    })
+    .series();
+  const rewritten = meter
+    .gauge({
+      name: "espalier_discovery_rewritten_models",
+      help: "Models that InferenceModelRewrites of the inference pools that are followed name in a match.",
+    })
+    .series();
+  tables.onChange(() => {
+    const counts = { objectives: tables.objectives.length, rewrittenModels: tables.rewrittenModels.length };
+    objectives.set(counts.objectives);
+    rewritten.set(counts.rewrittenModels);
+    logger.info("objectives and model rewrites of inference pools changed", counts);
+    const { leftOut } = tables;
+    if (leftOut > 0) logger.warn("inference model rewrites name too many models; the others are left out", { leftOut });
+  });
 }
 
 /** A client of the configured Kubernetes API server. It connects with its first request. */
@@ -139,6 +204,8 @@ type SourceConfig = Pick<CompiledConfig, "engines" | "discovery">;
 interface SourceSet {
   readonly listed: EngineSource;
   readonly discovered: readonly EngineSource[];
+  /** Sources of what Kubernetes says about requests. */
+  readonly requests: readonly Source<InferenceObject>[];
 }
 
 interface SourceSetDeps {
@@ -149,29 +216,53 @@ interface SourceSetDeps {
 
 /** Sources of successive configurations. A source whose settings are unchanged is kept. */
 function createSourceSets(deps: SourceSetDeps): (config: SourceConfig) => SourceSet {
-  let known = new Map<string, EngineSource>();
+  const takeEngines = createKeeper<EngineSpec>();
+  const takeRequests = createKeeper<InferenceObject>();
   return ({ engines, discovery }) => {
-    const next = new Map<string, EngineSource>();
-    const take = (kind: string, said: unknown, create: () => EngineSource): EngineSource => {
+    const engineSources = takeEngines();
+    const requestSources = takeRequests();
+    const { dns, inferencePools, kubernetes: access } = discovery;
+    const listed = engineSources("engines", engines, () => createListSource(engines));
+    const discovered = [
+      ...dns.map((options) => engineSources("dns", options, () => createDnsSource({ ...options, ...deps }))),
+      ...kubernetesSources(discovery, deps, engineSources),
+    ];
+    const requests = inferencePools
+      .filter(({ objectives, modelRewrites }) => objectives || modelRewrites)
+      .map(({ traits: _, ...options }) =>
+        requestSources("requests", [options, access], () =>
+          withClient(discovery, deps, (ports) =>
+            createInferenceObjectSource(ports, { ...options, logger: deps.logger }),
+          ),
+        ),
+      );
+    return { listed, discovered, requests };
+  };
+}
+
+/** Gives the source that is known under a kind and its settings, or a new one. */
+type TakeSource<Entry> = (kind: string, said: unknown, create: () => Source<Entry>) => Source<Entry>;
+
+/** Keeps the sources of one configuration for the next: each call begins the next one, and forgets what it does not take. */
+function createKeeper<Entry>(): () => TakeSource<Entry> {
+  let current = new Map<string, Source<Entry>>();
+  return () => {
+    const known = current;
+    const next = new Map<string, Source<Entry>>();
+    current = next;
+    return (kind, said, create) => {
       const key = `${kind} ${JSON.stringify(said)}`;
       const source = known.get(key) ?? create();
       next.set(key, source);
       return source;
     };
-    const listed = take("engines", engines, () => createListSource(engines));
-    const discovered = [
-      ...discovery.dns.map((options) => take("dns", options, () => createDnsSource({ ...options, ...deps }))),
-      ...kubernetesSources(discovery, deps, take),
-    ];
-    known = next;
-    return { listed, discovered };
   };
 }
 
 function kubernetesSources(
   discovery: DiscoveryConfig,
   deps: SourceSetDeps,
-  take: (kind: string, said: unknown, create: () => EngineSource) => EngineSource,
+  take: TakeSource<EngineSpec>,
 ): EngineSource[] {
   const { services, pods, inferencePools, kubernetes: access } = discovery;
   const { logger } = deps;
@@ -186,20 +277,20 @@ function kubernetesSources(
     ...pods.map((options) =>
       take("pods", [options, access], () => following((ports) => createPodSource(ports, { ...options, logger }))),
     ),
-    ...inferencePools.map((options) =>
-      take("pool", [options, access], () =>
-        following((ports) => createInferencePoolSource(ports, { ...options, logger })),
+    ...inferencePools.map(({ namespace, pool, traits }) =>
+      take("pool", [{ namespace, pool, traits }, access], () =>
+        following((ports) => createInferencePoolSource(ports, { namespace, pool, traits, logger })),
       ),
     ),
   ];
 }
 
 /** A source with its own client of the API server, which is closed with it. */
-function withClient(
+function withClient<Entry>(
   discovery: DiscoveryConfig,
   { scheduler, random }: SourceSetDeps,
-  create: (ports: KubernetesPorts) => EngineSource,
-): EngineSource {
+  create: (ports: KubernetesPorts) => Source<Entry>,
+): Source<Entry> {
   const client = connectKubernetes(discovery, scheduler);
   const source = create({ client, scheduler, random });
   return {

@@ -1,5 +1,6 @@
 import { EspalierError, type Random } from "@espalier/common";
 import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } from "@espalier/config";
+import type { InferenceTables } from "@espalier/discovery";
 import { hashString } from "@espalier/policies";
 import type { DataPlaneSettings } from "../router-context.ts";
 import { type Pools, poolRules } from "../routing/pools.ts";
@@ -25,14 +26,16 @@ interface LiveConfigOptions {
   readonly config: CompiledConfig;
   readonly random: Random;
   readonly pools: Pick<Pools, "replaceRules">;
+  /** Model rewrites of inference pools, which change by themselves. */
+  readonly rewrites: ModelRewrites;
   /** Called with the configuration in force after each change. */
   readonly onChange?: (config: CompiledConfig) => void;
 }
 
-export function createLiveConfig({ config, random, pools, onChange }: LiveConfigOptions): LiveConfig {
+export function createLiveConfig({ config, random, pools, rewrites, onChange }: LiveConfigOptions): LiveConfig {
   let current = config;
   let settings = dataPlaneSettings(config);
-  let modelRouter = createModelRouter(config.models, random);
+  let modelRouter = createModelRouter({ ...config.models, rewrites }, random);
   return {
     get current() {
       return current;
@@ -50,7 +53,7 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
       const taken = new Set(changed.filter((path) => isAppliedOnReload(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);
       // Nothing below throws. Splits are redrawn only where names changed.
-      if (isNew("models")) modelRouter = createModelRouter(next.models, random);
+      if (isNew("models")) modelRouter = createModelRouter({ ...next.models, rewrites }, random);
       if (isNew("pools") || isNew("policy")) pools.replaceRules(rules);
       settings = dataPlaneSettings(next);
       current = next;
@@ -63,6 +66,8 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
   };
 }
 
+type ModelRewrites = Pick<InferenceTables, "rewriteOf" | "rewrittenModels">;
+
 interface WeightedModel {
   readonly model: string;
   /** Relative share; above 0. */
@@ -73,16 +78,21 @@ interface WeightedModel {
 interface ModelRouterOptions {
   readonly aliases: Readonly<Record<string, string>>;
   readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
+  /**
+   * Splits of inference pools, for names that are neither aliases nor splits. They are the first step only: where they
+   * lead, aliases and splits lead on, and rewrites do not, so that none leads round in a circle.
+   */
+  readonly rewrites: ModelRewrites;
 }
 
 /** Maps the model that a client names to the model that engines serve. */
 interface ModelRouter {
   /**
    * @param sessionKey keeps a session on one side of a split; without it the side is drawn by weight
-   * @returns the served model's name; the given one when it is neither an alias nor a split
+   * @returns the served model's name; the given one when it is neither an alias nor a split, and is not rewritten
    */
   resolve(model: string, sessionKey: string | undefined): string;
-  /** Aliases and splits, for the list of models. */
+  /** Aliases, splits and models that are rewritten by their names, for the list of models. */
   readonly names: readonly string[];
   /** Every model that a name can stand for. */
   targetsOf(name: string): readonly string[];
@@ -93,6 +103,9 @@ const maxAliasHops = 8;
 export function createModelRouter(options: ModelRouterOptions, random: Random): ModelRouter {
   const aliases = new Map(Object.entries(options.aliases));
   const splits = new Map(Object.entries(options.splits));
+  const { rewrites } = options;
+  const rewriteOf = (name: string): readonly WeightedModel[] | undefined =>
+    aliases.has(name) || splits.has(name) ? undefined : rewrites.rewriteOf(name)?.targets;
 
   const pick = (sides: readonly WeightedModel[], sessionKey: string | undefined): string => {
     const total = sides.reduce((sum, side) => sum + side.weight, 0);
@@ -104,15 +117,24 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
     return sides.at(-1)?.model ?? "";
   };
 
+  const configuredTargets = (name: string): readonly string[] => {
+    let leads = name;
+    for (let hop = 0; hop < maxAliasHops; hop++) leads = aliases.get(leads) ?? leads;
+    return splits.get(leads)?.map((side) => side.model) ?? (leads === name ? [] : [leads]);
+  };
+
   return {
-    names: [...aliases.keys(), ...splits.keys()],
+    get names() {
+      return [...new Set([...aliases.keys(), ...splits.keys(), ...rewrites.rewrittenModels])];
+    },
     targetsOf(name) {
-      let leads = name;
-      for (let hop = 0; hop < maxAliasHops; hop++) leads = aliases.get(leads) ?? leads;
-      return splits.get(leads)?.map((side) => side.model) ?? (leads === name ? [] : [leads]);
+      const rewritten = rewriteOf(name)?.map((side) => side.model);
+      if (!rewritten) return configuredTargets(name);
+      return [...new Set(rewritten.flatMap((model) => [model, ...configuredTargets(model)]))];
     },
     resolve(model, sessionKey) {
-      let name = model;
+      const rewrite = rewriteOf(model);
+      let name = rewrite ? pick(rewrite, sessionKey) : model;
       for (let hop = 0; hop < maxAliasHops; hop++) {
         const split = splits.get(name);
         const next = split ? pick(split, sessionKey) : aliases.get(name);

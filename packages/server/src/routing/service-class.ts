@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { enginePlace } from "@espalier/admission";
 import { type Clock, EspalierError } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
+import type { InferenceTables } from "@espalier/discovery";
 import type { Endpoint, RequestView } from "@espalier/openai";
 import type { BodyFields, ClientRequest } from "../request/planned-request.ts";
 
@@ -19,21 +20,34 @@ const longestDeadlineMs = 86_400_000;
 /** SMG's class names that differ from ours. */
 const otherNames: Readonly<Record<string, string>> = { system: "interactive", bulk: "batch" };
 
+/** Priorities of inference objectives. */
+type Objectives = Pick<InferenceTables, "priorityOf" | "priorities">;
+
+/** What else than headers says a request's class and tenant. */
+interface ClassSources {
+  /** The `priority` of the body. */
+  readonly bodyPriority: number | undefined;
+  /** Name of the request's API key: the tenant, unless a trusted header names one. */
+  readonly apiKey: string | undefined;
+  readonly objectives: Objectives;
+}
+
 /**
  * Reads a request's tenant and urgency. Headers of other routers are read when ours are absent; like those routers, it
  * ignores invalid values in them.
  *
- * @param bodyPriority the `priority` of the body
- * @param apiKey name of the request's API key: the tenant, unless a trusted header names one
  * @throws EspalierError `invalid_header`
  */
 export function readServiceClass(
   config: AdmissionConfig,
   headers: IncomingHttpHeaders,
-  { bodyPriority, apiKey }: { readonly bodyPriority: number | undefined; readonly apiKey: string | undefined },
+  { bodyPriority, apiKey, objectives }: ClassSources,
 ): ServiceClass {
   return {
-    className: readClass(config, headers) ?? classByNumber(config, bodyPriority),
+    className:
+      readClass(config, headers) ??
+      classByObjective(config, headers, objectives) ??
+      classByNumber(config, bodyPriority),
     tenant: (apiKey === undefined || config.trustsTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
     deadlineMs: readDeadline(headers),
   };
@@ -52,6 +66,25 @@ function readClass({ classes }: AdmissionConfig, headers: IncomingHttpHeaders): 
   return alias === undefined ? undefined : (find(alias) ?? find(otherNames[alias] ?? ""));
 }
 
+/**
+ * The class of a request whose headers name an objective that is known. Priority 0 is the default class. The priorities
+ * of all objectives keep their order as far as there are classes: the highest above 0 is the highest class, the next one
+ * the next, down to the one before the default; the highest below 0 is the one after the default, and so on.
+ */
+function classByObjective(
+  { classes, defaultClass }: AdmissionConfig,
+  headers: IncomingHttpHeaders,
+  { priorityOf, priorities }: Objectives,
+): string | undefined {
+  const name = readAlias(headers, "x-llm-d-inference-objective", "x-gateway-inference-objective");
+  const priority = name === undefined ? undefined : priorityOf(name);
+  if (priority === undefined) return undefined;
+  const middle = classes.findIndex((one) => one.name === defaultClass);
+  const rank = priorities.filter((one) => (priority > 0 ? one > priority : one > priority && one < 0)).length;
+  const at = priority > 0 ? Math.min(rank, middle - 1) : Math.min(middle + 1 + rank, classes.length - 1);
+  return priority === 0 ? defaultClass : classes[Math.max(0, at)]?.name;
+}
+
 /** A number on the urgent side of 0 selects the highest class, one on the other side the class after the default. */
 function classByNumber(config: AdmissionConfig, priority: number | undefined): string | undefined {
   const { classes, bodyPriority, defaultClass } = config;
@@ -65,12 +98,18 @@ function readTenant(headers: IncomingHttpHeaders): string | undefined {
   if (own !== undefined && own.length > longestTenant) {
     throw invalid("x-espalier-tenant", `must have at most ${longestTenant} characters`);
   }
-  return own ?? textOf(headers["x-llm-d-inference-fairness-id"])?.slice(0, longestTenant);
+  const alias = readAlias(headers, "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id");
+  return own ?? alias?.slice(0, longestTenant);
+}
+
+/** A header of llm-d, under its present name or its earlier one. */
+function readAlias(headers: IncomingHttpHeaders, present: string, earlier: string): string | undefined {
+  return textOf(headers[present]) ?? textOf(headers[earlier]);
 }
 
 function readDeadline(headers: IncomingHttpHeaders): number | undefined {
   const own = textOf(headers["x-espalier-deadline-ms"]);
-  if (own === undefined) return toDeadline(textOf(headers["x-llm-d-slo-ttft-ms"]));
+  if (own === undefined) return toDeadline(readAlias(headers, "x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"));
   const deadlineMs = toDeadline(own);
   if (deadlineMs !== undefined) return deadlineMs;
   throw invalid("x-espalier-deadline-ms", `must be a number of milliseconds from 1 to ${longestDeadlineMs}`);
@@ -104,15 +143,20 @@ interface PlannedService {
 
 const noFields: BodyFields = {};
 
+interface ServicePlanning {
+  readonly admission: { readonly config: AdmissionConfig };
+  readonly objectives: Objectives;
+  readonly clock: Pick<Clock, "wallMs">;
+}
+
 /** @throws EspalierError `invalid_header` */
 export function planService(
-  config: AdmissionConfig,
+  { admission: { config }, objectives, clock }: ServicePlanning,
   request: ClientRequest,
   view: RequestView,
-  clock: Pick<Clock, "wallMs">,
 ): PlannedService {
   if (!config.isOn) return { bodyFields: noFields };
-  const written = { bodyPriority: view.priority, apiKey: request.apiKeyName };
+  const written = { bodyPriority: view.priority, apiKey: request.apiKeyName, objectives };
   const service = readServiceClass(config, request.headers, written);
   const { className } = service;
   const prioritized = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };

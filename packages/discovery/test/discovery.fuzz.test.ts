@@ -3,6 +3,7 @@ import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { parseWatchLine } from "../src/kubernetes/api-objects.ts";
 import { readEndpointSlice } from "../src/kubernetes/endpoint-slice.ts";
+import { readObjective, readRewrite } from "../src/kubernetes/inference-objects.ts";
 import { readInferencePool } from "../src/kubernetes/inference-pool-source.ts";
 import { createLineSplitter } from "../src/kubernetes/kubernetes-client.ts";
 import { readPod } from "../src/kubernetes/pod.ts";
@@ -33,13 +34,23 @@ const pod = {
   status: { phase: "Running", podIP: "fd00::1", conditions: [{ type: "Ready", status: "True" }] },
 };
 const pool = { metadata, spec: { selector: { matchLabels: { app: "x" } }, targetPorts: [{ number: 8_000 }] } };
+const poolRef = { name: "chat" };
+const objective = { metadata, spec: { poolRef, priority: 5 } };
+const rewriteRule = {
+  matches: [{ model: { type: "Exact", value: "a" } }],
+  targets: [
+    { modelRewrite: "b", weight: 9 },
+    { modelRewrite: "c", weight: 1 },
+  ],
+};
+const rewrite = { metadata, spec: { poolRef, rules: [rewriteRule, { targets: [{ modelRewrite: "d" }] }] } };
 
 const maxLineBytes = 32_768;
 
 const target: FuzzTarget = {
   name: "Kubernetes watch",
   seeds: [
-    ...[slice, pod, pool].map((object) => line({ type: "ADDED", object })),
+    ...[slice, pod, pool, objective, rewrite].map((object) => line({ type: "ADDED", object })),
     line({ type: "ERROR", object: { kind: "Status", code: 410, message: "too old" } }),
     line({ type: "BOOKMARK", object: { metadata: { resourceVersion: "9" } } }),
   ],
@@ -64,6 +75,13 @@ function check(text: string): void {
       expect(spec.weight).toBeGreaterThan(0);
     }
     expect(readInferencePool(event.object).ports.length).toBeLessThanOrEqual(8);
+    const said = readObjective(event.object, "chat");
+    if (said?.kind === "objective") expect(Number.isInteger(said.priority)).toBe(true);
+    for (const { models, targets } of readRewrite(event.object, "chat")?.rewrite.rules ?? []) {
+      expect([...models, ...targets.map(({ model }) => model)]).not.toContain("");
+      for (const { weight } of targets) expect(weight).toBeGreaterThan(0);
+      expect(targets.length).toBeGreaterThan(0);
+    }
   } catch (error) {
     // Not to be taken for what the splitter throws.
     throw new Error(`reading ${text.slice(0, 100)}`, { cause: error });

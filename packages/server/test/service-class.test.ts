@@ -117,3 +117,12 @@ test("where the default class is the first or the last, objectives beyond it hav
     classOf({ ...five, "default-class": defaultClass }, undefined, { "x-llm-d-inference-objective": name }, objectives);
   expect([of("a", "high"), of("a", "low"), of("e", "high"), of("e", "low")]).toEqual(["a", "b", "a", "e"]);
 });
+
+test.each(["x-espalier-deadline-ms", "x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"])(
+  "%s says when the first token is due",
+  (name) => {
+    const { admission } = loadConfig({ file: { path: "router.yaml", text: "engines: [http://127.0.0.1:9]" } });
+    const other = { bodyPriority: undefined, apiKey: undefined, objectives: noObjectives };
+    expect(readServiceClass(admission, { [name]: "250" }, other).deadlineMs).toBe(250);
+  },
+);

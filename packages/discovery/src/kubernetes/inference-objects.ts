@@ -109,7 +109,7 @@ function isAbout(body: unknown, pool: string): boolean {
 }
 
 /** @returns null if it is about another pool; it counts as one of the objects of its kind nevertheless */
-function readObjective({ name, body }: KubernetesObject, pool: string): InferenceObject | null {
+export function readObjective({ name, body }: KubernetesObject, pool: string): InferenceObject | null {
   if (!isAbout(body, pool)) return null;
   const { priority } = objectOf(objectOf(body).spec);
   return {
@@ -127,7 +127,7 @@ interface FoundRewrite {
 }
 
 /** @returns null if it is about another pool */
-function readRewrite({ name, body }: KubernetesObject, pool: string): FoundRewrite | null {
+export function readRewrite({ name, body }: KubernetesObject, pool: string): FoundRewrite | null {
   if (!isAbout(body, pool)) return null;
   const { metadata, spec } = objectOf(body);
   const { namespace, creationTimestamp } = objectOf(metadata);

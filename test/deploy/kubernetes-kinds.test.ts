@@ -24,3 +24,25 @@ test("a field that the API does not have is unknown, however deep it is", () => 
   const complaints = unknownFields([service({ ports: [{ port: 80, tragetPort: "http" }] })]);
   expect(complaints).toEqual([expect.stringContaining(`'"tragetPort"' does not exist in type 'IServicePort'`)]);
 });
+
+const pool = (spec: object) => ({
+  apiVersion: "inference.networking.k8s.io/v1",
+  kind: "InferencePool",
+  metadata: { name: "a" },
+  spec: { selector: { matchLabels: { app: "vllm" } }, targetPorts: [{ number: 8_000 }], ...spec },
+});
+
+test("an InferencePool, which no library knows, has its own fields, and no others", () => {
+  const endpointPickerRef = { kind: "Service", name: "picker", port: { number: 9_002 }, failureMode: "FailClose" };
+  expect(invalidFields([pool({}), pool({ endpointPickerRef, appProtocol: "http" })])).toEqual([]);
+  const ports = Array.from({ length: 9 }, (_, at) => ({ number: 8_000 + at }));
+  const wrong = [
+    [{ targetPorts: ports }, "/spec/targetPorts must NOT have more than 8 items"],
+    [{ targetPorts: [ports[0], ports[0]] }, "/spec/targetPorts must NOT have duplicate items"],
+    [{ selector: {} }, "/spec/selector must have required property 'matchLabels'"],
+    [{ appProtocol: "http2" }, "/spec/appProtocol must be equal to one of the allowed values"],
+    [{ endpointPickerRef: { name: "picker" } }, "/spec/endpointPickerRef must have required property 'port'"],
+    [{ extensionRef: endpointPickerRef }, "/spec must NOT have additional properties"],
+  ] as const;
+  for (const [spec, problem] of wrong) expect(invalidFields([pool(spec)])).toEqual([expect.stringContaining(problem)]);
+});

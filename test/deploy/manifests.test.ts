@@ -29,6 +29,7 @@ const chart = "deploy/helm/espalier";
 const values = readYaml<Record<string, unknown>>(`${chart}/values.yaml`)[0]!;
 const schema = JSON.parse(readText(`${chart}/values.schema.json`)) as { readonly properties: object };
 const engineFiles = filesIn("examples/kubernetes", ".yaml");
+const gatewayFiles = filesIn("deploy/kubernetes/gateways", ".yaml");
 
 describe("the chart", () => {
   const accepts = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true }).compile(schema);
@@ -48,6 +49,9 @@ describe("the chart", () => {
     [{ secret: { keys: { adminKey: "a b" } } }, "must match pattern"],
     [{ networkPolicy: { clients: [{}] } }, "must NOT have fewer than 1 properties"],
     [{ env: [{ value: "x" }] }, "must have required property 'name'"],
+    [{ endpointPicker: { inferencePool: { targetPorts: [] } } }, "must NOT have fewer than 1 items"],
+    [{ endpointPicker: { inferencePool: { failureMode: "Open" } } }, "must be equal to one of the allowed values"],
+    [{ endpointPicker: { httpRoute: { requestTimeout: "1 hour" } } }, "must match pattern"],
   ])("refuses %j", (given, message) => {
     expect(accepts(given)).toBe(false);
     expect(accepts.errors?.map((error) => error.message)).toContainEqual(expect.stringContaining(message));
@@ -86,7 +90,8 @@ describe("the chart", () => {
   });
 
   test("gives the manifests of deploy/kubernetes", () => {
-    expect(filesIn("deploy/kubernetes", ".yaml")).toEqual(exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`));
+    const files = filesIn("deploy/kubernetes", ".yaml").filter((file) => !gatewayFiles.includes(file));
+    expect(files).toEqual(exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`));
     for (const name of exampleNames) {
       const text = readText(`deploy/kubernetes/${name}.yaml`);
       // Who changes the chart or an example has to render: that needs Helm, this does not.
@@ -106,13 +111,16 @@ describe("the chart", () => {
     refused("--set", "replicas=none").toThrow(/replicas/);
     refused("--set", "config.processes=2").toThrow(/config.processes/);
     refused("--set", "config.admin.tls.ca-file=/x").toThrow(/the kubelet has no certificate/);
+    refused("--set", "endpointPicker.enabled=true").toThrow(/inferencePool.matchLabels: needed/);
+    const enabled = ["--set", "endpointPicker.enabled=true,endpointPicker.inferencePool.matchLabels.app=vllm"];
+    refused(...enabled, "--set", "config.endpoint-picker.port=9010").toThrow(/config.endpoint-picker.port/);
+    refused(...enabled, "--set", "endpointPicker.httpRoute.create=true").toThrow(/httpRoute.parentRefs: needed/);
   });
 });
 
 test("what is deployed is valid for Kubernetes, without a field that it does not have", () => {
-  const all = [...exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`), ...engineFiles].flatMap((file) =>
-    readYaml<KubernetesObject>(file),
-  );
+  const ours = exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`);
+  const all = [...ours, ...engineFiles, ...gatewayFiles].flatMap((file) => readYaml<KubernetesObject>(file));
   expect(all.length).toBeGreaterThan(40);
   expect(invalidFields(all)).toEqual([]);
   expect(unknownFields(all)).toEqual([]);
@@ -153,9 +161,17 @@ describe.each(exampleNames)("%s", (name) => {
 
   test("probes ask where the router answers them without a key", () => {
     const { startupProbe, livenessProbe, readinessProbe } = container;
-    expect([startupProbe, livenessProbe].map((probe) => probe.httpGet.path)).toEqual(["/livez", "/livez"]);
-    expect(readinessProbe.httpGet.path).toBe("/readyz");
-    for (const { httpGet } of [startupProbe, livenessProbe, readinessProbe]) expect(httpGet.port).toBe("admin");
+    const { endpointPicker } = compile();
+    if (endpointPicker) {
+      const port = endpointPicker.healthPort;
+      for (const { grpc } of [startupProbe, livenessProbe]) expect(grpc).toEqual({ port, service: "liveness" });
+      expect(readinessProbe.grpc).toEqual({ port, service: "readiness" });
+      expect(container.ports).toContainEqual({ name: "health", containerPort: port });
+    } else {
+      for (const { httpGet } of [startupProbe, livenessProbe])
+        expect(httpGet).toMatchObject({ path: "/livez", port: "admin" });
+      expect(readinessProbe.httpGet).toMatchObject({ path: "/readyz", port: "admin" });
+    }
     // Readiness is noticed within the time in which a draining router still takes requests.
     expect(readinessProbe.periodSeconds * readinessProbe.failureThreshold).toBeLessThanOrEqual(5);
   });
@@ -178,7 +194,8 @@ describe.each(exampleNames)("%s", (name) => {
     const resources = new Set(roles.flatMap(({ rules }) => rules.flatMap((rule) => rule.resources)));
     expect(resources.has("endpointslices")).toBe(/\n {2}services:/.test(config));
     expect(resources.has("pods")).toBe(/\n {2}(?:pods|inference-pools):/.test(config));
-    expect(resources.has("inferencepools")).toBe(/\n {2}inference-pools:/.test(config));
+    for (const kind of ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"])
+      expect(resources.has(kind)).toBe(/\n {2}inference-pools:/.test(config));
   });
 
   test("what mounts and variables name is there", () => {
@@ -214,6 +231,53 @@ describe.each(exampleNames)("%s", (name) => {
         : [],
     );
     expect(objects.every(({ metadata }) => metadata.namespace !== undefined)).toBe(true);
+  });
+});
+
+describe("endpoint pickers", () => {
+  const { find, container, compile, deployment } = readManifests("deploy/kubernetes/endpoint-picker.yaml");
+  const [pool] = find("InferencePool");
+  const service = find("Service").find(({ metadata }) => metadata.name === pool?.spec.endpointPickerRef.name);
+
+  test("the pool names a Service of theirs, at their port, and each of them follows the pool", () => {
+    const { endpointPicker, discovery } = compile();
+    const { kind, port, failureMode } = pool!.spec.endpointPickerRef;
+    expect([kind, failureMode]).toEqual(["Service", "FailClose"]);
+    expect(endpointPicker).toMatchObject({ host: "0.0.0.0", port: 9_002, healthPort: 9_003, fallbacks: 0 });
+    expect(service?.spec.ports).toEqual([expect.objectContaining({ port: port.number, targetPort: "ext-proc" })]);
+    expect(container.ports).toContainEqual({ name: "ext-proc", containerPort: endpointPicker?.port });
+    expect(discovery.inferencePools).toMatchObject([
+      { namespace: undefined, pool: pool?.metadata.name, objectives: true, modelRewrites: true },
+    ]);
+    const places = [pool, service, deployment].map((object) => object?.metadata.namespace);
+    expect(new Set(places).size).toBe(1);
+    expect(deployment.spec.replicas).toBe(3);
+  });
+
+  test("the pool is of the engines of the example, at the port that they have", () => {
+    const [engines] = readYaml<DeploymentObject>("examples/kubernetes/vllm.yaml").filter(
+      ({ kind }) => kind === "Deployment",
+    );
+    const { metadata, spec } = engines!.spec.template;
+    expect(metadata.labels).toMatchObject(pool!.spec.selector.matchLabels);
+    const ports = spec.containers[0]!.ports.map(({ containerPort }) => containerPort);
+    for (const { number } of pool!.spec.targetPorts) expect(ports).toContain(number);
+  });
+
+  test.each(gatewayFiles)("%s is the gateway that the route is for, and lets it in", (file) => {
+    const [route] = find("HTTPRoute");
+    const gateway = readYaml<KubernetesObject>(file).find(({ kind }) => kind === "Gateway");
+    const { name, namespace } = gateway!.metadata;
+    expect(route?.spec.parentRefs).toEqual([{ name, namespace }]);
+    expect(route?.spec.rules.flatMap(({ backendRefs }) => backendRefs)).toEqual([
+      { group: "inference.networking.k8s.io", kind: "InferencePool", name: pool?.metadata.name },
+    ]);
+    expect(JSON.stringify(gateway)).toContain(`"kubernetes.io/metadata.name":"${route?.metadata.namespace}"`);
+    const text = readText(file);
+    expect(text).toContain("not run in a");
+    // Rules about the picker name its Service.
+    for (const [, host] of text.matchAll(/(?:host|sni): (\S+)/g))
+      expect(host).toContain(`${service?.metadata.name}.${service?.metadata.namespace}.svc`);
   });
 });
 

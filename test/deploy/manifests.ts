@@ -3,7 +3,8 @@ import { readYaml } from "./files.ts";
 import type { KubernetesObject } from "./kubernetes-kinds.ts";
 
 interface Probe {
-  readonly httpGet: { readonly path: string; readonly port: string };
+  readonly httpGet?: { readonly path: string; readonly port: string };
+  readonly grpc?: { readonly port: number; readonly service: string };
   readonly periodSeconds: number;
   readonly failureThreshold: number;
 }
@@ -52,7 +53,25 @@ interface Kinds {
       readonly clusterIP?: string;
       readonly publishNotReadyAddresses?: boolean;
       readonly selector: Readonly<Record<string, string>>;
-      readonly ports: readonly { readonly targetPort: string }[];
+      readonly ports: readonly { readonly port: number; readonly targetPort: string; readonly appProtocol?: string }[];
+    };
+  };
+  readonly InferencePool: {
+    readonly spec: {
+      readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+      readonly targetPorts: readonly { readonly number: number }[];
+      readonly endpointPickerRef: {
+        readonly kind: string;
+        readonly name: string;
+        readonly port: { readonly number: number };
+        readonly failureMode: string;
+      };
+    };
+  };
+  readonly HTTPRoute: {
+    readonly spec: {
+      readonly parentRefs: readonly { readonly name: string; readonly namespace?: string }[];
+      readonly rules: readonly { readonly backendRefs: readonly { readonly kind: string; readonly name: string }[] }[];
     };
   };
   readonly Role: {

@@ -64,7 +64,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if gt (int .Values.processes) 1 -}}
 {{- $_ := set $own "processes" (int .Values.processes) -}}
 {{- end -}}
+{{- if .Values.endpointPicker.enabled -}}
+{{- $picker := dict "host" "0.0.0.0" "port" (int .Values.endpointPicker.port) "health-port" (include "espalier.pickerHealthPort" . | int) "fallbacks" (int .Values.endpointPicker.fallbacks) -}}
+{{- if .Values.endpointPicker.tlsSecretName -}}
+{{- $_ := set $picker "tls" (dict "cert-file" "/etc/espalier/picker-tls/tls.crt" "key-file" "/etc/espalier/picker-tls/tls.key") -}}
+{{- end -}}
+{{- $_ := set $own "endpoint-picker" $picker -}}
+{{- $_ := set $own "discovery" (dict "inference-pools" (list (include "espalier.poolName" .))) -}}
+{{- end -}}
 {{- mergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* The InferencePool that gateways send to. */}}
+{{- define "espalier.poolName" -}}
+{{- default (include "espalier.fullname" .) .Values.endpointPicker.inferencePool.name -}}
+{{- end -}}
+
+{{/* The first one: with several processes each has one of its own. */}}
+{{- define "espalier.pickerHealthPort" -}}
+{{- add (int .Values.endpointPicker.port) 1 -}}
+{{- end -}}
+
+{{- define "espalier.healthPorts" -}}
+{{- include "espalier.ports" (dict "name" "health" "first" (include "espalier.pickerHealthPort" . | int) "processes" .Values.processes) -}}
 {{- end -}}
 
 {{/* One entry for each process's port: its name, which is that of the first with a number, and its number. */}}
@@ -88,8 +110,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "espalier.watched" -}}
 {{- $own := .Release.Namespace -}}
 {{- $watched := dict -}}
-{{- $discovery := default dict .Values.config.discovery -}}
-{{- $mesh := default dict .Values.config.mesh -}}
+{{- $config := include "espalier.config" . | fromYaml -}}
+{{- $discovery := default dict $config.discovery -}}
+{{- $mesh := default dict $config.mesh -}}
 {{- range concat (default list $discovery.services) (default list (get $mesh "seed-services")) -}}
 {{- $name := kindIs "string" . | ternary . (dig "service" "" (kindIs "map" . | ternary . dict)) -}}
 {{- $namespace := contains "/" $name | ternary (splitList "/" $name | first) $own -}}

@@ -1,0 +1,79 @@
+import { Ajv, type ValidateFunction } from "ajv";
+
+const name = { type: "string", pattern: "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", maxLength: 253 };
+const port = { type: "integer", minimum: 1, maximum: 65_535 };
+const numbered = section({ number: port }, ["number"]);
+
+function section(properties: object, required: readonly string[] = []) {
+  return { type: "object", additionalProperties: false, properties, required };
+}
+
+const object = (spec: object) =>
+  section({ apiVersion: { type: "string" }, kind: { type: "string" }, metadata: { type: "object" }, spec }, ["spec"]);
+
+/** InferencePool of inference.networking.k8s.io/v1, as the Gateway API Inference Extension 1.5 has it. */
+const inferencePool = object(
+  section(
+    {
+      appProtocol: { enum: ["http", "kubernetes.io/h2c"] },
+      selector: section(
+        {
+          matchLabels: {
+            ...{ type: "object", minProperties: 1, maxProperties: 64 },
+            additionalProperties: { type: "string", maxLength: 63 },
+          },
+        },
+        ["matchLabels"],
+      ),
+      targetPorts: { type: "array", minItems: 1, maxItems: 8, uniqueItems: true, items: numbered },
+      endpointPickerRef: section(
+        {
+          ...{ group: { type: "string" }, kind: { type: "string", minLength: 1 }, name, port: numbered },
+          failureMode: { enum: ["FailOpen", "FailClose"] },
+        },
+        // A Service needs a port, and the pickers of our manifests are Services.
+        ["name", "port"],
+      ),
+    },
+    ["selector", "targetPorts"],
+  ),
+);
+
+/** The part of Envoy Gateway's ClientTrafficPolicy (gateway.envoyproxy.io/v1alpha1) that our manifests use. */
+const clientTrafficPolicy = object(
+  section(
+    {
+      targetRefs: {
+        ...{ type: "array", minItems: 1 },
+        items: section({ group: { type: "string" }, kind: { enum: ["Gateway"] }, name }, ["group", "kind", "name"]),
+      },
+      headers: section({
+        earlyRequestHeaders: section({
+          remove: {
+            type: "array",
+            minItems: 1,
+            maxItems: 64,
+            uniqueItems: true,
+            items: { type: "string", minLength: 1 },
+          },
+        }),
+      }),
+    },
+    ["targetRefs"],
+  ),
+);
+
+const ajv = new Ajv({ strict: true, allErrors: true });
+/** Kinds that no library of validators knows, as their definitions have them. A field that is not here counts as invalid. */
+const kinds: Readonly<Record<string, ValidateFunction>> = {
+  "gateway.envoyproxy.io/v1alpha1/ClientTrafficPolicy": ajv.compile(clientTrafficPolicy),
+  "inference.networking.k8s.io/v1/InferencePool": ajv.compile(inferencePool),
+};
+
+/** @returns what is wrong with an object; undefined for a kind that is not among these */
+export function readByHand(kind: string, value: unknown): readonly string[] | undefined {
+  const accepts = kinds[kind];
+  if (!accepts) return undefined;
+  accepts(value);
+  return (accepts.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+}

@@ -100,7 +100,7 @@ test("a request that names an objective is of the class of its priority", async 
   expect(await counts()).toEqual([1, 1, 2]);
 
   api.put(objectives, objective("job", 0));
-  const page = async () => (await router.metrics()).sum("espalier_discovery_objectives");
+  const page = async () => (await router.metrics()).sum("espalier_discovery_inference_objectives");
   expect(await page()).toBe(2);
   await waitFor(
     async () => {

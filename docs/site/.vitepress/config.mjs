@@ -38,6 +38,7 @@ const sidebar = [
   section("Guides", [
     ["Deploy", "docs/guides/deploy"],
     ["Find engines and routers", "docs/guides/discovery"],
+    ["Endpoint picker", "docs/guides/kubernetes-endpoint-picker"],
     ["Migrate", "docs/MIGRATION"],
     ["Observe", "docs/guides/observe"],
     ["Traces", "docs/guides/tracing"],

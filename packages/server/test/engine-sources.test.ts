@@ -146,7 +146,7 @@ test("objectives and rewrites of an inference pool are followed with it, and for
   const { requestTables: tables } = sources;
   expect(tables.priorityOf("urgent")).toBe(7);
   expect(await told()).toContain("requests of inference pool ai/chat: 1");
-  expect((await render()).body).toContain("\nespalier_discovery_objectives 1\n");
+  expect((await render()).body).toContain("\nespalier_discovery_inference_objectives 1\n");
 
   api.put(objectives, { metadata: { name: "urgent" }, spec: { ...spec, priority: 8 } });
   await waitFor(() => tables.priorityOf("urgent") === 8, { what: "the new priority" });
@@ -157,5 +157,5 @@ test("objectives and rewrites of an inference pool are followed with it, and for
   await follow(pool({ objectives: false, "model-rewrites": false }));
   expect(tables.priorityOf("urgent")).toBeUndefined();
   expect(await told()).not.toContain("requests of inference pool ai/chat: 1");
-  expect((await render()).body).toContain("\nespalier_discovery_objectives 0\n");
+  expect((await render()).body).toContain("\nespalier_discovery_inference_objectives 0\n");
 });

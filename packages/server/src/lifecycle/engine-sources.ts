@@ -133,7 +133,7 @@ function observeSources(
 function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSourcesDeps, "meter" | "logger">): void {
   const objectives = meter
     .gauge({
-      name: "espalier_discovery_objectives",
+      name: "espalier_discovery_inference_objectives",
       help: "InferenceObjectives of the inference pools that are followed.",
     })
     .series();

@@ -2,6 +2,7 @@ import { type ApiObject, createKubernetesApi, waitFor } from "@espalier/testing"
 import { afterEach, expect, test } from "vitest";
 import { ask } from "./cached-turns.ts";
 import { call, type Json } from "./client.ts";
+import { gatewayOf, pickerConfig } from "./gateway.ts";
 import { serveApi } from "./kubernetes-server.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 
@@ -46,14 +47,12 @@ async function startPool(kinds: readonly string[] = [objectives, rewrites]) {
   const spec = { selector: { matchLabels }, targetPorts: [{ number: port }] };
   api.put(inferencePools, { metadata: { name: "chat" }, spec });
   const kubernetes = { "api-server": await serveApi(rig, api) };
-  const start = async (): Promise<RunningRouter> => {
-    const router = await rig.router({
-      usable: 1,
-      config: { discovery: { "inference-pools": ["ai/chat"], kubernetes } },
-    });
+  const start = async (config: Json = {}): Promise<RunningRouter> => {
+    const discovery = { "inference-pools": ["ai/chat"], kubernetes };
+    const router = await rig.router({ usable: 1, config: { discovery, ...config } });
     return router;
   };
-  return { api, start };
+  return { api, start, sim };
 }
 
 const send = async (router: RunningRouter, body: Json, headers: Readonly<Record<string, string>> = {}) =>
@@ -118,4 +117,25 @@ test("a cluster without these kinds is like any other", async () => {
   const page = await router.metrics();
   expect(page.sum("espalier_discovery_source_up", { source: "requests of inference pool ai/chat" })).toBe(1);
   expect(router.lines.filter(({ message }) => message.startsWith("the cluster has no "))).toHaveLength(2);
+});
+
+test("an endpoint picker goes by both: the gateway gets the body with the target's name, and objectives say the class", async () => {
+  const { api, start, sim } = await startPool();
+  api.put(rewrites, rewrite("assistant", "tiny"));
+  api.put(objectives, objective("job", -1));
+  const router = await start({ "endpoint-picker": pickerConfig });
+  const exchange = gatewayOf(rig, router).exchange();
+  const prompt = { model: "assistant", messages: [{ role: "user", content: "hello" }] };
+  exchange.head({ headers: { "x-gateway-inference-objective": "job" } }).body(JSON.stringify(prompt));
+  const { destinations, body, removed } = await exchange.routed();
+  expect(destinations).toEqual([sim.id]);
+  expect(JSON.parse(body.toString())).toEqual({ ...prompt, model: "tiny" });
+  expect(removed).toContain("x-gateway-inference-objective");
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
+  exchange.answer(200, { "content-type": "application/json" }).answerBody(JSON.stringify({ usage }));
+  expect(await exchange.next()).toHaveProperty("responseHeaders");
+  expect(await exchange.next()).toHaveProperty("responseBody");
+  await router.untilIdle();
+  const page = await router.metrics();
+  expect(page.sum("espalier_admission_tokens_total", { class: "batch", kind: "output" })).toBe(1);
 });

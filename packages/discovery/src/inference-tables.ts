@@ -124,6 +124,5 @@ function tableOf(rewrites: readonly ModelRewrite[]): RewriteTable {
 
 /** The same order in all routers. */
 function byAge(left: ModelRewrite, right: ModelRewrite): number {
-  const [older, newer] = [`${left.createdAt} ${left.id}`, `${right.createdAt} ${right.id}`];
-  return older < newer ? -1 : Number(older > newer);
+  return `${left.createdAt} ${left.id}` < `${right.createdAt} ${right.id}` ? -1 : 1;
 }

@@ -165,6 +165,10 @@ test("a rewrite's rules, models and targets beyond their bounds are left out, an
   api.put(rewrites, rewrite("models", [{ matches: matching(...names(257)), targets: [target] }]));
   api.put(rewrites, rewrite("targets", [{ targets: names(101).map((modelRewrite) => ({ modelRewrite })) }]));
   api.put(rewrites, rewrite("long", [{ matches: matching("x".repeat(257), "y"), targets: [target] }]));
+  api.put(
+    rewrites,
+    rewrite("just", [...names(64).map(() => ({ targets: names(100).map((one) => ({ modelRewrite: one })) }))]),
+  );
   await start();
   const rulesOf = (name: string) =>
     latest().flatMap((one) => (one.kind === "rewrite" && one.name === name ? one.rules : []));
@@ -227,7 +231,7 @@ test("a kind that is uninstalled has no objects any more", async () => {
   for (let at = 0; at < 40; at++) api.faults.list.push({ status: 404 });
   for (const watch of api.watches) watch.drop();
   await settle(2 * minute);
-  expect(recorder.lists).toContain("");
+  expect(recorder.lists.at(-1)).toBe("");
   expect(logged("info").filter(({ message }) => message === "the cluster has no inference objectives")).toHaveLength(1);
   api.faults.list.length = 0;
   api.faults.watch.length = 0;
@@ -261,17 +265,28 @@ test("an API server that fails keeps the last state, and is reported once", asyn
   expect(recorder.recoveries).toBeGreaterThan(0);
 });
 
-test("a start does not wait where the service account may not read", async () => {
+test("a start does not wait where the service account may not read, which is reported until it may", async () => {
   const { start, api, messages, time, recorder, settle } = createRig({ modelRewrites: false });
-  api.faults.list.push({ status: 403 });
+  for (let at = 0; at < 20; at++) api.faults.list.push({ status: 403 });
   api.put(objectives, objective("urgent", 1));
   await start();
   expect(time.clock.nowMs()).toBeLessThan(1_000);
   expect(messages()).toEqual([
     "requests of inference pool ai/chat: inference objectives, list: status 403, the service account may not do this: said so",
   ]);
+  api.faults.list.length = 0;
   await settle(minute);
   expect(recorder.lists.at(-1)).toBe("urgent=1");
+  expect(recorder.recoveries).toBe(1);
+});
+
+test("a start waits for an API server that fails, for a while", async () => {
+  const { start, api, time, recorder } = createRig({ modelRewrites: false });
+  api.faults.list.push({ status: 500 }, { status: 500 }, { status: 500 });
+  api.put(objectives, objective("urgent", 1));
+  await start();
+  expect(recorder.lists.at(-1)).toBe("urgent=1");
+  expect(time.clock.nowMs()).toBeLessThan(5_000);
 });
 
 test.each([

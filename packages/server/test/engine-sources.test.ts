@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createSeededRandom, type EngineSpec, silentLogger, systemScheduler } from "@espalier/common";
+import { createSeededRandom, type EngineSpec, systemScheduler } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { createMetrics } from "@espalier/telemetry";
-import { createKubernetesApi, startDnsServer, waitFor } from "@espalier/testing";
+import { createKubernetesApi, createRecordingLogger, startDnsServer, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createEngineSources } from "../src/lifecycle/engine-sources.ts";
 import { createLocalTable } from "../src/lifecycle/operator-engines.ts";
@@ -13,10 +13,17 @@ const read = (sections: object) => loadConfig({ file: { path: "espalier.yaml", t
 
 /** A router's sources, and what they tell its fleet. */
 async function start(sections: object) {
+  const created = create(sections);
+  await created.sources.start();
+  return created;
+}
+
+function create(sections: object) {
+  const logger = createRecordingLogger();
   const applied: (readonly EngineSpec[])[] = [];
   const { meter, render } = createMetrics({ processMetrics: false });
   const sources = createEngineSources({
-    ...{ config: read(sections), table: createLocalTable(), logger: silentLogger, meter },
+    ...{ config: read(sections), table: createLocalTable(), logger, meter },
     ...{ scheduler: systemScheduler, random: createSeededRandom(1) },
     fleet: {
       apply(specs) {
@@ -26,10 +33,10 @@ async function start(sections: object) {
     },
   });
   onTestFinished(() => sources.stop());
-  await sources.start();
   return {
     sources,
     render,
+    logged: (message: string) => logger.lines.filter((line) => line.message === message).map(({ fields }) => fields),
     follow: (next: object) => sources.follow(read(next)),
     lists: () => applied.map((specs) => specs.map(({ id }) => id).join(" ")),
     now: () => applied.at(-1)!,
@@ -129,33 +136,128 @@ test("another API server is asked in place of the first, with connections of its
   await waitFor(() => apis[1]!.watchers() === 0, { what: "the end of the second one's" });
 });
 
+const objectives = (namespace: string) => `/apis/llm-d.ai/v1alpha2/namespaces/${namespace}/inferenceobjectives`;
+const rewrites = "/apis/llm-d.ai/v1alpha2/namespaces/ai/inferencemodelrewrites";
+
+/** An API that has the pool `chat` of some namespaces, without pods. */
+async function startPools(...namespaces: readonly string[]) {
+  const started = await startApi("10.0.0.1");
+  const spec = { selector: { matchLabels: { app: "vllm" } }, targetPorts: [{ number: 8_000 }] };
+  for (const namespace of namespaces) {
+    const pools = `/apis/inference.networking.k8s.io/v1/namespaces/${namespace}/inferencepools`;
+    started.api.put(pools, { metadata: { name: "chat" }, spec });
+    started.api.serve(`/api/v1/namespaces/${namespace}/pods`);
+    started.api.serve(objectives(namespace));
+  }
+  started.api.serve(rewrites);
+  return started;
+}
+
+const objective = (name: string, priority: number) => ({
+  metadata: { name },
+  spec: { poolRef: { name: "chat" }, priority },
+});
+
+const rewrite = (name: string, rules: readonly (readonly string[])[]) => ({
+  metadata: { name, namespace: "ai" },
+  spec: {
+    poolRef: { name: "chat" },
+    rules: rules.map((models) => ({
+      matches: models.map((value) => ({ model: { value } })),
+      targets: [{ modelRewrite: "target" }],
+    })),
+  },
+});
+
 test("objectives and rewrites of an inference pool are followed with it, and forgotten with it", async () => {
-  const { api, url } = await startApi("10.0.0.1");
-  const spec = { poolRef: { name: "chat" }, priority: 7 };
-  const objectives = "/apis/llm-d.ai/v1alpha2/namespaces/ai/inferenceobjectives";
-  api.put(objectives, { metadata: { name: "urgent" }, spec });
+  const { api, url } = await startPools("ai");
+  api.put(objectives("ai"), objective("urgent", 7));
+  api.put(rewrites, rewrite("names", [["a", "b"]]));
   const pool = (options: object = {}) => ({
     discovery: { "inference-pools": [{ pool: "ai/chat", ...options }], kubernetes: { "api-server": url } },
   });
-  api.put("/apis/inference.networking.k8s.io/v1/namespaces/ai/inferencepools", {
-    metadata: { name: "chat" },
-    spec: { selector: { matchLabels: { app: "vllm" } }, targetPorts: [{ number: 8_000 }] },
-  });
-  api.serve("/api/v1/namespaces/ai/pods");
   const { follow, sources, told, render } = await start(pool());
   const { requestTables: tables } = sources;
-  expect(tables.priorityOf("urgent")).toBe(7);
-  expect(await told()).toContain("requests of inference pool ai/chat: 1");
-  expect((await render()).body).toContain("\nespalier_discovery_inference_objectives 1\n");
+  const name = "requests of inference pool ai/chat";
+  const figures = async () => {
+    const { body } = await render();
+    return [/^espalier_discovery_inference_objectives (\d+)$/m, /^espalier_discovery_rewritten_models (\d+)$/m].map(
+      (line) => Number(line.exec(body)?.[1]),
+    );
+  };
+  expect([tables.priorityOf("urgent"), tables.rewriteOf("b")?.targets[0]?.model]).toEqual([7, "target"]);
+  expect(await told()).toContain(`${name}: 1`);
+  expect(await figures()).toEqual([1, 2]);
 
-  api.put(objectives, { metadata: { name: "urgent" }, spec: { ...spec, priority: 8 } });
+  api.put(objectives("ai"), objective("urgent", 8));
   await waitFor(() => tables.priorityOf("urgent") === 8, { what: "the new priority" });
   await follow(pool({ objectives: false }));
-  expect(tables.priorityOf("urgent")).toBeUndefined();
+  expect([tables.priorityOf("urgent"), tables.rewriteOf("b") === undefined]).toEqual([undefined, false]);
+  expect(await told()).toContain(`${name}: 1`);
   await follow(pool());
   expect(tables.priorityOf("urgent")).toBe(8);
   await follow(pool({ objectives: false, "model-rewrites": false }));
-  expect(tables.priorityOf("urgent")).toBeUndefined();
-  expect(await told()).not.toContain("requests of inference pool ai/chat: 1");
-  expect((await render()).body).toContain("\nespalier_discovery_inference_objectives 0\n");
+  expect([tables.priorityOf("urgent"), tables.rewriteOf("b")]).toEqual([undefined, undefined]);
+  expect(await told()).not.toContain(`${name}: 1`);
+  expect(await figures()).toEqual([0, 0]);
+});
+
+test("of two pools' objectives of one name the first pool's counts, and the other is reported", async () => {
+  const { api, url } = await startPools("ai", "other");
+  api.put(objectives("ai"), objective("urgent", 7));
+  api.put(objectives("other"), objective("urgent", 8));
+  const pools = ["other/chat", "ai/chat"];
+  const { sources, logged } = await start({
+    discovery: { "inference-pools": pools, kubernetes: { "api-server": url } },
+  });
+  expect(sources.requestTables.priorityOf("urgent")).toBe(8);
+  expect(logged("conflicting inference object ignored")).toEqual([
+    expect.objectContaining({ source: "requests of inference pool ai/chat" }),
+  ]);
+});
+
+test("models that rewrites name beyond what is kept are told of, and the others count", async () => {
+  const { api, url } = await startPools("ai");
+  const models = Array.from({ length: 40 }, (_, rule) => Array.from({ length: 250 }, (_, at) => `m${rule}-${at}`));
+  api.put(rewrites, rewrite("many", models));
+  const { sources, logged } = await start({
+    discovery: { "inference-pools": ["ai/chat"], kubernetes: { "api-server": url } },
+  });
+  const warning = "inference model rewrites name too many models; the others are left out";
+  expect([sources.requestTables.rewrittenModels.length, logged(warning)]).toEqual([10_000, []]);
+  api.put(rewrites, rewrite("one-more", [["one-more"]]));
+  await waitFor(() => logged(warning).length > 0, { what: "the warning" });
+  expect(logged(warning)).toEqual([{ leftOut: 1 }]);
+  expect(sources.requestTables.rewriteOf("m39-249")).toBeDefined();
+});
+
+test("an API server that stops answering is counted and told of, until it answers again", async () => {
+  const { api, url } = await startPools("ai");
+  api.put(objectives("ai"), objective("urgent", 7));
+  const { sources, told, logged } = await start({
+    discovery: { "inference-pools": [{ pool: "ai/chat", "model-rewrites": false }], kubernetes: { "api-server": url } },
+  });
+  const watch = () => [...api.watches].find(({ request }) => request.path === objectives("ai"));
+  await waitFor(() => watch() !== undefined, { what: "the watch" });
+  api.faults.list.push({ status: 500 });
+  api.put(objectives("ai"), objective("urgent", 8));
+  watch()?.data(`${JSON.stringify({ type: "ERROR", object: { code: 410 } })}\n`);
+  const failure = "source of inference objects failed; the last good list stays";
+  const recovery = "source of inference objects is followed again";
+  await waitFor(() => logged(recovery).length > 0, { what: "the recovery" });
+  const source = "requests of inference pool ai/chat";
+  expect(logged(failure)).toEqual([expect.objectContaining({ source })]);
+  expect(logged(recovery)).toEqual([{ source }]);
+  expect(await told()).toContain(`${source}: 1`);
+  expect(sources.requestTables.priorityOf("urgent")).toBe(8);
+});
+
+test("a start that fails for another source leaves nobody following the API server", async () => {
+  const { url, watchers } = await startPools("ai");
+  const { sources } = create({
+    "engines-file": "/nowhere/engines.yaml",
+    discovery: { "inference-pools": ["ai/chat"], kubernetes: { "api-server": url } },
+  });
+  await expect(sources.start()).rejects.toThrowError(expect.objectContaining({ code: "config_unreadable" }));
+  await waitFor(() => watchers() === 0, { what: "no watch" });
 });

@@ -76,7 +76,10 @@ function renderPresetDocs(): string {
     "",
     "| parameter | value | source |",
     "|---|---|---|",
-    ...Object.entries(parameters).map(([key, value]) => `| \`${key}\` | ${value} | ${sources[key] ?? ""} |`),
+    ...Object.entries(parameters).map(
+      ([key, value]) =>
+        `| \`${key}\` | ${typeof value === "string" ? `\`${value}\`` : value} | ${sources[key] ?? ""} |`,
+    ),
     "",
   ]);
   return ["# Presets of the engine model", "", `${madeBy} Times are milliseconds.`, "", ...sections].join("\n");

@@ -86,6 +86,13 @@ test("every route is in the file, and the file has no other", async () => {
   );
 });
 
+test("a router serves the file", async () => {
+  const router = await rig.router();
+  const { status, headers, json } = await ask(router, "GET", "/admin/openapi.json");
+  expect([status, headers["content-type"]]).toEqual([200, "application/json; charset=utf-8"]);
+  expect(json).toEqual(document);
+});
+
 test("operations have names of their own, and parameters for what their paths leave open", () => {
   expect(document.openapi).toMatch(/^3\.1\./);
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>

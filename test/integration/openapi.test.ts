@@ -200,6 +200,12 @@ test("engines that are added, drained, looked at and removed", async () => {
   for (const method of ["GET", "DELETE"]) expect((await ask(router, method, item, undefined, "x")).status).toBe(404);
 });
 
+test("the status of an endpoint picker", async () => {
+  const router = await rig.router({ config: { "endpoint-picker": { port: 0, "health-port": 0 } } });
+  const { json } = await ask(router, "GET", "/admin/status");
+  expect(json.picker).toEqual({ address: expect.any(String), healthAddress: expect.any(String) });
+});
+
 test("probes of a router that cannot serve yet", async () => {
   const router = await rig.router({ engines: [], usable: 0 });
   expect((await ask(router, "GET", "/readyz")).status).toBe(503);

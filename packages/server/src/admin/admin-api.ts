@@ -1208,6 +1208,27 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             ],
             description: "Null before the first.",
           },
+          picker: {
+            anyOf: [
+              {
+                type: "object",
+                properties: {
+                  address: {
+                    type: "string",
+                  },
+                  healthAddress: {
+                    type: "string",
+                  },
+                },
+                required: ["address", "healthAddress"],
+                additionalProperties: false,
+              },
+              {
+                type: "null",
+              },
+            ],
+            description: "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
+          },
         },
         required: [
           "ready",
@@ -1219,6 +1240,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "models",
           "mesh",
           "lastReload",
+          "picker",
         ],
         additionalProperties: false,
       },

@@ -1,8 +1,8 @@
-// `npm run docs:site`, `docs:check` and `spell`. Their tools are installed in docs/site, and by nothing else: a site generator and a
-// spell checker are twice as many packages as the rest of the repository needs.
+// `npm run docs:site`, `docs:check` and `spell`. Their tools are installed in docs/site, and by nothing else: a site generator and two
+// checkers of prose are twice as many packages as the rest of the repository needs.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "./ensure-built.mjs";
 
@@ -11,19 +11,26 @@ const usage = `usage: npm run docs:site
        npm run spell [-- FILE...]
 
 docs:site builds the documents into docs/site/dist, with search; no page loads anything from elsewhere. Links that lead nowhere
-end it. docs:check does that, and checks the spelling. spell checks the spelling of documents, sources, scripts and tests, or of
-these files; words of the field and names of ours are in docs/site/words.txt.
+end it. docs:check does that and what spell does, and shows each rule of style a sentence that breaks it. spell checks the spelling
+of documents, sources and scripts, or of these files, and the style of those that are documents. Words of the field and names of
+ours are in docs/site/words.txt, the rules of style in docs/site/textlint.yaml.
 
 Exit codes: 0 all is well, 1 it is not, 2 it was called wrongly.`;
 
 const site = join(root, "docs", "site");
+/** What the rules of style are for. */
+const documents = gitFiles("*.md");
 /** Documents, and whatever has comments, names and messages. What is made by programs or quotes other projects is left out in cspell.json. */
 const spelled = ["*.md", "docs/**/*.md", "{packages,apps,bench}/*/src/**/*.ts", "bench/src/**/*.ts", "scripts/*.mjs"];
 
 const { isCheck, isSpell, files } = readFlags();
 install();
 const results = [];
-if (isSpell || isCheck) results.push(spell(files.length === 0 ? spelled : files));
+if (isSpell || isCheck) {
+  results.push(spell(files.length === 0 ? spelled : files));
+  results.push(style(files.length === 0 ? documents : files.filter((file) => file.endsWith(".md"))));
+}
+if (isCheck) results.push(run(process.execPath, ["--test", "--test-reporter=dot", "style.test.mjs"]));
 if (!isSpell) results.push(build());
 process.exit(results.every(Boolean) ? 0 : 1);
 
@@ -44,10 +51,25 @@ function spell(paths) {
   return run(join(site, "node_modules", ".bin", "cspell"), ["lint", ...options, ...paths], root);
 }
 
+/** Sentences that are too long, words that say nothing or that the glossary has others for. */
+function style(paths) {
+  if (paths.length === 0) return true;
+  const program = join(site, "node_modules", ".bin", "textlint");
+  // It looks for its rules where it is started.
+  return run(program, ["--config", "textlint.yaml", "--format", "unix", ...paths.map((path) => resolve(root, path))]);
+}
+
 function build() {
   if (!run(join(site, "node_modules", ".bin", "vitepress"), ["build"])) return false;
   console.log(`docs/site/dist/index.html${existsSync(join(site, "dist", "index.html")) ? "" : " is missing"}`);
   return true;
+}
+
+/** The files of this name that git tracks or would track, from the root. */
+function gitFiles(pattern) {
+  return spawnSync("git", ["ls-files", "-co", "--exclude-standard", pattern], { cwd: root, encoding: "utf8" })
+    .stdout.split("\n")
+    .filter(Boolean);
 }
 
 function run(command, args, cwd = site) {

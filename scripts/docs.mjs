@@ -1,18 +1,26 @@
-// `npm run docs`: writes the documents that are made from the code, and the figures in the README from the last run of
-// `npm run bench -- peers --json > docs/benchmarks/peers.json`.
+// `npm run docs`: writes the documents that are made from the code, and the figures that other documents than BENCHMARKS show: from the
+// last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`, and from docs/benchmarks/figures.json.
+import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
 ensureBuilt();
 const { generatedDocuments } = await import("../apps/router/dist/generated-documents.js");
-const { withFigures } = await import("../bench/dist/peers/readme-figures.js");
+const { namedFigures, withFigures } = await import("../bench/dist/document-figures.js");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
   console.log(`docs/${name}`);
 }
 
-const readme = join(root, "README.md");
-const report = JSON.parse(readFileSync(join(root, "docs", "benchmarks", "peers.json"), "utf8"));
-writeFileSync(readme, withFigures(readFileSync(readme, "utf8"), report));
-console.log("README.md");
+const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));
+const figures = namedFigures(readJson("peers.json"), readJson("figures.json"));
+for (const path of execFileSync("git", ["ls-files", "*.md"], { cwd: root, encoding: "utf8" })
+  .split("\n")
+  .filter(Boolean)) {
+  const before = readFileSync(join(root, path), "utf8");
+  const after = withFigures(before, figures);
+  if (after === before) continue;
+  writeFileSync(join(root, path), after);
+  console.log(path);
+}

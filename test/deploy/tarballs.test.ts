@@ -62,7 +62,7 @@ function installPacked(name: string): string {
   return join(folder, "node_modules", name);
 }
 
-test("installed from its tarballs, the demo answers, its page is there, and Ctrl-C ends it", async () => {
+test("installed from its tarballs, the demo answers, its page and the description of its API are there, and Ctrl-C ends it", async () => {
   const router = installPacked("@espalier/router");
   const script = join(router, "bin", "espalier.mjs");
   const flags = ["--port", "0", "--admin-port", "0", "--engines", "1", "--routers", "1"];
@@ -75,6 +75,8 @@ test("installed from its tarballs, the demo answers, its page is there, and Ctrl
   expect(answer.status).toBe(200);
   const [, page = ""] = /^dashboard +(\S+)$/m.exec(program.stdout()) ?? [];
   for (const file of ["", "app.js", "style.css"]) expect((await fetch(page + file)).status, file).toBe(200);
+  const description = await fetch(new URL("/admin/openapi.json", page));
+  expect(await description.json()).toMatchObject({ openapi: "3.1.0", info: { title: "Espalier admin API" } });
   program.killGroup("SIGINT");
   expect((await program.ended).stderr).not.toMatch(/Error/);
 });

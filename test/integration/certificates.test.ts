@@ -1,7 +1,8 @@
 import { X509Certificate } from "node:crypto";
 import { connect, type TLSSocket } from "node:tls";
 import { loadConfig } from "@espalier/config";
-import { connectGateway, servingStatus } from "@espalier/endpoint-picker";
+import { servingStatus } from "@espalier/endpoint-picker";
+import { connectGateway } from "@espalier/endpoint-picker/gateway-client";
 import { createRouter } from "@espalier/server";
 import { type Certificate, createRecordingLogger, hasOpenssl, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";

@@ -1,18 +1,16 @@
 import {
   type BodyMode,
   bodyModes,
-  connectGateway,
-  type GatewayClient,
-  type GatewayStream,
   type HeaderValue,
   type ProcessingRequest,
   type ProcessingResponse,
 } from "@espalier/endpoint-picker";
+import { connectGateway, type GatewayClient, type GatewayStream } from "@espalier/endpoint-picker/gateway-client";
 import type { Json } from "./client.ts";
 import type { Rig, RunningRouter } from "./rig.ts";
 
 /** A router's settings as an endpoint picker on free ports. */
-export const pickerConfig = { port: 0, "health-port": 0 };
+export const pickerConfig = { port: 0, "health-port": 0, fallbacks: 2 };
 
 /** What a gateway tells with the head of a request. */
 export interface ExchangeOptions {

@@ -86,6 +86,13 @@ test("every route is in the file, and the file has no other", async () => {
   );
 });
 
+test("a router serves the file", async () => {
+  const router = await rig.router();
+  const { status, headers, json } = await ask(router, "GET", "/admin/openapi.json");
+  expect([status, headers["content-type"]]).toEqual([200, "application/json; charset=utf-8"]);
+  expect(json).toEqual(document);
+});
+
 test("operations have names of their own, and parameters for what their paths leave open", () => {
   expect(document.openapi).toMatch(/^3\.1\./);
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -191,6 +198,12 @@ test("engines that are added, drained, looked at and removed", async () => {
   expect((await ask(router, "PATCH", item, { draining: 1 }, second!.id)).status).toBe(400);
   expect((await ask(router, "DELETE", item, undefined, second!.id)).status).toBe(204);
   for (const method of ["GET", "DELETE"]) expect((await ask(router, method, item, undefined, "x")).status).toBe(404);
+});
+
+test("the status of an endpoint picker", async () => {
+  const router = await rig.router({ config: { "endpoint-picker": { port: 0, "health-port": 0 } } });
+  const { json } = await ask(router, "GET", "/admin/status");
+  expect(json.picker).toEqual({ address: expect.any(String), healthAddress: expect.any(String) });
 });
 
 test("probes of a router that cannot serve yet", async () => {

@@ -117,3 +117,65 @@ function subcommandsOf(tree: Tree): Set<string> {
   }
   return names;
 }
+
+/** Documents whose figures are their own: measurements with their commands, what was measured once, and what an engine is given by its sources. */
+const ownFigures = /^(CHANGELOG\.md|docs\/(BENCHMARKS|PRESETS)\.md|docs\/decisions\/)/;
+
+const number = String.raw`\d[\d,.]*`;
+/** What a measured figure looks like. */
+const measured = new RegExp(
+  [
+    String.raw`${number} ?(?:%|per ?cent\b)`,
+    String.raw`${number} ?(?:us|µs|ns)\b`,
+    String.raw`${number} ?(?:[kMG]?B|requests|tokens|prompts|streams|events|blocks)(?:/s| (?:a|per) second)\b`,
+    String.raw`${number} ?req/s\b`,
+    String.raw`${number} times (?:as|the|less|more|faster|slower|that)\b`,
+    // A spread, and a part of a distribution.
+    String.raw`${number} (?:to|\.\.) ${number} (?:ms|s)\b`,
+    String.raw`\b(?:mean|median|p50|p90|p95|p99|percentile)\b[^.|\n]{0,60}?${number} m?s\b`,
+    // A row of a table with several of them.
+    String.raw`(?:\|[^|\n]*\d\.\d[^|\n]*){2,}\|`,
+  ].join("|"),
+  "g",
+);
+
+/** Figures that look measured and are not: where, what, why. */
+const settings: readonly (readonly [file: string, figure: string, reason: string])[] = [
+  ["docs/LIMITS.md", "35 %", "a bound: a share of the descriptors"],
+  ["docs/LIMITS.md", "5 %", "a bound: a share of the descriptors"],
+  ["docs/LIMITS.md", "10 %", "a bound: a share of the descriptors"],
+  ["docs/LIMITS.md", "8,000 tokens a second", "a constant: what is assumed before the first answer"],
+  ["docs/LIMITS.md", "10 to 53 ms", "a setting: how long a router gathers what it tells"],
+  ["docs/PROTOCOL.md", "5 %", "a rule: the change on which estimates are sent"],
+  ["docs/guides/deploy.md", "5 to 30 s", "a setting: the TTL of a name"],
+  ["docs/guides/disaggregation.md", "2,000 tokens a second", "a constant: what a full batch is taken to answer"],
+  ["docs/guides/disaggregation.md", "60 %", "a constant: the part of an engine's KV blocks that counts"],
+  ["docs/guides/tracing.md", "100 requests a second", "an example: what a sample comes to"],
+];
+
+/** Measured figures of documents other than BENCHMARKS are in marked places, which `npm run docs` fills. */
+export function checkFigures(tree: Tree, exceptions = settings): string[] {
+  const found: string[] = [];
+  const unused = new Set(exceptions);
+  for (const [file, text] of tree) {
+    if (!isDocument(file) || ownFigures.test(file)) continue;
+    const prose = blankCode(text).replace(/<!-- figure: [^\n]*?<!-- \/figure -->/g, (place) =>
+      " ".repeat(place.length),
+    );
+    for (const { 0: figure, index } of prose.matchAll(measured)) {
+      const exception = exceptions.find(([where, what]) => where === file && figure === what);
+      if (exception) unused.delete(exception);
+      else
+        found.push(
+          violation(
+            file,
+            text,
+            index,
+            `has "${figure}": link to BENCHMARKS.md, or put it into docs/benchmarks/figures.json`,
+          ),
+        );
+    }
+  }
+  for (const [file, figure] of unused) found.push(`${file}:1 no longer has "${figure}": drop the exception`);
+  return found;
+}

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { checkCommands, checkLinks } from "./documents.ts";
+import { checkCommands, checkFigures, checkLinks } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
@@ -161,6 +161,31 @@ test.each([
   };
   const expected = what === undefined ? [] : [`docs/A.md:2 names ${what}, which does not exist: correct it`];
   expect(checkCommands(treeOf(files))).toEqual(expected);
+});
+
+test.each([
+  ["It costs 63 us.", "63 us"],
+  ["It takes 40\u00b5s or 12,000 req/s.", "40\u00b5s", "12,000 req/s"],
+  ["It is 3.5 times as fast and 12 % smaller.", "3.5 times as", "12 %"],
+  ["A mean of 1.4 s, in 48 to 57 s.", "mean of 1.4 s", "48 to 57 s"],
+  ["| a | 1.77 / 19.6 | 2.27 |", "| 1.77 / 19.6 | 2.27 |"],
+  ["`63 us` after 30 s, every 500 ms, in 20.19, two times, a `mean` of 3"],
+  ["It costs <!-- figure: cpu.espalier -->63 us<!-- /figure -->.\n\n```sh\nsleep 63 us\n```"],
+  ["A TTL of 5 to 30 s."],
+])("figures of a document: %s", (text, ...figures: string[]) => {
+  const files = { "docs/A.md": `\n${text}`, "docs/BENCHMARKS.md": text, "docs/decisions/1.md": text };
+  const expected = figures.map(
+    (figure) => `docs/A.md:2 has "${figure}": link to BENCHMARKS.md, or put it into docs/benchmarks/figures.json`,
+  );
+  expect(checkFigures(treeOf(files), text.includes("TTL") ? [["docs/A.md", "5 to 30 s", "a setting"]] : [])).toEqual(
+    expected,
+  );
+});
+
+test("an exception for a figure that is gone is told", () => {
+  expect(checkFigures(treeOf({ "docs/A.md": "5 s" }), [["docs/A.md", "5 %", "a share"]])).toEqual([
+    'docs/A.md:1 no longer has "5 %": drop the exception',
+  ]);
 });
 
 const repository = fileURLToPath(new URL("../..", import.meta.url));

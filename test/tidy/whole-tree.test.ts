@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { checkCommands, checkLinks } from "./documents.ts";
+import { checkCommands, checkFigures, checkLinks } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
@@ -18,6 +18,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
   "links in documents lead somewhere": checkLinks,
   "commands in documents exist": checkCommands,
+  "measured figures of documents are in BENCHMARKS, or made from its data": checkFigures,
 };
 
 test.each(Object.entries(checks))("%s", (_name, check) => {

@@ -2,7 +2,7 @@ import { renderErrorDocs } from "@espalier/common";
 import { configJsonSchema, renderConfigurationDocs } from "@espalier/config";
 import { enginePresets } from "@espalier/engine-model";
 import { policyCatalogue, writtenDefault } from "@espalier/policies";
-import { describeMetrics } from "@espalier/server";
+import { adminApi, describeMetrics } from "@espalier/server";
 
 /** The documents generated from the code, by file name under `docs/`. */
 export function generatedDocuments(): Readonly<Record<string, string>> {
@@ -10,6 +10,7 @@ export function generatedDocuments(): Readonly<Record<string, string>> {
     "ERRORS.md": renderErrorDocs(),
     "CONFIGURATION.md": renderConfigurationDocs(),
     "configuration.schema.json": `${JSON.stringify(configJsonSchema, null, 2)}\n`,
+    "openapi.json": `${JSON.stringify(adminApi, null, 2)}\n`,
     "POLICIES.md": renderPolicyDocs(),
     "PRESETS.md": renderPresetDocs(),
     "METRICS.md": renderMetricDocs(),
@@ -76,7 +77,10 @@ function renderPresetDocs(): string {
     "",
     "| parameter | value | source |",
     "|---|---|---|",
-    ...Object.entries(parameters).map(([key, value]) => `| \`${key}\` | ${value} | ${sources[key] ?? ""} |`),
+    ...Object.entries(parameters).map(
+      ([key, value]) =>
+        `| \`${key}\` | ${typeof value === "string" ? `\`${value}\`` : value} | ${sources[key] ?? ""} |`,
+    ),
     "",
   ]);
   return ["# Presets of the engine model", "", `${madeBy} Times are milliseconds.`, "", ...sections].join("\n");

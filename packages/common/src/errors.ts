@@ -70,7 +70,7 @@ export const errorCatalogue = {
   ),
   uri_too_long: request(414, "The request path is too long.", "Shorten the path."),
   headers_too_large: request(431, "The request headers are larger than the limit.", "Send fewer or shorter headers."),
-  unsupported_media_type: request(415, "The content type is not supported.", "Send application/json."),
+  unsupported_media_type: request(415, "The content type is not supported.", "Send `application/json`."),
   unsupported_encoding: request(415, "The content encoding is not supported.", "Send the body uncompressed."),
   method_not_allowed: request(405, "The path exists, but not for this method.", "Use the method in the Allow header."),
   path_not_found: request(404, "The path is not served.", "Check the path, or list it under forward-paths."),

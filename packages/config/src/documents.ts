@@ -73,7 +73,7 @@ function renderTable(rows: readonly Setting[]): string {
     const standard = defaultText(setting);
     const cells = [
       `\`${settingPath(setting)}\``,
-      typeText(setting),
+      typeText(setting).replace(/(?<=\bone of )[\w.-]+(?:, [\w.-]+)*/, (values) => values.replace(/[\w.-]+/g, "`$&`")),
       standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
       outside ? `\`${outside.variable}\`` : "",
       outside

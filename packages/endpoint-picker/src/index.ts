@@ -11,7 +11,7 @@ export {
   type RequestHead,
   type Route,
 } from "./exchange.ts";
-export { connectGateway, type GatewayClient, type GatewayStream } from "./gateway-client.ts";
+export type { GrpcTls } from "./grpc-server.ts";
 export {
   type BodyMode,
   bodyModes,
@@ -21,4 +21,3 @@ export {
   servingStatus,
 } from "./messages.ts";
 export { createPickerServer, type PickerServer, type PickerServerOptions } from "./picker-server.ts";
-export type { PickerTls } from "./picker-tls.ts";

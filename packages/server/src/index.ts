@@ -2,6 +2,7 @@
  * The router: a fastify application that wires the packages together. `createRouter` runs one inside any Node program.
  */
 
+export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";

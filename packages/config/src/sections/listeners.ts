@@ -113,8 +113,8 @@ export const endpointPicker = section("Listener for Envoy gateways, which ask it
   }),
   fallbacks: integer({
     description:
-      "How many further engines the picker names after the chosen one, best first, for a gateway that retries.",
-    default: 2,
+      "How many further engines the picker names after the chosen one, best first. Only for gateways that retry at another one: some read one address only, and answer 503 when there are two.",
+    default: 0,
     minimum: 0,
     maximum: 8,
   }),

@@ -75,12 +75,14 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
   };
   const follow = (socket: WebSocket, name: string, source: ServedDocuments): void => {
     const count = (incident: ReaderIncident): void => meters.incidents.series(incident).add();
+    const unfollow = source.onFollowed?.(name);
     readers.set(socket, createDocumentReader({ socket, name, documents: source, limits, count }));
     meters.connections.set(readers.size);
     socket.on("error", (error) =>
       logger.debug("a y-websocket reader failed", { document: name, error: error.message }),
     );
     socket.on("close", () => {
+      unfollow?.();
       readers.delete(socket);
       meters.connections.set(readers.size);
     });
@@ -190,7 +192,15 @@ export const defaultYWebsocketLimits: YWebsocketLimits = {
 };
 
 /** The documents as endpoints for browsers see them. */
-export type ServedDocuments = Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate">;
+export interface ServedDocuments extends Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate"> {
+  /**
+   * Called when a reader begins to follow a document, before it asks for anything: for documents that are kept up only while
+   * somebody reads them.
+   *
+   * @returns what is called, once, when the reader is gone
+   */
+  readonly onFollowed?: (name: string) => () => void;
+}
 
 /** Close codes from 4400 to 4499 keep the stock provider from coming back. */
 const closeCodes = { unreadable: 4400, documentGone: 4404 } as const;

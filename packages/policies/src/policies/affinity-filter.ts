@@ -28,10 +28,10 @@ const roundingErrorTokens = 1e-6;
  */
 export const affinityFilter: PolicyDefinition = {
   summary:
-    "Of the engines that hold most of the prompt the one with the least prefill: prompt tokens in flight there that have " +
-    "to be computed and that are not answered yet, and those of the prompt in hand that its cache lacks. Of all engines, " +
-    "where none holds it or where the prompts in flight at those that do take much longer than elsewhere. Equals at random " +
-    "by weight.",
+    "Of the engines that hold most of the prompt, the one with the least prefill. That is the prompt tokens in flight " +
+    "there that have to be computed and are not answered yet, and those of the prompt in hand that its cache lacks. " +
+    "Of all engines, where none holds it or where the prompts in flight at those that do take much longer than " +
+    "elsewhere. Equals at random by weight.",
   source: "llm-d's prefix-cache-affinity-filter with its token-load-scorer, August 2026",
   readsPrefixes: true,
   options: [

@@ -15,9 +15,9 @@ import { countingWeight, weightedOnly } from "../weights.ts";
  */
 export const cacheAware: PolicyDefinition = {
   summary:
-    "While the loads of engines are far apart, the engine with the fewest requests in flight; else the one with the " +
-    "longest part of the prompt in its cache, if that is long enough; else again the one with the fewest requests in flight, " +
-    "or, as in older versions, the one whose cache holds least.",
+    "While the loads of engines are far apart, the engine with the fewest requests in flight. Else the one with the " +
+    "longest part of the prompt in its cache, if that is long enough. Else again the one with the fewest requests in " +
+    "flight, or, as in older versions, the one whose cache holds least.",
   source: "the routers of SGLang and SMG, whose flags have the names of the first three options",
   readsPrefixes: true,
   options: [

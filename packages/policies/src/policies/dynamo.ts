@@ -19,11 +19,12 @@ const roundingErrorBlocks = 1e-6;
  */
 export const dynamo: PolicyDefinition = {
   summary:
-    "The engine with the fewest blocks in prefill and decode, for its weight. Prefill: prompts that wait there and the one in " +
-    "hand, less what its caches are credited with. Decode: prompt blocks of all requests in flight there, each counted once, " +
-    "and those of the prompt in hand that would be new among them. Equals at random by weight; with a temperature all are " +
-    "drawn, the likelier the fewer blocks. Each router counts blocks once among its own requests; those of other routers are " +
-    "added as they say, so that a block that requests of several routers have counts once for each.",
+    "The engine with the fewest blocks in prefill and decode, for its weight. Prefill: prompts that wait there and " +
+    "the one in hand, less what its caches are credited with. Decode: prompt blocks of all requests in flight there, " +
+    "each counted once, and those of the prompt in hand that would be new among them. Equals at random by weight; " +
+    "with a temperature all are drawn, the likelier the fewer blocks. Each router counts blocks once among its own " +
+    "requests. Those of other routers are added as they say, so a block that requests of several routers have counts " +
+    "once for each.",
   source: "the cost function of NVIDIA Dynamo's KV router: overlap credits per tier, prefill load scale, temperature",
   readsPrefixes: true,
   readsActiveBlocks: true,

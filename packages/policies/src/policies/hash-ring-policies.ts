@@ -13,8 +13,8 @@ const sessionSeed = 0x5e551047;
 
 export const consistentHashing: PolicyDefinition = {
   summary:
-    "The engine at the session key's place on a hash ring, or the next one that is not above its share of the load; " +
-    "without a session key the engine with the fewest requests in flight.",
+    "The engine at the session key's place on a hash ring, or the next one that is not above its share of the load. " +
+    "Without a session key: the engine with the fewest requests in flight.",
   source: "vLLM Router session affinity; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
   readsPrefixes: false,
   options: ringOptions,
@@ -37,8 +37,8 @@ const prefixSeed = 0x9e11ad2f;
 
 export const prefixHash: PolicyDefinition = {
   summary:
-    "The engine at the place of the prompt's beginning on a hash ring, or the next one that is not above its share " +
-    "of the load; for a prompt shorter than a block the engine with the fewest requests in flight.",
+    "The engine at the place of the prompt's beginning on a hash ring, or the next one that is not above its share of " +
+    "the load. For a prompt shorter than a block: the engine with the fewest requests in flight.",
   source: "KubeAI's PrefixHash; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
   readsPrefixes: true,
   options: [

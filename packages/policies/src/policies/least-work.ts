@@ -15,11 +15,10 @@ const requestTokens = 16;
 
 export const leastWork: PolicyDefinition = {
   summary:
-    "The engine with the least prefill before the first token of the answer, for its weight: prompt tokens that wait " +
-    "there, and those of the prompt in hand that its cache lacks; a LoRA adapter that has to be loaded counts as more. " +
-    "Near equals by the fewest requests in flight, then " +
-    "at random. With other routers beside this one, engines count as filled up evenly by what those send unseen, and " +
-    "equals are drawn.",
+    "The engine with the least prefill before the first token of the answer, for its weight. That is the prompt " +
+    "tokens that wait there, and those of the prompt in hand that its cache lacks. A LoRA adapter that has to be " +
+    "loaded counts as more. Near equals by the fewest requests in flight, then at random. With other routers beside " +
+    "this one, engines count as filled up evenly by what those send unseen, and equals are drawn.",
   source: "least prompt-work left, with the work that caches save taken off",
   readsPrefixes: true,
   options: [

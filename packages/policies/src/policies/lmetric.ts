@@ -12,8 +12,9 @@ const roundingError = 1e-6;
 
 export const lmetric: PolicyDefinition = {
   summary:
-    "The engine with the lowest product of the prefill that there would be, waiting prompts and what its cache lacks of " +
-    "the one in hand, and the requests that there would be, both for its weight. Equals at random by weight.",
+    "The engine with the lowest product of two numbers, both for its weight. One is the prefill that there would be: " +
+    "waiting prompts, and what its cache lacks of the one in hand. The other is the requests that there would be. " +
+    "Equals at random by weight.",
   source: "LMetric, Zhang et al. 2026 (arXiv 2603.15202)",
   readsPrefixes: true,
   options: [foreignRequestTokens, ...tierCreditOptions],

@@ -51,13 +51,14 @@ const objective: CheckedOption = {
 
 export const predictedLatency: PolicyDefinition = {
   summary:
-    "The engine that answers first, what that costs others counted in: the time until the prompts before this one are " +
-    "computed there, by dead reckoning, and until its batch has a place; the time that its own takes, which counts the more " +
-    "the busier the engines are and the more answers it holds up; the time that bringing its blocks back from slower memory " +
-    "takes; and the KV blocks that it holds where few are left. What many prompts begin with is copied to another engine " +
-    "once they have paid for that by what they would have saved there. No engine gets more while it has 16 requests in " +
-    "flight more than three times the mean, or a queue of a quarter of its batch. Times are learned from answers; credits are what is " +
-    "believed of slower memory before. Near equals, and other routers beside this one, as for least_work.",
+    "The engine that answers first, what that costs others counted in. First comes the time until the prompts before " +
+    "this one are computed there, by dead reckoning, and until its batch has a place. Then the prompt's own time, " +
+    "which counts the more the busier the engines are and the more answers it holds up. Then the time to bring its " +
+    "blocks back from slower memory, and a price for the KV blocks that it holds where few are left. What many " +
+    "prompts begin with is copied to another engine once they have paid for that by what they would have saved there. " +
+    "No engine gets more while it has 16 requests in flight more than three times the mean, or a queue of a quarter " +
+    "of its batch. Times are learned from answers; credits are what is believed of slower memory before. Near equals, " +
+    "and other routers beside this one, as for least_work.",
   source:
     "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
     "1988); bounded loads (Mirrokni et al., 2016)",

@@ -27,11 +27,11 @@ export interface OverviewDocumentOptions {
 export interface OverviewDocument extends Pick<ReplicatedDocuments, "state" | "diff" | "onUpdate"> {
   readonly name: string;
   /**
-   * Replaces a section. Writes nothing when the value is unchanged.
+   * Replaces sections, all of them in one go. Writes nothing for a value that is unchanged.
    *
-   * @param value plain JSON
+   * @param values plain JSON by section
    */
-  set(section: OverviewSection, value: unknown): void;
+  set(values: Readonly<Partial<Record<OverviewSection, unknown>>>): void;
   stop(): void;
 }
 
@@ -71,11 +71,13 @@ export function createOverviewDocument({ origin, clock, scheduler }: OverviewDoc
 
   return {
     name,
-    set(section, value) {
-      const text = boundedJson(value);
-      if (text === (pending.get(section) ?? written.get(section))) return;
-      if (text === written.get(section)) pending.delete(section);
-      else pending.set(section, text);
+    set(values) {
+      for (const section of overviewSections) {
+        if (!Object.hasOwn(values, section)) continue;
+        const text = boundedJson(values[section]);
+        if (text === written.get(section)) pending.delete(section);
+        else pending.set(section, text);
+      }
       if (pending.size === 0 || cancelWrite) return;
       const waitMs = lastWriteMs + overviewIntervalMs - clock.nowMs();
       if (waitMs <= 0) write();

@@ -12,6 +12,7 @@ import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import { guardOrigins, registerPreflights } from "./admin-access.ts";
+import { adminApi } from "./admin-api.ts";
 import type { DashboardParts } from "./dashboard.ts";
 
 export interface AdminDependencies extends WorkerRoutesDependencies {
@@ -75,6 +76,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     });
     guarded.get("/admin/status", async () => dependencies.status());
     guarded.get("/admin/config", async () => dependencies.describeConfig());
+    guarded.get("/admin/openapi.json", async () => adminApi);
     guarded.post("/admin/reload", async (_, reply) => {
       const outcome = dependencies.reload();
       return reply.code(outcome.error ? 422 : 200).send(outcome);

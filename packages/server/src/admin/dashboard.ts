@@ -71,7 +71,10 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   let ownAdmin: string | undefined;
   const overview = createOverview({
     ...{ origin, fleet, index, clock, scheduler },
-    shared: mesh && { replica: mesh.replica, slots: mesh.slots, describe: () => mesh.describe() },
+    shared: mesh && {
+      ...{ replica: mesh.replica, slots: mesh.slots },
+      ...{ describe: () => mesh.describe(), members: () => mesh.members() },
+    },
     queues: () => context.admission.counts(),
     totals: () => context.metrics.totals,
     inFlight: () => context.inFlight.count,

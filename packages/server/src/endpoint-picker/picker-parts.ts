@@ -1,6 +1,6 @@
 import { type Cancel, counterOf, type Logger, type Meter, type Startable } from "@espalier/common";
 import type { CompiledConfig, EndpointPickerConfig } from "@espalier/config";
-import { createPickerServer, type PickerTls } from "@espalier/endpoint-picker";
+import { createPickerServer, type GrpcTls } from "@espalier/endpoint-picker";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
 import { type GatewayParts, GatewayRequest } from "./gateway-request.ts";
@@ -12,7 +12,7 @@ export interface EndpointPicker extends Startable {
   /** `host:port` of `ext_proc`, and of its health checks; empty before the start. */
   readonly address: string;
   readonly healthAddress: string;
-  setTls(tls: PickerTls): void;
+  setTls(tls: GrpcTls): void;
   /** Accepts no new connections; open exchanges go on. */
   drain(): void;
 }

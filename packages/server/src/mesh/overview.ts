@@ -32,6 +32,8 @@ interface OverviewOfShared {
   readonly replica: Replica;
   readonly slots: TargetSlots;
   readonly describe: () => MeshDescription;
+  /** The members alone, which costs less than to describe the mesh. */
+  readonly members: () => readonly Pick<MemberDescription, "router" | "state">[];
 }
 
 const refreshMs = 1_000;
@@ -42,26 +44,43 @@ const lagStepMs = 5;
 
 /** A small document with a summary of this router, for browsers that follow it. */
 interface Overview {
-  readonly document: OverviewDocument;
+  /** Who begins to follow it calls `onFollowed`, and what that returns at the end. */
+  readonly document: OverviewDocument & { onFollowed(): () => void };
   stop(): void;
 }
 
-/** Refreshed once a second; writes only changes. */
+/**
+ * Refreshed when somebody begins to follow it, and once a second as long as somebody does; writes only changes. The summary
+ * takes milliseconds of the event loop, which a router without an audience does not spend. It then remembers only which
+ * routers it lost, since operators look after the loss.
+ */
 export function createOverview(options: OverviewOptions): Overview {
-  const { origin, clock, scheduler } = options;
+  const { origin, clock, scheduler, shared } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
   const lost = createLostRouters(clock);
   const refresh = (): void => {
-    document.set("engines", enginesOf(options));
-    document.set("load", loadOf(options));
-    document.set("links", linksOf(options, lost));
-    document.set("prefixes", prefixesOf(options));
-    document.set("queues", queuesOf(options));
-    document.set("traffic", trafficOf(options));
+    document.set({
+      engines: enginesOf(options),
+      load: loadOf(options),
+      links: linksOf(options, lost),
+      prefixes: prefixesOf(options),
+      queues: queuesOf(options),
+      traffic: trafficOf(options),
+    });
   };
-  const cancel: Cancel = scheduler.every(refreshMs, refresh);
+  const watchMembers = (): void => {
+    if (shared) lost.update(shared.members());
+  };
+  let followers = 0;
+  const cancel: Cancel = scheduler.every(refreshMs, () => (followers > 0 ? refresh() : watchMembers()));
+  const onFollowed = (): (() => void) => {
+    if (++followers === 1) refresh();
+    return () => {
+      followers--;
+    };
+  };
   return {
-    document,
+    document: { ...document, onFollowed },
     stop() {
       cancel();
       document.stop();
@@ -181,7 +200,7 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
   };
 }
 
-/** How long a lost router is listed, since operators look after the loss. */
+/** How long a lost router is listed. */
 const listedMs = 3_600_000;
 /** Most lost routers; beyond it the one lost longest ago is dropped. */
 const maxLost = 64;

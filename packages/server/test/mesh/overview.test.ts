@@ -1,6 +1,6 @@
 import { asTargetIndex } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import type { MeshDescription } from "../../src/mesh/overview.ts";
 import { createOverview } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
@@ -15,6 +15,8 @@ const self: Partial<MeshDescription> = {
   ...{ router: "r1" as never, epoch: 5, address: "a:1" },
   feeds: { owned: 2, backup: 1, unread: 0 },
 };
+type Member = Pick<MeshDescription["members"][number], "router" | "state">;
+
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
 
 const noTraffic = {
@@ -23,17 +25,22 @@ const noTraffic = {
 };
 
 /** An overview of a scripted fleet, and what a reader of its document sees. */
-async function startOverview({ isShared = true } = {}) {
+async function startOverview({ isShared = true, isFollowed = true } = {}) {
   const scripted = await startScriptedFleet();
   const { time, fleet } = scripted;
   const lone = createLoneReplica(time);
   let members: readonly object[] = [];
-  const describe = (): MeshDescription => ({ ...self, members }) as MeshDescription;
+  /** How often the mesh was described: once for each time that the summary is made. */
+  let made = 0;
+  const describe = (): MeshDescription => {
+    made++;
+    return { ...self, members } as MeshDescription;
+  };
   const totals = { ...noTraffic };
   let queued = 0;
   const overview = createOverview({
     ...{ origin: lone.replica.ports.origin, index: lone.index, fleet, ...time },
-    shared: isShared ? { ...lone, describe } : undefined,
+    shared: isShared ? { ...lone, describe, members: () => members as readonly Member[] } : undefined,
     queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
     totals: () => totals,
     inFlight: () => 0,
@@ -41,6 +48,7 @@ async function startOverview({ isShared = true } = {}) {
   });
   const { document } = overview;
   ends.push(() => overview.stop());
+  if (isFollowed) document.onFollowed();
   let updates = 0;
   document.onUpdate(() => updates++);
   const texts = (): string => {
@@ -53,6 +61,7 @@ async function startOverview({ isShared = true } = {}) {
     overview,
     texts,
     updates: () => updates,
+    made: () => made,
     /** What is new is seen within a second and written within another one. */
     refresh: () => time.advanceAsync(2_000),
     totals,
@@ -65,10 +74,55 @@ async function startOverview({ isShared = true } = {}) {
   };
 }
 
-test("it is named after the router and empty at first", async () => {
-  const { overview, texts } = await startOverview();
+test("it is named after the router, and empty until somebody follows it", async () => {
+  const { overview, texts } = await startOverview({ isFollowed: false });
   expect(overview.document.name).toBe("overview/r1");
   expect(texts()).not.toContain("engines");
+});
+
+/**
+ * Symptom: a router that nobody looked at spent milliseconds of each second on its event loop. Mechanism: the summary, with the
+ * prefixes that most share, was made whether anybody followed it or not.
+ */
+test("without followers nothing is computed; the first one gets a fresh one at once, and when the last has gone it ends", async () => {
+  const { apply, index, made, overview, refresh, setMembers, texts, time, updates } = await startOverview({
+    isFollowed: false,
+  });
+  const sharing = vi.spyOn(index, "largestSharedPrefixes");
+  await apply(specOf("engine-a"));
+  for (let at = 0; at < 5; at++) await refresh();
+  expect([made(), sharing.mock.calls.length, updates()]).toEqual([0, 0, 0]);
+
+  setMembers([member]);
+  const unfollow = overview.document.onFollowed();
+  expect([made(), sharing.mock.calls.length]).toEqual([1, 1]);
+  for (const word of ["engine-a", "r2"]) expect(texts()).toContain(word);
+
+  const unfollowOther = overview.document.onFollowed();
+  expect(made()).toBe(1);
+  await time.advanceAsync(2_000);
+  expect(made()).toBe(3);
+  unfollow();
+  await time.advanceAsync(2_000);
+  expect(made()).toBe(5);
+  unfollowOther();
+  await time.advanceAsync(60_000);
+  expect([made(), sharing.mock.calls.length]).toEqual([5, 5]);
+
+  setMembers([member, { ...member, router: "r3" }]);
+  overview.document.onFollowed();
+  expect(made()).toBe(6);
+  expect(texts()).toContain("r3");
+});
+
+test("a router that died while nobody looked is told of to who comes later", async () => {
+  const { overview, refresh, setMembers, texts } = await startOverview({ isFollowed: false });
+  setMembers([member]);
+  await refresh();
+  setMembers([]);
+  await refresh();
+  overview.document.onFollowed();
+  expect(texts()).toMatch(/r2.*down/);
 });
 
 test("engines, with who reads them and what that is worth", async () => {

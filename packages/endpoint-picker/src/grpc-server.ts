@@ -1,7 +1,7 @@
 import { performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
-import { EspalierError } from "@espalier/common";
+import { EspalierError, systemAfterPoll } from "@espalier/common";
 import { ResetFilter } from "./reset-filter.ts";
 
 /** Certificate chain and key as PEM texts; with `ca`, clients must show a certificate of that authority. */
@@ -181,7 +181,7 @@ function serve(stream: ServerHttp2Stream, path: string, { methods, maxMessageByt
       if (trailers) return;
       flush();
       trailers = { "grpc-status": status };
-      if (message !== "") trailers["grpc-message"] = encodeURIComponent(message);
+      if (message !== "") trailers["grpc-message"] = percentEncoded(message);
       if (!stream.destroyed) stream.end();
     },
     pause: () => void stream.pause(),
@@ -199,9 +199,15 @@ function serve(stream: ServerHttp2Stream, path: string, { methods, maxMessageByt
     if (wrong) call.end(wrong.status, wrong.message);
   });
   stream.on("drain", () => handler.drained());
-  stream.on("end", () => close(isReset()));
+  // Some clients end their side before they reset it, in the same turn of the event loop.
+  stream.on("end", () => void systemAfterPoll().then(() => close(stream.aborted || isReset())));
   // The connection is gone, if the call is not over.
   stream.on("close", () => close(true));
+}
+
+/** Status messages are ASCII; other bytes, and percent signs, are encoded. */
+function percentEncoded(message: string): string {
+  return message.replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent);
 }
 
 interface WrongMessage {

@@ -28,11 +28,17 @@ function rig(peers = 0) {
   const target = { signals } as unknown as Target;
   const unseen = new UnseenAnswers({ clock, releaseAfterMs: 10_000, peerInFlight: () => peers });
   const over: number[] = [];
+  const prompts: number[] = [];
   return {
     unseen,
     over,
-    add: (id: number, at: Target | undefined = target) =>
-      unseen.add({ target: at, finishUnseen: () => void over.push(id) }),
+    prompts,
+    add: (id: number, expectedPromptMs = 50) =>
+      unseen.add({
+        ...{ target, expectedPromptMs },
+        assumePrompt: () => void prompts.push(id),
+        finishUnseen: () => void over.push(id),
+      }),
     scrape(running: number, waiting: number, inFlightAtScrape: number) {
       Object.assign(metrics, { running, waiting, inFlightAtScrape, scrapedMs: clock.nowMs() });
     },
@@ -85,15 +91,35 @@ test("other routers' requests count: each router ends its own share", () => {
   expect(over).toEqual([1]);
 });
 
-test("a request ends after its time without any metrics, one moment earlier it does not", () => {
-  const { add, pass, unseen, over } = rig();
+test.each([
+  ["at an engine that is busy all the time", 10_000, true],
+  ["sooner at an engine without metrics", 2_000, false],
+])("a request ends after its time, %s, one moment earlier it does not", (_, mostMs, hasMetrics) => {
+  const { add, pass, scrape, unseen, over } = rig();
+  if (hasMetrics) scrape(5, 0, 1);
   add(1);
-  pass(9_999);
+  pass(mostMs - 1);
   unseen.sweep();
   expect(over).toEqual([]);
   pass(1);
   unseen.sweep();
   expect(over).toEqual([1]);
+});
+
+test("a prompt counts as computed once, after the time that it is expected to take", () => {
+  const { add, pass, unseen, prompts, over } = rig();
+  add(1, 100);
+  add(2, 300);
+  pass(99);
+  unseen.sweep();
+  expect(prompts).toEqual([]);
+  pass(1);
+  unseen.sweep();
+  unseen.sweep();
+  expect(prompts).toEqual([1]);
+  pass(200);
+  unseen.sweep();
+  expect([prompts, over]).toEqual([[1, 2], []]);
 });
 
 test("one more than the most there may be ends the oldest, and later ones still end in time", () => {
@@ -109,7 +135,8 @@ test("one more than the most there may be ends the oldest, and later ones still 
 
 test("without a target there is nothing to wait for, and an end of the picker ends all", () => {
   const { add, unseen, over } = rig();
-  unseen.add({ target: undefined, finishUnseen: () => void over.push(7) });
+  const nothing = { target: undefined, expectedPromptMs: 0, assumePrompt() {} };
+  unseen.add({ ...nothing, finishUnseen: () => void over.push(7) });
   add(1);
   unseen.stop();
   expect([over, unseen.count]).toEqual([[7, 1], 0]);

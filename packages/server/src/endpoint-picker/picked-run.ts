@@ -121,12 +121,23 @@ export class PickedRun extends RequestRun {
   finishUnseen(): void {
     if (this.isDone) return;
     if (!this.#hasStatus) this.answered(200, []);
-    this.firstByte();
+    this.assumePrompt();
     this.ended();
+  }
+
+  /** See `finishUnseen`. */
+  assumePrompt(): void {
+    if (!this.isDone) this.promptAssumed();
   }
 
   get target(): Target | undefined {
     return this.#selection?.target;
+  }
+
+  /** Milliseconds that the engine needs for the prompt, as expected when it was chosen. */
+  get expectedPromptMs(): number {
+    const { work, matchedTokens = 0 } = this.#selection ?? {};
+    return work?.expectedMs ?? Math.max(0, this.#plan.features.promptTokens - matchedTokens) / guessedTokensPerMs;
   }
 
   /** The gateway passes whatever the engine answers. */
@@ -207,6 +218,9 @@ export class PickedRun extends RequestRun {
     this.failed("connect", new EspalierError("upstream_connect_failed"));
   }
 }
+
+/** The pace of a usual GPU, where none was learned. */
+const guessedTokensPerMs = 10;
 
 const noneTried: ReadonlySet<string> = new Set();
 

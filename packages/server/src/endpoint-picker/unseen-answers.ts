@@ -4,13 +4,25 @@ import type { Target } from "@espalier/workers";
 /** A request whose answer nobody shows to this router. */
 interface UnseenRun {
   readonly target: Target | undefined;
+  /** Milliseconds that its prompt takes. */
+  readonly expectedPromptMs: number;
+  /** Its prompt is taken to be computed. */
+  assumePrompt(): void;
+  /** It is taken to be over. */
   finishUnseen(): void;
 }
 
 interface Entry {
   readonly run: UnseenRun;
   readonly sinceMs: number;
+  hasPrompt: boolean;
 }
+
+/**
+ * How long a request counts as running at an engine without metrics. Rather too short: load that does not end would fill
+ * the queues of a router whose engines are idle.
+ */
+const withoutMetricsMs = 2_000;
 
 /** Most requests that wait for their end; beyond it the oldest one counts as over. */
 export const maxUnseen = 65_536;
@@ -25,7 +37,8 @@ interface UnseenAnswersOptions {
 
 /**
  * Requests that a gateway sends on without showing their answers. Each counts as running at its engine until the engine's
- * metrics show fewer requests than all routers believe to run there, or until a fixed time has passed.
+ * metrics show fewer requests than all routers believe to run there, or until a fixed time has passed. Its prompt counts as
+ * waiting for as long as it is expected to take.
  */
 export class UnseenAnswers {
   readonly #options: UnseenAnswersOptions;
@@ -49,7 +62,7 @@ export class UnseenAnswers {
     }
     if (this.#count >= maxUnseen) this.#dropOldest();
     const known = this.#byTarget.get(target);
-    const entry = { run, sinceMs: this.#options.clock.nowMs() };
+    const entry = { run, sinceMs: this.#options.clock.nowMs(), hasPrompt: false };
     if (known) known.entries.push(entry);
     else this.#byTarget.set(target, { entries: [entry], readMs: Number.NEGATIVE_INFINITY });
     this.#count += 1;
@@ -64,9 +77,17 @@ export class UnseenAnswers {
       const isNew = sampledMs > waiting.readMs;
       waiting.readMs = Math.max(waiting.readMs, sampledMs);
       let over = isNew ? this.#surplusAt(target) : 0;
+      const { releaseAfterMs } = this.#options;
+      const isBlind = Number.isNaN(target.signals.running + target.signals.waiting);
+      const mostMs = isBlind ? Math.min(releaseAfterMs, withoutMetricsMs) : releaseAfterMs;
+      for (const entry of entries) {
+        if (entry.hasPrompt || nowMs - entry.sinceMs < entry.run.expectedPromptMs) continue;
+        entry.hasPrompt = true;
+        entry.run.assumePrompt();
+      }
       while (entries.length > 0) {
         const { sinceMs } = entries[0]!;
-        const isOverdue = nowMs - sinceMs >= this.#options.releaseAfterMs;
+        const isOverdue = nowMs - sinceMs >= mostMs;
         // A scrape says nothing of a request that came after it.
         if (!isOverdue && (over < 1 || sinceMs >= sampledMs)) break;
         if (!isOverdue) over -= 1;

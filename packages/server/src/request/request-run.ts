@@ -283,6 +283,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#lifecycle.firstToken(this.#isStream);
   }
 
+  /** The engine is taken to have computed the prompt, though nobody showed that. */
+  protected promptAssumed(): void {
+    this.#lifecycle.firstToken(false);
+  }
+
   /** Releases everything, reports the end, and answers the error, if any. */
   protected settled(outcome: RelayOutcome): void {
     this.#leaveQueue(outcome.kind);

@@ -244,21 +244,25 @@ const bounds: JsonObject = {
   thresholds: [{ max_connections: 50_000, max_pending_requests: 50_000, max_requests: 50_000, max_retries: 1_000 }],
 };
 
+const protocol = (fields: JsonObject): JsonObject => ({
+  "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+    ...typeUrl("extensions.upstreams.http.v3.HttpProtocolOptions"),
+    ...fields,
+  },
+});
+
 function pickerCluster(pickers: readonly EnvoyPicker[]): JsonObject {
   return {
     ...cluster("pickers", pickers, ({ healthPort }) => ({ health_check_config: { port_value: healthPort } })),
     lb_policy: "ROUND_ROBIN",
-    typed_extension_protocol_options: {
-      "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-        ...typeUrl("extensions.upstreams.http.v3.HttpProtocolOptions"),
-        explicit_http_config: {
-          http2_protocol_options: {
-            // A picker that hangs without closing its connections: its requests end here, and go to another one.
-            connection_keepalive: { interval: "2s", timeout: "5s" },
-          },
+    typed_extension_protocol_options: protocol({
+      explicit_http_config: {
+        http2_protocol_options: {
+          // A picker that hangs without closing its connections: its requests end here, and go to another one.
+          connection_keepalive: { interval: "2s", timeout: "5s" },
         },
       },
-    },
+    }),
     health_checks: [
       {
         ...{ interval: "1s", no_traffic_interval: "1s", unhealthy_edge_interval: "0.1s", timeout: "1s" },
@@ -282,6 +286,11 @@ function pickerCluster(pickers: readonly EnvoyPicker[]): JsonObject {
 function engineCluster(engines: readonly EnvoyAddress[]): JsonObject {
   return {
     ...cluster("engines", engines, () => ({})),
+    typed_extension_protocol_options: protocol({
+      explicit_http_config: { http_protocol_options: {} },
+      // Engines on uvicorn close an idle connection after 5 s; a request that meets that would be lost.
+      common_http_protocol_options: { idle_timeout: "4s" },
+    }),
     load_balancing_policy: {
       policies: [
         {

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { waitFor } from "@espalier/testing";
-import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { envoyConfig, requestBodyModes } from "../../src/envoy/envoy-config.ts";
 import { startEnvoy } from "../../src/envoy/start-envoy.ts";
 import { envoyOptions, envoyProgram, temporaryEnvoy } from "./temporary-envoy.ts";
@@ -28,10 +28,11 @@ const isAlive = (pid: number | undefined): boolean => {
 const envoyFolders = async (): Promise<readonly string[]> =>
   (await readdir(tmpdir())).filter((name) => name.startsWith("espalier-envoy-"));
 
-let foldersBefore: readonly string[] = [];
+// Others on this machine may start an Envoy too.
 beforeEach(async () => {
-  foldersBefore = await envoyFolders();
+  vi.stubEnv("TMPDIR", await temporaryFolder());
 });
+afterEach(() => void vi.unstubAllEnvs());
 
 /** A shell script in the place of Envoy. */
 async function fakeEnvoy(script: string): Promise<string> {
@@ -44,7 +45,7 @@ async function fakeEnvoy(script: string): Promise<string> {
 test("a program that ends before it is ready: the error has what it wrote, and its configuration is removed", async () => {
   const ends = await fakeEnvoy("echo 'no such field: abacus' >&2; exit 1");
   await expect(startEnvoy({ program: ends, config })).rejects.toThrow(/Envoy ended \(.*\)\nno such field: abacus/);
-  expect(await envoyFolders()).toEqual(foldersBefore);
+  expect(await envoyFolders()).toEqual([]);
 });
 
 test("no program at all: the error names it", async () => {
@@ -79,7 +80,7 @@ describe.skipIf(program === undefined)("the real Envoy", () => {
     }
     const stats = await (await fetch(`${adminUrl}/stats?filter=engines.upstream_rq_total`)).text();
     expect(stats).toBe("cluster.engines.upstream_rq_total: 0\n");
-    expect(await envoyFolders()).toEqual(foldersBefore);
+    expect(await envoyFolders()).toEqual([]);
     await envoy.stop();
     expect(await envoy.exited).toBe(0);
     expect(isAlive(envoy.process.pid)).toBe(false);

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
-import { dirname, isAbsolute, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { type Clock, systemClock } from "@espalier/common";
 
@@ -22,7 +22,7 @@ const keptOutputBytes = 4_096;
 const ownEnvoy = "or install Envoy yourself and name its program with --envoy-bin";
 
 export interface InstallEnvoyOptions {
-  /** The folder for caches, as in `XDG_CACHE_HOME`; `~/.cache` if absent or not absolute. */
+  /** The folder for caches, as in `XDG_CACHE_HOME`; `~/.cache` if absent or empty. */
   readonly cacheFolder?: string | undefined;
   /** Told what happens, line by line. */
   readonly note: (line: string) => void;
@@ -80,7 +80,7 @@ export async function installEnvoy(options: InstallEnvoyOptions): Promise<string
 }
 
 function envoyFolder(cacheFolder: string | undefined): string {
-  const base = cacheFolder && isAbsolute(cacheFolder) ? cacheFolder : join(homedir(), ".cache");
+  const base = cacheFolder ? resolve(cacheFolder) : join(homedir(), ".cache");
   return join(base, "espalier", `envoy-${envoyVersion}`);
 }
 

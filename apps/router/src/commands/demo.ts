@@ -304,7 +304,7 @@ export interface DemoFleet {
   readonly sharing: Sharing;
   readonly model: string;
   /** The gateway before the routers, if there is one. */
-  readonly envoy: EnvoyListening | undefined;
+  readonly envoy?: EnvoyListening | undefined;
 }
 
 const shared: Readonly<Record<Sharing, string>> = {

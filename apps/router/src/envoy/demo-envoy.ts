@@ -89,7 +89,7 @@ export function startDemoEnvoy({ program, port, routers, engineUrls, signal }: D
  *
  * @throws Error for another router
  */
-export function pickerOf({ url, picker }: RouterListening): EnvoyPicker {
+export function pickerOf({ url, picker }: Pick<RouterListening, "url" | "picker">): EnvoyPicker {
   if (!picker) throw new Error(`the router at ${url} is no endpoint picker`);
   const [at, healthAt] = [picker.address, picker.healthAddress].map((address) => new URL(`grpc://${address}`)) as [
     URL,
@@ -103,7 +103,7 @@ const standardPort = 80;
 /** @throws UsageError for an engine that is not at `http://IP:PORT` */
 function engineAddress(text: string): EnvoyAddress {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const name = url?.hostname === "localhost" ? host : (url?.hostname.replace(/^\[|\]$/g, "") ?? "");
+  const name = url?.hostname.replace(/^\[|\]$/g, "") ?? "";
   // Routers name engines by IP address and port, and Envoy has to know the same.
   if (url?.protocol !== "http:" || url.pathname !== "/" || isIP(name) === 0) {
     throw new UsageError(`--envoy needs engines like http://10.0.0.1:8000, by IP address, not ${JSON.stringify(text)}`);

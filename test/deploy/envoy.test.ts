@@ -1,7 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { loadConfig } from "@espalier/config";
-import { envoyConfig, standardEnvoyLimits } from "@espalier/router";
+import { type EnvoyOptions, envoyConfig, standardEnvoyLimits } from "@espalier/router";
 import { expect, test } from "vitest";
+import { parse } from "yaml";
 import { envoyProgram } from "../integration/envoy-program.ts";
 import { readText, readYaml, root } from "./files.ts";
 
@@ -11,21 +12,33 @@ const file = "deploy/envoy/envoy.yaml";
 const routers = [11, 12, 13].map((number) => `127.0.0.${number}`);
 const engines = readYaml<readonly string[]>("examples/three-vms/engines.yaml")[0]!;
 
+const options: EnvoyOptions = {
+  listen: { host: "0.0.0.0", port: 10_000 },
+  admin: { host: "127.0.0.1", port: 9901 },
+  pickers: routers.map((host) => ({ host, port: 9002, healthPort: 9003 })),
+  engines: engines.map((url) => ({ host: new URL(url).hostname, port: Number(new URL(url).port) })),
+  requestBody: "full-duplex",
+  answersThroughPicker: true,
+  limits: standardEnvoyLimits,
+};
+
 test("the file that is shipped is what tests and the demo run, before the routers and engines of examples/three-vms", () => {
   const [shipped] = readYaml(file);
-  expect(shipped).toEqual(
-    envoyConfig({
-      listen: { host: "0.0.0.0", port: 10_000 },
-      admin: { host: "127.0.0.1", port: 9901 },
-      pickers: routers.map((host) => ({ host, port: 9002, healthPort: 9003 })),
-      engines: engines.map((url) => ({ host: new URL(url).hostname, port: Number(new URL(url).port) })),
-      requestBody: "full-duplex",
-      answersThroughPicker: true,
-      limits: standardEnvoyLimits,
-    }),
-  );
+  expect(shipped).toEqual(envoyConfig(options));
   for (const [index, host] of routers.entries())
     expect(readText(`examples/three-vms/router-${index + 1}.yaml`)).toContain(`:-${host}}`);
+});
+
+test("the README's lines for TLS are those that tests run", () => {
+  const pickerTls = {
+    caFile: "/etc/envoy/pickers-ca.pem",
+    name: "pickers.internal",
+    own: { certFile: "/etc/envoy/envoy.pem", keyFile: "/etc/envoy/envoy.key" },
+  };
+  const [cluster] = envoyConfig({ ...options, pickerTls }).static_resources.clusters;
+  const [, lines = ""] = /^```yaml\n(.*?)^```$/ms.exec(readText("deploy/envoy/README.md")) ?? [];
+  expect(cluster).toMatchObject(parse(lines) as object);
+  expect(JSON.stringify(cluster)).toContain('"transport_socket_match_criteria":{"plainText":true}');
 });
 
 test("its bounds are those that routers have", () => {

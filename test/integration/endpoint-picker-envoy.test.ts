@@ -1,9 +1,10 @@
 import { createHash, randomBytes } from "node:crypto";
 import { silentLogger } from "@espalier/common";
 import { createPickerServer } from "@espalier/endpoint-picker";
-import { type EnvoyLimits, type RequestBodyMode, standardEnvoyLimits } from "@espalier/router";
-import { waitFor } from "@espalier/testing";
+import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "@espalier/router";
+import { hasOpenssl, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
+import { certificateFiles, makeAuthority } from "./authorities.ts";
 import { quietSims } from "./cache-rig.ts";
 import { converse, wordsOf } from "./cached-turns.ts";
 import { call, chat, eventData, type Json, openPost, post } from "./client.ts";
@@ -15,6 +16,10 @@ import { createRig } from "./rig.ts";
 const program = envoyProgram("endpoint pickers behind the real Envoy");
 const rig = createRig();
 afterEach(() => rig.close());
+
+if (!hasOpenssl()) {
+  process.stderr.write("NOT RUN: endpoint pickers with certificates behind the real Envoy; openssl is not installed\n");
+}
 
 const bodyModes: readonly RequestBodyMode[] = ["full-duplex", "buffered", "none"];
 const chatPath = "/v1/chat/completions";
@@ -248,6 +253,34 @@ describe.skipIf(program === undefined)("endpoint pickers behind the real Envoy",
     for (let turn = 0; turn < 6; turn++) expect((await post(url + chatPath, chat())).status).toBe(200);
     expect(performance.now() - laterMs).toBeLessThan(2_000);
   });
+
+  test.skipIf(!hasOpenssl())(
+    "pickers with certificates: Envoy and they recognize each other, or nothing passes",
+    async () => {
+      const engine = await jsonEngine(rig, "{}");
+      const authority = makeAuthority(rig);
+      const theirs = certificateFiles(rig, { ...authority.issue(), ca: authority.ca });
+      const { tls } = certificateFiles(rig, { ...authority.issue(), ca: makeAuthority(rig).ca });
+      const routers = await meshPickers(rig, [engine], {
+        config: { "endpoint-picker": { tls: theirs.tls } },
+        tokenizes: false,
+      });
+      const own = { certFile: tls["cert-file"], keyFile: tls["key-file"] };
+      const right = { caFile: (theirs.tls as Json)["ca-file"] as string, name: "127.0.0.1", own };
+      const wrong: readonly EnvoyPickerTls[] = [
+        { ...right, caFile: (tls as Json)["ca-file"] as string },
+        { ...right, name: "router.test" },
+        { caFile: right.caFile, name: right.name },
+      ];
+      for (const pickerTls of [right, ...wrong]) {
+        const gateway = await startGateway(rig, program!, routers, [engine], { pickerTls });
+        // Health checks are not encrypted, and pass in any case.
+        expect(await gateway.stat("cluster.pickers.membership_healthy")).toBe(3);
+        expect((await post(gateway.url + chatPath, chat())).status).toBe(pickerTls === right ? 200 : 503);
+      }
+      expect(engine.requests).toHaveLength(1);
+    },
+  );
 
   const hung: readonly (readonly [RequestBodyMode, Partial<EnvoyLimits>])[] = [
     ["full-duplex", { idleSeconds: 1 }],

@@ -7,6 +7,7 @@ export {
   type EnvoyLimits,
   type EnvoyOptions,
   type EnvoyPicker,
+  type EnvoyPickerTls,
   envoyConfig,
   type RequestBodyMode,
   requestBodyModes,

@@ -20,12 +20,24 @@ export const requestBodyModes = ["full-duplex", "buffered", "none"] as const;
 
 export type RequestBodyMode = (typeof requestBodyModes)[number];
 
+/** How Envoy and pickers recognize each other. Paths are those of Envoy's machine. */
+export interface EnvoyPickerTls {
+  /** PEM file with the authority of the pickers' certificates. */
+  readonly caFile: string;
+  /** The host name or IP address that the pickers' certificates are for. */
+  readonly name: string;
+  /** PEM files with Envoy's own certificate and key, for pickers that ask for one (`ca-file`). */
+  readonly own?: { readonly certFile: string; readonly keyFile: string };
+}
+
 export interface EnvoyOptions {
   /** Where clients connect. */
   readonly listen: EnvoyAddress;
   /** Where Envoy tells how it is. Whoever reaches it can end Envoy, so it belongs on a loopback address. */
   readonly admin: EnvoyAddress;
   readonly pickers: readonly EnvoyPicker[];
+  /** For pickers that serve TLS (`endpoint-picker.tls`); their health checks do not. */
+  readonly pickerTls?: EnvoyPickerTls;
   /** What the pickers may name. */
   readonly engines: readonly EnvoyAddress[];
   readonly requestBody: RequestBodyMode;
@@ -78,7 +90,7 @@ export function envoyConfig(options: EnvoyOptions): EnvoyConfig {
     admin: { address: socketAddress(options.admin) },
     static_resources: {
       listeners: [listener(options)],
-      clusters: [pickerCluster(options.pickers), engineCluster(options.engines)],
+      clusters: [pickerCluster(options), engineCluster(options.engines)],
     },
     overload_manager: {
       resource_monitors: [
@@ -251,10 +263,11 @@ const protocol = (fields: JsonObject): JsonObject => ({
   },
 });
 
-function pickerCluster(pickers: readonly EnvoyPicker[]): JsonObject {
+function pickerCluster({ pickers, pickerTls }: EnvoyOptions): JsonObject {
   return {
     ...cluster("pickers", pickers, ({ healthPort }) => ({ health_check_config: { port_value: healthPort } })),
     lb_policy: "ROUND_ROBIN",
+    ...(pickerTls === undefined ? {} : transportSockets(pickerTls)),
     typed_extension_protocol_options: protocol({
       explicit_http_config: {
         http2_protocol_options: {
@@ -268,6 +281,7 @@ function pickerCluster(pickers: readonly EnvoyPicker[]): JsonObject {
         ...{ interval: "1s", no_traffic_interval: "1s", unhealthy_edge_interval: "0.1s", timeout: "1s" },
         ...{ unhealthy_threshold: 2, healthy_threshold: 1 },
         grpc_health_check: { service_name: "envoy.service.ext_proc.v3.ExternalProcessor" },
+        ...(pickerTls === undefined ? {} : { transport_socket_match_criteria: plainText }),
       },
     ],
     // A picker that dies with requests open, or takes no connection, is left out at once, until a check succeeds.
@@ -280,6 +294,41 @@ function pickerCluster(pickers: readonly EnvoyPicker[]): JsonObject {
     },
     // Pickers that fail are left out as long as any other is left.
     common_lb_config: { healthy_panic_threshold: { value: 1 }, update_merge_window: "0s" },
+  };
+}
+
+/** Marks health checks, which are not encrypted. */
+const plainText: JsonObject = { plainText: true };
+
+function transportSockets({ caFile, name, own }: EnvoyPickerTls): JsonObject {
+  const files = own && { certificate_chain: { filename: own.certFile }, private_key: { filename: own.keyFile } };
+  const isAddress = isIP(name) > 0;
+  return {
+    transport_socket_matches: [
+      {
+        name: "health checks",
+        match: plainText,
+        transport_socket: {
+          name: "envoy.transport_sockets.raw_buffer",
+          typed_config: typeUrl("extensions.transport_sockets.raw_buffer.v3.RawBuffer"),
+        },
+      },
+    ],
+    transport_socket: {
+      name: "envoy.transport_sockets.tls",
+      typed_config: {
+        ...typeUrl("extensions.transport_sockets.tls.v3.UpstreamTlsContext"),
+        ...(isAddress ? {} : { sni: name }),
+        common_tls_context: {
+          alpn_protocols: ["h2"],
+          ...(files ? { tls_certificates: [files] } : {}),
+          validation_context: {
+            trusted_ca: { filename: caFile },
+            match_typed_subject_alt_names: [{ san_type: isAddress ? "IP_ADDRESS" : "DNS", matcher: { exact: name } }],
+          },
+        },
+      },
+    },
   };
 }
 

@@ -46,7 +46,12 @@ export async function startRoutersHere(
     };
     const router = createRouter({ config: loadConfig({ flags }), logger: silentLogger });
     await router.start();
-    const listening = { url: router.url, adminUrl: router.adminUrl, meshAddress: addressOf(router.meshAddress) };
+    const listening = {
+      url: router.url,
+      adminUrl: router.adminUrl,
+      meshAddress: addressOf(router.meshAddress),
+      picker: null,
+    };
     children.push(childOf(listening, () => router.stop()));
     await waitFor(() => router.readiness().ready, { what: `${untilEngines} usable engines` });
     routers.push(listening);

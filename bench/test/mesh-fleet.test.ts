@@ -63,7 +63,12 @@ beforeEach(() => {
     const routers: RouterListening[] = [];
     for (let index = 0; index < options.count; index++) {
       if (routersFail && index === 1) throw new Error("the router exited with code 1");
-      const listening = { url: `http://router-${index}`, adminUrl: await startAdmin(), meshAddress: null };
+      const listening = {
+        url: `http://router-${index}`,
+        adminUrl: await startAdmin(),
+        meshAddress: null,
+        picker: null,
+      };
       children.push(child(`router-${index}`, listening));
       routers.push(listening);
     }

@@ -1,5 +1,20 @@
-/** The `espalier` command. As a library it exports what benchmarks and tests share with it: local fleets, and plots. */
+/** The `espalier` command. As a library it exports what benchmarks and tests share with it: local fleets, Envoy, and plots. */
 export { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
+export { pickerOf } from "./envoy/demo-envoy.ts";
+export {
+  type EnvoyAddress,
+  type EnvoyConfig,
+  type EnvoyLimits,
+  type EnvoyOptions,
+  type EnvoyPicker,
+  type EnvoyPickerTls,
+  envoyConfig,
+  type RequestBodyMode,
+  requestBodyModes,
+  standardEnvoyLimits,
+} from "./envoy/envoy-config.ts";
+export { installedEnvoy } from "./envoy/install-envoy.ts";
+export { type EnvoyListening, type EnvoyProcess, type StartEnvoyOptions, startEnvoy } from "./envoy/start-envoy.ts";
 export {
   type EnginesListening,
   type LocalEnginesOptions,

@@ -22,6 +22,7 @@ const demoFlags: DemoFlags = {
   policy: "least_connections",
   preset: "h100-32b-tp2",
   port: "8080",
+  envoyPort: "10000",
   adminPort: "9090",
   load: "0",
 };
@@ -116,7 +117,7 @@ test.each<[Partial<DemoFlags>, string]>([
   [{ engines: "257" }, "--engines must be a whole number from 1 to 256"],
   [{ routers: "17" }, "--routers must be a whole number from 1 to 16"],
   [{ port: "65536" }, "--port must be a whole number from 0 to 65535"],
-  [{ adminPort: "-1" }, "--admin-port must be a whole number from 0 to 65535"],
+  [{ envoyPort: "10000", adminPort: "-1" }, "--admin-port must be a whole number from 0 to 65535"],
   [{ port: "64533" }, "--port leaves no ports for the engines"],
 ])("demo with %j is refused", (flags, message) => {
   expect(() => readDemoOptions({ ...demoFlags, ...flags })).toThrow(message);

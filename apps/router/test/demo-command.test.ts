@@ -3,6 +3,9 @@ import { waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerDemo } from "../src/commands/demo.ts";
+import type { EnvoyConfig } from "../src/envoy/envoy-config.ts";
+import { installEnvoy } from "../src/envoy/install-envoy.ts";
+import { type EnvoyListening, startEnvoy } from "../src/envoy/start-envoy.ts";
 import { startLocalEngines, startLocalRouter } from "../src/processes/local-fleet.ts";
 import { type Child, untilReady } from "../src/processes/start-child.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
@@ -15,6 +18,11 @@ vi.mock(import("../src/processes/local-fleet.ts"), async (original) => ({
   startLocalRouter: vi.fn(),
 }));
 vi.mock(import("../src/processes/start-child.ts"), () => ({ untilReady: vi.fn() }));
+vi.mock(import("../src/envoy/install-envoy.ts"), async (original) => ({
+  ...(await original()),
+  installEnvoy: vi.fn(),
+}));
+vi.mock(import("../src/envoy/start-envoy.ts"), () => ({ startEnvoy: vi.fn() }));
 
 /** `+NAME` for what was started and `-NAME` for what was stopped, in order. */
 let events: string[] = [];
@@ -22,6 +30,7 @@ let events: string[] = [];
 let die: (name: string) => void = () => {};
 let failing: string | undefined;
 let routerUrl = "http://127.0.0.1:8080";
+let envoyUrl = "http://127.0.0.1:10000";
 
 function child<Listening>(name: string, listening: Listening): Child<Listening> {
   if (name === failing) throw new Error(`${name} exited with code 1`);
@@ -45,6 +54,7 @@ beforeEach(() => {
   die = () => {};
   failing = undefined;
   routerUrl = "http://127.0.0.1:8080";
+  envoyUrl = "http://127.0.0.1:10000";
   const engines = [1, 2].map((at) => ({ id: `engine-${at}`, url: `http://127.0.0.1:908${at}` }));
   let routers = 0;
   vi.mocked(startLocalEngines)
@@ -57,8 +67,16 @@ beforeEach(() => {
         url: routerUrl,
         adminUrl: "http://127.0.0.1:9090",
         meshAddress: `127.0.0.1:${7_000 + routers}`,
+        picker: { address: `127.0.0.1:${6_000 + routers}`, healthAddress: `127.0.0.1:${6_100 + routers}` },
       }),
     );
+  vi.mocked(installEnvoy).mockReset().mockResolvedValue("/cache/envoy");
+  vi.mocked(startEnvoy)
+    .mockReset()
+    .mockImplementation(async () => ({
+      ...child<EnvoyListening>("envoy", { url: envoyUrl, adminUrl: "http://127.0.0.1:9901" }),
+      log: () => "",
+    }));
   vi.mocked(untilReady)
     .mockReset()
     .mockResolvedValue({ usableEngines: 2, models: ["of-the-engine", "another"] });
@@ -199,3 +217,53 @@ test.each([["--preset", "abacus"], ["--policy", "robin"], ["--sharing", "some"],
     expect(events).toEqual([]);
   },
 );
+
+test("with --envoy routers are endpoint pickers, and Envoy before them is where requests are sent", async () => {
+  let sent = 0;
+  envoyUrl = await temporaryServer(({ response }) => {
+    sent++;
+    streamAnswer(response, ["a"]);
+  });
+  const { stdout, error } = await demo("--duration", "500ms", "--load", "40", "--envoy", "--envoy-port", "7777");
+  expect(error).toBeUndefined();
+  expect(sent).toBeGreaterThan(0);
+  const [router1, router2, router3] = [1, 2, 3].map((at) => `router ${at}`);
+  expect(events.slice(0, 5)).toEqual(["+engines", `+${router1}`, `+${router2}`, `+${router3}`, "+envoy"]);
+  expect(events.slice(5)).toEqual(["-envoy", `-${router3}`, `-${router2}`, `-${router1}`, "-engines"]);
+  for (const [options] of vi.mocked(startLocalRouter).mock.calls) expect(options.isPicker).toBe(true);
+  const [[{ program, config }]] = vi.mocked(startEnvoy).mock.calls as [Parameters<typeof startEnvoy>];
+  expect(program).toBe("/cache/envoy");
+  expect(addressesIn(config)).toEqual([7_777, 6_001, 6_101, 6_002, 6_102, 6_003, 6_103, 9_081, 9_082]);
+  expect(stdout).toMatch(/^envoy +http:\/\/127\.0\.0\.1:\d+ +admin http:\/\/127\.0\.0\.1:9901$/m);
+  expect(stdout).toContain(`curl -N ${envoyUrl}/v1/chat/completions`);
+});
+
+/** All ports but the administrator's, in order. */
+function addressesIn({ static_resources: resources }: EnvoyConfig): readonly number[] {
+  return [...JSON.stringify(resources).matchAll(/"port_value":(\d+)/g)].map(([, port]) => Number(port));
+}
+
+test("an Envoy that is named is not installed; what stops its installation or its start stops the demo", async () => {
+  await demo("--duration", "1ms", "--envoy", "--envoy-bin", "/usr/bin/envoy");
+  expect(installEnvoy).not.toHaveBeenCalled();
+  expect(startEnvoy).toHaveBeenCalledWith(expect.objectContaining({ program: "/usr/bin/envoy" }));
+
+  events = [];
+  vi.mocked(installEnvoy).mockRejectedValueOnce(new Error("there is no python3"));
+  expect((await demo("--envoy", "--envoy-cache", "/cache")).error).toEqual(new Error("there is no python3"));
+  expect(installEnvoy).toHaveBeenCalledWith(expect.objectContaining({ cacheFolder: "/cache" }));
+  expect(events).toEqual([]);
+
+  vi.mocked(startEnvoy).mockRejectedValueOnce(new Error("Envoy ended"));
+  expect((await demo("--envoy", "--routers", "1")).error).toEqual(new Error("Envoy ended"));
+  expect(events).toEqual(["+engines", "+router 4", "-router 4", "-engines"]);
+});
+
+test("an Envoy that ends by itself takes the demo with it", async () => {
+  const running = demo("--duration", "1h", "--routers", "1", "--envoy");
+  await waitFor(() => events.includes("+envoy"), { what: "start" });
+  die("envoy");
+  const { stderr, exitCode } = await running;
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+});

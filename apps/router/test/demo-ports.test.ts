@@ -9,6 +9,7 @@ const flags: DemoFlags = {
   preset: "h100-32b-tp2",
   port: "8080",
   adminPort: "9090",
+  envoyPort: "10000",
   load: "0",
 };
 
@@ -44,6 +45,29 @@ test.each([
   { given: { load: "0.25", duration: "1.5m" }, read: { requestsPerSecond: 0.25, durationMs: 90_000 } },
   { given: { load: "10000", duration: "500ms" }, read: { requestsPerSecond: 10_000, durationMs: 500 } },
   { given: { model: "org/model" }, read: { model: "org/model" } },
+  { given: { envoyBin: "/usr/bin/envoy", envoyPort: "0" }, read: { envoy: undefined } },
+  { given: { envoy: true }, read: { envoy: { port: 10_000, program: undefined, cacheFolder: undefined } } },
+  {
+    given: { envoy: true, envoyPort: "0", envoyBin: "/usr/bin/envoy", envoyCache: "/tmp" },
+    read: { envoy: { port: 0, program: "/usr/bin/envoy", cacheFolder: "/tmp" } },
+  },
 ])("$given is read as $read", ({ given, read }) => {
   expect(readDemoOptions({ ...flags, ...given })).toMatchObject(read);
+});
+
+test("Envoy gets engines by IP address, as routers name them", () => {
+  const read = (...engine: string[]) => readDemoOptions({ ...flags, envoy: true, engine });
+  expect(read("http://10.0.0.1:8000", "http://[::1]")).toMatchObject({
+    envoy: { port: 10_000 },
+  });
+  for (const wrong of [
+    "http://engine-1:8000",
+    "http://localhost:8000",
+    "https://10.0.0.1:8000",
+    "http://10.0.0.1/v1",
+    "10.0.0.1:8000",
+    "?",
+  ])
+    expect(() => read("http://10.0.0.1:8000", wrong)).toThrow(`by IP address, not "${wrong}"`);
+  expect(() => readDemoOptions({ ...flags, envoyPort: "65536" })).toThrow("--envoy-port must be a whole number from 0");
 });

@@ -158,8 +158,13 @@ test("an abort ends the load at once, with requests under way and before the nex
   await waitFor(() => open === 0, { what: "end of the requests" });
 });
 
-const router = { url: "http://127.0.0.1:8080", adminUrl: "http://127.0.0.1:9090", meshAddress: "127.0.0.1:7946" };
-const next = { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091", meshAddress: null };
+const router = {
+  url: "http://127.0.0.1:8080",
+  adminUrl: "http://127.0.0.1:9090",
+  meshAddress: "127.0.0.1:7946",
+  picker: null,
+};
+const next = { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091", meshAddress: null, picker: null };
 
 test("the greeting names every address", () => {
   const text = describeDemo({

@@ -108,7 +108,7 @@ test("a router is ready when it can use all of its engines", async () => {
     response.writeHead(path === "/admin/status" ? 200 : 404, { "content-type": "application/json" });
     response.end(JSON.stringify({ usableEngines: usableEngines++, models: ["tiny"], ready: true }));
   });
-  expect(await untilReady({ url: "http://router", adminUrl, meshAddress: null }, 3)).toMatchObject({
+  expect(await untilReady({ url: "http://router", adminUrl, meshAddress: null, picker: null }, 3)).toMatchObject({
     usableEngines: 3,
     models: ["tiny"],
   });
@@ -118,8 +118,12 @@ test("a router is ready when it can use all of its engines", async () => {
 test("waiting for engines can be given up, whether or not the router answers", async () => {
   const abort = new AbortController();
   const adminUrl = await temporaryServer(({ response }) => response.end('{"usableEngines":1}'));
-  const waiting = untilReady({ url: "http://router", adminUrl, meshAddress: null }, 2, abort.signal);
-  const nobody = untilReady({ url: "http://gone", adminUrl: "http://127.0.0.1:1", meshAddress: null }, 2, abort.signal);
+  const waiting = untilReady({ url: "http://router", adminUrl, meshAddress: null, picker: null }, 2, abort.signal);
+  const nobody = untilReady(
+    { url: "http://gone", adminUrl: "http://127.0.0.1:1", meshAddress: null, picker: null },
+    2,
+    abort.signal,
+  );
   abort.abort();
   const messages = (await Promise.allSettled([waiting, nobody])).map((end) => end.status === "rejected" && end.reason);
   expect(messages).toEqual([

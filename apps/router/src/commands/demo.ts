@@ -13,6 +13,15 @@ import {
   summarize,
 } from "@espalier/workload";
 import { type Command, Option } from "commander";
+import {
+  addEnvoyFlags,
+  type DemoEnvoyFlags,
+  type DemoEnvoyOptions,
+  demoEnvoyProgram,
+  readEnvoyFlags,
+  startDemoEnvoy,
+} from "../envoy/demo-envoy.ts";
+import type { EnvoyListening, EnvoyProcess } from "../envoy/start-envoy.ts";
 import { createProgressBar, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters, startLocalEngines } from "../processes/local-fleet.ts";
 import { type Child, type RouterListening, untilReady } from "../processes/start-child.ts";
@@ -27,7 +36,7 @@ const simulatedModel = "sim-model";
 const maxKeptResults = 100_000;
 
 export function registerDemo(program: Command): void {
-  addCommand(program, "demo")
+  const command = addCommand(program, "demo")
     .description(
       "Starts simulated engines and routers in front of them, which share what the engines hold and how loaded they are, " +
         "and prints how to use them. Ctrl-C ends all.",
@@ -44,7 +53,8 @@ export function registerDemo(program: Command): void {
       oneOf(new Option("--policy <name>", "how an engine is chosen"), policyNames).default("predicted_latency"),
     )
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
-    .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
+    .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090");
+  addEnvoyFlags(command)
     .optionsGroup("Load:")
     .option("--load <rate>", "chat requests per second to send; 0 for none", "8")
     .option("--duration <time>", "stop after this long, for instance 30s; without it, on Ctrl-C")
@@ -57,26 +67,38 @@ async function demo(options: DemoOptions): Promise<void> {
   const ending = new AbortController();
   const engineChildren: Child<unknown>[] = [];
   const routerChildren: Child<unknown>[] = [];
+  let envoy: EnvoyProcess | undefined;
   try {
+    const program = options.envoy && (await demoEnvoyProgram(options.envoy, stop));
     const engineUrls = options.engineUrls ?? (await startEngines(options, engineChildren));
     const [first, ...others] = await startDemoRouters(options, engineUrls, routerChildren, stop);
     if (!first) throw new Error("no router was started");
     const model = options.model ?? (await servedModel(options, first, stop));
+    if (options.envoy && program !== undefined) {
+      const routers = [first, ...others];
+      envoy = await startDemoEnvoy({ program, port: options.envoy.port, routers, engineUrls, signal: stop });
+    }
     if (stop.aborted) return;
     writeNote(`\nup in ${((systemClock.nowMs() - startedMs) / 1_000).toFixed(1)} s\n`);
     const engines = options.engineUrls ? "engines" : `${options.engines} simulated engines (${options.preset})`;
     const routers = [first, ...others] as const;
     writeResult(
-      describeDemo({ routers, engineUrls, engines, policy: options.policy, sharing: options.sharing, model }),
+      describeDemo({
+        ...{ routers, engineUrls, engines, policy: options.policy, sharing: options.sharing, model },
+        envoy: envoy?.listening,
+      }),
     );
     const watched = watchRouters(routers, routerChildren, AbortSignal.any([stop, ending.signal]));
-    const gone = Promise.race([...engineChildren.map((child) => child.exited), watched.allGone]);
-    await run({ options, model, urls: watched.urls, stop, gone });
+    const needed = [...engineChildren, ...(envoy ? [envoy] : [])];
+    const gone = Promise.race([...needed.map((child) => child.exited), watched.allGone]);
+    const { url: gateway } = envoy?.listening ?? {};
+    await run({ options, model, urls: gateway === undefined ? watched.urls : () => [gateway], stop, gone });
   } catch (error) {
     if (!(await wasStopped(stop))) throw error;
   } finally {
     ending.abort();
-    await Promise.all([...engineChildren, ...routerChildren].reverse().map((child) => child.stop()));
+    const children = [...engineChildren, ...routerChildren, ...(envoy ? [envoy] : [])];
+    await Promise.all(children.reverse().map((child) => child.stop()));
   }
 }
 
@@ -95,7 +117,7 @@ async function startEngines(options: DemoOptions, children: Child<unknown>[]): P
 }
 
 function startDemoRouters(
-  { routers: count, sharing, policy, port, adminPort, engineUrls: given }: DemoOptions,
+  { routers: count, sharing, policy, port, adminPort, engineUrls: given, envoy }: DemoOptions,
   engineUrls: readonly string[],
   children: Child<unknown>[],
   signal: AbortSignal,
@@ -110,6 +132,7 @@ function startDemoRouters(
         // The user's own engines have a tokenizer that the router lacks, so it matches their prompts by bytes.
         ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
         arguments: ["--demo"],
+        ...(envoy ? { isPicker: true } : {}),
         port: port === 0 ? 0 : port + index,
         adminPort: adminPort === 0 ? 0 : adminPort + index,
       }),
@@ -194,7 +217,7 @@ async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void>
 }
 
 /** The flags of `espalier demo` as they were written. */
-export interface DemoFlags {
+export interface DemoFlags extends DemoEnvoyFlags {
   readonly engine?: readonly string[];
   readonly engines: string;
   readonly routers: string;
@@ -223,6 +246,8 @@ export interface DemoOptions {
   readonly port: number;
   readonly adminPort: number;
   readonly enginePort: number;
+  /** Undefined without Envoy. */
+  readonly envoy: DemoEnvoyOptions | undefined;
   readonly requestsPerSecond: number;
   /** Undefined to run without end. */
   readonly durationMs: number | undefined;
@@ -260,6 +285,7 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
     port,
     adminPort,
     enginePort,
+    envoy: readEnvoyFlags(flags, flags.engine),
     requestsPerSecond: readNumber(flags.load, "--load", { min: 0, max: maxRequestsPerSecond }),
     durationMs: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration"),
   };
@@ -277,6 +303,8 @@ export interface DemoFleet {
   readonly policy: string;
   readonly sharing: Sharing;
   readonly model: string;
+  /** The gateway before the routers, if there is one. */
+  readonly envoy?: EnvoyListening | undefined;
 }
 
 const shared: Readonly<Record<Sharing, string>> = {
@@ -291,11 +319,14 @@ export const demoQuestion =
   "would who has kept one for many years beside a small house.";
 
 /** Where everything listens, and lines to paste into a shell. */
-export function describeDemo({ routers, engineUrls, engines, policy, sharing, model }: DemoFleet): string {
+export function describeDemo({ routers, engineUrls, engines, policy, sharing, model, envoy }: DemoFleet): string {
   const [{ url, adminUrl }, next] = routers;
   const messages = JSON.stringify([{ role: "user", content: demoQuestion }]);
   const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
   return [
+    ...(envoy
+      ? [`envoy     ${envoy.url}   admin ${envoy.adminUrl}`, "          it asks the routers where each request goes"]
+      : []),
     ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),
     ...(routers.length === 1 ? [] : [`          ${shared[sharing]}`]),
     `dashboard ${adminUrl}/dashboard/`,
@@ -303,10 +334,14 @@ export function describeDemo({ routers, engineUrls, engines, policy, sharing, mo
     `          ${engines}, policy ${policy}`,
     "",
     "Try:",
-    `  curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\`,
+    `  curl -N ${envoy?.url ?? url}/v1/chat/completions -H 'content-type: application/json' \\`,
     `    -d ${quoteForShell(body)}`,
     ...(next && sharing === "mesh"
-      ? [`the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`]
+      ? [
+          envoy
+            ? "whichever router Envoy asks, the prompt goes to the engine that has it"
+            : `the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`,
+        ]
       : []),
     `  npx espalier workers --admin ${adminUrl}`,
     `  npx espalier status --admin ${adminUrl}`,

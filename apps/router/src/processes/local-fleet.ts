@@ -38,6 +38,8 @@ export interface LocalRouterOptions {
   readonly adminPort: number;
   /** Undefined for a router that shares nothing. */
   readonly mesh?: LocalMesh;
+  /** Whether it is an endpoint picker too, at free ports. */
+  readonly isPicker?: boolean;
   readonly arguments?: readonly string[];
   /** Time limit for the process to start; 20 s by default. */
   readonly startTimeoutMs?: number;
@@ -82,6 +84,12 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
     ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),
+    ...(options.isPicker
+      ? [
+          ["--ext-proc-port", "0"],
+          ["--ext-proc-health-port", "0"],
+        ]
+      : []),
   ];
   return startChild({
     name: "the router",

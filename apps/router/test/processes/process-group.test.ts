@@ -37,7 +37,13 @@ function setUp(count: number) {
         serve() {
           const { index } = fake.hello();
           const adminUrl = `http://a:${9090 + index}`;
-          observer.said({ type: "listening", url: "http://a:8080", adminUrl, meshAddress: `a:${number}` });
+          observer.said({
+            type: "listening",
+            url: "http://a:8080",
+            adminUrl,
+            meshAddress: `a:${number}`,
+            picker: null,
+          });
         },
         end(code, signal) {
           if (fake.isGone) return;

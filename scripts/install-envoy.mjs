@@ -1,0 +1,12 @@
+// `npm run envoy:install`: the Envoy that tests and `espalier demo --envoy` start, into the folder for caches. Prints its path.
+import { ensureBuilt } from "./ensure-built.mjs";
+
+ensureBuilt();
+const { installEnvoy } = await import("../apps/router/dist/envoy/install-envoy.js");
+try {
+  const note = (line) => process.stderr.write(`${line}\n`);
+  console.log(await installEnvoy({ cacheFolder: process.env.XDG_CACHE_HOME, note }));
+} catch (error) {
+  process.stderr.write(`error: ${error.message}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,79 @@
+import { describe, expect, test } from "vitest";
+import { envoyProgram } from "../integration/envoy-program.ts";
+import { childrenOf, type Program, start, untilGone } from "./program.ts";
+
+const program = envoyProgram("espalier demo --envoy");
+const freePorts = ["--port", "0", "--admin-port", "0", "--envoy-port", "0", "--engines", "2"];
+
+async function demo(...args: string[]): Promise<Program> {
+  const running = start(["demo", "--envoy", ...freePorts, ...args], { env: { ENVOY_BIN: program! } });
+  await running.until(/Ctrl-C ends everything/);
+  return running;
+}
+
+/** Sends what the printed curl line would send. */
+async function sendPrinted(greeting: string): Promise<Response> {
+  const [, url = "", body = ""] = /curl -N (\S+) -H '[^']+' \\\n +-d '([^']+)'/.exec(greeting) ?? [];
+  return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+}
+
+describe.skipIf(program === undefined)("a demo behind Envoy", () => {
+  test("what it prints goes through Envoy to the engine that a router chose, and Ctrl-C ends every process", async () => {
+    const running = await demo("--load", "0");
+    const greeting = running.stdout();
+    const [, gateway] = /^envoy +(\S+)/m.exec(greeting) ?? [];
+    expect(greeting).toContain(`curl -N ${gateway}/v1/chat/completions`);
+    const workers = new Set<string | null>();
+    for (let turn = 0; turn < 6; turn++) {
+      const response = await sendPrinted(greeting);
+      expect([response.status, response.headers.get("server")]).toEqual([200, "envoy"]);
+      expect(await response.text()).toMatch(/data: \[DONE\]\n\n$/);
+      workers.add(response.headers.get("x-espalier-worker"));
+    }
+    expect(workers.size, "whichever router Envoy asked").toBe(1);
+
+    // Engines, three routers, Envoy and what ends it if the demo is killed.
+    const children = childrenOf(running.pid);
+    expect(children).toHaveLength(6);
+    running.killGroup("SIGINT");
+    expect(await running.ended).toMatchObject({ code: 0, signal: null });
+    await untilGone(children, 5_000);
+  });
+
+  test("no process survives a demo that is killed", async () => {
+    const running = await demo("--load", "20");
+    const children = childrenOf(running.pid);
+    running.kill("SIGKILL");
+    await running.ended;
+    await untilGone(children);
+  });
+
+  test("routers that are killed leave the others to serve, behind the same Envoy", async () => {
+    const running = await demo("--load", "20");
+    for (const left of [2, 1]) {
+      const [, router = 0] = childrenOf(running.pid);
+      process.kill(router, "SIGKILL");
+      await running.until(new RegExp(`is gone; ${left} go on`));
+      expect((await sendPrinted(running.stdout())).status).toBe(200);
+    }
+    running.killGroup("SIGINT");
+    expect((await running.ended).code).toBe(0);
+  });
+
+  test("an Envoy that dies takes the demo with it, with exit code 1", async () => {
+    const running = await demo("--load", "0", "--routers", "1");
+    const children = childrenOf(running.pid);
+    process.kill(children[2]!, "SIGKILL");
+    const { code, stderr } = await running.ended;
+    expect(code).toBe(1);
+    expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+    await untilGone(children);
+  });
+
+  test("a program that is no Envoy: the demo says so, and leaves nothing", async () => {
+    const running = start(["demo", "--envoy", ...freePorts, "--envoy-bin", "/bin/false"]);
+    const { code, stderr } = await running.ended;
+    expect(code).toBe(1);
+    expect(stderr).toContain("error: Envoy ended (/bin/false)");
+  });
+});

@@ -17,7 +17,7 @@ const tiny: ReplicationSizes = {
   turnover: flowShape,
   turnovers: 3,
   wire: { feeds: 2, blocksPerFeed: 200, ratePerS: 2_000, seconds: 1, seed: 1 },
-  restarts: { lives: 12, routers: 3, feeds: 2, blocksPerFeed: 100, seed: 1 },
+  restarts: { epochs: 12, routers: 3, feeds: 2, blocksPerFeed: 100, seed: 1 },
 };
 
 /** CPU time of a millisecond for each reading. */
@@ -29,7 +29,7 @@ function steppingCpu() {
 test("what is recorded is played as it was", () => {
   const feedOf = () => new SyntheticFeed({ random: createSeededRandom(4), seed: 4, liveBlocks: 300 });
   const [recorded, live] = [feedOf(), feedOf()];
-  const told: string[] = [];
+  const reported: string[] = [];
   const sinkTo = (lines: string[]) => ({
     stored: (inTier: number, words: Uint32Array, from: number, to: number) =>
       void lines.push(`stored ${inTier} ${words.slice(2 * from, 2 * to).join()}`),
@@ -42,11 +42,11 @@ test("what is recorded is played as it was", () => {
   const expected: string[] = [];
   for (let message = 0; message < 300; message++) {
     const step = recordStep(recorded);
-    playStep(step, sinkTo(told));
+    playStep(step, sinkTo(reported));
     expect(opsOf(step)).toBe(live.step(sinkTo(expected)));
   }
-  expect(told).toEqual(expected);
-  expect(told.some((line) => line.startsWith(`removed ${tier.gpu} `))).toBe(true);
+  expect(reported).toEqual(expected);
+  expect(reported.some((line) => line.startsWith(`removed ${tier.gpu} `))).toBe(true);
 });
 
 test("a router's commits are taken by another, in order, and a second time refused", () => {
@@ -165,7 +165,7 @@ describe("restarts", () => {
   });
 
   test("leave no more journals of the dead than are kept at most, however many there were", () => {
-    const figures = measureRestarts({ ...tiny.restarts, lives: 90, routers: 2, feeds: 1 });
+    const figures = measureRestarts({ ...tiny.restarts, epochs: 90, routers: 2, feeds: 1 });
     expect(figures.documents_after_1000_restarts).toBe(1 + 2 + 64);
     expect(figures.documents_at_most).toBe(1 + 2 + 64);
     expect(figures.documents_after_quiet).toBe(1 + 2);

@@ -1,4 +1,4 @@
-import { lifeId, originKey } from "@espalier/replication";
+import { epochId, originKey } from "@espalier/replication";
 import { journalContent } from "./journal-content.ts";
 import type { ModelEngine } from "./model-engine.ts";
 import type { ModelRouter } from "./model-router.ts";
@@ -18,7 +18,7 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
     ...engines.flatMap((engine) => factDifferences(routers, engine, isTruthKnown)),
     ...engines.flatMap((engine) => loadDifferences(routers, engine)),
     ...journalDifferences(routers),
-    ...routers.flatMap(untold),
+    ...routers.flatMap(unreported),
     ...routers.flatMap(unreadPlacements),
     ...[...bound].flatMap((key) =>
       unequal(routers, `binding ${key}`, ({ replica }) => replica.bindings.get(key) ?? "none"),
@@ -33,9 +33,9 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
 function unequal(
   routers: readonly ModelRouter[],
   what: string,
-  told: (router: ModelRouter) => string | undefined,
+  textOf: (router: ModelRouter) => string | undefined,
 ): string[] {
-  const values = routers.map((router) => [router.name, told(router)] as const);
+  const values = routers.map((router) => [router.name, textOf(router)] as const);
   const known = values.filter(([, value]) => value !== undefined);
   if (new Set(known.map(([, value]) => value)).size <= 1) return [];
   return [`${what} differs: ${known.map(([name, value]) => `${name} ${value?.slice(0, 160)}`).join(" | ")}`];
@@ -47,7 +47,7 @@ function factDifferences(routers: readonly ModelRouter[], engine: ModelEngine, i
     const state = replica.fold.state(key);
     const digest = index.digest(slots.find(key)).join(".");
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
-    return `${state?.life ? lifeId(state.life) : "no life"} ${stands} ${digest}`;
+    return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${digest}`;
   });
   const last = engine.messages.length - 1;
   const truth = [...engine.held].sort((one, other) => one - other).join();
@@ -96,7 +96,7 @@ function journalDifferences(routers: readonly ModelRouter[]): string[] {
 }
 
 /** What a router has written itself is in its journal before long. */
-function untold({ name, replica }: ModelRouter): string[] {
+function unreported({ name, replica }: ModelRouter): string[] {
   return replica.store.own.hasPending ? [`${name} has not told what it has written`] : [];
 }
 

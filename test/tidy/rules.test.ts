@@ -9,6 +9,7 @@ import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
+import { checkWords, oldWords } from "./words.ts";
 
 /** A rule that cannot fail is a defect: each is shown a tree that breaks it. */
 
@@ -128,6 +129,47 @@ test.each([
   expect(checkPatterns(treeOf({ [file]: text }))).toEqual([]);
 });
 
+test.each(oldWords.flatMap(({ words, use }) => words.map((word) => [word, use])))(
+  "no identifier and no file has the word %s",
+  (word, use) => {
+    const camelCase = word.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+    const capital = camelCase.replace(/^./, (letter) => letter.toUpperCase());
+    const files = {
+      "packages/a/src/b.ts": `export const ${camelCase}Of = 1;\n`,
+      "packages/a/test/b.ts": `// ${word}\nclass A {\n  readonly #is${capital} = true;\n}\n`,
+      [`test/e2e/${word}.ts`]: "",
+    };
+    expect(checkWords(treeOf(files))).toEqual([
+      `packages/a/src/b.ts:1 ${camelCase}Of has ${word}: the field says ${use}`,
+      `packages/a/test/b.ts:3 is${capital} has ${word}: the field says ${use}`,
+      `test/e2e/${word}.ts:1 is named with ${word}: the field says ${use}`,
+    ]);
+  },
+);
+
+test.each([
+  ['describe("lanes of a pool", () => {});', "lanes"],
+  ['test.each([1, 2])("%i errands", () => {});', "errands"],
+  ["it(`${2} duties`, () => {});", "duties"],
+  ['testWithRedis("what an heir does", () => {});', "heir"],
+])("no title of a test has an old word: %s", (text, word) => {
+  const [first, ...more] = checkWords(treeOf({ "packages/a/test/b.test.ts": text }));
+  expect(more).toEqual([]);
+  expect(first).toMatch(new RegExp(`^packages/a/test/b.test.ts:1 .* has ${word}: the field says `));
+});
+
+test.each([
+  ["packages/a/src/b.ts", '// Lanes, told by a teller.\nconst a = `${b("lanes")}: a knee`;'],
+  ["packages/a/src/b.ts", "const usageHalfLifeMs = 1;\nconst { life } = statement;"],
+  ["packages/a/src/b.ts", "const their = planes.map(lifecycleOf);"],
+  ["packages/a/test/b.test.ts", 'test("who is told of a doubt", () => {});\nitems("lanes");'],
+  ["packages/prefix-index/src/hash/hash-kernel.ts", "const lanes = 4;"],
+  ["packages/simulator/src/measure/knee.ts", "export const findKnee = 1;"],
+  ["docs/lanes.md", "lanes"],
+])("%s may have %s", (file, text) => {
+  expect(checkWords(treeOf({ [file]: text }))).toEqual([]);
+});
+
 test.each([
   ["[a](no.md)", "links to no.md, which does not exist: correct it"],
   ["[a](../docs/no/)", "links to ../docs/no/, which does not exist: correct it"],
@@ -240,12 +282,12 @@ test("files, exports and dependencies for nothing are told, and imports of nothi
     "packages/mesh/src/index.ts": 'import "ws";',
     "packages/mesh/test/a.test.ts": 'import "../src/no.ts";',
   };
-  const told = await knipOf(files, []);
-  expect(told).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
-  expect(told).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
-  expect(told).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
-  expect(told).toMatch(/Unlisted dependencies \(1\)\s+ws/);
-  expect(told).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
+  const reported = await knipOf(files, []);
+  expect(reported).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
+  expect(reported).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
+  expect(reported).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
+  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+ws/);
+  expect(reported).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
 });
 
 test("what only a test reaches is told, and an import of what only development has", async () => {
@@ -256,9 +298,9 @@ test("what only a test reaches is told, and an import of what only development h
     "packages/mesh/test/a.test.ts": 'import { a } from "../src/tested.ts";\na.toFixed();',
   };
   expect(await knipOf(files, [])).toBe("");
-  const told = await knipOf(files, productionFlags);
-  expect(told).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
-  expect(told).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
+  const reported = await knipOf(files, productionFlags);
+  expect(reported).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
+  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
 });
 
 test("biome's rules for this tree bite", () => {
@@ -303,8 +345,8 @@ test("biome's rules for this tree bite", () => {
   const { diagnostics } = JSON.parse(stdout) as {
     readonly diagnostics: readonly { readonly category: string; readonly location: { readonly path: string } }[];
   };
-  const told = diagnostics.map(({ category, location }) => `${location.path} ${category.split("/").at(-1)}`);
-  expect(told.toSorted()).toEqual(
+  const reported = diagnostics.map(({ category, location }) => `${location.path} ${category.split("/").at(-1)}`);
+  expect(reported.toSorted()).toEqual(
     Object.entries(broken)
       .map(([path, [rule]]) => `${path} ${rule}`)
       .toSorted(),

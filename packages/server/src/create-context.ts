@@ -25,16 +25,16 @@ import {
   createSessionBindings,
   createSharedRents,
   createTargetSelector,
+  dryRunRents,
+  dryRunSessions,
+  dryRunTraffic,
   maxKnownTargets,
   type PeerTraffic,
-  quietRents,
-  quietSessions,
-  quietTraffic,
   type SessionBindings,
 } from "@espalier/routing";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
-import { createAdapterLoader } from "./adapters/adapter-loader.ts";
+import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionFeed } from "./admin/decision-feed.ts";
 import type { RouterDependencies } from "./create-router.ts";
@@ -92,8 +92,8 @@ export function createContext(
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
   const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
   const inFlight = { count: 0, bodyBytes: 0 };
-  const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
-  const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
+  const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
+  const rents = createSharedRents({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const onChange = (now: CompiledConfig): void => {
@@ -119,7 +119,7 @@ export function createContext(
     }),
     split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, notes: mesh?.replica.notes }),
     relay: createRelayParts(config, proxy, ports),
-    adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
+    adapterLoader: new AdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
       ...{ config: config.admission, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
@@ -197,7 +197,7 @@ function createSelectors(
     createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies);
   return {
     selector: create(traffic, sessions, rents),
-    dryRunSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
+    dryRunSelector: create(traffic && dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(rents)),
   };
 }
 

@@ -90,8 +90,8 @@ testWithRedis(
     const node = await startNode(server, "a", { limits: { renewMs: 20 } });
     await ready(node);
     await waitFor(() => node.incidents("older-version") >= 2, { what: "two counts" });
-    const told = node.logger.lines.filter(({ message }) => message.startsWith("routers of an earlier version"));
-    expect(told).toMatchObject([{ level: "error" }]);
+    const reported = node.logger.lines.filter(({ message }) => message.startsWith("routers of an earlier version"));
+    expect(reported).toMatchObject([{ level: "error" }]);
   },
 );
 
@@ -176,7 +176,7 @@ testWithRedis("statements of one are compared by the others", async () => {
     const digest = [at, at + 1] as const;
     one.replica.ownStatements.push({
       target: `t${at}`,
-      life: "1.2.3",
+      epoch: "1.2.3",
       sequence: at,
       isComplete: true,
       blocks: 9,

@@ -84,12 +84,12 @@ testWithRedis("a router starts without Redis, is used after a while, and joins w
   await server.kill();
   const node = await startNode(server, "a", { limits: { redisTimeoutMs: 600_000 } });
   expect(node.backend.waitingFor).toContain("redis");
-  const impatient = await startNode(server, "c", { limits: { redisTimeoutMs: 0 } });
-  expect(impatient.backend.waitingFor).toEqual([]);
+  const hasty = await startNode(server, "c", { limits: { redisTimeoutMs: 0 } });
+  expect(hasty.backend.waitingFor).toEqual([]);
   node.replica.write("early");
   await server.restart();
   const other = await startNode(server, "b");
-  await converged([node, impatient, other]);
+  await converged([node, hasty, other]);
   await ready(node);
 });
 
@@ -105,9 +105,9 @@ testWithRedis(
     await expect(none.backend.start()).rejects.toMatchObject({ code: "redis_unusable" });
     const right = await startNode(server, "c", { url: `redis://:open-sesame@${host}` });
     await ready(right);
-    const told = JSON.stringify([String(error), wrong.logger.lines, right.logger.lines]);
-    expect(told).not.toMatch(/not-the-secret|open-sesame/);
-    expect(told).toContain(host);
+    const reported = JSON.stringify([String(error), wrong.logger.lines, right.logger.lines]);
+    expect(reported).not.toMatch(/not-the-secret|open-sesame/);
+    expect(reported).toContain(host);
     const malformed = makeNode(server, "d", { url: "http://user:secret@host" });
     await expect(malformed.backend.start()).rejects.toMatchObject({ code: "redis_unusable" });
   },

@@ -54,7 +54,7 @@ describe("reset of the prefix cache", () => {
     expect(feed.stats.holes).toBe(3);
     feed.apply(reset);
     expect(feed.stats).toMatchObject({ nodes: 0, floatingBlocks: 0, holes: 0, blocks: [0, 0, 0, 0], bytes: 0 });
-    expect(feed.told()).toEqual({ blocks: [0, 0, 0, 0], holes: 0 });
+    expect(feed.reported()).toEqual({ blocks: [0, 0, 0, 0], holes: 0 });
     expect(feed.apply(feed.removed("abc"))).toMatchObject({ unknownRemovals: 1 });
   });
 
@@ -208,7 +208,7 @@ describe("groups of hybrid models", () => {
     expect(feed.apply({ ...feed.removed("ab"), partial: true })).toMatchObject({ skippedEvents: 1 });
   });
 
-  test("groups outlast a reset of the cache, and not a new life", () => {
+  test("groups outlast a reset of the cache, and not a new epoch", () => {
     const feed = new PromptFeed();
     const event = feed.stored("ab", full);
     feed.apply(event, windowed(event), { kind: "cleared" }, event);

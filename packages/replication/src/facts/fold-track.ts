@@ -1,10 +1,10 @@
 import type { Origin } from "../origin.ts";
 import type { CheckpointTable, StatedCheckpoint } from "./checkpoint-table.ts";
+import { type BatchMark, type FoldPoint, never } from "./engine-epoch.ts";
 import type { FactRecord } from "./fact-item.ts";
 import { applyFactOps, countFactOps } from "./fact-ops.ts";
 import type { FoldContext, SharedBytes } from "./fold-context.ts";
 import { KeptState } from "./kept-state.ts";
-import { type BatchMark, type FoldPoint, never } from "./life.ts";
 
 const none = -1;
 
@@ -171,7 +171,7 @@ export class FoldTrack {
   }
 
   /** Notes that the state may lack something from this message on. */
-  doubt(sequence: number): void {
+  markIncomplete(sequence: number): void {
     this.#incompleteFrom = Math.min(this.#incompleteFrom, sequence);
   }
 
@@ -203,7 +203,7 @@ export class FoldTrack {
     if (sink.wasCleared) this.isUnfounded = false;
     this.#position = sequence;
     this.#last = { sequence, timestampUs, checksum };
-    if (!record.isComplete) this.doubt(sequence);
+    if (!record.isComplete) this.markIncomplete(sequence);
     if (this.#kept) this.#accountKept(keptBytes);
     return true;
   }
@@ -225,7 +225,7 @@ export class FoldTrack {
     const to = Math.min(end, record - 1);
     if (checkpoints.hasWithin(next, to)) return false;
     if (!this.#kept || this.isComplete) this.#keepState();
-    this.doubt(next);
+    this.markIncomplete(next);
     this.#position = to;
     this.#skippedTo = to;
     return true;

@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import type { FactsChunk, FactsGroup, Tier } from "@espalier/prefix-index";
-import type { BatchMark, FoldPoint, Life } from "./life.ts";
+import type { BatchMark, EngineEpoch, FoldPoint } from "./engine-epoch.ts";
 
 const formatVersion = 1;
 const frameKind = { stamps: 0, groups: 1, end: 2 } as const;
@@ -9,16 +9,16 @@ const partKind = { blocks: 0, holes: 1, walked: 2 } as const;
 const maxNumber = 2 ** 52;
 /** A target's key in UTF-8. */
 const maxKeyBytes = 1_024;
-const maxLifeIdBytes = 64;
+const maxEpochIdBytes = 64;
 /** Upper bound of a stamp's bytes, whatever its numbers. */
-export const maxStampBytes = maxKeyBytes + maxLifeIdBytes + 128;
+export const maxStampBytes = maxKeyBytes + maxEpochIdBytes + 128;
 /** Targets of one snapshot. */
 export const maxSnapshotTargets = 65_536;
 
 /** Says which moment the state of a target is from. */
 export interface SnapshotStamp {
   readonly target: string;
-  readonly life: Life;
+  readonly epoch: EngineEpoch;
   readonly point: FoldPoint;
 }
 
@@ -40,7 +40,7 @@ export type SnapshotFrame =
  * ```text
  * frame:  u8 format version, u8 kind, then by kind
  * stamps: varint distinct blocks to come, or 0; then until the end of the frame: text target, mark of the epoch, text predecessor or empty,
- *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first doubtful message + 1
+ *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first incomplete message + 1
  * groups: until the end of the frame: u8 part kind + 4 * tier, varint targets, their numbers,
  *         varint blocks, their words, for holes their depths
  * end:    varint stamps, varint groups, varint voided targets, their numbers
@@ -87,10 +87,10 @@ function readAll<T>(reader: ByteReader, read: (reader: ByteReader) => T): T[] {
   return all;
 }
 
-function writeStamp(writer: ByteWriter, { target, life, point }: SnapshotStamp): void {
+function writeStamp(writer: ByteWriter, { target, epoch, point }: SnapshotStamp): void {
   writer.text(target);
-  writeMark(writer, life);
-  writer.text(life.predecessor ?? "");
+  writeMark(writer, epoch);
+  writer.text(epoch.predecessor ?? "");
   writer.varint(point.position);
   writer.u8(point.last ? 1 : 0);
   if (point.last) writeMark(writer, point.last);
@@ -100,18 +100,18 @@ function writeStamp(writer: ByteWriter, { target, life, point }: SnapshotStamp):
 function readStamp(reader: ByteReader): SnapshotStamp {
   const target = reader.text(maxKeyBytes);
   const mark = readMark(reader);
-  const predecessor = reader.text(maxLifeIdBytes);
+  const predecessor = reader.text(maxEpochIdBytes);
   const position = reader.varint();
   const last = readFlag(reader) ? readMark(reader) : undefined;
-  const doubtful = reader.varint();
-  if (position > maxNumber || mark.sequence > maxNumber || doubtful > maxNumber)
+  const incomplete = reader.varint();
+  if (position > maxNumber || mark.sequence > maxNumber || incomplete > maxNumber)
     throw new RangeError("too large a number");
   if (position < mark.sequence - 1 || (last && (last.sequence > position || last.sequence < mark.sequence))) {
     throw new RangeError("a stamp contradicts itself");
   }
-  const incompleteFrom = doubtful === 0 ? Number.MAX_SAFE_INTEGER : doubtful - 1;
-  const life = { ...mark, predecessor: predecessor === "" ? null : predecessor };
-  return { target, life, point: { position, last, incompleteFrom } };
+  const incompleteFrom = incomplete === 0 ? Number.MAX_SAFE_INTEGER : incomplete - 1;
+  const epoch = { ...mark, predecessor: predecessor === "" ? null : predecessor };
+  return { target, epoch, point: { position, last, incompleteFrom } };
 }
 
 function readFlag(reader: ByteReader): boolean {

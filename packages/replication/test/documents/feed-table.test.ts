@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { cut, declarationOf, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
+import { checkpoint, declarationOf, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
 
 describe("a feed of the own journal", () => {
   test.each(fixedSeeds(10))("leaves nothing behind when it ends, here and at a reader, seed %i", (seed) => {
@@ -12,15 +12,15 @@ describe("a feed of the own journal", () => {
     const numbers = new Set<number>();
     const open = new Map<number, number>();
     for (let step = 0; step < 2_000; step++) {
-      const life = feedOf(`t${random.integer(4)}`, random.integer(3));
+      const epoch = feedOf(`t${random.integer(4)}`, random.integer(3));
       const kind = random.integer(6);
       if (kind < 3) {
-        const feed = kind === 0 ? own.placingFeed(life) : own.declareFeed(life);
+        const feed = kind === 0 ? own.placingFeed(epoch) : own.declareFeed(epoch);
         numbers.add(feed);
         if (kind > 0) {
           const sequence = (open.get(feed) ?? 0) + 1;
           open.set(feed, sequence);
-          own.writeFact(random.integer(4) === 0 ? cut(feed, sequence) : record(feed, sequence));
+          own.writeFact(random.integer(4) === 0 ? checkpoint(feed, sequence) : record(feed, sequence));
         }
       } else if (kind === 3) {
         own.writePlacements(Uint8Array.of(1), time.clock.nowMs() + random.integer(5_000));
@@ -53,7 +53,7 @@ describe("a feed of the own journal", () => {
     }
   });
 
-  test("that is retired twice does not take along the one that has its target and life since", () => {
+  test("that is retired twice does not take along the one that has its target and epoch since", () => {
     const { store } = storeOf("alice");
     const { own } = store;
     const first = own.declareFeed(feedOf("t"));

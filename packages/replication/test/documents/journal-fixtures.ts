@@ -39,7 +39,7 @@ export function record(feed: number, sequence: number, blocks = 1): FactRecord {
   return { kind: "record", feed, sequence, timestampUs, checksum: sequence, isComplete: true, ops: storedOps(blocks) };
 }
 
-export function cut(feed: number, sequence: number): CheckpointEntry {
+export function checkpoint(feed: number, sequence: number): CheckpointEntry {
   const timestampUs = 1_800_000_000_000_000 + sequence;
   const mark = { sequence, timestampUs, checksum: sequence };
   return { kind: "checkpoint", feed, ...mark, isComplete: true, blocks: 1, digest: [1, 2] };
@@ -47,7 +47,7 @@ export function cut(feed: number, sequence: number): CheckpointEntry {
 
 export const feedOf = (target: string, sequence = 0): FeedDeclaration => ({
   target,
-  life: { sequence, timestampUs: 1_800_000_000_000_000, checksum: 9, predecessor: null },
+  epoch: { sequence, timestampUs: 1_800_000_000_000_000, checksum: 9, predecessor: null },
 });
 
 export const claimOf = (target: string, stamp = 1): FeedClaim => ({
@@ -55,16 +55,16 @@ export const claimOf = (target: string, stamp = 1): FeedClaim => ({
 });
 
 /** Notes as texts what an observer is told. */
-export function tellingObserver(): { readonly told: string[]; readonly observer: JournalObserver } {
-  const told: string[] = [];
+export function recordingObserver(): { readonly reported: string[]; readonly observer: JournalObserver } {
+  const reported: string[] = [];
   return {
-    told,
+    reported,
     observer: {
-      feedDeclared: ({ router }, feed, { target }) => told.push(`${router} feed ${feed} ${target}`),
-      claimChanged: ({ router }, target, claim) => told.push(`${router} claim ${target} ${claim?.stamp}`),
-      facts: ({ router }, entries) => told.push(`${router} facts ${entries.map(textOf)}`),
-      placements: ({ router }, item) => told.push(`${router} placements ${item}`),
-      journalDropped: ({ router, epoch }) => told.push(`${router} dropped ${epoch}`),
+      feedDeclared: ({ router }, feed, { target }) => reported.push(`${router} feed ${feed} ${target}`),
+      claimChanged: ({ router }, target, claim) => reported.push(`${router} claim ${target} ${claim?.stamp}`),
+      facts: ({ router }, entries) => reported.push(`${router} facts ${entries.map(textOf)}`),
+      placements: ({ router }, item) => reported.push(`${router} placements ${item}`),
+      journalDropped: ({ router, epoch }) => reported.push(`${router} dropped ${epoch}`),
     },
   };
 }

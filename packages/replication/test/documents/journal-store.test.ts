@@ -3,17 +3,17 @@ import { describe, expect, test } from "vitest";
 import { maxCommitBytes } from "../../src/documents/own-journal.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
   claimsOf,
-  cut,
   declarationOf,
   entriesOf,
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
 } from "./journal-fixtures.ts";
 
 const [alice, bob] = [originOf("alice"), originOf("bob")];
@@ -22,20 +22,20 @@ const [alice, bob] = [originOf("alice"), originOf("bob")];
 function pair(limits = {}) {
   const writer = storeOf("alice");
   const reader = storeOf("bob", limits);
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   reader.store.observe(observer);
-  return { ...writer, own: writer.store.own, reader: reader.store, told };
+  return { ...writer, own: writer.store.own, reader: reader.store, reported };
 }
 
 describe("what a writer commits", () => {
   test("is told to observers in the order: feeds, facts, placements, claims", () => {
-    const { own, updates, reader, told } = pair();
+    const { own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.writePlacements(Uint8Array.of(1, 2), 1_000);
     const feed = own.declareFeed(feedOf("t1"));
     own.writeFact(record(feed, 5));
     own.writeFact({ kind: "gap", feed, from: 6, to: 8 });
-    own.writeFact(cut(feed, 5));
+    own.writeFact(checkpoint(feed, 5));
     expect(updates).toHaveLength(0);
     expect(own.hasPending).toBe(true);
     own.commit();
@@ -43,7 +43,7 @@ describe("what a writer commits", () => {
     expect(updates).toHaveLength(1);
     expect(updates[0]).toMatchObject({ name: "journal/default/alice/1", from: 0, to: 4 });
     expect(reader.apply(updates[0]!)).toBe("applied");
-    expect(told).toEqual([
+    expect(reported).toEqual([
       "alice feed 1 t1",
       "alice facts record 1.5,gap 1.6-8,checkpoint 1.5",
       "alice placements 1,2",
@@ -52,7 +52,11 @@ describe("what a writer commits", () => {
     expect(declarationOf(reader, alice, 1)).toEqual(feedOf("t1"));
     expect(claimsOf(reader, alice)).toEqual(new Map([["t1", claimOf("t1")]]));
     expect(own.claims).toEqual(claimsOf(reader, alice));
-    expect(entriesOf(reader, alice)).toEqual([record(1, 5), { kind: "gap", feed: 1, from: 6, to: 8 }, cut(1, 5)]);
+    expect(entriesOf(reader, alice)).toEqual([
+      record(1, 5),
+      { kind: "gap", feed: 1, from: 6, to: 8 },
+      checkpoint(1, 5),
+    ]);
   });
 
   test("nothing pending makes no update", () => {
@@ -62,19 +66,19 @@ describe("what a writer commits", () => {
     expect(updates).toHaveLength(0);
   });
 
-  test("feeds have one number for the same target and life, and numbers are never given again", () => {
+  test("feeds have one number for the same target and epoch, and numbers are never given again", () => {
     const { own } = pair();
     const first = own.declareFeed(feedOf("t1"));
     expect(own.declareFeed(feedOf("t1"))).toBe(first);
     expect(own.declareFeed(feedOf("t1", 4))).not.toBe(first);
-    expect(own.declareFeed({ target: "t1", life: null })).toBe(own.declareFeed({ target: "t1", life: null }));
+    expect(own.declareFeed({ target: "t1", epoch: null })).toBe(own.declareFeed({ target: "t1", epoch: null }));
     own.retireFeed(first);
     expect(() => own.writeFact(record(first, 1))).toThrow(RangeError);
     expect(own.declareFeed(feedOf("t1"))).toBeGreaterThan(first + 2);
   });
 
   test("a claim that changes or ends reaches readers, those too that missed the update", () => {
-    const { store, own, updates, reader, told } = pair();
+    const { store, own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.claim(claimOf("t2"));
     own.commit();
@@ -83,16 +87,16 @@ describe("what a writer commits", () => {
     own.unclaim("t2");
     own.unclaim("t3");
     own.commit();
-    told.length = 0;
+    reported.length = 0;
     sync(store, reader, own.name);
-    expect(told).toEqual(["alice claim t1 2", "alice claim t2 undefined"]);
+    expect(reported).toEqual(["alice claim t1 2", "alice claim t2 undefined"]);
     own.unclaim("t1");
     own.commit();
     own.claim(claimOf("t4"));
     own.unclaim("t4");
     own.commit();
     sync(store, reader, own.name);
-    expect(told.slice(2)).toEqual(["alice claim t1 undefined"]);
+    expect(reported.slice(2)).toEqual(["alice claim t1 undefined"]);
     expect(claimsOf(reader, alice).size).toBe(0);
   });
 
@@ -130,7 +134,7 @@ describe("what a writer commits", () => {
 
 describe("updates on their way", () => {
   test("duplicates, gaps and overlaps are seen by their clocks", () => {
-    const { store, own, updates, reader, told } = pair();
+    const { store, own, updates, reader, reported } = pair();
     const feed = own.declareFeed(feedOf("t1"));
     for (let sequence = 1; sequence <= 3; sequence++) {
       own.writeFact(record(feed, sequence));
@@ -146,7 +150,7 @@ describe("updates on their way", () => {
     expect(all).toMatchObject({ from: 0, to: 4 });
     expect(reader.apply(all!)).toBe("applied");
     expect(reader.apply(third!)).toBe("duplicate");
-    expect(told).toEqual([
+    expect(reported).toEqual([
       "alice feed 1 t1",
       "alice facts record 1.1",
       "alice facts record 1.2",
@@ -177,18 +181,18 @@ describe("updates on their way", () => {
 
   test("observers come and go, and an observer of its own journal hears nothing", () => {
     const { own, store, updates, reader } = pair();
-    const { told, observer } = tellingObserver();
+    const { reported, observer } = recordingObserver();
     store.observe(observer);
     const cancel = reader.observe(observer);
     own.claim(claimOf("t1"));
     own.commit();
     reader.apply(updates[0]!);
-    expect(told).toEqual(["alice claim t1 1"]);
+    expect(reported).toEqual(["alice claim t1 1"]);
     cancel();
     own.claim(claimOf("t2"));
     own.commit();
     reader.apply(updates[1]!);
-    expect(told).toHaveLength(1);
+    expect(reported).toHaveLength(1);
   });
 
   test("others hold of the own journal what was written, and more of it is refused", () => {
@@ -200,9 +204,9 @@ describe("updates on their way", () => {
   });
 });
 
-describe("lives of journals", () => {
+describe("epochs of journals", () => {
   test("a dropped journal is refused, and so are earlier ones of its router, but not later ones", () => {
-    const { own, updates, reader, told } = pair();
+    const { own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.commit();
     reader.apply(updates[0]!);
@@ -212,9 +216,9 @@ describe("lives of journals", () => {
     reader.apply(later.updates[0]!);
     expect(reader.origins()).toEqual([alice, originOf("alice", 7)]);
     expect(reader.highestEpoch("alice")).toBe(7);
-    told.length = 0;
+    reported.length = 0;
     reader.drop(alice);
-    expect(told).toEqual(["alice dropped 1"]);
+    expect(reported).toEqual(["alice dropped 1"]);
     expect(reader.apply(updates[0]!)).toBe("dropped");
     expect(reader.origins()).toEqual([originOf("alice", 7)]);
     reader.drop(originOf("alice", 7));
@@ -225,7 +229,7 @@ describe("lives of journals", () => {
     expect(() => reader.drop(bob)).toThrow(RangeError);
   });
 
-  test("a restart begins an empty journal of a later life", () => {
+  test("a restart begins an empty journal of a later epoch", () => {
     const { store, own, updates, reader } = pair();
     own.claim(claimOf("t1"));
     own.commit();

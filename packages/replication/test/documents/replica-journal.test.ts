@@ -9,23 +9,23 @@ import type { JournalUpdate, LogItem } from "../../src/documents/read-journal-up
 import { ReplicaJournal } from "../../src/documents/replica-journal.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
   claimsOf,
-  cut,
   declarationOf,
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
 } from "./journal-fixtures.ts";
 
 const origin = originOf("alice");
 
 function journalOf() {
   const journal = new ReplicaJournal(new JournalDocument(journalName("default", origin), origin, false));
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   let clock = 0;
   /** One update: what it adds, each with the next clock, and which clocks it deletes. */
   const take = (
@@ -36,7 +36,7 @@ function journalOf() {
     const items = contents.map((content) => ({ clock: clock++, content }));
     const deletions = deleted.map(([begin, end]) => ({ from: begin, to: end }));
     journal.take({ from, to: clock, items, deletions }, [observer]);
-    return told.splice(0);
+    return reported.splice(0);
   };
   return { journal, take };
 }
@@ -69,7 +69,7 @@ describe("what a journal says", () => {
     const deletions = [{ from: 1, to: 2 }];
     take([feed(1), feed(2)]);
     journal.take({ from: 2, to: 3, items: [{ clock: 2, content: facts(1) }], deletions }, [
-      { ...tellingObserver().observer, facts: () => (seen = journal.declarationOf(1)?.target) },
+      { ...recordingObserver().observer, facts: () => (seen = journal.declarationOf(1)?.target) },
     ]);
     expect([seen, journal.declarationOf(1)?.target, journal.declarationOf(2)]).toEqual(["t1", "t1", undefined]);
   });
@@ -159,8 +159,8 @@ describe("room for feeds and claims", () => {
   test("one who missed that all feeds changed takes them in one piece, and in small ones", () => {
     const { store: writer } = storeOf("alice", { maxFeeds: 8 });
     const readers = [1, 40, 65_536].map((maxBytes) => ({ maxBytes, ...storeOf("bob", { maxFeeds: 8 }) }));
-    const declare = (life: number): number[] =>
-      Array.from({ length: 8 }, (_, number) => writer.own.declareFeed(feedOf(`t${number}`, life)));
+    const declare = (epoch: number): number[] =>
+      Array.from({ length: 8 }, (_, number) => writer.own.declareFeed(feedOf(`t${number}`, epoch)));
     const before = declare(0);
     writer.own.commit();
     for (const { store, maxBytes } of readers) sync(writer, store, writer.own.name, maxBytes);
@@ -171,7 +171,7 @@ describe("room for feeds and claims", () => {
     writer.own.commit();
     for (const { store, maxBytes } of readers) {
       sync(writer, store, writer.own.name, maxBytes);
-      expect(after.map((number) => declarationOf(store, origin, number)?.life?.sequence)).toEqual(Array(8).fill(9));
+      expect(after.map((number) => declarationOf(store, origin, number)?.epoch?.sequence)).toEqual(Array(8).fill(9));
       expect(before.map((number) => declarationOf(store, origin, number))).toEqual(Array(8).fill(undefined));
     }
   });
@@ -194,7 +194,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
           const number = writer.own.declareFeed(feedOf(target, random.integer(3)));
           feeds.set(number, target);
           if (random.integer(2) === 0)
-            writer.own.writeFact(random.integer(3) === 0 ? cut(number, step) : record(number, step));
+            writer.own.writeFact(random.integer(3) === 0 ? checkpoint(number, step) : record(number, step));
         }
       } catch (error) {
         expect(error).toBeInstanceOf(RangeError);

@@ -10,11 +10,11 @@ import {
   b,
   blocksOf,
   chainOf,
+  checkpointAt,
   checkpointOf,
   createFoldHarness,
-  cutAt,
   type FoldHarness,
-  firstLife,
+  firstEpoch,
   gap,
   record,
   storing,
@@ -31,7 +31,7 @@ function filled(to: number): FoldHarness {
   return harness;
 }
 
-/** A low word as hashes have them, so that they do not crowd in one part of the index. */
+/** A low word as hashes have them, so that they spread over the index. */
 const spread = (number: number): number => Math.imul(number, 0x9e37_79b1) >>> 0;
 
 /** Blocks enough that they do not fit into one frame. */
@@ -45,7 +45,7 @@ describe("snapshots", () => {
       record(1, { stored: [5, 6], tier: 1 }),
       record(2, { orphaned: [[manyBlocks[1]!, 3]] }),
     ]);
-    source.fold.declare(a, 2, { target: "other", life: firstLife });
+    source.fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     source.fold.apply(a, [record(0, { stored: manyBlocks.slice(0, 9) }, false, 2)]);
     const joiner = createFoldHarness({ declared: [] });
     const frames = [...source.fold.exportFrames(frameBytes)];
@@ -103,7 +103,7 @@ describe("snapshots", () => {
   it("are refused where they lead nowhere", () => {
     const source = filled(3);
     const { fold, held } = createFoldHarness();
-    fold.apply(a, [...storing(0, 1), ...storing(9, 9), cutAt(9, blocksOf(0, 9))]);
+    fold.apply(a, [...storing(0, 1), ...storing(9, 9), checkpointAt(9, blocksOf(0, 9))]);
     expect(transfer(source.fold, fold)).toEqual([]);
     expect(fold.state(target)?.progress).toBe("loading");
     expect(held()).toEqual([100, 101]);
@@ -144,7 +144,7 @@ describe("snapshots of open targets", () => {
   /** Two targets that hold the same, one of them open, with what came after the gap. */
   function openSource(random: Random): { source: FoldHarness; following: FactRecord[] } {
     const source = createFoldHarness();
-    source.fold.declare(a, 2, { target: "other", life: firstLife });
+    source.fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     source.fold.apply(a, [record(0, { stored: manyBlocks }, true, 2)]);
     const following = changes(random, 2, 4);
     source.fold.apply(b, [record(0, { stored: manyBlocks }), gap(1, 1), ...following]);
@@ -237,22 +237,22 @@ describe("snapshots of open targets", () => {
 describe("snapshots of states that come and go", () => {
   it("leave out what is loading, what has nothing, and what nobody knows", () => {
     const source = createFoldHarness();
-    source.fold.apply(a, [...storing(0, 3), cutAt(3, [1])]);
-    source.fold.declare(a, 2, { target: "empty", life: firstLife });
+    source.fold.apply(a, [...storing(0, 3), checkpointAt(3, [1])]);
+    source.fold.declare(a, 2, { target: "empty", epoch: firstEpoch });
     const [first] = source.fold.exportFrames(frameBytes, [target, "empty", "unknown"]);
     expect(readSnapshotFrame(first!)).toEqual({ kind: "groups", groups: [] });
   });
 
-  it("of an older life than the newest are of no use", () => {
+  it("of an older epoch than the newest are of no use", () => {
     const source = filled(5);
     const { fold } = createFoldHarness();
-    const life = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
-    fold.declare(b, 2, { target, life });
+    const epoch = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
+    fold.declare(b, 2, { target, epoch });
     transfer(source.fold, fold);
-    expect(fold.state(target)).toMatchObject({ life, last: undefined });
+    expect(fold.state(target)).toMatchObject({ epoch, last: undefined });
   });
 
-  it("are void for a target whose life ends meanwhile, on either side", () => {
+  it("are void for a target whose epoch ends meanwhile, on either side", () => {
     const next = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
     const source = createFoldHarness();
     source.fold.apply(a, [record(0, { stored: manyBlocks })]);
@@ -261,7 +261,7 @@ describe("snapshots of states that come and go", () => {
     const snapshot = joiner.fold.beginImport();
     snapshot.frame(frames.next().value!);
     snapshot.frame(frames.next().value!);
-    source.fold.declare(b, 2, { target, life: next });
+    source.fold.declare(b, 2, { target, epoch: next });
     source.fold.apply(b, [record(0, { stored: [1] }, true, 2)]);
     for (const frame of frames) snapshot.frame(frame);
     expect(snapshot.end()).toEqual([]);
@@ -272,7 +272,7 @@ describe("snapshots of states that come and go", () => {
     const bound = other.fold.beginImport();
     const [stamps, ...rest] = late.fold.exportFrames(frameBytes);
     bound.frame(stamps!);
-    other.fold.declare(b, 2, { target, life: next });
+    other.fold.declare(b, 2, { target, epoch: next });
     for (const frame of rest) bound.frame(frame);
     expect(bound.end()).toEqual([target]);
     expect(other.held()).toEqual([]);
@@ -281,7 +281,7 @@ describe("snapshots of states that come and go", () => {
   it("leave a target waiting for another one when they are broken off", () => {
     const source = filled(9);
     const { fold, held, reloads } = createFoldHarness();
-    fold.apply(a, [...storing(0, 2), ...storing(8, 8), cutAt(8, blocksOf(0, 8))]);
+    fold.apply(a, [...storing(0, 2), ...storing(8, 8), checkpointAt(8, blocksOf(0, 8))]);
     const [stamps, blocks] = source.fold.exportFrames(frameBytes);
     const snapshot = fold.beginImport();
     snapshot.frame(stamps!);
@@ -311,7 +311,7 @@ describe("snapshots of states that come and go", () => {
 describe("going on without a snapshot", () => {
   it("goes over everything that is missing, as partial", () => {
     const { fold, held } = createFoldHarness();
-    fold.apply(a, [...storing(0, 1), ...storing(5, 5), ...storing(8, 8), cutAt(9, blocksOf(0, 9))]);
+    fold.apply(a, [...storing(0, 1), ...storing(5, 5), ...storing(8, 8), checkpointAt(9, blocksOf(0, 9))]);
     fold.giveUpLoading([target, "unknown"]);
     expect(held()).toEqual([100, 101, 105, 108]);
     expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: false, last: { sequence: 9 } });
@@ -387,7 +387,10 @@ describe("snapshot frames", () => {
     expect(() => readSnapshotFrame(end(maxSnapshotTargets))).toThrow(RangeError);
     const stamp = (keyBytes: number): Uint8Array => {
       const point = { position: 0, last: undefined, incompleteFrom: 0 };
-      return writeSnapshotFrame({ kind: "stamps", stamps: [{ target: "k".repeat(keyBytes), life: firstLife, point }] });
+      return writeSnapshotFrame({
+        kind: "stamps",
+        stamps: [{ target: "k".repeat(keyBytes), epoch: firstEpoch, point }],
+      });
     };
     expect(readSnapshotFrame(stamp(1_024)).kind).toBe("stamps");
     expect(() => readSnapshotFrame(stamp(1_025))).toThrow(RangeError);

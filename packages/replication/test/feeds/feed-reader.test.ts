@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { lifeId } from "../../src/facts/life.ts";
+import { epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -11,7 +11,7 @@ function pair(seed = 1, limits = {}) {
 }
 
 describe("an owner", () => {
-  test("names the life by its first message, claims the feed and journals what the ledger tells", () => {
+  test("names the epoch by its first message, claims the feed and journals what the ledger tells", () => {
     const { rig, a, b, c } = pair();
     rig.publish(50);
     a.read();
@@ -20,10 +20,10 @@ describe("an owner", () => {
     expect(a.claimed).toBe(1);
     expect(b.claims.size).toBe(1);
     const [first] = rig.engine.messages;
-    expect(c.fold.state(target)?.life).toMatchObject({ sequence: 0, checksum: first!.checksum, predecessor: null });
+    expect(c.fold.state(target)?.epoch).toMatchObject({ sequence: 0, checksum: first!.checksum, predecessor: null });
     rig.expectTruth();
     expect(c.reader.role).toBe("none");
-    expect(c.reader.describe()).toMatchObject({ life: null, sequence: null, keptRecords: 0 });
+    expect(c.reader.describe()).toMatchObject({ epoch: null, sequence: null, keptRecords: 0 });
   });
 
   test("writes nothing before it was made one", () => {
@@ -58,34 +58,38 @@ describe("an owner", () => {
   test.each([
     ["complete", "nothing-published", true],
     ["partial", "nothing-received", false],
-  ] as const)("claims a feed of which it hears nothing, though others have read it: %s, %s", (worth, reason, isNew) => {
-    const { rig, a, b, c } = pair(7);
-    rig.publish(20);
-    a.read();
-    rig.exchange();
-    const before = c.fold.state(target)!.life!;
-    a.reader.stop();
-    if (isNew) rig.engine.restart();
-    b.reader.setRole("owner");
-    b.reader.setQuality("void", "stale", "connecting", null);
-    rig.exchange();
-    expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
-    b.reader.setQuality(worth, "live", reason, null);
-    rig.exchange();
-    expect(b.reader.role).toBe("owner");
-    expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
-    if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
-    else expect(c.fold.state(target)?.life, "nothing is said of an engine of which nothing is known").toEqual(before);
-    const known = c.fold.state(target)!.life!;
-    rig.publish(5);
-    if (!isNew) b.miss(20);
-    b.read();
-    rig.settle();
-    expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
-    rig.expectEqual();
-    if (isNew) rig.expectTruth();
-    if (isNew) expect(c.fold.state(target)?.life?.predecessor).toBe(lifeId(known));
-  });
+  ] as const)(
+    "claims a feed of which it hears nothing, though others have read it: %s, %s",
+    (quality, reason, isNew) => {
+      const { rig, a, b, c } = pair(7);
+      rig.publish(20);
+      a.read();
+      rig.exchange();
+      const before = c.fold.state(target)!.epoch!;
+      a.reader.stop();
+      if (isNew) rig.engine.restart();
+      b.reader.setRole("owner");
+      b.reader.setQuality("void", "stale", "connecting", null);
+      rig.exchange();
+      expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
+      b.reader.setQuality(quality, "live", reason, null);
+      rig.exchange();
+      expect(b.reader.role).toBe("owner");
+      expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", quality]]);
+      if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
+      else
+        expect(c.fold.state(target)?.epoch, "nothing is said of an engine of which nothing is known").toEqual(before);
+      const known = c.fold.state(target)!.epoch!;
+      rig.publish(5);
+      if (!isNew) b.miss(20);
+      b.read();
+      rig.settle();
+      expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
+      rig.expectEqual();
+      if (isNew) rig.expectTruth();
+      if (isNew) expect(c.fold.state(target)?.epoch?.predecessor).toBe(epochId(known));
+    },
+  );
 
   test("without a feed any more takes its claim back", () => {
     const { rig, a, b } = pair();
@@ -99,7 +103,7 @@ describe("an owner", () => {
     expect(b.held().length).toBeGreaterThan(0);
   });
 
-  test("tells what it will not read any more, and closes it with a cut when nobody fills it", () => {
+  test("tells what it will not read any more, and closes it with a checkpoint when nobody fills it", () => {
     const { rig, a, b, c } = pair(3, { openGapMs: 5_000 });
     b.reader.setRole("none");
     rig.publish(40);
@@ -110,7 +114,7 @@ describe("an owner", () => {
     expect(c.fold.state(target)).toMatchObject({ progress: "open", isComplete: false });
     rig.settle();
     rig.settle();
-    expect(a.cuts).toBeGreaterThan(0);
+    expect(a.checkpoints).toBeGreaterThan(0);
     expect(c.fold.state(target)).toMatchObject({ progress: "current", isComplete: false });
     rig.expectEqual();
     expect(b.held()).toEqual(a.held());
@@ -118,7 +122,7 @@ describe("an owner", () => {
 });
 
 /**
- * Requests were sent to an empty engine for the cache of the process before it: only a message names a life, and an
+ * Requests were sent to an empty engine for the cache of the process before it: only a message names an epoch, and an
  * engine that was restarted has none before its first request. That its history is empty voided nothing.
  */
 describe.each(["by another router", "by the same one"])(
@@ -162,8 +166,8 @@ describe.each(["by another router", "by the same one"])(
 
     test("voids nothing while it is not known that the history is empty", () => {
       const { rig, reader, others } = emptied();
-      for (const worth of ["void", "partial", "none"] as const)
-        reader.reader.setQuality(worth, "partial", "nothing-received", null);
+      for (const quality of ["void", "partial", "none"] as const)
+        reader.reader.setQuality(quality, "partial", "nothing-received", null);
       rig.exchange();
       for (const router of others) expect(router.held().length).toBeGreaterThan(0);
     });

@@ -7,7 +7,7 @@ import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { type CoordinatedReader, FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
 import type { Member } from "../../src/replica-ports.ts";
-import { claimOf, cut, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
+import { checkpoint, claimOf, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
 
 const self = originOf("self", 3);
 const mark = { sequence: 9, timestampUs: 1, checksum: 1 };
@@ -18,33 +18,33 @@ function member(origin: Origin, state: Member["state"] = "alive"): Member {
 }
 
 /** A reader that notes what it is told. */
-function readerOf(told: string[], role: CoordinatedReader["role"] = "owner"): CoordinatedReader {
+function readerOf(reported: string[], role: CoordinatedReader["role"] = "owner"): CoordinatedReader {
   const nothing = (): void => {};
   return {
     ...{ role, setRole: nothing, maintain: nothing },
-    foldChanged: () => told.push("fold"),
-    claimSeen: ({ router }, { stamp }) => told.push(`claim ${router} ${stamp}`),
-    factsSeen: ({ router }, life, entries) => told.push(`${router} ${life.sequence} ${entries.map(textOf)}`),
+    foldChanged: () => reported.push("fold"),
+    claimSeen: ({ router }, { stamp }) => reported.push(`claim ${router} ${stamp}`),
+    factsSeen: ({ router }, epoch, entries) => reported.push(`${router} ${epoch.sequence} ${entries.map(textOf)}`),
   };
 }
 
 function coordinatorOf() {
   const states = new Map<string, FoldState>();
-  const told: string[] = [];
+  const reported: string[] = [];
   const coordinator = new FeedCoordinator({
     ...{ fold: { state: (target) => states.get(target) }, self: () => self },
     ...{ clock: createVirtualTime().clock, meter: silentMeter },
   });
-  coordinator.onClaims((target) => told.push(target));
+  coordinator.onClaims((target) => reported.push(target));
   return {
     coordinator,
-    told,
+    reported,
     folded(state: Partial<FoldState>, target = "engine") {
-      const empty = { target, life: undefined, last: undefined, isComplete: false, progress: "current" } as const;
+      const empty = { target, epoch: undefined, last: undefined, isComplete: false, progress: "current" } as const;
       states.set(target, { ...empty, ...state });
     },
-    claim(origin: Origin, worth: FeedQuality, stamp = 1, target = "engine") {
-      coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
+    claim(origin: Origin, quality: FeedQuality, stamp = 1, target = "engine") {
+      coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth: quality });
     },
   };
 }
@@ -61,7 +61,7 @@ describe("who lives", () => {
     expect(coordinator.isLiving(originOf("a"))).toBe(isLiving);
   });
 
-  test("this router does in this life only, whoever says what of it; others do in the life that is told", () => {
+  test("this router does in this epoch only, whoever says what of it; others do in the epoch that is told", () => {
     const { coordinator } = coordinatorOf();
     expect(coordinator.isLiving(self)).toBe(true);
     coordinator.setMembers([member(originOf("a", 2)), member(self, "down")]);
@@ -96,12 +96,12 @@ describe("what facts are worth", () => {
     ["the reader is dead", "partial", { claimed: "complete", isAlive: false, state: current }],
     ["the reader is dead and had read nothing", "partial", { claimed: "complete", isAlive: false }],
     ["the reader is dead and had said void", "void", { claimed: "void", isAlive: false, state: current }],
-  ])("%s: %s", (_what, worth, { claimed, isAlive = true, state }) => {
+  ])("%s: %s", (_what, quality, { claimed, isAlive = true, state }) => {
     const rig = coordinatorOf();
     if (claimed) rig.claim(originOf("a"), claimed);
     rig.coordinator.setMembers(isAlive ? [member(originOf("a"))] : []);
     if (state) rig.folded(state);
-    expect(rig.coordinator.qualityOf("engine")).toBe(worth);
+    expect(rig.coordinator.qualityOf("engine")).toBe(quality);
   });
 
   test("a living router's claim goes before a dead one's later claim", () => {
@@ -132,13 +132,13 @@ describe("listeners", () => {
     rig.claim(originOf("a"), "complete", 1, "x");
     rig.claim(originOf("b"), "complete", 1, "y");
     rig.coordinator.claimChanged(originOf("a"), "x", undefined);
-    expect(rig.told.splice(0)).toEqual(["x", "y", "x"]);
+    expect(rig.reported.splice(0)).toEqual(["x", "y", "x"]);
     rig.coordinator.setMembers([]);
-    expect(rig.told.splice(0)).toEqual(["y"]);
+    expect(rig.reported.splice(0)).toEqual(["y"]);
     rig.coordinator.foldChanged("z");
     rig.coordinator.dropOrigin(originOf("a"));
     rig.coordinator.dropOrigin(originOf("b"));
-    expect(rig.told).toEqual(["z", "y"]);
+    expect(rig.reported).toEqual(["z", "y"]);
     expect(rig.coordinator.claimsOf("y")).toEqual([]);
   });
 
@@ -147,41 +147,41 @@ describe("listeners", () => {
     const heard: string[] = [];
     rig.coordinator.onClaims((target) => heard.push(target))();
     rig.claim(originOf("a"), "complete");
-    expect([heard, rig.told]).toEqual([[], ["engine"]]);
+    expect([heard, rig.reported]).toEqual([[], ["engine"]]);
   });
 });
 
 describe("readers", () => {
   test("hear of others' claims on their target and of its fold, and of nothing else", () => {
     const rig = coordinatorOf();
-    const told: string[] = [];
-    rig.coordinator.opened("engine", readerOf(told));
+    const reported: string[] = [];
+    rig.coordinator.opened("engine", readerOf(reported));
     rig.claim(originOf("a"), "complete", 5);
     rig.claim(originOf("a"), "complete", 6, "other");
     rig.coordinator.claimChanged(originOf("a"), "engine", undefined);
     rig.coordinator.foldChanged("engine");
     rig.coordinator.foldChanged("other");
-    expect(told).toEqual(["claim a 5", "fold"]);
+    expect(reported).toEqual(["claim a 5", "fold"]);
   });
 
-  test("hear of facts of their target by life, all entries of a feed together", () => {
+  test("hear of facts of their target by epoch, all entries of a feed together", () => {
     const rig = coordinatorOf();
     const [engine, other]: [string[], string[]] = [[], []];
     rig.coordinator.opened("engine", readerOf(engine));
     rig.coordinator.opened("other", readerOf(other));
     const declarations = [feedOf("engine", 0), feedOf("other", 0), feedOf("engine", 50), feedOf("nobody", 0)];
     const entries: FactEntry[] = [record(0, 1), record(1, 1), record(2, 51), record(0, 2), record(3, 7), record(9, 8)];
-    rig.coordinator.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
+    rig.coordinator.factsSeen(originOf("a"), [...entries, checkpoint(1, 1)], (feed) => declarations[feed]);
     expect(engine).toEqual(["a 0 record 0.1,record 0.2", "a 50 record 2.51"]);
     expect(other).toEqual(["a 0 record 1.1,checkpoint 1.1"]);
   });
 
-  test("hear nothing of facts in a feed without a life", () => {
+  test("hear nothing of facts in a feed without an epoch", () => {
     const rig = coordinatorOf();
-    const told: string[] = [];
-    rig.coordinator.opened("engine", readerOf(told));
-    rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
-    expect(told).toEqual([]);
+    const reported: string[] = [];
+    rig.coordinator.opened("engine", readerOf(reported));
+    rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", epoch: null }));
+    expect(reported).toEqual([]);
   });
 
   test("of a target the one that was opened last holds, and only its own end ends it", () => {
@@ -202,7 +202,7 @@ describe("readers", () => {
   });
 });
 
-test("claims of one router in two lives are two claims", () => {
+test("claims of one router in two epochs are two claims", () => {
   const rig = coordinatorOf();
   rig.claim(originOf("a", 1), "complete", 9);
   rig.claim(originOf("a", 2), "partial", 5);

@@ -22,7 +22,7 @@ function rig() {
   return { time, compaction, touches: () => touches };
 }
 
-test("for half a second after somebody came, feeds with changes are to be cut", () => {
+test("for half a second after somebody came, feeds with changes are due for a checkpoint", () => {
   const { time, compaction, touches } = rig();
   expect(compaction.isCheckpointWanted(1_000_000)).toBe(false);
   compaction.setMembers([member("b")]);
@@ -42,7 +42,7 @@ test.each<[string, readonly Member[], number]>([
   ["one that left", [], 1],
   ["one that is down", [member("b", 1, "down")], 1],
   ["another one", [member("b"), member("c")], 2],
-  ["a later life of the same router", [member("b", 2)], 2],
+  ["a later epoch of the same router", [member("b", 2)], 2],
 ])("after a member, %s", (_, then, touched) => {
   const { compaction, touches } = rig();
   compaction.setMembers([member("b")]);

@@ -22,16 +22,16 @@ test("every feed is read from the moment at which it is opened, into the index o
   const target = { index: asTargetIndex(2), key: "engine-a" };
   engine.store(chainOf(1, 3));
   const feed = host.open(target, engine.readBy("r1"));
-  expect([opened, engine.readers, feed.standing]).toEqual([[target], ["r1"], "void"]);
+  expect([opened, engine.readers, feed.confidence]).toEqual([[target], ["r1"], "void"]);
   time.advance(connectMs);
-  expect([feed.standing, index.factBlockCount(2, tier.gpu)]).toEqual(["complete", 3]);
+  expect([feed.confidence, index.factBlockCount(2, tier.gpu)]).toEqual(["complete", 3]);
   engine.store(chainOf(2, 2));
   expect(index.factBlockCount(2, tier.gpu)).toBe(5);
   feed.attach();
   expect(feed.describe()).toMatchObject({ target: "engine-a", role: null, owner: null, floatingBlocks: 1 });
 });
 
-test("what an engine held in its life before is forgotten", () => {
+test("what an engine held in its epoch before is forgotten", () => {
   const { time, index, host, engine } = rig();
   host.open({ index: asTargetIndex(2), key: "engine-a" }, engine.readBy("r1"));
   time.advance(connectMs);

@@ -5,19 +5,24 @@ import type { EventReading, FeedCondition, FeedOutput } from "../../src/feed-hos
 /** How long after its start a reading is connected and has been told everything so far. */
 export const connectMs = 10;
 
-const connecting: FeedCondition = { standing: "void", state: "connecting", reason: "connecting", unusable: undefined };
-const lost: FeedCondition = { standing: "void", state: "stale", reason: "socket-lost", unusable: undefined };
-const stopped: FeedCondition = { standing: "none", state: "off", reason: "stopped", unusable: undefined };
-const live: FeedCondition = { standing: "complete", state: "live", reason: "complete", unusable: undefined };
+const connecting: FeedCondition = {
+  confidence: "void",
+  state: "connecting",
+  reason: "connecting",
+  unusable: undefined,
+};
+const lost: FeedCondition = { confidence: "void", state: "stale", reason: "socket-lost", unusable: undefined };
+const stopped: FeedCondition = { confidence: "none", state: "off", reason: "stopped", unusable: undefined };
+const live: FeedCondition = { confidence: "complete", state: "live", reason: "complete", unusable: undefined };
 
-/** An engine whose events may be read by many; each reading is told its present life from the beginning. */
+/** An engine whose events may be read by many; each reading is told its present epoch from the beginning. */
 export class ScriptedEngine {
   readonly key: string;
   readonly #scheduler: Scheduler;
   readonly #readings = new Set<ScriptedReading>();
-  /** One chain for each message of the present life. */
+  /** One chain for each message of the present epoch. */
   #messages: Uint32Array[] = [];
-  #life = 1;
+  #epoch = 1;
   #isUp = true;
   /** Readings that this says no to are never connected. */
   isReachedBy: (reader: string) => boolean = () => true;
@@ -46,7 +51,7 @@ export class ScriptedEngine {
   /** Becomes another process, whose cache is empty. */
   restart(): void {
     this.#messages = [];
-    this.#life += 1;
+    this.#epoch += 1;
     for (const { output } of this.#connected()) output.newEpoch();
   }
 
@@ -67,7 +72,7 @@ export class ScriptedEngine {
     this.#scheduler.after(downMs, () => {
       this.#isUp = true;
       this.#messages = [];
-      this.#life += 1;
+      this.#epoch += 1;
       for (const reading of before) if (this.#readings.has(reading)) reading.output.newEpoch();
       for (const reading of this.#readings) this.#connect(reading);
     });
@@ -78,7 +83,7 @@ export class ScriptedEngine {
     const sequence = this.#messages.push(chain) - 1;
     for (const { output } of this.#connected()) {
       output.gap(sequence, sequence);
-      output.condition({ ...live, standing: "partial", state: "partial", reason: "gap" });
+      output.condition({ ...live, confidence: "partial", state: "partial", reason: "gap" });
     }
   }
 
@@ -113,7 +118,7 @@ export class ScriptedEngine {
   #tell({ output }: ScriptedReading, sequence: number): void {
     const chain = this.#messages[sequence]!;
     output.sink.stored(tier.gpu, chain, 0, chain.length / 2);
-    const timestampUs = 1_000_000_000 * this.#life + sequence;
+    const timestampUs = 1_000_000_000 * this.#epoch + sequence;
     output.batch({ sequence, timestampUs, checksum: timestampUs % 65_521 }, { isComplete: true, unknownRemovals: 0 });
   }
 }
@@ -131,8 +136,8 @@ class ScriptedReading implements EventReading {
     this.output = output;
   }
 
-  get standing() {
-    return this.isConnected ? live.standing : connecting.standing;
+  get confidence() {
+    return this.isConnected ? live.confidence : connecting.confidence;
   }
 
   async start(): Promise<void> {

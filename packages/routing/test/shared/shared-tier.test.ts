@@ -61,10 +61,10 @@ describe("facts", () => {
   test("of which a message was lost are worth less at both, at once", async () => {
     await readTogether();
     engine.store(chainOf(1, 2));
-    const standings = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
-    cluster.until(() => standings().join() === "complete,complete");
+    const confidences = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
+    cluster.until(() => confidences().join() === "complete,complete");
     engine.lose(chainOf(2, 2));
-    expect(cluster.until(() => standings().join() === "partial,partial")).toBeLessThan(100);
+    expect(cluster.until(() => confidences().join() === "partial,partial")).toBeLessThan(100);
   });
 
   test("of a target that nobody reads are worth nothing", async () => {
@@ -187,26 +187,26 @@ test("engines that a router cannot reach are owned by the other one, which hears
   );
 });
 
-describe("a new life of an engine", () => {
+describe("a new epoch of an engine", () => {
   test("is told at both routers, by their own numbers, once for each, and not for the first", async () => {
     await startBoth();
     other.indexOf("engine-0");
-    const told: string[] = [];
-    for (const { name, tier } of [one, other]) tier.onNewLife((slot) => told.push(`${name} ${slot}`));
+    const reported: string[] = [];
+    for (const { name, tier } of [one, other]) tier.onNewEpoch((slot) => reported.push(`${name} ${slot}`));
     for (const router of [one, other]) router.read(engine);
     engine.store(chainOf(1, 4));
     cluster.until(() => [one, other].every((router) => router.held(engine.key, chainOf(1, 4)) === 4));
     engine.store(chainOf(2, 4));
     engine.lose(chainOf(5, 1));
     cluster.time.advance(1_000);
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
     for (const seed of [3, 4]) {
-      told.length = 0;
+      reported.length = 0;
       engine.restart();
       engine.store(chainOf(seed, 3));
       cluster.until(() => [one, other].every((router) => router.held(engine.key, chainOf(seed, 3)) === 3));
       cluster.time.advance(1_000);
-      expect(told.sort()).toEqual(["a 0", "b 1"]);
+      expect(reported.sort()).toEqual(["a 0", "b 1"]);
       expect(one.held(engine.key, chainOf(1, 4))).toBe(0);
     }
   });

@@ -5,7 +5,7 @@ import { createPrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots } from "@espalier/replication";
 import { createRecentPrompts, createSharedTier, maxKnownTargets } from "@espalier/routing";
 import { afterEach, expect, test } from "vitest";
-import { createEngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, stored } from "../prefix/fake-events.ts";
 import { blockSize, digests, tokensOf } from "../prefix/prompts.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
@@ -37,7 +37,7 @@ async function startFeeds() {
   });
   await replica.start();
   const transport = createFakeTransport();
-  const feeds = createEngineFeeds({
+  const feeds = new EngineFeeds({
     ...time,
     ...{ fleet, http, digests, blockSize, host, maxReplays: 8, listen: undefined },
     recent: createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 }),
@@ -145,17 +145,17 @@ test("messages that are missed make the claim partial", async () => {
   expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
 });
 
-test("an engine whose process is another one is a new life: what was told of the old one is gone", async () => {
+test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {
   const { host, latest, tell, transport, described, replica } = await startFeeds();
   host.setRole("a", "owner");
   latest().up();
   await tell(0, "a", 4);
   await tell(1, "b", 4);
-  const before = replica.fold.state("a")?.life;
-  transport.life = 1;
+  const before = replica.fold.state("a")?.epoch;
+  transport.epoch = 1;
   await tell(0, "c", 3);
   expect(described().blocks.gpu).toBe(3);
-  expect(replica.fold.state("a")?.life).not.toEqual(before);
+  expect(replica.fold.state("a")?.epoch).not.toEqual(before);
 });
 
 test("an engine that goes takes its feed with it", async () => {

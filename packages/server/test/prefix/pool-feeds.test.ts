@@ -86,7 +86,7 @@ describe("a pool's events", () => {
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 3, state: "live", blocks: { external: 0 } });
     socket.tell(1, stored(tokens.subarray(0, 16), { first: 9 }), named(9));
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 3, blocks: { gpu: 1, external: 1 } });
-    rig.transport.life = 1;
+    rig.transport.epoch = 1;
     socket.tell(0, stored(tokens.subarray(0, 16), { first: 9, ...external }));
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 0, blocks: { external: 1 } });
   });
@@ -105,13 +105,13 @@ describe("a pool beside engines", () => {
     expect(depth(rig.index, prompt)).toBe(6);
   });
 
-  test("that runs anew has nothing of its former life", async () => {
+  test("that runs anew has nothing of its former epoch", async () => {
     const rig = await startFeedsRig({ pools: [pool(0)] });
     const socket = rig.socket("tcp://pool:5000");
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
     socket.tell(1, stored(tokensOf("b", 16), { first: 50, ...external }));
-    rig.transport.life = 1;
+    rig.transport.epoch = 1;
     socket.tell(0, stored(tokensOf("c", 16), { first: 1, ...external }));
     expect(depth(rig.index, prompt)).toBe(0);
     expect(depth(rig.index, promptOf(tokensOf("c", 16)))).toBe(1);
@@ -119,14 +119,14 @@ describe("a pool beside engines", () => {
 
   test("is not believed while its socket is gone, nor before it was ever there", async () => {
     const rig = await startFeedsRig({ pools: [pool(0)] });
-    const standing = () => rig.feeds.feedConfidenceOf(asTargetIndex(100));
-    expect(standing()).toBe("void");
+    const confidence = () => rig.feeds.feedConfidenceOf(asTargetIndex(100));
+    expect(confidence()).toBe("void");
     const socket = rig.socket("tcp://pool:5000");
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
-    expect(standing()).toBe("complete");
+    expect(confidence()).toBe("complete");
     socket.down();
-    expect(standing()).toBe("void");
+    expect(confidence()).toBe("void");
     expect(rig.feeds.feedConfidenceOf(asTargetIndex(101))).toBe("none");
   });
 

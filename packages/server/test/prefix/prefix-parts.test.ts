@@ -166,8 +166,8 @@ async function startEngine() {
     }),
   ]);
   const target = fleet.engines[0]!.targets[0]!;
-  const standing = () => parts.feeds?.feedConfidenceOf(target.index);
-  await waitFor(() => standing() === "complete", { what: "a complete feed" });
+  const confidence = () => parts.feeds?.feedConfidenceOf(target.index);
+  await waitFor(() => confidence() === "complete", { what: "a complete feed" });
   return { publisher, fleet, parts, pages, target };
 }
 
@@ -179,16 +179,16 @@ describe("with events over real sockets", () => {
     expect(await heldBy(parts, target)).toBe(96);
   });
 
-  // The feed hears of a new life at once, the metrics up to a scrape later. That second notice emptied the index of
-  // what the new life had told, while the ledger of the feed, and its standing, took it to be there for good.
-  test("metrics that tell of a restart after the events did leave what the new life told", async () => {
+  // The feed hears of a new epoch at once, the metrics up to a scrape later. That second notice emptied the index of
+  // what the new epoch had told, while the ledger of the feed, and the confidence in it, took it to be there for good.
+  test("metrics that tell of a restart after the events did leave what the new epoch told", async () => {
     const { publisher, parts, pages, fleet, target } = await startEngine();
     publisher.publish([stored(tokens, { first: 1, size: 16 })]);
     publisher.publish([stored(tokens, { first: 100, size: 16 })]);
-    await waitFor(() => parts.feeds?.describe()[0]?.lastSequence === 1, { what: "the old life" });
+    await waitFor(() => parts.feeds?.describe()[0]?.lastSequence === 1, { what: "the old epoch" });
     publisher.restart();
     publisher.publish([stored(tokens.subarray(0, 64), { first: 1, size: 16 })]);
-    await waitFor(() => parts.feeds?.describe()[0]?.restarts === 1, { what: "the new life" });
+    await waitFor(() => parts.feeds?.describe()[0]?.restarts === 1, { what: "the new epoch" });
     await waitFor(() => parts.feeds?.describe()[0]?.blocks.gpu === 4, { what: "4 blocks" });
 
     let restarts = 0;
@@ -196,7 +196,7 @@ describe("with events over real sockets", () => {
       if (change === "restarted") restarts++;
     });
     pages["/metrics"] = vllmPage({ blockSize: 16, blocks: 100, promptTokens: 64 });
-    await waitFor(() => restarts === 1, { what: "metrics of the new life" });
+    await waitFor(() => restarts === 1, { what: "metrics of the new epoch" });
     expect(await heldBy(parts, target)).toBe(64);
     publisher.publish([stored(tokens.subarray(64, 96), { first: 5, parent: 4, size: 16 })]);
     await waitFor(() => parts.feeds?.describe()[0]?.blocks.gpu === 6, { what: "6 blocks" });

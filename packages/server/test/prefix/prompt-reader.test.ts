@@ -11,10 +11,9 @@ import {
 import { shippedModelFolder, type TokenizerPool } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
 import {
-  createPromptReader,
   maxEngineTokenizers,
   maxWarmUpMs,
-  type PromptReader,
+  PromptReader,
   type PromptReaderOptions,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
@@ -91,7 +90,7 @@ function create(options: RigOptions = {}): Rig {
     encode: () => void pool.batches++,
     warm,
   };
-  const reader = createPromptReader({
+  const reader = new PromptReader({
     ...time,
     ...{ tokenizers, budgetMs, cacheBytes: 1_048_576, seed, blockSize: size, http, logger, engineUrl },
     engineKind: options.engineKind ?? (() => undefined),
@@ -370,7 +369,7 @@ describe("prompts that an engine tokenizes", () => {
 });
 
 describe("threads are made ready before the first request", () => {
-  const untold = ["the tokenizers are being loaded"];
+  const unreported = ["the tokenizers are being loaded"];
   const warnings = ({ lines }: Rig) => lines.filter(({ level }) => level === "warn").map(({ fields }) => fields.reason);
 
   test("each model that they serve once, whatever the patterns", async () => {
@@ -386,10 +385,10 @@ describe("threads are made ready before the first request", () => {
         });
       },
     });
-    expect(rig.reader.waitingFor).toEqual(untold);
+    expect(rig.reader.waitingFor).toEqual(unreported);
     await rig.reader.start();
     await rig.time.advanceAsync(maxWarmUpMs - 1);
-    expect([folders, rig.reader.waitingFor]).toEqual([[shippedModelFolder()], untold]);
+    expect([folders, rig.reader.waitingFor]).toEqual([[shippedModelFolder()], unreported]);
     loaded();
     await rig.time.advanceAsync(0);
     expect([rig.reader.waitingFor, warnings(rig), rig.time.pendingCount]).toEqual([[], [], 0]);
@@ -411,7 +410,7 @@ describe("threads are made ready before the first request", () => {
   test("one that takes too long is told of, and not waited for any longer", async () => {
     const rig = await start({ warm: () => new Promise(() => {}) });
     await rig.time.advanceAsync(maxWarmUpMs - 1);
-    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([untold, []]);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([unreported, []]);
     await rig.time.advanceAsync(1);
     expect([rig.reader.waitingFor, warnings(rig)]).toEqual([[], [`it takes longer than ${maxWarmUpMs} ms`]]);
   });

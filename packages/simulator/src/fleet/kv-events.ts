@@ -28,15 +28,15 @@ export class EventSubscription implements EventReading {
   #isComplete = true;
   /** Known blocks; undefined while the subscriber has received every message. */
   #blocks: BlockSet | undefined;
-  #standing: FeedConfidence = "void";
+  #confidence: FeedConfidence = "void";
   #isStopped = false;
 
   constructor(options: EventSubscriptionOptions) {
     this.#options = options;
   }
 
-  get standing(): FeedConfidence {
-    return this.#standing;
+  get confidence(): FeedConfidence {
+    return this.#confidence;
   }
 
   async start(): Promise<void> {
@@ -44,7 +44,7 @@ export class EventSubscription implements EventReading {
     this.#ends.push(
       engine.onMessage((message) => {
         if (this.#options.isLost(message)) return;
-        const epoch = engine.lives;
+        const epoch = engine.epochs;
         scheduler.after(delayMs, () => this.#arrived(epoch, message));
       }),
       engine.onEpoch(() => scheduler.after(delayMs, () => this.#connect())),
@@ -69,7 +69,7 @@ export class EventSubscription implements EventReading {
     const { key } = this.#options.engine;
     const count = (inTier: Tier): number => this.#blocks?.size(inTier) ?? 0;
     const blocks = { gpu: count(tier.gpu), cpu: count(tier.cpu), disk: 0, external: 0 };
-    const state = this.#standing === "complete" ? "live" : "partial";
+    const state = this.#confidence === "complete" ? "live" : "partial";
     const unread = { role: null, owner: null, floatingBlocks: 0, unusable: null };
     return { target: key, state, reason: state, blocks, ...unread };
   }
@@ -82,9 +82,9 @@ export class EventSubscription implements EventReading {
       this.#report("void", "stale", "socket-lost");
       return;
     }
-    if (engine.lives !== this.#epoch) {
+    if (engine.epochs !== this.#epoch) {
       const isFirst = this.#epoch === 0;
-      this.#epoch = engine.lives;
+      this.#epoch = engine.epochs;
       this.#published = engine.messages;
       this.#blocks = undefined;
       const known = isFirst ? engine.messages.length : 0;
@@ -95,7 +95,7 @@ export class EventSubscription implements EventReading {
       if (!isFirst) output.newEpoch();
     }
     this.#replay();
-    this.#reportStanding();
+    this.#reportConfidence();
   }
 
   #arrived(epoch: number, message: EngineMessage): void {
@@ -109,7 +109,7 @@ export class EventSubscription implements EventReading {
       this.#isComplete = false;
       output.gap(this.#next, message.sequence - 1);
       this.#next = message.sequence;
-      this.#reportStanding();
+      this.#reportConfidence();
     }
     this.#read(message);
   }
@@ -117,7 +117,7 @@ export class EventSubscription implements EventReading {
   /** Reads missed messages that the engine still has, up to a sequence number. A restart loses them. */
   #replay(until = Number.POSITIVE_INFINITY): void {
     const { engine, canReplay } = this.#options;
-    if (!canReplay() || engine.lives !== this.#epoch || this.#next < engine.firstReplayed) return;
+    if (!canReplay() || engine.epochs !== this.#epoch || this.#next < engine.firstReplayed) return;
     const end = Math.min(until, this.#published.length);
     while (this.#next < end) this.#read(this.#published[this.#next]!);
   }
@@ -165,14 +165,14 @@ export class EventSubscription implements EventReading {
     return blocks;
   }
 
-  #reportStanding(): void {
+  #reportConfidence(): void {
     if (this.#isComplete) this.#report("complete", "live", "complete");
     else this.#report("partial", "partial", "incomplete");
   }
 
-  #report(standing: FeedConfidence, state: string, reason: string): void {
-    this.#standing = standing;
-    this.#options.output.condition({ standing, state, reason, unusable: undefined });
+  #report(confidence: FeedConfidence, state: string, reason: string): void {
+    this.#confidence = confidence;
+    this.#options.output.condition({ confidence, state, reason, unusable: undefined });
   }
 }
 

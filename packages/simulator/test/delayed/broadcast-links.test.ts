@@ -8,17 +8,20 @@ function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
-  return { time, links: createBroadcastLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
+  return {
+    time,
+    links: createBroadcastLinks({ createPlane, dueMs: (reportedMs) => reportedMs + delayMs, clock, scheduler }),
+  };
 }
 
-/** What a board has had, as `router text`. */
-function heardBy(board: NoteChannel): string[] {
+/** What a channel has received, as `router text`. */
+function heardBy(channel: NoteChannel): string[] {
   const heard: string[] = [];
-  board.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
+  channel.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
   return heard;
 }
 
-const post = (board: NoteChannel, text: string) => board.post("k", new TextEncoder().encode(text));
+const post = (channel: NoteChannel, text: string) => channel.post("k", new TextEncoder().encode(text));
 
 describe("routers that leave each other notes", () => {
   test("hear them after the delay, and never their own", () => {
@@ -39,7 +42,7 @@ describe("routers that leave each other notes", () => {
     expect(heardBy(links.planeOf(1))).toEqual(["router-0 one"]);
   });
 
-  test("hear nothing more of a life that has ended, nor does that hear anything", () => {
+  test("hear nothing more of an epoch that has ended, nor does that hear anything", () => {
     const { time, links } = makeLinks(6);
     const [old, other] = [links.planeOf(0), links.planeOf(1)];
     const [atOld, atOther] = [heardBy(old), heardBy(other)];

@@ -28,9 +28,9 @@ export class ScriptedEngine implements SimEngine {
   readonly firstReplayed = 0;
   readonly adapterLoads = Number.NaN;
   isUp = true;
-  lives = 1;
+  epochs = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();
-  readonly #lifeListeners = new ListenerSet<void>();
+  readonly #epochListeners = new ListenerSet<void>();
 
   constructor(number: number) {
     this.number = number;
@@ -42,7 +42,7 @@ export class ScriptedEngine implements SimEngine {
   }
 
   onEpoch(listener: () => void): Cancel {
-    return this.#lifeListeners.add(listener);
+    return this.#epochListeners.add(listener);
   }
 
   /** Tells of the blocks `from` to `to` of a chain. */
@@ -59,13 +59,13 @@ export class ScriptedEngine implements SimEngine {
 
   kill(): void {
     this.isUp = false;
-    this.#lifeListeners.notify();
+    this.#epochListeners.notify();
   }
 
   start(): void {
     this.isUp = true;
-    this.lives++;
-    this.#lifeListeners.notify();
+    this.epochs++;
+    this.#epochListeners.notify();
   }
 
   stats(): EngineStats {

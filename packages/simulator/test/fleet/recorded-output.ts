@@ -4,7 +4,7 @@ import { nameIn } from "./held-blocks.ts";
 
 /** What a reading has told, and what its blocks come to. */
 export interface RecordedOutput extends FeedOutput {
-  /** In order: lives, gaps, conditions. */
+  /** In order: epochs, gaps, conditions. */
   readonly news: readonly string[];
   readonly sequences: readonly number[];
   readonly unknownRemovals: number;
@@ -60,11 +60,11 @@ export function recordedOutput(): RecordedOutput {
     },
     gap: (from, to) => news.push(`gap ${from}-${to}`),
     newEpoch() {
-      news.push("new life");
+      news.push("new epoch");
       sink.clear();
       sequences.length = 0;
     },
     emptied: () => news.push("emptied"),
-    condition: ({ standing }) => news.push(standing),
+    condition: ({ confidence }) => news.push(confidence),
   };
 }

@@ -51,6 +51,8 @@ export interface GrpcServerOptions {
   /** Longest message of a client, in bytes. */
   readonly maxMessageBytes: number;
   readonly methods: GrpcMethods;
+  /** Most connections; further ones are closed at once. 4,096 by default. */
+  readonly maxConnections?: number;
 }
 
 /** A gRPC server over `node:http2`. */
@@ -69,8 +71,8 @@ export interface GrpcServer {
 
 /** Most calls at a time on one connection; a client opens another one for more. */
 export const maxCallsPerConnection = 256;
-/** Most connections; further ones are closed at once. */
-export const maxConnections = 4_096;
+/** Most connections unless said otherwise; further ones are closed at once. */
+const usualMaxConnections = 4_096;
 /** Bytes that may be on their way to this server, for one call and for one connection. */
 const callWindowBytes = 1_048_576;
 const connectionWindowBytes = 16_777_216;
@@ -98,7 +100,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   };
   const secure = tls && createTlsServer({ ALPNProtocols: ["h2"], ...secureOptions(tls) });
   const server: Server = secure ?? createServer({ noDelay: true });
-  server.maxConnections = maxConnections;
+  server.maxConnections = options.maxConnections ?? usualMaxConnections;
   server.on(secure ? "secureConnection" : "connection", accept);
   let address = "";
   return {

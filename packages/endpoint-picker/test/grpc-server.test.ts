@@ -238,6 +238,33 @@ test("one call more than a connection may have waits for another connection, and
   expect(await statusOf(refused)).toMatchObject({ "grpc-status": "0" });
 });
 
+test("one connection more than there may be is closed, and the next one after an end is served", async () => {
+  const server = createGrpcServer({
+    ...{ host: "127.0.0.1", port: 0, tls: undefined, maxMessageBytes: 1_000, maxConnections: 1 },
+    methods: {
+      "/test/Echo": (call) => ({ message: (bytes) => void call.send(bytes), drained() {}, closed: () => call.end() }),
+    },
+  });
+  await server.start();
+  stops.push(() => server.stop());
+  const first = session(server.address);
+  await once(first, "remoteSettings");
+  await closed(session(server.address));
+  first.close();
+  await closed(first);
+  await waitFor(
+    async () => {
+      const next = session(server.address);
+      const stream = open(next);
+      stream.end(frame(Buffer.from("a")));
+      const isServed = await Promise.race([closed(next).then(() => false), statusOf(stream).then(() => true)]);
+      if (!isServed) next.destroy();
+      return isServed;
+    },
+    { what: "a served connection" },
+  );
+});
+
 test("a drain refuses new connections and lets open calls end; a stop ends them", async () => {
   const { server, seen } = await echo();
   const client = session(server.address);

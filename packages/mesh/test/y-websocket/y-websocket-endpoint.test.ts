@@ -56,25 +56,25 @@ test("the stock provider gets what is there, says that it is synced, and follows
 });
 
 test("a source hears of each reader of a document, and once that it is gone; not of refused ones", async () => {
-  const told: string[] = [];
+  const notified: string[] = [];
   const documents = {
     ...createMemoryDocuments(journal),
     onFollowed: (name: string) => {
-      const reader = told.push(`${name} follows`);
-      return () => void told.push(`${reader} is gone`);
+      const reader = notified.push(`${name} follows`);
+      return () => void notified.push(`${reader} is gone`);
     },
   };
   const rig = await start({ documents: [documents], limits: { maxConnections: 2 } });
   const [first, second] = [rig.connect(`/yjs/${journal}`), rig.connect(`/yjs/${journal}`)];
   await waitFor(() => first.isOpen() && second.isOpen(), { what: "two readers" });
-  expect(told).toEqual([`${journal} follows`, `${journal} follows`]);
+  expect(notified).toEqual([`${journal} follows`, `${journal} follows`]);
   const refused = [rig.connect(`/yjs/${journal}`), rig.connect("/yjs/nothing")];
   await waitFor(() => refused.every((client) => client.status() !== undefined), { what: "refusals" });
   first.socket.close();
-  await waitFor(() => told.length === 3, { what: "the end of a reader" });
+  await waitFor(() => notified.length === 3, { what: "the end of a reader" });
   second.socket.terminate();
-  await waitFor(() => told.length === 4, { what: "the loss of a reader" });
-  expect(told.slice(2)).toEqual(["1 is gone", "2 is gone"]);
+  await waitFor(() => notified.length === 4, { what: "the loss of a reader" });
+  expect(notified.slice(2)).toEqual(["1 is gone", "2 is gone"]);
 });
 
 test("a provider may escape the slashes of the name, and documents of several sources are found", async () => {
@@ -178,7 +178,7 @@ test("a reader hears something every 15 s, and its question who is there is answ
   expect([...client.received[4]!]).toEqual(emptyAwareness);
 });
 
-test("readers of a document that is gone are told not to come back", async () => {
+test("readers of a document that is gone are notified not to come back", async () => {
   const time = createVirtualTime();
   const documents = createMemoryDocuments(journal);
   const rig = await start({ documents: [documents], scheduler: time.scheduler });

@@ -1,13 +1,18 @@
 import { type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
+import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
-import { chat, eventData } from "./client.ts";
+import { chat, eventData, type Json, post } from "./client.ts";
 import { ask, countOf, longChat, nothingLeaks, pairRouter, pairSims } from "./disaggregation-rig.ts";
+import { httpEngine } from "./engines.ts";
 import { createRig } from "./rig.ts";
 
 const rig = createRig();
 afterEach(() => rig.close());
 
-test.each(kvTransferProtocols)("%s: one engine computes the prompt, another one answers", async (protocol) => {
+/** Those that the simulated engines speak. */
+const simulated = kvTransferProtocols.filter((protocol) => protocol !== "llm-d-sidecar");
+
+test.each(simulated)("%s: one engine computes the prompt, another one answers", async (protocol) => {
   const sims = await pairSims(rig, { protocol, roles: ["prefill", "decode"] });
   const [prefill, decode] = sims;
   const router = await pairRouter(rig, sims);
@@ -100,4 +105,30 @@ test("many at once", async () => {
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   expect(new Set(answers.flatMap(({ workers }) => workers))).toEqual(new Set(sims.map(({ id }) => id)));
   await nothingLeaks(router, sims);
+});
+
+test("behind llm-d's sidecars the decode engine is asked alone, and both engines count as busy until it answers", async () => {
+  const answers: (() => void)[] = [];
+  const prefill = await httpEngine(rig, () => {});
+  const decode = await httpEngine(rig, ({ response }) => {
+    answers.push(() => response.writeHead(200, { "content-type": "application/json" }).end("{}"));
+  });
+  const entry = (url: string, role: string): Json => ({ url, role, "kv-transfer": "llm-d-sidecar" });
+  const router = await rig.router({
+    engines: [entry(prefill.url, "prefill"), entry(decode.url, "decode")],
+    config: { disaggregation: { "threshold-tokens": 1_000 } },
+  });
+  const asked = post(
+    `${router.url}/v1/chat/completions`,
+    chat({ messages: [{ role: "user", content: "x".repeat(40_000) }] }),
+  );
+  await waitFor(() => answers.length === 1, { what: "the request at the decode engine" });
+  const busy = async () => (await router.workers()).map(({ targets }) => targets[0]!.load.in_flight);
+  expect(await busy()).toEqual([1, 1]);
+  answers[0]!();
+  const answer = await asked;
+  expect(answer.headers).toMatchObject({ "x-espalier-worker": decode.id, "x-espalier-prefill-worker": prefill.id });
+  expect(decode.requests[0]!.headers["x-prefiller-host-port"]).toBe(prefill.id);
+  expect(prefill.requests).toEqual([]);
+  await router.untilIdle();
 });

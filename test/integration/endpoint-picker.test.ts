@@ -527,6 +527,69 @@ describe("what the gateway reports", () => {
   });
 });
 
+describe("a request that two engines serve together", () => {
+  const long = prompt("x".repeat(40_000));
+  const split = { disaggregation: { "threshold-tokens": 1_000 } };
+  const entry = ({ url }: HttpEngine, role: string, protocol: string): Json => ({ url, role, "kv-transfer": protocol });
+  const loadsOf = async (router: RunningRouter) =>
+    Object.fromEntries((await router.workers()).map(({ id, targets }) => [id, targets[0]!.load.in_flight]));
+
+  test("behind llm-d's sidecars: the decode engine gets it, with the prefill engine in a header", async () => {
+    const [prefill, decode] = await pods(2);
+    const router = await rig.router({
+      engines: [entry(prefill!, "prefill", "llm-d-sidecar"), entry(decode!, "decode", "llm-d-sidecar")],
+      config: { ...split, "endpoint-picker": pickerConfig },
+    });
+    const gateway = gatewayOf(rig, router);
+    const headers = { "x-prefiller-host-port": "192.0.2.1:1", "x-kv-cache-source-host-port": "192.0.2.1:1" };
+    const exchange = gateway.exchange().head({ headers }).body(long);
+    const { destinations, set, removed, body } = await exchange.routed();
+    expect(destinations).toEqual([decode!.id]);
+    expect(set["x-prefiller-host-port"]).toBe(prefill!.id);
+    expect(removed).toEqual(["x-kv-cache-source-host-port"]);
+    expect(body.toString()).toBe(long);
+    expect(await loadsOf(router)).toEqual({ [prefill!.id]: 1, [decode!.id]: 1 });
+    exchange.answer(200, { "content-type": "application/json" }, decode!.id).answerBody("{", false);
+    expect(await exchange.next()).toHaveProperty("responseHeaders");
+    expect(await exchange.next()).toHaveProperty("responseBody");
+    expect(await loadsOf(router)).toEqual({ [prefill!.id]: 0, [decode!.id]: 1 });
+    exchange.answerBody("}");
+    expect(await exchange.next()).toHaveProperty("responseBody");
+    await router.untilIdle();
+    expect(prefill!.requests).toEqual([]);
+  });
+
+  test("in a protocol of engines: the picker runs the prefill leg, and the gateway gets the decode leg's body", async () => {
+    const params = { do_remote_prefill: true, remote_engine_id: "e", remote_block_ids: [1] };
+    const answer = JSON.stringify({ choices: [{ finish_reason: "length" }], kv_transfer_params: params });
+    const [prefill, decode] = await Promise.all([jsonEngine(rig, answer), jsonEngine(rig, "{}")]);
+    const router = await rig.router({
+      engines: [entry(prefill!, "prefill", "nixl"), entry(decode!, "decode", "nixl")],
+      config: { ...split, "endpoint-picker": pickerConfig },
+    });
+    const exchange = gatewayOf(rig, router).exchange().head().body(long);
+    const { destinations, body } = await exchange.routed();
+    expect(destinations).toEqual([decode!.id]);
+    expect(JSON.parse(body.toString())).toEqual({ ...(JSON.parse(long) as Json), kv_transfer_params: params });
+    expect(prefill!.requests.map(({ path }) => path)).toEqual(["/v1/chat/completions"]);
+    await finish(exchange);
+    await router.untilIdle();
+  });
+
+  test("is not offered where an engine would be asked twice", async () => {
+    const [prefill, decode] = await pods(2);
+    const router = await rig.router({
+      engines: [entry(prefill!, "prefill", "shared-storage"), entry(decode!, "decode", "shared-storage")],
+      config: { ...split, "endpoint-picker": pickerConfig },
+    });
+    const exchange = gatewayOf(rig, router).exchange().head().body(long);
+    const { destinations, body } = await exchange.routed();
+    expect([destinations, body.toString()]).toEqual([[decode!.id], long]);
+    await finish(exchange);
+    await router.untilIdle();
+  });
+});
+
 test("metrics of engines choose: the least queue and cache use, and an engine with the adapter", async () => {
   const page = (waiting: number, use: number): string =>
     `vllm:num_requests_waiting ${waiting}\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc ${use}\n`;

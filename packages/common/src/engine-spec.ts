@@ -26,7 +26,10 @@ export const asRouterId = (value: string): RouterId => value as RouterId;
 export type EngineRole = "both" | "prefill" | "decode";
 
 /** Protocols with which engines transfer the KV blocks of a prompt, by their names in the configuration. */
-export const kvTransferProtocols = ["nixl", "sglang", "mooncake", "shared-storage", "trtllm", "p2p-nccl"] as const;
+export const kvTransferProtocols = [
+  ...(["nixl", "sglang", "mooncake", "shared-storage", "trtllm", "p2p-nccl"] as const),
+  "llm-d-sidecar",
+] as const;
 
 export type KvTransferProtocol = (typeof kvTransferProtocols)[number];
 

@@ -19,7 +19,7 @@ const extraArguments = "vllm_xargs";
 /** Headers of vLLM, SGLang and llm-d's sidecars. */
 const transferHeaders: ReadonlySet<string> = new Set([
   ...["x-data-parallel-rank", "x-data-parallel-host-port"],
-  ...["x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports"],
+  ...["x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports", "x-kv-cache-source-host-port"],
 ]);
 
 /** vLLM's P2P-NCCL connector reads the addresses of both engines from the request id. */

@@ -61,6 +61,8 @@ export interface TransferProtocol {
   readonly decodesAlone: boolean;
   /** Whether an engine whose role is `both` can be part of a pair. */
   readonly pairsBoth: boolean;
+  /** Whether the decode engine asks the prefill engine itself, so that the router sends no prefill leg. */
+  readonly isAskedByDecode?: boolean;
   /** Whether another decode engine can use the prefill engine's answer too. */
   readonly isPortable: boolean;
   /** Where to ask for `peerId`, if the protocol needs it. */
@@ -222,6 +224,26 @@ const p2pNccl: TransferProtocol = {
   },
 };
 
+/**
+ * Engines behind llm-d's sidecar (llm-d-router, `pkg/sidecar/proxy`). A header names the prefill engine to the sidecar of the
+ * decode engine, which runs the prefill leg in the connector's own protocol. Without the header it serves requests alone.
+ */
+const llmdSidecar: TransferProtocol = {
+  name: "llm-d-sidecar",
+  order: "concurrent",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: true,
+  pairsBoth: true,
+  isAskedByDecode: true,
+  isPortable: false,
+  pair({ prefill }) {
+    const { port, protocol } = new URL(prefill.url);
+    const named = prefill.transfer.port ?? (port || (protocol === "https:" ? 443 : 80));
+    const headers = ["x-prefiller-host-port", `${transferHost(prefill)}:${named}`];
+    return { prefill: { set: {}, headers: [] }, decode: () => ({ set: {}, headers }) };
+  },
+};
+
 /** Every protocol, by its name in the configuration. */
 export const transferProtocols: Readonly<Record<KvTransferProtocol, TransferProtocol>> = {
   nixl,
@@ -230,6 +252,7 @@ export const transferProtocols: Readonly<Record<KvTransferProtocol, TransferProt
   "shared-storage": sharedStorage,
   trtllm,
   "p2p-nccl": p2pNccl,
+  "llm-d-sidecar": llmdSidecar,
 };
 
 function bootstrapUrl(prefill: LegEngine): string {

@@ -16,7 +16,7 @@ test.each(kvTransferProtocols)("%s: every edit is JSON", (name) => {
   for (const { set } of [legs.prefill, legs.probe ?? { set: {} }]) expect(() => valuesOf(set)).not.toThrow();
 });
 
-test.each(kvTransferProtocols.filter((name) => name !== "sglang"))(
+test.each(kvTransferProtocols.filter((name) => name !== "sglang" && name !== "llm-d-sidecar"))(
   "%s: the prefill leg is one token in one piece, whatever the client asked of its answer",
   (name) => {
     const fields = { stream: true, stream_options: { include_usage: true }, min_tokens: 5, max_tokens: 100 };
@@ -29,6 +29,22 @@ test.each(kvTransferProtocols.filter((name) => name !== "sglang"))(
     }
   },
 );
+
+describe("llm-d-sidecar", () => {
+  test.each([
+    ["the address of its URL", engineAt("10.0.0.1", "llm-d-sidecar", {}), "10.0.0.1:8000"],
+    [
+      "another host and port",
+      engineAt("10.0.0.1", "llm-d-sidecar", { host: "10.1.0.1", port: 9_000 }),
+      "10.1.0.1:9000",
+    ],
+    ["an IPv6 address in brackets", engineAt("10.0.0.1", "llm-d-sidecar", { host: "fd00::1" }), "[fd00::1]:8000"],
+  ])("the decode engine alone is asked, and told where the prompt is computed: %s", (_, prefill, named) => {
+    const legs = pairOf("llm-d-sidecar", { prefill });
+    expect(legs.prefill).toEqual({ set: {}, headers: [] });
+    expect(legs.decode(undefined)).toEqual({ set: {}, headers: ["x-prefiller-host-port", named] });
+  });
+});
 
 describe("nixl", () => {
   const params = {

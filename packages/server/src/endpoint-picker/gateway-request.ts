@@ -20,7 +20,7 @@ import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { readServiceClass } from "../routing/service-class.ts";
 import { GatewayResponse } from "./gateway-response.ts";
-import { addressOf, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
+import { addressOf, GatewaySplit, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
 import type { UnseenAnswers } from "./unseen-answers.ts";
 
 /** Shared by all requests of gateways. */
@@ -212,6 +212,7 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
       return;
     }
     const head = this.#head!;
+    if (plan.split) plan.split = new GatewaySplit(plan.split.view, plan.split.edit);
     this.#run = new PickedRun(
       this.#parts,
       inSubset(plan, head),

@@ -1,10 +1,11 @@
 import { isIP } from "node:net";
 import { EspalierError } from "@espalier/common";
+import type { TransferProtocol } from "@espalier/disaggregation";
 import type { Exchange, RequestHead } from "@espalier/endpoint-picker";
 import { type AttemptRequest, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
 import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { PlannedRequest } from "../request/planned-request.ts";
+import { type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import type { Verdict } from "../request/relay.ts";
 import { RequestRun } from "../request/request-run.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -157,8 +158,9 @@ export class PickedRun extends RequestRun {
     const pieces = piecesOf(body);
     const isBodyChanged = received !== undefined && (pieces.length !== 1 || pieces[0] !== received);
     const scores = this.#parts.settings.showsScores ? this.#scores() : undefined;
+    const removed = removeHeaders.filter((name) => !setHeaders.includes(name));
     routed();
-    exchange.route({ destinations, scores, setHeaders, removeHeaders, body: pieces, isBodyChanged });
+    exchange.route({ destinations, scores, setHeaders, removeHeaders: removed, body: pieces, isBodyChanged });
     return true;
   }
 
@@ -216,6 +218,13 @@ export class PickedRun extends RequestRun {
     if (!target) return;
     this.#servedBy = served;
     this.failed("connect", new EspalierError("upstream_connect_failed"));
+  }
+}
+
+/** Protocols that ask a decode engine first and then send the request again need a router that can. */
+export class GatewaySplit extends SplitSource {
+  override allows(protocol: TransferProtocol): boolean {
+    return protocol.order !== "decode_first" && super.allows(protocol);
   }
 }
 

@@ -21,6 +21,9 @@ export class HttpPair {
   readonly #resends: ResendGuard;
   readonly #onDefect: (thrown: unknown) => void;
   #legs: PairLegs | undefined;
+  /** Ends the prefill leg that the decode engine's sidecar runs, once the answer begins. */
+  #settleSidecar: ((outcome: PrefillOutcome) => void) | undefined;
+  #isAskedByDecode = false;
   #decode: LegEdits = noEdits;
 
   /** @param onDefect called with errors thrown asynchronously */
@@ -54,6 +57,14 @@ export class HttpPair {
     keepsAnswer: boolean,
     settled: (outcome: PrefillOutcome) => void,
   ): { cancel(): void } {
+    if (this.#isAskedByDecode) {
+      this.#settleSidecar = settled;
+      return {
+        cancel: () => {
+          this.#settleSidecar = undefined;
+        },
+      };
+    }
     const { target, selection } = dispatch;
     const { set, headers } = this.#legs?.prefill ?? noEdits;
     const { adapter } = this.#plan.features;
@@ -69,6 +80,13 @@ export class HttpPair {
         settled(outcome);
       },
     });
+  }
+
+  /** The first byte of the answer is there: a prefill leg that nobody reports on has ended. */
+  answerBegun(): void {
+    const settle = this.#settleSidecar;
+    this.#settleSidecar = undefined;
+    settle?.({ isDone: true });
   }
 
   handOver(answer: Buffer | undefined): boolean {
@@ -91,6 +109,7 @@ export class HttpPair {
   #pairUp({ protocol, prefill, decode, thresholdTokens }: ChosenPair<Target>, peerId: string | undefined): void {
     const { view } = this.#plan.split!;
     const { promptTokens } = this.#plan.features;
+    this.#isAskedByDecode = protocol.isAskedByDecode ?? false;
     this.#decode = noEdits;
     this.#legs = protocol.pair({
       prefill: legEngine(prefill.target),

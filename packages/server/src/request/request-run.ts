@@ -281,6 +281,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#plan.trace?.firstByte();
     // An answer without streaming arrives when it is complete.
     this.#lifecycle.firstToken(this.#isStream);
+    this.#pair?.answerBegun();
   }
 
   /** The engine is taken to have computed the prompt, though nobody showed that. */

@@ -19,7 +19,7 @@ describe("roles", () => {
     expect(servesAlone({ engine: engine("decode") })).toBe(true);
     expect(servesAlone({ engine: engine("prefill") })).toBe(false);
     const alone = kvTransferProtocols.filter((protocol) => servesAlone({ engine: engine("decode", protocol) }));
-    expect(alone).toEqual(["nixl", "mooncake", "shared-storage", "trtllm"]);
+    expect(alone).toEqual(["nixl", "mooncake", "shared-storage", "trtllm", "llm-d-sidecar"]);
     for (const protocol of kvTransferProtocols) {
       expect(servesAlone({ engine: engine("prefill", protocol) })).toBe(false);
       expect(servesAlone({ engine: engine("both", protocol) })).toBe(true);

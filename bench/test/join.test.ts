@@ -63,7 +63,7 @@ function createFakeFleet(nowMs: () => number): FakeFleet {
       const isReady = (): boolean => isPeer || nowMs() - startMs >= fleet.readyMs;
       const digest: TargetDigest = {
         target: "engine-0-0/0",
-        life: "0.0.0",
+        epoch: "0.0.0",
         sequence: fleet.wrong.has(routerId) ? 4 : 5,
         blocks: 500,
         digest: [1, 2],

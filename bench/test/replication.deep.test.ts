@@ -17,7 +17,7 @@ const tiny: ReplicationSizes = {
   turnover: flowShape,
   turnovers: 3,
   wire: { feeds: 2, blocksPerFeed: 200, ratePerS: 2_000, seconds: 1, seed: 1 },
-  restarts: { lives: 12, routers: 3, feeds: 2, blocksPerFeed: 100, seed: 1 },
+  restarts: { epochs: 12, routers: 3, feeds: 2, blocksPerFeed: 100, seed: 1 },
 };
 
 /** CPU time of a millisecond for each reading. */
@@ -165,7 +165,7 @@ describe("restarts", () => {
   });
 
   test("leave no more journals of the dead than are kept at most, however many there were", () => {
-    const figures = measureRestarts({ ...tiny.restarts, lives: 90, routers: 2, feeds: 1 });
+    const figures = measureRestarts({ ...tiny.restarts, epochs: 90, routers: 2, feeds: 1 });
     expect(figures.documents_after_1000_restarts).toBe(1 + 2 + 64);
     expect(figures.documents_at_most).toBe(1 + 2 + 64);
     expect(figures.documents_after_quiet).toBe(1 + 2);

@@ -62,7 +62,7 @@ test("a sample is read off the pages of a router, facts only where they are comp
   expect(() => readSample(without)).toThrow("r has no metric process_resident_memory_bytes");
 });
 
-test("digests are compared at the same event of the same life only, and between routers", () => {
+test("digests are compared at the same event of the same epoch only, and between routers", () => {
   const check = createDigestCheck();
   const at = (point: string, digest: string) => [{ target: "a", point, digest }];
   check.add("one", at("1 5", "x"));

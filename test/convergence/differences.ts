@@ -1,4 +1,4 @@
-import { lifeId, originKey } from "@espalier/replication";
+import { epochId, originKey } from "@espalier/replication";
 import { journalContent } from "./journal-content.ts";
 import type { ModelEngine } from "./model-engine.ts";
 import type { ModelRouter } from "./model-router.ts";
@@ -47,7 +47,7 @@ function factDifferences(routers: readonly ModelRouter[], engine: ModelEngine, i
     const state = replica.fold.state(key);
     const digest = index.digest(slots.find(key)).join(".");
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
-    return `${state?.life ? lifeId(state.life) : "no life"} ${stands} ${digest}`;
+    return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${digest}`;
   });
   const last = engine.messages.length - 1;
   const truth = [...engine.held].sort((one, other) => one - other).join();

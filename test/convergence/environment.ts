@@ -3,7 +3,7 @@ import type { Backend } from "@espalier/mesh";
 import type { ReplicaPorts } from "@espalier/replication";
 
 export interface BackendRequest {
-  /** Of the router; the same for all its lives. */
+  /** Of the router; the same for all its epochs. */
   readonly name: string;
   readonly replica: ReplicaPorts;
   readonly random: Random;
@@ -15,7 +15,7 @@ export interface Environment {
   readonly scheduler: Scheduler;
   /** What deadlines are multiplied by: 1 in virtual time, more where other work of the machine takes time away. */
   readonly patience: number;
-  /** Makes the backend of a router that is about to start, or of its next life. */
+  /** Makes the backend of a router that is about to start, or of its next epoch. */
   createBackend(request: BackendRequest): Backend;
   /** Lets time pass. */
   pass(durationMs: number): Promise<void>;

@@ -23,7 +23,7 @@ export class ModelEngine {
   readonly held = new Set<number>();
   /** Every message of the present process. */
   messages: EngineMessage[] = [];
-  lives = 1;
+  epochs = 1;
   readonly #random: Random;
   readonly #listeners = new Set<() => void>();
   #nowUs = startUs;
@@ -54,7 +54,7 @@ export class ModelEngine {
   }
 
   restart(): void {
-    this.lives++;
+    this.epochs++;
     this.held.clear();
     this.messages = [];
     this.#nowUs += 8_000_000;

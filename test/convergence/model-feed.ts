@@ -9,7 +9,7 @@ export interface ModelFeedOptions {
   readonly random: Random;
   /** The longest time that a message is on its way to the reader. */
   readonly maxDelayMs: number;
-  /** Whether the engine tells a reader that comes late everything that it has said in this life. */
+  /** Whether the engine tells a reader that comes late everything that it has said in this epoch. */
   readonly canReplay: boolean;
   readonly open: (tellAll: (sink: LedgerSink) => void) => FeedReader;
   readonly onWorth: (worth: FeedQuality) => void;
@@ -21,8 +21,8 @@ export class ModelFeed {
   readonly #options: ModelFeedOptions;
   readonly #ledger = new Set<number>();
   readonly #unlisten: Cancel;
-  #life: number;
-  /** Messages of this life that were read or lost. */
+  #epoch: number;
+  /** Messages of this epoch that were read or lost. */
   #next: number;
   /** The first message that was lost since the last one that was read. */
   #lostFrom: number | undefined;
@@ -33,7 +33,7 @@ export class ModelFeed {
   constructor(options: ModelFeedOptions) {
     const { engine, canReplay } = options;
     this.#options = options;
-    this.#life = engine.lives;
+    this.#epoch = engine.epochs;
     this.#next = canReplay ? 0 : engine.messages.length;
     this.#isComplete = this.#next === 0;
     this.reader = options.open((sink) => this.#tellAll(sink));
@@ -46,7 +46,7 @@ export class ModelFeed {
   readAll(): void {
     if (this.isStopped) return;
     const { engine } = this.#options;
-    if (engine.lives !== this.#life) this.#begin();
+    if (engine.epochs !== this.#epoch) this.#begin();
     while (this.#next < engine.messages.length) this.#read();
   }
 
@@ -54,7 +54,7 @@ export class ModelFeed {
   lose(count: number): void {
     const { engine } = this.#options;
     const left = engine.messages.length - this.#next;
-    if (engine.lives !== this.#life || this.#next === 0 || left === 0) return;
+    if (engine.epochs !== this.#epoch || this.#next === 0 || left === 0) return;
     this.#lostFrom ??= this.#next;
     this.#next += Math.min(count, left);
   }
@@ -76,7 +76,7 @@ export class ModelFeed {
 
   /** The engine is another process. */
   #begin(): void {
-    this.#life = this.#options.engine.lives;
+    this.#epoch = this.#options.engine.epochs;
     this.#next = 0;
     this.#lostFrom = undefined;
     this.#isComplete = true;

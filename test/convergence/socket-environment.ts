@@ -4,7 +4,7 @@ import { clusterOptions, type Environment } from "./environment.ts";
 import { createFaultyTransport, type FaultyTransport } from "./faulty-transport.ts";
 import { passRealTime, realTimePatience } from "./pass-real-time.ts";
 
-/** Meshes over sockets of this machine, in real time. A router's first address is its address in all its lives. */
+/** Meshes over sockets of this machine, in real time. A router's first address is its address in all its epochs. */
 export function createSocketEnvironment(): Environment {
   const meshes = new Map<string, Mesh>();
   const transports = new Map<string, FaultyTransport>();

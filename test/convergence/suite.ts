@@ -97,7 +97,7 @@ function testFaults(begin: Begin): void {
     await on.untilConverged();
   });
 
-  test("engines that restart are known by their new life, whoever reads them", async () => {
+  test("engines that restart are known by their new epoch, whoever reads them", async () => {
     const on = await begin(3, { seed: 6 });
     await on.work(20);
     on.engines[0]!.restart();

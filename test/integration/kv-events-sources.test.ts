@@ -151,7 +151,7 @@ describe("engines that dial", () => {
     );
   });
 
-  test("begin a new life when they dial again with other events", async () => {
+  test("begin a new epoch when they dial again with other events", async () => {
     const [sim] = await quietSims(rig, 1);
     const listen = `tcp://127.0.0.1:${await freePort()}`;
     const router = await rig.router({

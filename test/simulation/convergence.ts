@@ -1,4 +1,4 @@
-import { lifeId, originKey } from "@espalier/replication";
+import { epochId, originKey } from "@espalier/replication";
 import type { SimFleet } from "@espalier/simulator";
 import { journalContent } from "../convergence/journal-content.ts";
 import type { EngineTruth } from "./engine-truth.ts";
@@ -52,7 +52,7 @@ function factDifferences(
     const state = view.tier.replica.fold.state(key);
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
     const worth = view.tier.replica.qualityOf(key);
-    return `${state?.life ? lifeId(state.life) : "no life"} ${stands} ${view.index.digest(number).join(".")} ${worth}`;
+    return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${view.index.digest(number).join(".")} ${worth}`;
   });
   const last = messages.length - 1;
   for (const { number: router, view } of last < 0 ? [] : routers) {

@@ -11,7 +11,7 @@ export class EngineTruth {
   readonly #index: PrefixIndex;
   readonly #digests = new Map<string, string>();
   readonly #stored: Set<number>[];
-  /** Blocks stored so far by the life that stored most. */
+  /** Blocks stored so far by the epoch that stored most. */
   readonly #mostStored: number[];
   /** Messages in which blocks went. */
   evictions = 0;
@@ -35,7 +35,7 @@ export class EngineTruth {
     return this.#index.digest(engine).join(".");
   }
 
-  /** What an engine held after a message, of whichever life; undefined for a message that it never sent. */
+  /** What an engine held after a message, of whichever epoch; undefined for a message that it never sent. */
   digestAt(engine: number, mark: BatchMark): string | undefined {
     return this.#digests.get(keyOf(engine, mark));
   }

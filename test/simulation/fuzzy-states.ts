@@ -9,22 +9,22 @@ const exportedMessages = 8;
  * is exact only once these are applied.
  */
 export class FuzzyStates {
-  /** Up to which message, by router, its life, and engine. */
+  /** Up to which message, by router, its epoch, and engine. */
   readonly #until = new Map<string, number>();
 
   /** A router has taken a snapshot, of some engines at least. */
   imported(fleet: SimFleet, router: number): void {
-    for (const { number, life, view } of liveRouters(fleet)) {
+    for (const { number, epoch, view } of liveRouters(fleet)) {
       if (number !== router) continue;
       for (const { key, number: engine } of fleet.engines) {
         const last = view.tier.replica.fold.state(key)?.last;
-        if (last) this.#until.set(`${router} ${life} ${engine}`, last.sequence + exportedMessages);
+        if (last) this.#until.set(`${router} ${epoch} ${engine}`, last.sequence + exportedMessages);
       }
     }
   }
 
-  has(place: { readonly router: number; readonly life: number; readonly engine: number }, sequence: number): boolean {
-    const { router, life, engine } = place;
-    return sequence < (this.#until.get(`${router} ${life} ${engine}`) ?? -1);
+  has(place: { readonly router: number; readonly epoch: number; readonly engine: number }, sequence: number): boolean {
+    const { router, epoch, engine } = place;
+    return sequence < (this.#until.get(`${router} ${epoch} ${engine}`) ?? -1);
   }
 }

@@ -71,7 +71,7 @@ test("more blocks than an engine ever stored are noticed, whatever the feed is w
   expect(problems()).toContainEqual(expect.stringMatching(/blocks of engine-1, which never stored as many/));
 });
 
-test("blocks of a life that has ended are noticed", async () => {
+test("blocks of an epoch that has ended are noticed", async () => {
   fleet.killEngine(0);
   await pass(3_000);
   fleet.startEngine(0);

@@ -14,7 +14,7 @@ interface RealView extends RouterView {
 export interface LiveRouter {
   readonly number: number;
   /** Of the process. */
-  readonly life: number;
+  readonly epoch: number;
   readonly view: RealView;
   /** What the router itself has in flight at each engine. */
   readonly ownLoads: readonly { readonly key: string; readonly load: OwnLoad }[];
@@ -31,11 +31,11 @@ export interface OwnLoad {
 }
 
 export function liveRouters(fleet: SimFleet): LiveRouter[] {
-  return fleet.routerNodes.flatMap(({ number, lives, router, time, isLeaving }) => {
+  return fleet.routerNodes.flatMap(({ number, epochs, router, time, isLeaving }) => {
     const view = router?.view;
     if (!view || !isReal(view)) return [];
     const { isPaused, pendingCount: timers } = time;
-    return [{ number, life: lives, view, ownLoads: router?.targets ?? [], isPaused, isLeaving, timers }];
+    return [{ number, epoch: epochs, view, ownLoads: router?.targets ?? [], isPaused, isLeaving, timers }];
   });
 }
 

@@ -12,7 +12,7 @@ function expendable(world: FaultWorld): number | undefined {
   return routers.length > 1 ? pick(world.random, routers) : undefined;
 }
 
-/** Begins a router's next life, as soon as the last one has ended. */
+/** Begins a router's next epoch, as soon as the last one has ended. */
 function startAgain(world: FaultWorld, router: number, afterMs: number): void {
   undoLater(world, afterMs, () => {
     if (world.replaced.has(router)) return;

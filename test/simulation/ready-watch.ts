@@ -10,7 +10,7 @@ const readyMs = 6_000;
 export class ReadyWatch {
   /** When each seat's process began to run, or was last stopped. */
   readonly #sinceMs = new Map<number, number>();
-  readonly #lives = new Map<number, number>();
+  readonly #epochs = new Map<number, number>();
 
   /** Since when a router's process has run without a stop, as far as is known. */
   runsSinceMs(router: number): number {
@@ -21,10 +21,10 @@ export class ReadyWatch {
   problems({ routerNodes, time }: SimFleet): string[] {
     const nowMs = time.clock.nowMs();
     const found: string[] = [];
-    for (const { number, lives, router, time: own } of routerNodes) {
-      if (!router || own.isPaused || this.#lives.get(number) !== lives) {
+    for (const { number, epochs, router, time: own } of routerNodes) {
+      if (!router || own.isPaused || this.#epochs.get(number) !== epochs) {
         this.#sinceMs.set(number, nowMs);
-        this.#lives.set(number, lives);
+        this.#epochs.set(number, epochs);
         continue;
       }
       const { waitingFor } = router.view;

@@ -54,7 +54,7 @@ function loadProblems({ view, ownLoads }: LiveRouter): string[] {
 
 /** Facts of a complete feed are what the engine held when it sent the message that was applied last. */
 function factProblems(
-  { number: router, life, view }: LiveRouter,
+  { number: router, epoch, view }: LiveRouter,
   { engines }: SimFleet,
   { truth, fuzzy }: { readonly truth: EngineTruth; readonly fuzzy: FuzzyStates },
 ): string[] {
@@ -66,7 +66,7 @@ function factProblems(
     if (!state?.last || !state.isComplete || state.progress === "loading") continue;
     const expected = truth.digestAt(number, state.last);
     if (expected === undefined) found.push(`${key} never sent the message ${state.last.sequence} that was applied`);
-    else if (fuzzy.has({ router, life, engine: number }, state.last.sequence)) continue;
+    else if (fuzzy.has({ router, epoch, engine: number }, state.last.sequence)) continue;
     else if (view.index.digest(number).join(".") !== expected) {
       found.push(`facts of ${key} are not what it held after message ${state.last.sequence} (${state.progress})`);
     }

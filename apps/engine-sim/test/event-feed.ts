@@ -149,10 +149,10 @@ function createHoldings(blockSize: number): Holdings {
 export interface FollowedEvents {
   readonly feed: KvFeed;
   readonly holdings: Holdings;
-  /** Messages of the present life. */
+  /** Messages of the present epoch. */
   readonly messages: readonly { readonly sequence: number; readonly events: readonly PlainEvent[] }[];
   readonly lives: number;
-  /** Events of the present life. */
+  /** Events of the present epoch. */
   events(): PlainEvent[];
   /** Waits until the last message that was published is applied. */
   caughtUp(): Promise<void>;

@@ -79,7 +79,7 @@ test("a caller of the decode who goes away before there are blocks frees them wh
   await untilNothingHeld(prefill, decode);
 });
 
-test("an engine of another life is not the one that was asked for", async () => {
+test("an engine of another epoch is not the one that was asked for", async () => {
   const { prefill, decode } = await startPair(protocol);
   const stale = await decodeBody(prefill, "xfer-1");
   await prefill.post("/sim/reset", {});

@@ -72,7 +72,7 @@ describe("two legs", () => {
 describe("what does not come", () => {
   const cases: [string, (params: Json) => Json][] = [
     ["a request that is not known", (params) => ({ ...params, remote_request_id: "nobody's" })],
-    ["an engine of another life", (params) => ({ ...params, remote_engine_id: "0123456789abcdef" })],
+    ["an engine of another epoch", (params) => ({ ...params, remote_engine_id: "0123456789abcdef" })],
     ["an engine that is not there", (params) => ({ ...params, remote_port: 9 })],
   ];
 

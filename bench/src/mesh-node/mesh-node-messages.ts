@@ -21,7 +21,7 @@ export type Marked = readonly (readonly [number, number])[];
 
 export interface TargetDigest {
   readonly target: string;
-  readonly life: string;
+  readonly epoch: string;
   readonly sequence: number;
   readonly blocks: number;
   readonly digest: readonly [number, number];

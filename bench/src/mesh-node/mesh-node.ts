@@ -180,8 +180,8 @@ function digestsOf({ fold }: Replica): TargetDigest[] {
   const digests = [...fold.states()].flatMap(({ target }) => {
     const statement = fold.statement(target);
     if (!statement) return [];
-    const { life, sequence, blocks, digest } = statement;
-    return [{ target, life, sequence, blocks, digest: [digest[0], digest[1]] as const }];
+    const { epoch, sequence, blocks, digest } = statement;
+    return [{ target, epoch, sequence, blocks, digest: [digest[0], digest[1]] as const }];
   });
   return digests.sort((one, other) => (one.target < other.target ? -1 : 1));
 }

@@ -3,7 +3,7 @@ import type { Figures } from "../support/median-spread.ts";
 import { livingMember, newTime, RigRouter } from "./replication-rig.ts";
 
 export interface RestartShape {
-  readonly lives: number;
+  readonly epochs: number;
   /** Routers that restart, one after the other. */
   readonly routers: number;
   /** Feeds of each router, new in each epoch. */
@@ -32,8 +32,8 @@ export function measureRestarts(shape: RestartShape): Figures {
   const living: RigRouter[] = [];
   let mostDocuments = 0;
   const carry = (router: RigRouter): void => staying.take(router.outbox.splice(0).map(copyOf));
-  for (let life = 0; life < shape.lives; life++) {
-    const name = `router-${life % shape.routers}`;
+  for (let epoch = 0; epoch < shape.epochs; epoch++) {
+    const name = `router-${epoch % shape.routers}`;
     const time = newTime();
     time.advance(staying.time.clock.nowMs() + 1);
     const router = new RigRouter(name, time, tickMs);
@@ -42,7 +42,7 @@ export function measureRestarts(shape: RestartShape): Figures {
     living.push(router);
     staying.replica.setMembers(living.map(livingMember));
     for (let feed = 0; feed < shape.feeds; feed++) {
-      const { feed: engine, reader } = router.open(`${name}-engine-${feed}/0`, shape.blocksPerFeed, shape.seed + life);
+      const { feed: engine, reader } = router.open(`${name}-engine-${feed}/0`, shape.blocksPerFeed, shape.seed + epoch);
       while (!engine.isFull) {
         engine.step(reader.sink);
         reader.batch(engine.mark(time.clock.wallMs() * 1_000), true);

@@ -89,7 +89,7 @@ function sizesFor(blocksPerFeed: number, isQuick: boolean): ReplicationSizes {
       seconds: isQuick ? 1 : 20,
       seed,
     },
-    restarts: { lives: isQuick ? 100 : 1_000, routers: owners, feeds: 2, blocksPerFeed: 256, seed },
+    restarts: { epochs: isQuick ? 100 : 1_000, routers: owners, feeds: 2, blocksPerFeed: 256, seed },
   };
 }
 
@@ -129,7 +129,7 @@ export function replicationReport(runs: readonly Figures[], sizes: ReplicationSi
       wire_feeds_per_router: wire.feeds,
       wire_changes_per_s_per_router: wire.ratePerS,
       wire_seconds: wire.seconds,
-      restarts: restarts.lives,
+      restarts: restarts.epochs,
     },
     metrics: medians,
     baselines: {},

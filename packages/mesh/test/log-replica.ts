@@ -70,7 +70,7 @@ export class LogReplica implements ReplicaPorts {
 
   constructor(router: string, epoch = 1) {
     this.origin = { router: asRouterId(router), epoch };
-    // No life writes under the id of another one.
+    // No epoch writes under the id of another one.
     this.#id = [...`${router}${epoch}`].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7) % 1_000_000;
     this.logs.set(journalName(this.origin), { origin: this.origin, items: new Map([[0, []]]) });
     this.logs.set(sharedName, { origin: undefined, items: new Map() });

@@ -39,7 +39,7 @@ const hello = encodeHello({
 const transcript = { dialerHello: hello, acceptorHello: hello, version: 1 };
 const statement = {
   target: "e#0",
-  life: "0.-1.ff",
+  epoch: "0.-1.ff",
   sequence: 7,
   isComplete: false,
   blocks: 3,

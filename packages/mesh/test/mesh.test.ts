@@ -75,9 +75,9 @@ describe("a mesh of four", () => {
   });
 
   // Symptom: a router whose clock had gone back while it was away was linked and unlinked each second, for ever. Mechanism:
-  // a member remembered its life before, which had written nothing; the handshake asked journals alone which epoch is known,
+  // a member remembered its epoch before, which had written nothing; the handshake asked journals alone which epoch is known,
   // and membership, which knew better, ended every link.
-  it("has a router that comes back with an earlier epoch begin a later life, though no journal tells of the one before", async () => {
+  it("has a router that comes back with an earlier epoch begin a later one, though no journal tells of the one before", async () => {
     newCluster();
     for (const name of ["a", "b"]) await cluster.add(name);
     await cluster.add("c", 50);
@@ -229,7 +229,7 @@ describe("members that go", () => {
     cancel();
   });
 
-  it("come back in a later life, and are told when they claim an earlier one", async () => {
+  it("come back in a later epoch, and are told when they claim an earlier one", async () => {
     await meshOf("a", "b", "c");
     cluster.router("c").replica.write(text("first life"));
     cluster.time.advance(2_000);
@@ -243,10 +243,10 @@ describe("members that go", () => {
   });
 
   /**
-   * Two lives of a router whose clock was set back were refused, one after the other, by peers that knew of the same
-   * earlier life; both began the one right after it, and their journals had one name.
+   * Two epochs of a router whose clock was set back were refused, one after the other, by peers that knew of the same
+   * earlier epoch; both began the one right after it, and their journals had one name.
    */
-  it("gives lives that are refused for the same earlier one epochs of their own", async () => {
+  it("gives epochs that are refused for the same earlier one numbers of their own", async () => {
     const epochs = new Set<number>();
     for (let seed = 1; seed <= 4; seed++) {
       newCluster(seed);

@@ -14,9 +14,9 @@ export type {
 } from "./documents/journal.ts";
 export { DocumentFullError, type Journals } from "./documents/journal-store.ts";
 export type { OwnJournal } from "./documents/own-journal.ts";
+export { type BatchMark, type EngineEpoch, epochId } from "./facts/engine-epoch.ts";
 export type { FactFold, FoldState, FoldStatement, ReloadReason } from "./facts/fact-fold.ts";
 export type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
-export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
 export { type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";

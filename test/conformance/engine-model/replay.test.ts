@@ -49,7 +49,7 @@ describe.skipIf(!fixtures)("captured engines", () => {
   });
 });
 
-/** Every life and rank but those of hybrid models, whose sliding-window layers keep blocks of their own. */
+/** Every epoch and rank but those of hybrid models, whose sliding-window layers keep blocks of their own. */
 function livesOf(capture: Capture): [CapturedSession, number][] {
   return capture.sessions.flatMap((session) => {
     const messages = capture.messages.filter((message) => message.session === session.session);

@@ -21,7 +21,7 @@ export interface LifeResult {
   readonly stored: { readonly name: string; readonly engine: string[]; readonly model: string[] }[];
 }
 
-/** Replays what one engine (one data-parallel rank of one life) was asked through the model. */
+/** Replays what one engine (one data-parallel rank of one epoch) was asked through the model. */
 export function replayLife(capture: Capture, session: CapturedSession, endpoint: number): LifeResult {
   const messages = capture.messages.filter((m) => m.session === session.session && m.endpoint === endpoint);
   const steps = stepsOf(capture, session, endpoint, messages);

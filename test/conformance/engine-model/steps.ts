@@ -13,7 +13,7 @@ type Step = RequestStep | { readonly reset: true; readonly from: number };
 
 export const hasPrompt = (request: CapturedRequest): boolean => (request.prompt_token_ids?.length ?? 0) > 0;
 
-/** What one rank was asked in one life, in order. */
+/** What one rank was asked in one epoch, in order. */
 export function stepsOf(
   capture: Capture,
   session: CapturedSession,

@@ -132,7 +132,7 @@ function writeBody(writer: ByteWriter, message: DocumentMessage): void {
 
 function writeStatement(writer: ByteWriter, statement: FoldStatement): void {
   writer.text(statement.target);
-  writer.text(statement.life);
+  writer.text(statement.epoch);
   writer.varint(statement.sequence);
   writer.u8(statement.isComplete ? 1 : 0);
   writer.varint(statement.blocks);
@@ -204,7 +204,7 @@ function readVector(reader: ByteReader): VectorMessage {
 function readStatement(reader: ByteReader): FoldStatement {
   return {
     target: reader.text(maxNameBytes),
-    life: reader.text(maxNameBytes),
+    epoch: reader.text(maxNameBytes),
     sequence: reader.varint(),
     isComplete: flag(reader),
     blocks: reader.varint(),

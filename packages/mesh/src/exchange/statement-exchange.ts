@@ -84,7 +84,7 @@ export class StatementExchange {
 
 function isSame(a: FoldStatement, b: FoldStatement): boolean {
   return (
-    a.life === b.life &&
+    a.epoch === b.epoch &&
     a.sequence === b.sequence &&
     a.isComplete === b.isComplete &&
     a.blocks === b.blocks &&

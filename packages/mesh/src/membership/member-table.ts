@@ -119,9 +119,9 @@ export class MemberTable {
     }
     if (source && entry.link && source !== entry.link) return "old";
     const isFirstOwnWord = entry.link !== undefined && source === entry.link && entry.source !== source;
-    const isSameLife = record.origin.epoch === entry.record.origin.epoch;
-    if (!isLater(record, entry.record) && !(isFirstOwnWord && isSameLife)) return "old";
-    if (isSameLife && !isFirstOwnWord && !isCredible(entry.record, record)) return "old";
+    const isSameEpoch = record.origin.epoch === entry.record.origin.epoch;
+    if (!isLater(record, entry.record) && !(isFirstOwnWord && isSameEpoch)) return "old";
+    if (isSameEpoch && !isFirstOwnWord && !isCredible(entry.record, record)) return "old";
     if (record.origin.epoch > entry.record.origin.epoch) return "superseded";
     const refutes = entry.claim !== undefined && record.incarnation > entry.claim.incarnation;
     entry.record = record;

@@ -217,8 +217,8 @@ export class MemberTable {
   greeted(origin: Origin): void {
     this.#isChanged = false;
     const known = this.#entries.get(origin.router);
-    const isSameLife = known?.lease.origin.epoch === origin.epoch;
-    const said = isSameLife ? known.lease : { beat: 0, isReady: false, isDraining: false, unreachable: [] };
+    const isSameEpoch = known?.lease.origin.epoch === origin.epoch;
+    const said = isSameEpoch ? known.lease : { beat: 0, isReady: false, isDraining: false, unreachable: [] };
     this.#see({ ...said, origin });
     if (this.#isChanged) this.#options.onChange();
   }
@@ -266,10 +266,10 @@ export class MemberTable {
       this.#isChanged = true;
       return;
     }
-    const isSameLife = entry.lease.origin.epoch === lease.origin.epoch;
-    if (lease.origin.epoch < entry.lease.origin.epoch || (isSameLife && entry.state === "left")) return;
-    if (!isSameLife) onGone(entry.lease.origin);
-    this.#isChanged ||= !isSameLife || entry.state !== "alive" || !saysTheSame(entry.lease, lease);
+    const isSameEpoch = entry.lease.origin.epoch === lease.origin.epoch;
+    if (lease.origin.epoch < entry.lease.origin.epoch || (isSameEpoch && entry.state === "left")) return;
+    if (!isSameEpoch) onGone(entry.lease.origin);
+    this.#isChanged ||= !isSameEpoch || entry.state !== "alive" || !saysTheSame(entry.lease, lease);
     entry.lease = lease;
     entry.state = "alive";
     entry.heardMs = this.#options.clock.nowMs();

@@ -10,7 +10,7 @@ import { ExchangeNet, text } from "./exchange-net.ts";
 
 const statement = {
   target: "engine/0",
-  life: "3.17.ab",
+  epoch: "3.17.ab",
   sequence: 2 ** 40,
   isComplete: true,
   blocks: 12,

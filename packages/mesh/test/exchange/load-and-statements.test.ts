@@ -6,7 +6,7 @@ import { ExchangeNet } from "./exchange-net.ts";
 
 const statementOf = (target: string, sequence: number) => ({
   target,
-  life: "1.2.3",
+  epoch: "1.2.3",
   sequence,
   isComplete: true,
   blocks: 1,
@@ -86,9 +86,9 @@ describe("gauges", () => {
     expect(net.invalid[0]).toMatch(/EspalierError/);
   });
 
-  // Symptom: one load frame in the name of another router, of a life far ahead, and what that router truly had in flight was
-  // dropped for good. Mechanism: any peer could speak for any router in any life, and a later life replaces the one before.
-  it("are those of who is linked, in its life, and of others only in the life that they are known in", () => {
+  // Symptom: one load frame in the name of another router, of an epoch far ahead, and what that router truly had in flight was
+  // dropped for good. Mechanism: any peer could speak for any router in any epoch, and a later epoch replaces the one before.
+  it("are those of who is linked, in its epoch, and of others only in the epoch that they are known in", () => {
     const net = lineOf("a", "b", "c", "d");
     net.connect("a", "c");
     net.node("a").replica.setLoad(5);
@@ -99,7 +99,7 @@ describe("gauges", () => {
     const counted = (router: string) => gauges.get(`${router}@1`)?.counter ?? 0;
     const before = ["a", "b", "d"].map(counted);
     const made = (router: string, epoch: number) => loadFrame({ router: asRouterId(router), epoch }, 9_999, 1);
-    // By the peer `b`: for the peers `a` and `d`, for itself in another life, for somebody that nobody knows.
+    // By the peer `b`: for the peers `a` and `d`, for itself in another epoch, for somebody that nobody knows.
     for (const [router, epoch] of [
       ["a", 2 ** 48],
       ["a", 1],
@@ -115,7 +115,7 @@ describe("gauges", () => {
     net.node("a").replica.setLoad(6);
     net.time.advance(10);
     expect(valueAt(net, "c", "a")).toBe(6);
-    // `d` is not linked to `b`: `c` may speak for it there, in the life that it is known in.
+    // `d` is not linked to `b`: `c` may speak for it there, in the epoch that it is known in.
     net.deliver("b", "c", "load", made("d", 2));
     net.deliver("b", "c", "load", made("d", 1));
     expect([...net.node("b").replica.gauges.keys()]).not.toContain("d@2");

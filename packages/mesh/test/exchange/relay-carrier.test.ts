@@ -138,7 +138,7 @@ test("a peer that comes is told of others that it does not hear, and not of itse
   expect(sent(link("far", 3))).toEqual(["self 1", "a 1"]);
 });
 
-test("a link speaks for its peer in the life that it is linked in, and for others only as they are known", () => {
+test("a link speaks for its peer in the epoch that it is linked in, and for others only as they are known", () => {
   const { carrier, link, taken, refused } = carry({ epochs: { far: 3, b: 1, a: 7 } });
   const [a] = [link("a", 2), link("b")];
   for (const text of ["a 2", "a 7", "far 3", "far 4", "nobody 1", "b 1"]) carrier.frame(a, frameOf(text));

@@ -42,7 +42,7 @@ const verdictOf = (table: LinkTable, which: Candidate): string => {
   return verdict === "replaced" ? verdict : verdict.reason;
 };
 
-describe("of two connections to the same life of a router", () => {
+describe("of two connections to the same epoch of a router", () => {
   test.each<[string, DialedBy, DialedBy, string]>([
     // The other one has the lower id: what it has dialed is kept.
     ["a", "them", "us", "replaced"],
@@ -98,7 +98,7 @@ describe("of two connections to the same life of a router", () => {
   });
 });
 
-describe("another life of a router", () => {
+describe("another epoch of a router", () => {
   test.each([0, 2, 5])("(epoch %d against 3) is refused while the first one is heard", (epoch) => {
     const { table, link } = makeTable();
     table.put(link("a", 3), "us");

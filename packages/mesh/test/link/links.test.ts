@@ -241,7 +241,7 @@ describe("one link for each pair", () => {
     expect(a.events.slice(0, 3)).toEqual(["up b@1", "down b@1 silent", "up b@1"]);
   });
 
-  test("another life of a router is refused while the first one is heard, and takes its place once it is silent", async () => {
+  test("another epoch of a router is refused while the first one is heard, and takes its place once it is silent", async () => {
     const rig = new LinksRig();
     const [a, b] = await rig.pair();
     const twin = await rig.start("a", { identity: { origin: { router: asRouterId("a"), epoch: 2 } } }, "twin:1");

@@ -87,7 +87,7 @@ describe("a rejection by the other end", () => {
     listener.peers[0]!.send(encodeReject({ reason, detail: "because", knownEpoch: 7 }), rawHello());
     expect(router.events).toEqual([`failed b:1 ${reason}`]);
     expect(router.meter.value("espalier_mesh_rejects_total", reason)).toBe(1);
-    // Nothing was proved: nobody may make a router begin another life so.
+    // Nothing was proved: nobody may make a router begin another epoch so.
     expect(router.epoch).toBe(1);
   });
 

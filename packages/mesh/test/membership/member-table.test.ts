@@ -47,7 +47,7 @@ test("a later epoch is later whatever the incarnations; of one epoch the higher 
   expect(isLater(of(1, 1), of(1, 1))).toBe(false);
 });
 
-test("records are taken when they are later, and never from an earlier life", () => {
+test("records are taken when they are later, and never from an earlier epoch", () => {
   expect(table.merge(recordOf("a", 2), undefined, 0)).toBe("news");
   expect(table.merge(recordOf("a", 2), undefined, 0)).toBe("old");
   expect(table.merge(recordOf("a", 1), undefined, 0)).toBe("old");

@@ -100,7 +100,7 @@ test("a broken link between two that others hear evicts nobody: it is redialed",
   expect(network.node("a").membership.member("b" as never)).toMatchObject({ state: "alive", isLinked: true });
 });
 
-test("a later life of a router replaces the earlier one at once", () => {
+test("a later epoch of a router replaces the earlier one at once", () => {
   const network = createMesh(3, { seed: 6 });
   network.kill("b");
   network.run(300);

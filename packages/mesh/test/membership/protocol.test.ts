@@ -445,7 +445,7 @@ test("a refused dial is no sign of death while others hear the router", () => {
   expect(single.state("q")).toBe("down");
 });
 
-test("a link of an earlier life is refused, that of a later one replaces", () => {
+test("a link of an earlier epoch is refused, that of a later one replaces", () => {
   const single = createSingle();
   const second = single.peer("p", 2);
   const first = single.peer("p", 1);

@@ -364,7 +364,7 @@ test("a claim that was superseded stays void when the later claimant dies", () =
   expect(fleet.who("t", "owner")).toEqual([backup]);
 });
 
-test("a claim of an earlier life of a router, or of a stranger, holds nothing", () => {
+test("a claim of an earlier epoch of a router, or of a stranger, holds nothing", () => {
   const fleet = startFleet(1, ["t"]);
   const router = fleet.routers.get("a")!;
   for (const [name, epoch] of [

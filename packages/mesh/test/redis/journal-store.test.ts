@@ -98,7 +98,7 @@ describe("the own journal", () => {
     expect(incidents).toHaveLength(1);
   });
 
-  test("of a life that went on under another epoch takes the place of the one before", async () => {
+  test("of a process that went on under another epoch takes the place of the one before", async () => {
     const { store, replica, session, announced, redis } = makeStore();
     await store.keep(session, undefined);
     replica.renewEpoch(5);

@@ -68,7 +68,7 @@ test.each(["40", "x", "1e400", "-3"])("the known epoch %j changes nothing for on
   expect(replica.origin.epoch).toBe(41);
 });
 
-test("what an earlier life left is waited for, to its end", async () => {
+test("what an earlier epoch left is waited for, to its end", async () => {
   const rig = makeRedis();
   const before = makeKeeper(rig, { epoch: 5 });
   await before.keeper.claim(before.session);
@@ -125,7 +125,7 @@ test.each(["boo", "x {}", ""])("the lease %j that no router wrote is overwritten
   expect(leaseOf(rig.redis)!.origin.epoch).toBe(1);
 });
 
-test("a lease is given back only by the life that has it", async () => {
+test("a lease is given back only by the epoch that has it", async () => {
   const rig = makeRedis();
   const [before, after] = [makeKeeper(rig, { epoch: 5 }), makeKeeper(rig, { epoch: 6 })];
   await before.keeper.claim(before.session);
@@ -140,7 +140,7 @@ test("a lease is given back only by the life that has it", async () => {
   expect(rig.redis.log).toHaveLength(commands);
 });
 
-test("when the epoch changes the old life's lease goes, and the new one's takes its place", async () => {
+test("when the epoch changes the old epoch's lease goes, and the new one's takes its place", async () => {
   const rig = makeRedis();
   const { keeper, session, replica } = makeKeeper(rig, { epoch: 5 });
   await keeper.claim(session);
@@ -149,10 +149,10 @@ test("when the epoch changes the old life's lease goes, and the new one's takes 
   expect(leaseOf(rig.redis)!.origin.epoch).toBe(10);
 });
 
-// Symptom: a router that was stopped while another life of it came and went was no member for the others for seconds, and
+// Symptom: a router that was stopped while another epoch of it came and went was no member for the others for seconds, and
 // the highest epoch known of it went down again.
-// Mechanism: a life that had held the lease did not look at the known epochs before it took the lease again.
-test("who lost the lease to a later life and gets it back rises above that life", async () => {
+// Mechanism: an epoch that had held the lease did not look at the known epochs before it took the lease again.
+test("who lost the lease to a later epoch and gets it back rises above that epoch", async () => {
   const rig = makeRedis();
   const [early, late] = [makeKeeper(rig, { epoch: 5 }), makeKeeper(rig, { epoch: 6 })];
   await early.keeper.claim(early.session);

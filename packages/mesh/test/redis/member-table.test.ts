@@ -63,7 +63,7 @@ test("missing leases mean nothing in a time of grace, not even those that were m
   expect(states()).toEqual({ "a@1": "alive", "b@1": "alive" });
 });
 
-test("who said goodbye stays gone while the look that crossed it still shows its lease; a new life is a new member", () => {
+test("who said goodbye stays gone while the look that crossed it still shows its lease; a new epoch is a new member", () => {
   const { table, gone, states } = makeTable();
   table.observe([lease("a", 5)], false);
   table.left({ router: asRouterId("a"), epoch: 4 });

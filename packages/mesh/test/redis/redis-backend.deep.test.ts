@@ -176,7 +176,7 @@ testWithRedis("statements of one are compared by the others", async () => {
     const digest = [at, at + 1] as const;
     one.replica.ownStatements.push({
       target: `t${at}`,
-      life: "1.2.3",
+      epoch: "1.2.3",
       sequence: at,
       isComplete: true,
       blocks: 9,

@@ -165,7 +165,7 @@ describe("a link", () => {
     expect(a.heard).toEqual(["b documents again"]);
   });
 
-  test("of an earlier life is replaced, and one of an earlier life is not taken", async () => {
+  test("of an earlier epoch is replaced, and one of an earlier epoch is not taken", async () => {
     const { a, b, settle, make } = await linked(["a", "b"]);
     const later = make("b", 2);
     later.links.setPeers([originOf("a")]);

@@ -231,7 +231,7 @@ test("nothing is left when all is stopped", async () => {
   expect(rig.time.pendingCount).toBe(0);
 });
 
-/** A process that was killed while it started went on to listen, and its next life found the address taken. */
+/** A process that was killed while it started went on to listen, and its next epoch found the address taken. */
 test("a process that ends before its transport is started never listens, and leaves the address to the next", async () => {
   const { network, time, a } = await makeRig();
   const ended = network.transport("c:1");

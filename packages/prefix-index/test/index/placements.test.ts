@@ -177,15 +177,15 @@ test("more blocks than all targets may have are refused and counted", () => {
 test("a cleared target begins anew, whatever is still to be dismantled", () => {
   const { placements, match } = createPlacements();
   const words = chain(100);
-  for (let life = 0; life < 50; life++) {
-    placements.place(1, words, 100, { nowMs: life, ttlMs: 1e6 });
-    placements.place(1, branch(words, 50, chain(10, life + 2)), 60, { nowMs: life, ttlMs: 1e6 });
+  for (let epoch = 0; epoch < 50; epoch++) {
+    placements.place(1, words, 100, { nowMs: epoch, ttlMs: 1e6 });
+    placements.place(1, branch(words, 50, chain(10, epoch + 2)), 60, { nowMs: epoch, ttlMs: 1e6 });
     placements.clear(1);
-    expect(match(words, life)).toEqual({});
-    placements.place(1, words, 30, { nowMs: life, ttlMs: 1e6 });
-    expect(match(words, life)).toEqual({ 1: 30 });
-    expect(match(branch(words, 50, chain(10, life + 2)), life)).toEqual({ 1: 30 });
-    if (life % 10 === 0) placements.expire(life, 3);
+    expect(match(words, epoch)).toEqual({});
+    placements.place(1, words, 30, { nowMs: epoch, ttlMs: 1e6 });
+    expect(match(words, epoch)).toEqual({ 1: 30 });
+    expect(match(branch(words, 50, chain(10, epoch + 2)), epoch)).toEqual({ 1: 30 });
+    if (epoch % 10 === 0) placements.expire(epoch, 3);
   }
   while (placements.expire(50, 10));
   expect(placements.storage.segments.count).toBe(1);

@@ -190,7 +190,7 @@ test("an index that fills up from an export does not crowd", () => {
   expect(farthest / slotWords).toBeLessThan(1_000);
 });
 
-test("an export ends when its target begins a new life, and one of a walked target says so", () => {
+test("an export ends when its target begins a new epoch, and one of a walked target says so", () => {
   const { index } = createIndex();
   index.storeFacts(1, tier.gpu, chain(100_000), 0, 100_000);
   const chunks = index.exportFacts(1);

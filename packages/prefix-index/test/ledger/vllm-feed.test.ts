@@ -208,7 +208,7 @@ describe("groups of hybrid models", () => {
     expect(feed.apply({ ...feed.removed("ab"), partial: true })).toMatchObject({ skippedEvents: 1 });
   });
 
-  test("groups outlast a reset of the cache, and not a new life", () => {
+  test("groups outlast a reset of the cache, and not a new epoch", () => {
     const feed = new PromptFeed();
     const event = feed.stored("ab", full);
     feed.apply(event, windowed(event), { kind: "cleared" }, event);

@@ -120,7 +120,7 @@ test("where a smaller set finds no room the block is given up for all, and nobod
 test("voiding takes no time and no block is found after; what is swept can be used again", () => {
   const { table, match } = createTable();
   const words = chain(20_000);
-  for (let life = 0; life < 40; life++) {
+  for (let epoch = 0; epoch < 40; epoch++) {
     table.store(1, words, 0, 20_000);
     table.store(2, words, 0, 8_000);
     expect(match(words.subarray(0, 200))).toEqual({ 1: 100, 2: 100 });

@@ -1,4 +1,4 @@
-import type { Life } from "../facts/life.ts";
+import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { FeedDeclaration, JournalFeed } from "./journal.ts";
 import { checkStatement, feedStatement, type LogValue } from "./journal-log.ts";
 import type { PlacementItems } from "./placement-items.ts";
@@ -35,7 +35,7 @@ export class FeedTable {
   /** The open ones by target and epoch; `retire` removes. */
   readonly #open = new Map<string, OwnFeed>();
   /** The feed of each target that prompts are placed under; `retire` removes. */
-  readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: OwnFeed }>();
+  readonly #placing = new Map<string, { readonly epoch: EngineEpoch | null; readonly feed: OwnFeed }>();
   /** Not committed yet; `takePending` empties it, `takeEnded` removes. */
   #pending: OwnFeed[] = [];
   /**
@@ -70,8 +70,11 @@ export class FeedTable {
 
   /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
   declare(declaration: FeedDeclaration): OwnFeed {
-    const { target, life } = declaration;
-    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
+    const { target, epoch } = declaration;
+    const key = JSON.stringify([
+      target,
+      epoch && [epoch.sequence, epoch.timestampUs, epoch.checksum, epoch.predecessor],
+    ]);
     const known = this.#open.get(key);
     if (known !== undefined) return known;
     if (this.#feeds.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
@@ -91,12 +94,12 @@ export class FeedTable {
 
   /** The feed to place prompts under. Retires the one before it, unless events are written under it. */
   declarePlacing(declaration: FeedDeclaration): OwnFeed {
-    const { target, life } = declaration;
+    const { target, epoch } = declaration;
     const before = this.#placing.get(target);
-    if (before?.life === life) return before.feed;
+    if (before?.epoch === epoch) return before.feed;
     const feed = this.declare(declaration);
     if (before && before.feed !== feed && !before.feed.isRead) this.retire(before.feed);
-    this.#placing.set(target, { life, feed });
+    this.#placing.set(target, { epoch, feed });
     return feed;
   }
 

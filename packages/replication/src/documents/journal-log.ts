@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
+import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
-import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import type { FeedDeclaration } from "./journal.ts";
@@ -28,7 +28,8 @@ export type LogValue = Uint8Array | FeedStatement | ClaimStatement;
 interface FeedStatement {
   readonly feed: number;
   readonly target: string;
-  readonly life: Life | null;
+  /** The epoch; the name is that of the protocol. */
+  readonly life: EngineEpoch | null;
 }
 
 interface ClaimStatement {
@@ -58,8 +59,8 @@ export function readBinaryItem(bytes: Uint8Array): LogContent {
   }
 }
 
-export function feedStatement(feed: number, { target, life }: FeedDeclaration): FeedStatement {
-  return { feed, target, life };
+export function feedStatement(feed: number, { target, epoch }: FeedDeclaration): FeedStatement {
+  return { feed, target, life: epoch };
 }
 
 /** @throws RangeError for what is neither a declaration nor a claim */
@@ -68,9 +69,9 @@ export function readStatement(value: unknown): LogContent {
   if (fields.claim !== undefined) return { kind: "claim", claim: readClaim(asRecord(fields.claim)) };
   const feed = count(fields.feed);
   const target = text(fields.target);
-  const life = fields.life === null ? null : readLife(asRecord(fields.life));
-  if (target.length + (life?.predecessor?.length ?? 0) > maxStatementLength) throw new RangeError("texts too long");
-  return { kind: "feed", feed, declaration: { target, life } };
+  const epoch = fields.life === null ? null : readEpoch(asRecord(fields.life));
+  if (target.length + (epoch?.predecessor?.length ?? 0) > maxStatementLength) throw new RangeError("texts too long");
+  return { kind: "feed", feed, declaration: { target, epoch } };
 }
 
 /** @throws RangeError when other routers would refuse it */
@@ -78,7 +79,7 @@ export function checkStatement(value: FeedStatement | ClaimStatement): void {
   readStatement(value);
 }
 
-function readLife(fields: Readonly<Record<string, unknown>>): Life {
+function readEpoch(fields: Readonly<Record<string, unknown>>): EngineEpoch {
   const { timestampUs, predecessor } = fields;
   return {
     sequence: count(fields.sequence),

@@ -1,6 +1,6 @@
 import type { Cancel } from "@espalier/common";
+import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
-import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 
@@ -8,7 +8,7 @@ import type { Origin } from "../origin.ts";
 export interface FeedDeclaration {
   readonly target: string;
   /** Null for placements at a target without a known epoch. */
-  readonly life: Life | null;
+  readonly epoch: EngineEpoch | null;
 }
 
 /** A feed that a journal declares, and how far the journal covers it. */

@@ -3,6 +3,7 @@ import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
 import type { SnapshotSink } from "../replica-ports.ts";
+import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, never } from "./engine-epoch.ts";
 import type { FactEntry } from "./fact-item.ts";
 import {
   createFoldMeters,
@@ -12,7 +13,6 @@ import {
   type FoldMeters,
 } from "./fold-context.ts";
 import { IndexSink } from "./index-sink.ts";
-import { type BatchMark, type KnownLife, type Life, lifeId, never } from "./life.ts";
 import { exportSnapshot } from "./snapshot-export.ts";
 import { SnapshotImport } from "./snapshot-import.ts";
 import { contentOf, TargetFold } from "./target-fold.ts";
@@ -22,7 +22,7 @@ import type { TargetSlots } from "./target-slots.ts";
 export interface FoldState {
   readonly target: string;
   /** Newest epoch that is known; undefined before any. */
-  readonly life: Life | undefined;
+  readonly epoch: EngineEpoch | undefined;
   /** The latest message that is applied; undefined while none is. */
   readonly last: BatchMark | undefined;
   /** Whether it includes every message of the epoch up to `last`. */
@@ -37,7 +37,7 @@ export interface FoldState {
 /** A statement about a settled target that another replica can compare with its own. */
 export interface FoldStatement {
   readonly target: string;
-  readonly life: string;
+  readonly epoch: string;
   readonly sequence: number;
   readonly isComplete: boolean;
   readonly blocks: number;
@@ -51,7 +51,7 @@ export type ReloadReason = "behind-cut" | "digest-mismatch" | "overflow" | "unkn
 export interface FoldReplacement {
   readonly target: string;
   /** Declared in the own journal, and to the fold. */
-  readonly life: Life;
+  readonly epoch: EngineEpoch;
   /** The latest message that is in the state. */
   readonly mark: BatchMark;
   /** Whether the reader has read every message of the epoch up to the mark. */
@@ -81,7 +81,7 @@ export interface FactFoldOptions {
 /** What a declaration denotes. */
 interface FoundFeed {
   readonly fold: TargetFold;
-  readonly life: KnownLife;
+  readonly epoch: KnownEpoch;
 }
 
 interface Need {
@@ -138,8 +138,8 @@ export class FactFold {
   }
 
   /** Ids of epochs that are dated later than this one and do not follow it. To be the newest, it must name them. */
-  outranking(target: string, life: BatchMark): readonly string[] {
-    return this.#targets.get(target)?.outranking(life) ?? [];
+  outranking(target: string, epoch: BatchMark): readonly string[] {
+    return this.#targets.get(target)?.outranking(epoch) ?? [];
   }
 
   /** A statement for a settled target, that is a `current` one. */
@@ -161,7 +161,7 @@ export class FactFold {
   /** Compares another replica's statement; a difference at the same epoch and sequence reloads the target. */
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
     const fold = this.#targets.get(statement.target);
-    if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
+    if (fold?.progress !== "current" || fold.epoch?.id !== statement.epoch) return "not-comparable";
     if (fold.track.last?.sequence !== statement.sequence) return "not-comparable";
     if (fold.agrees(statement)) {
       // A state that equals that of a router that has read everything lacks nothing.
@@ -180,7 +180,7 @@ export class FactFold {
 
   /** A journal declares an epoch. */
   declare(declaration: FeedDeclaration): void {
-    if (declaration.life) this.#resolve(declaration, declaration.life);
+    if (declaration.epoch) this.#resolve(declaration, declaration.epoch);
     this.#tell();
   }
 
@@ -190,9 +190,9 @@ export class FactFold {
   apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     for (const entry of entries) {
       const declaration = declarationOf(entry.feed);
-      if (!declaration?.life) this.#meters.ignored("unknown-feed");
+      if (!declaration?.epoch) this.#meters.ignored("unknown-feed");
       else {
-        const feed = this.#found.get(declaration) ?? this.#resolve(declaration, declaration.life);
+        const feed = this.#found.get(declaration) ?? this.#resolve(declaration, declaration.epoch);
         if (feed) this.#take(origin, feed, entry);
       }
     }
@@ -207,12 +207,12 @@ export class FactFold {
    *
    * @returns false when the epoch is not the newest one known, in which case nothing changes
    */
-  replaceState({ target, life, mark, isComplete, tellAll }: FoldReplacement): boolean {
+  replaceState({ target, epoch, mark, isComplete, tellAll }: FoldReplacement): boolean {
     const fold = this.#targets.get(target);
-    if (!fold || fold.life?.id !== lifeId(life)) return false;
+    if (!fold || fold.epoch?.id !== epochId(epoch)) return false;
     const { sequence, timestampUs, checksum } = mark;
     const last = { sequence, timestampUs, checksum };
-    fold.reset({ position: sequence, last, incompleteFrom: isComplete ? never : life.sequence });
+    fold.reset({ position: sequence, last, incompleteFrom: isComplete ? never : epoch.sequence });
     this.#context.sink.aim(fold.slot);
     tellAll(this.#context.sink);
     fold.advance();
@@ -290,11 +290,11 @@ export class FactFold {
     return () => this.#listeners.delete(listener);
   }
 
-  #take(origin: Origin, { fold, life }: FoundFeed, entry: FactEntry): void {
+  #take(origin: Origin, { fold, epoch }: FoundFeed, entry: FactEntry): void {
     if (this.#targets.get(fold.key) !== fold) {
       this.#meters.ignored("unknown-feed");
-    } else if (fold.life !== life) {
-      life.hasMissed = true;
+    } else if (fold.epoch !== epoch) {
+      epoch.hasMissed = true;
       this.#meters.ignored("old-life");
     } else if (entry.kind === "record") {
       if (fold.record(origin, entry)) this.#touch(fold);
@@ -306,11 +306,11 @@ export class FactFold {
   }
 
   /** Finds the fold of a feed, and gives it a slot if it had none. */
-  #resolve(declaration: FeedDeclaration, life: Life): FoundFeed | undefined {
+  #resolve(declaration: FeedDeclaration, epoch: EngineEpoch): FoundFeed | undefined {
     const fold = this.#foldOf(declaration.target);
     if (!fold) this.#meters.ignored("no-slot");
     if (!fold) return undefined;
-    const found = { fold, life: fold.declare(life) };
+    const found = { fold, epoch: fold.declare(epoch) };
     this.#found.set(declaration, found);
     this.#touch(fold);
     return found;
@@ -354,22 +354,22 @@ export class FactFold {
   }
 
   #tellOf(fold: TargetFold): void {
-    const now = `${fold.life?.id} ${fold.progress} ${fold.track.isComplete}`;
+    const now = `${fold.epoch?.id} ${fold.progress} ${fold.track.isComplete}`;
     if (now === fold.reported) return;
     fold.reported = now;
     for (const listener of this.#listeners) listener(fold.key);
   }
 }
 
-function stateOf({ key, life, track, progress }: TargetFold): FoldState {
-  return { target: key, life: life?.life, last: track.last, isComplete: track.isComplete, progress };
+function stateOf({ key, epoch, track, progress }: TargetFold): FoldState {
+  return { target: key, epoch: epoch?.epoch, last: track.last, isComplete: track.isComplete, progress };
 }
 
-function statementOf(index: PrefixIndex, { key, slot, life, track }: TargetFold): FoldStatement | undefined {
-  if (!life || !track.last) return undefined;
+function statementOf(index: PrefixIndex, { key, slot, epoch, track }: TargetFold): FoldStatement | undefined {
+  if (!epoch || !track.last) return undefined;
   return {
     target: key,
-    life: life.id,
+    epoch: epoch.id,
     sequence: track.last.sequence,
     isComplete: track.isComplete,
     ...contentOf(index, slot),

@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
+import type { BatchMark } from "./engine-epoch.ts";
 import { countFactOps } from "./fact-ops.ts";
-import type { BatchMark } from "./life.ts";
 
 const formatVersion = 1;
 /** Sequences, timestamps and feed numbers are below this, so that differences of two of them are safe integers. */

@@ -1,10 +1,10 @@
 import type { Origin } from "../origin.ts";
 import type { CheckpointTable, StatedCheckpoint } from "./checkpoint-table.ts";
+import { type BatchMark, type FoldPoint, never } from "./engine-epoch.ts";
 import type { FactRecord } from "./fact-item.ts";
 import { applyFactOps, countFactOps } from "./fact-ops.ts";
 import type { FoldContext, SharedBytes } from "./fold-context.ts";
 import { KeptState } from "./kept-state.ts";
-import { type BatchMark, type FoldPoint, never } from "./life.ts";
 
 const none = -1;
 

@@ -1,5 +1,5 @@
 import { type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
-import type { FoldPoint } from "./life.ts";
+import type { FoldPoint } from "./engine-epoch.ts";
 
 /** Low word, high word, and what happened. */
 const entryWords = 3;

@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import type { FactsChunk, FactsGroup, Tier } from "@espalier/prefix-index";
-import type { BatchMark, FoldPoint, Life } from "./life.ts";
+import type { BatchMark, EngineEpoch, FoldPoint } from "./engine-epoch.ts";
 
 const formatVersion = 1;
 const frameKind = { stamps: 0, groups: 1, end: 2 } as const;
@@ -9,16 +9,16 @@ const partKind = { blocks: 0, holes: 1, walked: 2 } as const;
 const maxNumber = 2 ** 52;
 /** A target's key in UTF-8. */
 const maxKeyBytes = 1_024;
-const maxLifeIdBytes = 64;
+const maxEpochIdBytes = 64;
 /** Upper bound of a stamp's bytes, whatever its numbers. */
-export const maxStampBytes = maxKeyBytes + maxLifeIdBytes + 128;
+export const maxStampBytes = maxKeyBytes + maxEpochIdBytes + 128;
 /** Targets of one snapshot. */
 export const maxSnapshotTargets = 65_536;
 
 /** Says which moment the state of a target is from. */
 export interface SnapshotStamp {
   readonly target: string;
-  readonly life: Life;
+  readonly epoch: EngineEpoch;
   readonly point: FoldPoint;
 }
 
@@ -87,10 +87,10 @@ function readAll<T>(reader: ByteReader, read: (reader: ByteReader) => T): T[] {
   return all;
 }
 
-function writeStamp(writer: ByteWriter, { target, life, point }: SnapshotStamp): void {
+function writeStamp(writer: ByteWriter, { target, epoch, point }: SnapshotStamp): void {
   writer.text(target);
-  writeMark(writer, life);
-  writer.text(life.predecessor ?? "");
+  writeMark(writer, epoch);
+  writer.text(epoch.predecessor ?? "");
   writer.varint(point.position);
   writer.u8(point.last ? 1 : 0);
   if (point.last) writeMark(writer, point.last);
@@ -100,7 +100,7 @@ function writeStamp(writer: ByteWriter, { target, life, point }: SnapshotStamp):
 function readStamp(reader: ByteReader): SnapshotStamp {
   const target = reader.text(maxKeyBytes);
   const mark = readMark(reader);
-  const predecessor = reader.text(maxLifeIdBytes);
+  const predecessor = reader.text(maxEpochIdBytes);
   const position = reader.varint();
   const last = readFlag(reader) ? readMark(reader) : undefined;
   const doubtful = reader.varint();
@@ -110,8 +110,8 @@ function readStamp(reader: ByteReader): SnapshotStamp {
     throw new RangeError("a stamp contradicts itself");
   }
   const incompleteFrom = doubtful === 0 ? Number.MAX_SAFE_INTEGER : doubtful - 1;
-  const life = { ...mark, predecessor: predecessor === "" ? null : predecessor };
-  return { target, life, point: { position, last, incompleteFrom } };
+  const epoch = { ...mark, predecessor: predecessor === "" ? null : predecessor };
+  return { target, epoch, point: { position, last, incompleteFrom } };
 }
 
 function readFlag(reader: ByteReader): boolean {

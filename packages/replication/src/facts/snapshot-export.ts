@@ -1,6 +1,6 @@
 import { type FactsChunk, type FactsGroup, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import type { FoldPoint } from "./engine-epoch.ts";
 import type { KeptState } from "./kept-state.ts";
-import type { FoldPoint } from "./life.ts";
 import { maxStampBytes, type SnapshotStamp, writeSnapshotFrame } from "./snapshot-codec.ts";
 import type { TargetFold } from "./target-fold.ts";
 
@@ -34,8 +34,8 @@ export function exportSnapshot(
   const exported: Exported[] = [];
   for (const fold of folds) {
     const from = startOfExport(fold);
-    if (!from || !fold.life) continue;
-    stamps.push({ target: fold.key, life: fold.life.life, point: from.point });
+    if (!from || !fold.epoch) continue;
+    stamps.push({ target: fold.key, epoch: fold.epoch.epoch, point: from.point });
     const kept = from.kept && { state: from.kept, parts: new KeptExport(from.kept) };
     exported.push({ fold, generation: fold.generation, kept });
   }

@@ -1,8 +1,7 @@
 import type { FactsGroup, PrefixIndex } from "@espalier/prefix-index";
 import type { SnapshotSink } from "../replica-ports.ts";
-
+import { epochId } from "./engine-epoch.ts";
 import type { IndexSink } from "./index-sink.ts";
-import { lifeId } from "./life.ts";
 import { maxSnapshotTargets, readSnapshotFrame, type SnapshotFrame, type SnapshotStamp } from "./snapshot-codec.ts";
 import type { TargetFold } from "./target-fold.ts";
 
@@ -96,13 +95,13 @@ export class SnapshotImport implements SnapshotSink {
     this.#options.index.expectFacts(blocks);
   }
 
-  #stamp({ target, life, point }: SnapshotStamp): void {
+  #stamp({ target, epoch, point }: SnapshotStamp): void {
     if (this.#groups > 0) throw new RangeError("a stamp after the first blocks");
     if (this.#incoming.length >= maxSnapshotTargets) throw new RangeError("too many targets");
     const fold = this.#options.foldOf(target);
-    fold?.declare(life);
+    fold?.declare(epoch);
     if (fold) this.#options.touched(fold);
-    if (!fold || fold.life?.id !== lifeId(life)) this.#incoming.push(undefined);
+    if (!fold || fold.epoch?.id !== epochId(epoch)) this.#incoming.push(undefined);
     else this.#incoming.push({ fold, generation: fold.canUse(point) ? fold.beginImport(point) : undefined });
   }
 

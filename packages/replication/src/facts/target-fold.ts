@@ -1,11 +1,18 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
 import { CheckpointTable, CheckpointValidator, type StatedCheckpoint } from "./checkpoint-table.ts";
+import {
+  type BatchMark,
+  type EngineEpoch,
+  EpochOrder,
+  type FoldPoint,
+  type KnownEpoch,
+  startOf,
+} from "./engine-epoch.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
 import type { CheckpointEntry, FactRecord, GapEntry } from "./fact-item.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { FoldTrack } from "./fold-track.ts";
-import { type BatchMark, type FoldPoint, type KnownLife, type Life, LifeOrder, startOf } from "./life.ts";
 
 /** Asks for the state of a target. */
 export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origin | undefined) => void;
@@ -28,10 +35,10 @@ export class TargetFold {
   reported = "";
   readonly #context: FoldContext;
   readonly #ask: AskForState;
-  readonly #lives = new LifeOrder();
+  readonly #epochs = new EpochOrder();
   readonly #checkpoints = new CheckpointTable();
   readonly #validator: CheckpointValidator;
-  #life: KnownLife | undefined;
+  #epoch: KnownEpoch | undefined;
   #load: LoadMode | undefined;
   /** While loading: the import must reach this message at least. */
   #required = -1;
@@ -48,8 +55,8 @@ export class TargetFold {
     this.#validator = new CheckpointValidator(context.self);
   }
 
-  get life(): KnownLife | undefined {
-    return this.#life;
+  get epoch(): KnownEpoch | undefined {
+    return this.#epoch;
   }
 
   get progress(): FoldState["progress"] {
@@ -58,17 +65,17 @@ export class TargetFold {
     return this.track.isStuck ? "waiting" : "current";
   }
 
-  outranking(life: BatchMark): readonly string[] {
-    return this.#lives.outranking(life);
+  outranking(epoch: BatchMark): readonly string[] {
+    return this.#epochs.outranking(epoch);
   }
 
-  declare(life: Life): KnownLife {
-    const known = this.#lives.declare(life);
-    const { newest } = this.#lives;
-    if (newest && newest !== this.#life) {
+  declare(epoch: EngineEpoch): KnownEpoch {
+    const known = this.#epochs.declare(epoch);
+    const { newest } = this.#epochs;
+    if (newest && newest !== this.#epoch) {
       // Its state is not kept: if it becomes the newest again, the state must come from elsewhere.
-      if (this.#life && !this.#isAtStart) this.#life.hasMissed = true;
-      this.#life = newest;
+      if (this.#epoch && !this.#isAtStart) this.#epoch.hasMissed = true;
+      this.#epoch = newest;
       this.reset(startOf(newest.mark));
       this.track.waiting.clear();
       this.track.gaps.clear();
@@ -185,9 +192,9 @@ export class TargetFold {
 
   /** Voids what has arrived of the snapshot; the target waits for another one. */
   abortImport(): void {
-    if (!this.#incoming || !this.#life) return;
+    if (!this.#incoming || !this.#epoch) return;
     const { point, wasAsked } = this.#incoming;
-    const start = startOf(this.#life.mark);
+    const start = startOf(this.#epoch.mark);
     this.reset({ ...start, incompleteFrom: start.position + 1 });
     this.#required = point.position;
     if (wasAsked) this.#load = "replace";

@@ -1,15 +1,14 @@
 import type { Clock, Logger, Meter } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { OwnJournal } from "../documents/own-journal.ts";
-
+import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
-import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import { type FeedClaim, type FeedQuality, OwnClaim } from "./feed-claim.ts";
-import { FeedLife } from "./feed-life.ts";
+import { FeedEpoch } from "./feed-epoch.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
 import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeover } from "./takeover.ts";
 
@@ -65,7 +64,7 @@ export type FeedReaderRole = "owner" | "backup" | "none";
 export interface FeedReaderDescription {
   readonly role: FeedReaderRole;
   /** Id of the epoch that is read; null while it is unknown. */
-  readonly life: string | null;
+  readonly epoch: string | null;
   /** Latest message that was read. */
   readonly sequence: number | null;
   readonly isComplete: boolean;
@@ -96,7 +95,7 @@ export class FeedReader {
   readonly #writer: FeedWriter;
   readonly #kept: KeptRecords;
   #wanted: FeedReaderRole = "none";
-  #run: FeedLife;
+  #run: FeedEpoch;
   /** The last message that was read, or is known to be lost. */
   #readTo: number | undefined;
   #isComplete = false;
@@ -110,7 +109,7 @@ export class FeedReader {
     const { key: target, journal, stamp, claimsOf, index, slots } = options;
     this.#options = options;
     this.#limits = limits;
-    this.#run = new FeedLife(undefined, this.#state());
+    this.#run = new FeedEpoch(undefined, this.#state());
     this.#kept = new KeptRecords(limits);
     this.#claim = new OwnClaim({ target, journal, stamp, claimsOf });
     this.#writer = new FeedWriter(options, limits);
@@ -157,7 +156,7 @@ export class FeedReader {
   /** The engine is another process, and the ledger is empty. Its messages will show which epoch it is. */
   newEpoch(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
-    this.#run = new FeedLife(this.#run.lastId, this.#state());
+    this.#run = new FeedEpoch(this.#run.lastId, this.#state());
     this.#ops.begin();
     this.#pause();
     this.#readTo = undefined;
@@ -200,10 +199,10 @@ export class FeedReader {
   }
 
   /** Another router's journal says this of the target, in this epoch. Call it after the fold. */
-  factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
+  factsSeen(origin: Origin, epoch: EngineEpoch, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
-    for (const entry of entries) if (entry.kind === "checkpoint") this.#writer.feeds.settle(life, entry.sequence);
+    for (const entry of entries) if (entry.kind === "checkpoint") this.#writer.feeds.settle(epoch, entry.sequence);
   }
 
   /** Call it before each commit, and at least every second. */
@@ -308,7 +307,7 @@ export class FeedReader {
       const hasRead = this.#run.marks.newest !== undefined;
       // The first message may name an epoch that is over; then a later message names the run.
       if (!hasRead) this.#claimUnread();
-      else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
+      else if (isKnown || this.#nameEpoch() || this.#nameEpoch()) this.#takeOver(this.#state());
       this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
     });
   }
@@ -325,27 +324,27 @@ export class FeedReader {
 
   /** An engine with an empty history holds nothing: what others have read was of an earlier process. */
   #claimUnread(): void {
-    const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
-    if (life) {
-      this.#writer.feeds.declare(life);
-      this.#writer.feeds.retireOthers(life);
+    const epoch = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
+    if (epoch) {
+      this.#writer.feeds.declare(epoch);
+      this.#writer.feeds.retireOthers(epoch);
       // The engine's first message is later than this epoch, whatever its clock says.
-      this.#run = new FeedLife(lifeId(life), this.#state());
+      this.#run = new FeedEpoch(epochId(epoch), this.#state());
     }
     this.#claim.postUnread();
   }
 
   /** Declares what is read as a new epoch. Returns whether the fold takes it for the newest. */
-  #nameLife(): boolean {
+  #nameEpoch(): boolean {
     const { clock, key, logger } = this.#options;
-    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isUsable };
-    const life = this.#run.name(this.#state(), moment);
-    if (!life) return false;
-    this.#writer.feeds.declare(life);
-    if (!this.#run.beginNamed(life, this.#state())) return false;
-    this.#writer.meters.lifeNamed();
-    this.#writer.feeds.retireOthers(life);
-    logger.info("a new life of an engine", { target: key, life: lifeId(life), after: life.predecessor });
+    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.epochWaitMs, isLive: this.#claim.isUsable };
+    const epoch = this.#run.name(this.#state(), moment);
+    if (!epoch) return false;
+    this.#writer.feeds.declare(epoch);
+    if (!this.#run.beginNamed(epoch, this.#state())) return false;
+    this.#writer.meters.epochNamed();
+    this.#writer.feeds.retireOthers(epoch);
+    logger.info("a new epoch of an engine", { target: key, epoch: epochId(epoch), after: epoch.predecessor });
     return true;
   }
 
@@ -380,11 +379,11 @@ export class FeedReader {
   #replace(): boolean {
     const { fold, key: target, tellAll } = this.#options;
     const mark = this.#run.marks.newest;
-    const life = this.#run.current;
+    const epoch = this.#run.current;
     const before = this.#state();
-    if (!mark || !life || (before && mark.sequence < lastSequenceOf(before))) return false;
-    this.#writer.feeds.declare(life);
-    if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
+    if (!mark || !epoch || (before && mark.sequence < lastSequenceOf(before))) return false;
+    this.#writer.feeds.declare(epoch);
+    if (!fold.replaceState({ target, epoch, mark, isComplete: this.#isComplete, tellAll })) return false;
     this.#writer.begin(0);
     const state = this.#state();
     if (state) this.#writer.checkpoint(state);

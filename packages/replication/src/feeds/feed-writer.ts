@@ -1,9 +1,9 @@
 import { counterBy, counterOf, type Meter } from "@espalier/common";
 import { type Tier, tierNames } from "@espalier/prefix-index";
+import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
-import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
-import { isSameMessage } from "./feed-life.ts";
+import { isSameMessage } from "./feed-epoch.ts";
 import type { FeedJournal, FeedReaderOptions } from "./feed-reader.ts";
 import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts";
 
@@ -62,10 +62,10 @@ export class FeedWriter {
 
   /** States what the target holds. */
   checkpoint(state: FoldState): void {
-    const { life, last } = state;
+    const { epoch, last } = state;
     const stated = this.#options.fold.checkpointStatement(this.#options.key);
-    if (!life || !last || !stated) return;
-    this.feeds.checkpoint(life, last, stated);
+    if (!epoch || !last || !stated) return;
+    this.feeds.checkpoint(epoch, last, stated);
     this.#checkpointAt = last.sequence;
     this.#checkpointMs = this.#options.clock.nowMs();
     this.#openSinceMs = undefined;
@@ -74,7 +74,7 @@ export class FeedWriter {
 
   /** Writes a checkpoint when it is time. */
   maintain(state: FoldState): void {
-    if (!state.life || !state.last || isOnItsWay(state.progress)) return;
+    if (!state.epoch || !state.last || isOnItsWay(state.progress)) return;
     const nowMs = this.#options.clock.nowMs();
     if (state.progress === "open") this.#openSinceMs ??= nowMs;
     else this.#openSinceMs = undefined;
@@ -91,7 +91,7 @@ export class FeedWriter {
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
     // With the first checkpoint after a takeover the journals of earlier readers can be abandoned.
     if (this.#checkpointAt === undefined) return "due";
-    const ops = state.life ? this.feeds.opsSinceCheckpoint(state.life) : 0;
+    const ops = state.epoch ? this.feeds.opsSinceCheckpoint(state.epoch) : 0;
     if (this.#options.isCheckpointWanted?.(ops)) return "overdue";
     const sinceCheckpointMs = nowMs - this.#checkpointMs;
     if (ops < this.#limits.minCheckpointOps && sinceCheckpointMs < this.#limits.maxCheckpointAgeMs) return "none";
@@ -108,7 +108,7 @@ function isOnItsWay(progress: FoldState["progress"]): boolean {
 export const maxOwnFeeds = 4;
 
 interface OwnFeed {
-  readonly life: Life;
+  readonly epoch: EngineEpoch;
   readonly number: number;
   /** Numbers of further declarations, by the predecessor that each of them names. */
   readonly further: Map<string, number>;
@@ -123,7 +123,7 @@ export class OwnFeeds {
   readonly #fold: Pick<FactFold, "declare" | "apply" | "outranking">;
   /** By epoch, the latest declared last. */
   readonly #feeds = new Map<string, OwnFeed>();
-  #epoch: number;
+  #journalEpoch: number;
   /** The feed that was used last. */
   #recent: OwnFeed | undefined;
 
@@ -131,18 +131,18 @@ export class OwnFeeds {
     this.#target = target;
     this.#journal = journal;
     this.#fold = fold;
-    this.#epoch = journal.origin.epoch;
+    this.#journalEpoch = journal.origin.epoch;
   }
 
   /** Makes an epoch writable, and declares it the newest where that is not known yet. */
-  declare(life: Life): void {
-    this.#outrank(this.#feedOf(life));
+  declare(epoch: EngineEpoch): void {
+    this.#outrank(this.#feedOf(epoch));
   }
 
   /** Writes several entries of an epoch. */
-  write(life: Life, entries: readonly KeptEntry[]): void {
+  write(epoch: EngineEpoch, entries: readonly KeptEntry[]): void {
     if (entries.length === 0) return;
-    const feed = this.#feedOf(life);
+    const feed = this.#feedOf(epoch);
     const numbered = entries.map((entry) => numberedEntry(entry, feed.number));
     for (const entry of numbered) {
       feed.last = Math.max(feed.last, entry.kind === "gap" ? entry.to : entry.sequence);
@@ -152,8 +152,12 @@ export class OwnFeeds {
   }
 
   /** Writes a checkpoint, which makes everything up to it obsolete. */
-  checkpoint(life: Life, mark: BatchMark, stated: Pick<CheckpointEntry, "isComplete" | "blocks" | "digest">): void {
-    const feed = this.#feedOf(life);
+  checkpoint(
+    epoch: EngineEpoch,
+    mark: BatchMark,
+    stated: Pick<CheckpointEntry, "isComplete" | "blocks" | "digest">,
+  ): void {
+    const feed = this.#feedOf(epoch);
     const { sequence, timestampUs, checksum } = mark;
     const { isComplete, blocks, digest } = stated;
     const entry: CheckpointEntry = {
@@ -176,22 +180,22 @@ export class OwnFeeds {
     this.#fold.apply(this.#journal.origin, entries, (feed) => this.#journal.declarationOf(feed));
   }
 
-  opsSinceCheckpoint(life: Life): number {
-    const feed = this.#known(life);
+  opsSinceCheckpoint(epoch: EngineEpoch): number {
+    const feed = this.#known(epoch);
     return feed ? this.#journal.opsSinceCheckpoint(feed.number) : 0;
   }
 
   /** Another router has made a checkpoint: everything up to it in this journal is obsolete. */
-  settle(life: Life, sequence: number): void {
-    const feed = this.#known(life);
+  settle(epoch: EngineEpoch, sequence: number): void {
+    const feed = this.#known(epoch);
     if (!feed) return;
-    if (sequence >= feed.last) this.#retire(lifeId(life));
+    if (sequence >= feed.last) this.#retire(epochId(epoch));
     else this.#journal.settle(feed.number, sequence);
   }
 
   /** Only this epoch counts from now on. */
-  retireOthers(current: Life): void {
-    for (const [id, { life }] of this.#feeds) if (!isSameMessage(life, current)) this.#retire(id);
+  retireOthers(current: EngineEpoch): void {
+    for (const [id, { epoch }] of this.#feeds) if (!isSameMessage(epoch, current)) this.#retire(id);
   }
 
   #retire(id: string): void {
@@ -202,25 +206,25 @@ export class OwnFeeds {
     this.#recent = undefined;
   }
 
-  #known(life: Life): OwnFeed | undefined {
-    const { epoch } = this.#journal.origin;
+  #known(epoch: EngineEpoch): OwnFeed | undefined {
+    const journalEpoch = this.#journal.origin.epoch;
     // The own journal has begun another epoch, and its old numbers mean nothing any more.
-    if (epoch !== this.#epoch) {
+    if (journalEpoch !== this.#journalEpoch) {
       this.#feeds.clear();
       this.#recent = undefined;
-      this.#epoch = epoch;
+      this.#journalEpoch = journalEpoch;
     }
-    if (this.#recent && isSameMessage(this.#recent.life, life)) return this.#recent;
-    this.#recent = this.#feeds.get(lifeId(life));
+    if (this.#recent && isSameMessage(this.#recent.epoch, epoch)) return this.#recent;
+    this.#recent = this.#feeds.get(epochId(epoch));
     return this.#recent;
   }
 
-  #feedOf(life: Life): OwnFeed {
-    const known = this.#known(life);
+  #feedOf(epoch: EngineEpoch): OwnFeed {
+    const known = this.#known(epoch);
     if (known) return known;
-    const declaration = { target: this.#target, life };
-    const feed: OwnFeed = { life, number: this.#journal.declareFeed(declaration), further: new Map(), last: -1 };
-    this.#feeds.set(lifeId(life), feed);
+    const declaration = { target: this.#target, epoch };
+    const feed: OwnFeed = { epoch, number: this.#journal.declareFeed(declaration), further: new Map(), last: -1 };
+    this.#feeds.set(epochId(epoch), feed);
     this.#fold.declare(declaration);
     const [oldest] = this.#feeds.keys();
     if (this.#feeds.size > maxOwnFeeds && oldest !== undefined) this.#retire(oldest);
@@ -232,10 +236,10 @@ export class OwnFeeds {
    * Declares that the epoch follows every one that is dated later. The own journal must say so itself: the journals
    * that named the epochs between may be gone for a router that joins later.
    */
-  #outrank({ life, further }: OwnFeed): void {
-    for (const predecessor of this.#fold.outranking(this.#target, life)) {
-      if (predecessor === life.predecessor || further.has(predecessor)) continue;
-      const declaration = { target: this.#target, life: { ...life, predecessor } };
+  #outrank({ epoch, further }: OwnFeed): void {
+    for (const predecessor of this.#fold.outranking(this.#target, epoch)) {
+      if (predecessor === epoch.predecessor || further.has(predecessor)) continue;
+      const declaration = { target: this.#target, epoch: { ...epoch, predecessor } };
       further.set(predecessor, this.#journal.declareFeed(declaration));
       this.#fold.declare(declaration);
     }
@@ -287,7 +291,7 @@ export interface FeedReaderLimits {
   /** How long a gap stays open for a router that may fill it, before a checkpoint closes it. */
   readonly openGapMs: number;
   /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
-  readonly lifeWaitMs: number;
+  readonly epochWaitMs: number;
 }
 
 export const defaultFeedLimits: FeedReaderLimits = {
@@ -296,7 +300,7 @@ export const defaultFeedLimits: FeedReaderLimits = {
   minCheckpointOps: 4_096,
   maxCheckpointAgeMs: 60_000,
   openGapMs: 10_000,
-  lifeWaitMs: 10_000,
+  epochWaitMs: 10_000,
 };
 
 /** @throws RangeError for limits that are no positive numbers */
@@ -329,7 +333,7 @@ export function createFeedReaderMeters(meter: Meter) {
       "espalier_feed_cuts_total",
       "Checkpoints of targets that this router wrote to its journal.",
     ),
-    lifeNamed: counterOf(
+    epochNamed: counterOf(
       meter,
       "espalier_feed_lives_total",
       "New epochs of engines that this router announced to the others.",

@@ -1,5 +1,5 @@
+import type { BatchMark } from "../facts/engine-epoch.ts";
 import type { FoldState } from "../facts/fact-fold.ts";
-import type { BatchMark } from "../facts/life.ts";
 
 /** A message's effects or a gap, to be written when this router takes over. */
 export type KeptEntry =
@@ -105,11 +105,11 @@ export type TakeoverPlan =
 export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
   const { state, earliest, newest, isComplete, keptFrom, completeTo } = facts;
   const last = lastSequenceOf(state);
-  const lifeStart = state.life?.sequence ?? 0;
+  const epochStart = state.epoch?.sequence ?? 0;
   const byState: TakeoverPlan = newest.sequence >= last ? { how: "state" } : { how: "wait" };
   if (state.progress === "loading") return isComplete ? byState : { how: "wait" };
   // No record covers what was read before the message that names the epoch, and the fold takes that for nothing.
-  const isUnfounded = earliest.sequence < lifeStart && completeTo < lifeStart;
+  const isUnfounded = earliest.sequence < epochStart && completeTo < epochStart;
   if (isUnfounded && (isComplete || state.last === undefined)) return byState;
   // A reader that has everything repeats what another one has missed.
   const from = (isComplete && !state.isComplete ? Math.min(completeTo, last) : last) + 1;
@@ -120,6 +120,6 @@ export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
 }
 
 /** The latest applied message; without one, the message before the epoch's first. */
-export function lastSequenceOf({ last, life }: FoldState): number {
-  return last?.sequence ?? (life ? life.sequence - 1 : -1);
+export function lastSequenceOf({ last, epoch }: FoldState): number {
+  return last?.sequence ?? (epoch ? epoch.sequence - 1 : -1);
 }

@@ -164,7 +164,7 @@ export class LoadPlane {
   }
 
   #changes(): readonly Uint8Array[] {
-    this.#noticeNewLife();
+    this.#noticeNewEpoch();
     const changes = this.#own.takeChanges();
     if (changes.length === 0) return [];
     this.#sentMs = this.#options.clock.nowMs();
@@ -177,7 +177,7 @@ export class LoadPlane {
   }
 
   #whole(): Uint8Array {
-    this.#noticeNewLife();
+    this.#noticeNewEpoch();
     return this.#stretch("full", this.#own.whole(fullFrameBytes));
   }
 
@@ -201,7 +201,7 @@ export class LoadPlane {
   }
 
   /** In a new epoch other routers know nothing of this one's gauges. */
-  #noticeNewLife(): void {
+  #noticeNewEpoch(): void {
     const { epoch } = this.#options.self();
     if (epoch === this.#epoch) return;
     this.#epoch = epoch;

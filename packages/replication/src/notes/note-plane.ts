@@ -143,9 +143,9 @@ export class NotePlane {
     for (const held of this.#held.byRouter()) {
       // Epochs of a router that have notes on different keys get a frame each.
       for (const epoch of new Set(held.map(({ origin }) => origin.epoch))) {
-        const ofLife = held.filter(({ origin }) => origin.epoch === epoch);
-        const { origin } = ofLife[0]!;
-        const notes = ofLife.map((note) => this.#aged(note));
+        const ofEpoch = held.filter(({ origin }) => origin.epoch === epoch);
+        const { origin } = ofEpoch[0]!;
+        const notes = ofEpoch.map((note) => this.#aged(note));
         for (const frame of this.#written({ origin, notes })) frames.push({ origin, frame });
       }
     }

@@ -1,7 +1,7 @@
 import type { Clock, Meter, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf } from "../documents/journal.ts";
-import type { Life } from "../facts/life.ts";
+import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
@@ -28,7 +28,7 @@ export interface PlacementLogOptions {
   readonly hlc: HybridClock;
   readonly meter: Meter;
   /** The newest known epoch of a target. */
-  readonly lifeOf: (target: string) => Life | undefined;
+  readonly epochOf: (target: string) => EngineEpoch | undefined;
   /** Called when something waits for `flush` that others should soon know. */
   readonly touch: () => void;
   /** Bytes of other routers' chains to which their later placements may refer. Default: `maxRunBytes`. */
@@ -106,7 +106,7 @@ export class PlacementLog {
 
   /** Writes pending records to the journal; a commit makes them visible to others. */
   flush(): void {
-    this.#noticeNewLife();
+    this.#noticeNewEpoch();
     this.#writer.flush();
   }
 
@@ -130,14 +130,14 @@ export class PlacementLog {
     chain: { readonly words: Uint32Array; readonly blockCount: number },
     ttlMs: number,
   ): void {
-    this.#noticeNewLife();
-    this.#writer.add(kind, { target, life: this.#options.lifeOf(target) ?? null }, chain, ttlMs);
+    this.#noticeNewEpoch();
+    this.#writer.add(kind, { target, epoch: this.#options.epochOf(target) ?? null }, chain, ttlMs);
     // What an engine confirms was placed before. The confirmation only prolongs it, and may go with the next commit.
     if (kind !== "confirm") this.#options.touch();
   }
 
   /** A later epoch of this router has a journal of its own, with other numbers in it. */
-  #noticeNewLife(): void {
+  #noticeNewEpoch(): void {
     const { epoch } = this.#options.self();
     if (epoch === this.#epoch) return;
     this.#epoch = epoch;

@@ -1,7 +1,7 @@
 import { type Clock, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
-import { type Life, lifeId } from "../facts/life.ts";
+import { type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
@@ -20,7 +20,7 @@ export interface PlacementReaderOptions {
   readonly slots: TargetSlots;
   readonly clock: Clock;
   readonly hlc: HybridClock;
-  readonly lifeOf: (target: string) => Life | undefined;
+  readonly epochOf: (target: string) => EngineEpoch | undefined;
   readonly meters: PlacementMeters;
   readonly maxRunBytes: number;
   readonly numbers: RouterNumbers;
@@ -72,15 +72,15 @@ export class PlacementReader {
   }
 
   #take(journal: ReadJournal, record: PlacementRecord, declaration: FeedDeclaration | undefined): PlacementOutcome {
-    const { clock, slots, lifeOf, hlc } = this.#options;
+    const { clock, slots, epochOf, hlc } = this.#options;
     hlc.observe(record.stamp);
     const words = this.#chain;
     const bytesBefore = journal.runs.byteLength;
     const blockCount = journal.runs.resolve(record.run, words, clock.nowMs());
     this.#runBytes += journal.runs.byteLength - bytesBefore;
     if (blockCount === 0 || !declaration) return "unresolved";
-    const newest = lifeOf(declaration.target);
-    if (declaration.life && newest && isOlderLife(declaration.life, newest)) return "older-life";
+    const newest = epochOf(declaration.target);
+    if (declaration.epoch && newest && isOlderEpoch(declaration.epoch, newest)) return "older-life";
     const slot = slots.find(declaration.target);
     if (slot < 0) return "no-slot";
     this.#apply(record, slot, blockCount, journal.by);
@@ -132,9 +132,9 @@ export class PlacementReader {
 }
 
 /** Whether a declared epoch ended before the newest one that is known here began. */
-function isOlderLife(declared: Life, newest: Life): boolean {
-  const declaredId = lifeId(declared);
-  const newestId = lifeId(newest);
+function isOlderEpoch(declared: EngineEpoch, newest: EngineEpoch): boolean {
+  const declaredId = epochId(declared);
+  const newestId = epochId(newest);
   if (declaredId === newestId || declared.predecessor === newestId) return false;
   if (newest.predecessor === declaredId) return true;
   if (declared.timestampUs !== newest.timestampUs) return declared.timestampUs < newest.timestampUs;

@@ -1,8 +1,8 @@
 import type { Clock } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { Journals } from "../documents/journal-store.ts";
+import { epochId } from "../facts/engine-epoch.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
-import { lifeId } from "../facts/life.ts";
 import { type Origin, originKey } from "../origin.ts";
 
 /** Journals of dead routers that are kept; beyond it the one that is dead for longest goes. */
@@ -23,15 +23,15 @@ export interface DeadJournals {
   collect(isLiving: (origin: Origin) => boolean): void;
 }
 
-type CurrentLife = (target: string) => string | undefined;
+type CurrentEpoch = (target: string) => string | undefined;
 
 export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
   const { clock, store, fold, self, placementTtlMs } = options;
   /** Time of death on the monotonic clock, by key of the origin; in the order in which they died. */
   const deadSinceMs = new Map<string, number>();
-  const currentLife: CurrentLife = (target) => {
-    const life = fold.state(target)?.life;
-    return life && lifeId(life);
+  const currentEpoch: CurrentEpoch = (target) => {
+    const epoch = fold.state(target)?.epoch;
+    return epoch && epochId(epoch);
   };
   return {
     collect(isLiving) {
@@ -43,7 +43,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
       for (const key of dead.keys()) if (!deadSinceMs.has(key)) deadSinceMs.set(key, nowMs);
       const isUseless = (origin: Origin): boolean =>
         nowMs - deadSinceMs.get(originKey(origin))! > placementTtlMs &&
-        isCovered(store, origin, { living, currentLife });
+        isCovered(store, origin, { living, currentEpoch });
       let excess = dead.size - maxDeadJournals;
       for (const key of [...deadSinceMs.keys()]) {
         const origin = dead.get(key);
@@ -72,11 +72,11 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
 export function isCovered(
   store: Pick<Journals, "feedsOf">,
   origin: Origin,
-  { living, currentLife }: { readonly living: readonly Origin[]; readonly currentLife: CurrentLife },
+  { living, currentEpoch }: { readonly living: readonly Origin[]; readonly currentEpoch: CurrentEpoch },
 ): boolean {
   const needed = new Map<string, number>();
-  const isCurrent = ({ target, life }: FeedDeclaration): boolean =>
-    life !== null && currentLife(target) === lifeId(life);
+  const isCurrent = ({ target, epoch }: FeedDeclaration): boolean =>
+    epoch !== null && currentEpoch(target) === epochId(epoch);
   for (const { declaration, lastSequence } of store.feedsOf(origin)) {
     const { target } = declaration;
     if (lastSequence >= 0 && isCurrent(declaration))

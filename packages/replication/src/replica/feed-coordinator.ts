@@ -129,7 +129,7 @@ export class FeedCoordinator {
     for (const [feed, ofFeed] of byFeed) {
       const declaration = declarationOf(feed);
       const reader = declaration && this.#readers.get(declaration.target);
-      if (reader && declaration.life) reader.factsSeen(origin, declaration.life, ofFeed);
+      if (reader && declaration.epoch) reader.factsSeen(origin, declaration.epoch, ofFeed);
     }
   }
 

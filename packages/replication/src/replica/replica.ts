@@ -2,10 +2,10 @@ import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } fro
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
 import { type JournalLimits, Journals } from "../documents/journal-store.ts";
+import { epochId } from "../facts/engine-epoch.ts";
 import type { FoldState } from "../facts/fact-fold.ts";
 import { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
-import { lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
@@ -124,7 +124,7 @@ export class Replica implements Startable {
     this.bindings = createBindings({ self, clock, hlc, touch });
     this.placements = new PlacementLog({
       ...{ self, index, slots, clock, meter, hlc, touch, journal: this.store.own, bindings: this.bindings },
-      lifeOf: (target) => this.fold.state(target)?.life,
+      epochOf: (target) => this.fold.state(target)?.epoch,
     });
     this.registry = new Registry({ self, clock, hlc });
     shareRegistry(this.registry, this.store);
@@ -316,9 +316,9 @@ export class Replica implements Startable {
     const { origin } = this.store.own;
     const declared = Array.from(this.store.feedsOf(origin), ({ declaration }) => declaration);
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
-    for (const { target, life } of declared) {
-      const newest = this.fold.state(target)?.life;
-      if (life && newest && lifeId(life) === lifeId(newest)) this.store.own.placingFeed({ target, life });
+    for (const { target, epoch } of declared) {
+      const newest = this.fold.state(target)?.epoch;
+      if (epoch && newest && epochId(epoch) === epochId(newest)) this.store.own.placingFeed({ target, epoch });
     }
     for (const reader of [...this.#coordinator.readers]) reader.setRole("none");
     this.#coordinator.dropOrigin(origin);

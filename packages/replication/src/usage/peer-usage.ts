@@ -34,7 +34,7 @@ export class PeerUsage {
       leaseMs: limits.leaseMs,
       begin: (origin) => new OriginUsage(origin, sums, limits),
       succeed(known, origin) {
-        known.beginLife(origin);
+        known.beginEpoch(origin);
         return known;
       },
     });
@@ -108,7 +108,7 @@ class OriginUsage extends Heard implements Peer {
     return isNews;
   }
 
-  beginLife(origin: Origin): void {
+  beginEpoch(origin: Origin): void {
     this.origin = origin;
     this.counter = -1;
     for (const part of this.#parts.values()) part.counter = -1;

@@ -12,10 +12,10 @@ describe("a feed of the own journal", () => {
     const numbers = new Set<number>();
     const open = new Map<number, number>();
     for (let step = 0; step < 2_000; step++) {
-      const life = feedOf(`t${random.integer(4)}`, random.integer(3));
+      const epoch = feedOf(`t${random.integer(4)}`, random.integer(3));
       const kind = random.integer(6);
       if (kind < 3) {
-        const feed = kind === 0 ? own.placingFeed(life) : own.declareFeed(life);
+        const feed = kind === 0 ? own.placingFeed(epoch) : own.declareFeed(epoch);
         numbers.add(feed);
         if (kind > 0) {
           const sequence = (open.get(feed) ?? 0) + 1;
@@ -53,7 +53,7 @@ describe("a feed of the own journal", () => {
     }
   });
 
-  test("that is retired twice does not take along the one that has its target and life since", () => {
+  test("that is retired twice does not take along the one that has its target and epoch since", () => {
     const { store } = storeOf("alice");
     const { own } = store;
     const first = own.declareFeed(feedOf("t"));

@@ -47,7 +47,7 @@ export function cut(feed: number, sequence: number): CheckpointEntry {
 
 export const feedOf = (target: string, sequence = 0): FeedDeclaration => ({
   target,
-  life: { sequence, timestampUs: 1_800_000_000_000_000, checksum: 9, predecessor: null },
+  epoch: { sequence, timestampUs: 1_800_000_000_000_000, checksum: 9, predecessor: null },
 });
 
 export const claimOf = (target: string, stamp = 1): FeedClaim => ({

@@ -2,7 +2,7 @@ import { asRouterId } from "@espalier/common";
 import { expect, test } from "vitest";
 import { journalName, parseJournalName } from "../../src/documents/journal-log.ts";
 
-test("the name of a journal is that of its pool, router and life, and remembered for the object that was asked for", () => {
+test("the name of a journal is that of its pool, router and epoch, and remembered for the object that was asked for", () => {
   const origin = { router: asRouterId("a"), epoch: 7 };
   expect(journalName("default", origin)).toBe("journal/default/a/7");
   expect(journalName("default", origin)).toBe("journal/default/a/7");

@@ -97,7 +97,7 @@ describe("updates that the writer cannot have written", () => {
     ["an object that says nothing", push({}), 1],
     ["a declaration without a target", push({ feed: 1, life: null }), 1],
     ["a declaration with a broken number", push({ feed: 1.5, target: "t", life: null }), 1],
-    ["a declaration with a broken life", push({ feed: 1, target: "t", life: { sequence: 1 } }), 1],
+    ["a declaration with a broken epoch", push({ feed: 1, target: "t", life: { sequence: 1 } }), 1],
     ["a claim of unknown worth", push({ claim: { ...claimOf("t"), worth: "gold" } }), 1],
     ["a claim without a stamp", push({ claim: { ...claimOf("t"), stamp: "1" } }), 1],
     ["a claim that is too long", push({ claim: { ...claimOf("t"), reason: "x".repeat(maxStatementLength) } }), 1],

@@ -103,9 +103,9 @@ describe("retired feeds", () => {
 
   test("all feeds of a target are retired together, those of others stay, and it may have feeds again", () => {
     const { own, held, reader } = pair();
-    const of = (target: string, life: number) => own.declareFeed(feedOf(target, life));
+    const of = (target: string, epoch: number) => own.declareFeed(feedOf(target, epoch));
     const [first, second, other] = [of("a", 1), of("a", 2), of("b", 1)];
-    const unknown = own.declareFeed({ target: "a", life: null });
+    const unknown = own.declareFeed({ target: "a", epoch: null });
     for (const feed of [first, second, other]) {
       own.writeFact(cut(feed, 1));
       own.commit();

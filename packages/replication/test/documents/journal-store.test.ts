@@ -62,12 +62,12 @@ describe("what a writer commits", () => {
     expect(updates).toHaveLength(0);
   });
 
-  test("feeds have one number for the same target and life, and numbers are never given again", () => {
+  test("feeds have one number for the same target and epoch, and numbers are never given again", () => {
     const { own } = pair();
     const first = own.declareFeed(feedOf("t1"));
     expect(own.declareFeed(feedOf("t1"))).toBe(first);
     expect(own.declareFeed(feedOf("t1", 4))).not.toBe(first);
-    expect(own.declareFeed({ target: "t1", life: null })).toBe(own.declareFeed({ target: "t1", life: null }));
+    expect(own.declareFeed({ target: "t1", epoch: null })).toBe(own.declareFeed({ target: "t1", epoch: null }));
     own.retireFeed(first);
     expect(() => own.writeFact(record(first, 1))).toThrow(RangeError);
     expect(own.declareFeed(feedOf("t1"))).toBeGreaterThan(first + 2);
@@ -200,7 +200,7 @@ describe("updates on their way", () => {
   });
 });
 
-describe("lives of journals", () => {
+describe("epochs of journals", () => {
   test("a dropped journal is refused, and so are earlier ones of its router, but not later ones", () => {
     const { own, updates, reader, told } = pair();
     own.claim(claimOf("t1"));
@@ -225,7 +225,7 @@ describe("lives of journals", () => {
     expect(() => reader.drop(bob)).toThrow(RangeError);
   });
 
-  test("a restart begins an empty journal of a later life", () => {
+  test("a restart begins an empty journal of a later epoch", () => {
     const { store, own, updates, reader } = pair();
     own.claim(claimOf("t1"));
     own.commit();

@@ -82,7 +82,7 @@ describe("one commit", () => {
     expect(lastOf(rig)).toEqual({ kinds: ["claim"], deletions: [{ from: 0, to: 1 }] });
   });
 
-  test("after a later life has begun tells nothing of the one before, and numbers begin anew", () => {
+  test("after a later epoch has begun tells nothing of the one before, and numbers begin anew", () => {
     const { journal, updates } = journalOf();
     const write = (): void => {
       const feed = journal.placingFeed(feedOf("engine", 1));
@@ -134,7 +134,7 @@ describe("feeds", () => {
     expect(journal.document.liveItems).toBe(1);
   });
 
-  test("a retired one takes no facts, and its target and life get another number", () => {
+  test("a retired one takes no facts, and its target and epoch get another number", () => {
     const { journal } = journalOf();
     const feed = journal.declareFeed(feedOf("engine"));
     journal.retireFeed(feed);
@@ -144,7 +144,7 @@ describe("feeds", () => {
     journal.retireFeed(99);
   });
 
-  test("that prompts are placed under is given up with its life, unless somebody reads under it", () => {
+  test("that prompts are placed under is given up with its epoch, unless somebody reads under it", () => {
     const { journal } = journalOf();
     const read = journal.declareFeed(feedOf("engine", 1));
     expect(journal.placingFeed(feedOf("engine", 1))).toBe(read);
@@ -158,30 +158,30 @@ describe("feeds", () => {
     expect(journal.placingFeed(feedOf("engine", 3))).not.toBe(later);
   });
 
-  test("differ by every part of the life, and with no life at all", () => {
+  test("differ by every part of the epoch, and with no epoch at all", () => {
     const { journal } = journalOf();
-    const { life } = feedOf("engine") as { life: NonNullable<ReturnType<typeof feedOf>["life"]> };
-    const lives = [
-      life,
+    const { epoch } = feedOf("engine") as { epoch: NonNullable<ReturnType<typeof feedOf>["epoch"]> };
+    const epochs = [
+      epoch,
       null,
-      { ...life, sequence: 1 },
-      { ...life, timestampUs: -1 },
-      { ...life, checksum: 1 },
-      { ...life, predecessor: "1.1.1" },
+      { ...epoch, sequence: 1 },
+      { ...epoch, timestampUs: -1 },
+      { ...epoch, checksum: 1 },
+      { ...epoch, predecessor: "1.1.1" },
     ];
-    const declare = () => lives.map((each) => journal.declareFeed({ target: "engine", life: each }));
+    const declare = () => epochs.map((each) => journal.declareFeed({ target: "engine", epoch: each }));
     const numbers = declare();
-    expect(new Set(numbers).size).toBe(lives.length);
+    expect(new Set(numbers).size).toBe(epochs.length);
     expect(declare()).toEqual(numbers);
   });
 
   test.each<[string, Parameters<typeof feedOf>[0], string | null]>([
     ["a target", "x".repeat(maxStatementLength + 1), null],
-    ["a target and the life before", "x".repeat(maxStatementLength - 2), "1.1"],
+    ["a target and the epoch before", "x".repeat(maxStatementLength - 2), "1.1"],
   ])("%s too long by a character takes no number", (_what, target, predecessor) => {
     const { journal, updates } = journalOf();
-    expect(() => journal.declareFeed({ target, life: { ...feedOf("t").life!, predecessor } })).toThrow(RangeError);
-    expect(journal.declareFeed({ target: target.slice(1), life: { ...feedOf("t").life!, predecessor } })).toBe(1);
+    expect(() => journal.declareFeed({ target, epoch: { ...feedOf("t").epoch!, predecessor } })).toThrow(RangeError);
+    expect(journal.declareFeed({ target: target.slice(1), epoch: { ...feedOf("t").epoch!, predecessor } })).toBe(1);
     journal.commit();
     expect(updates).toHaveLength(1);
   });
@@ -189,9 +189,9 @@ describe("feeds", () => {
   test("as many as may be are declared, one more is refused until one is gone from the log", () => {
     const { journal, updates } = journalOf();
     const { maxFeeds } = defaultJournalLimits;
-    for (let number = 1; number <= maxFeeds; number++) journal.declareFeed({ target: `t${number}`, life: null });
+    for (let number = 1; number <= maxFeeds; number++) journal.declareFeed({ target: `t${number}`, epoch: null });
     expect(() => journal.declareFeed(feedOf("more"))).toThrow("too many feeds");
-    expect(journal.declareFeed({ target: "t7", life: null })).toBe(7);
+    expect(journal.declareFeed({ target: "t7", epoch: null })).toBe(7);
     journal.commit();
     journal.retireFeed(7);
     expect(() => journal.declareFeed(feedOf("more"))).toThrow("too many feeds");

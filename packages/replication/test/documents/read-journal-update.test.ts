@@ -104,7 +104,7 @@ describe("names", () => {
     expect(parseJournalName("default", `journal/default/${router}x/1`)).toBeUndefined();
   });
 
-  test("lives of a router are written by different clients", () => {
+  test("epochs of a router are written by different clients", () => {
     const clients = Array.from({ length: 1_000 }, (_, epoch) =>
       journalClient(journalName("default", originOf("a", epoch))),
     );
@@ -113,7 +113,7 @@ describe("names", () => {
   });
 });
 
-test("dropped journals: the latest life of a router and all before it, of so many routers", () => {
+test("dropped journals: the latest epoch of a router and all before it, of so many routers", () => {
   const dropped = new DroppedJournals(3);
   expect(dropped.has(originOf("a", 0))).toBe(false);
   dropped.add(originOf("a", 5));

@@ -159,8 +159,8 @@ describe("room for feeds and claims", () => {
   test("one who missed that all feeds changed takes them in one piece, and in small ones", () => {
     const { store: writer } = storeOf("alice", { maxFeeds: 8 });
     const readers = [1, 40, 65_536].map((maxBytes) => ({ maxBytes, ...storeOf("bob", { maxFeeds: 8 }) }));
-    const declare = (life: number): number[] =>
-      Array.from({ length: 8 }, (_, number) => writer.own.declareFeed(feedOf(`t${number}`, life)));
+    const declare = (epoch: number): number[] =>
+      Array.from({ length: 8 }, (_, number) => writer.own.declareFeed(feedOf(`t${number}`, epoch)));
     const before = declare(0);
     writer.own.commit();
     for (const { store, maxBytes } of readers) sync(writer, store, writer.own.name, maxBytes);
@@ -171,7 +171,7 @@ describe("room for feeds and claims", () => {
     writer.own.commit();
     for (const { store, maxBytes } of readers) {
       sync(writer, store, writer.own.name, maxBytes);
-      expect(after.map((number) => declarationOf(store, origin, number)?.life?.sequence)).toEqual(Array(8).fill(9));
+      expect(after.map((number) => declarationOf(store, origin, number)?.epoch?.sequence)).toEqual(Array(8).fill(9));
       expect(before.map((number) => declarationOf(store, origin, number))).toEqual(Array(8).fill(undefined));
     }
   });

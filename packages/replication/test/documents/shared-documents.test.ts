@@ -141,11 +141,11 @@ describe("a client of stock Yjs", () => {
         .getArray("log")
         .toArray()
         .filter((value) => !(value instanceof Uint8Array));
-    expect(statements()).toEqual([{ feed, ...feedOf("t1") }, { claim: claimOf("t1") }]);
+    expect(statements()).toEqual([{ feed, target: "t1", life: feedOf("t1").epoch }, { claim: claimOf("t1") }]);
     own.claim(claimOf("t1", 2));
     own.commit();
     Y.applyUpdate(client, updates[1]!.bytes);
-    expect(statements()).toEqual([{ feed, ...feedOf("t1") }, { claim: claimOf("t1", 2) }]);
+    expect(statements()).toEqual([{ feed, target: "t1", life: feedOf("t1").epoch }, { claim: claimOf("t1", 2) }]);
     catchUp(client, store, own.name);
     expect(Y.encodeStateAsUpdate(client)).toEqual(wholeUpdate(store, own.name));
   });

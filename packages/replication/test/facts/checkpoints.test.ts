@@ -163,7 +163,7 @@ describe("comparing statements", () => {
     expect(other.fold.compare(statement, a)).toBe("not-comparable");
     other.fold.apply(b, storing(5, 5));
     expect(other.fold.compare(statement, a)).toBe("equal");
-    expect(other.fold.compare({ ...statement, life: "0.1.1" }, a)).toBe("not-comparable");
+    expect(other.fold.compare({ ...statement, epoch: "0.1.1" }, a)).toBe("not-comparable");
     expect(other.fold.compare({ ...statement, target: "other" }, a)).toBe("not-comparable");
     expect(other.fold.compare({ ...statement, blocks: 1, isComplete: false }, a)).toBe("different");
     expect(other.reloads).toEqual([]);
@@ -194,7 +194,7 @@ it("a replica that holds what a complete statement says is complete, too", () =>
 describe("replacing the state by a reader's own", () => {
   const replacement = {
     target,
-    life: { sequence: 0, timestampUs: 1_000, checksum: 7, predecessor: null },
+    epoch: { sequence: 0, timestampUs: 1_000, checksum: 7, predecessor: null },
     mark: { sequence: 8, timestampUs: 1_008, checksum: 63 },
     isComplete: true,
     tellAll: (sink: { stored(tier: 0, words: Uint32Array, from: number, to: number): void }): void =>
@@ -223,10 +223,10 @@ describe("replacing the state by a reader's own", () => {
     expect(other.held()).toEqual([1, 2]);
   });
 
-  it("is refused for another life than the newest, and for an unknown target", () => {
+  it("is refused for another epoch than the newest, and for an unknown target", () => {
     const { fold, held } = createFoldHarness();
     fold.apply(a, storing(0, 1));
-    expect(fold.replaceState({ ...replacement, life: { ...replacement.life, checksum: 8 } })).toBe(false);
+    expect(fold.replaceState({ ...replacement, epoch: { ...replacement.epoch, checksum: 8 } })).toBe(false);
     expect(fold.replaceState({ ...replacement, target: "other" })).toBe(false);
     expect(held()).toEqual([100, 101]);
   });

@@ -30,8 +30,8 @@ function run(seed: number): { tier: ModelTier; owner: ModelRouter } {
 }
 
 const statementOf = ({ harness }: ModelRouter): unknown => {
-  const { life, sequence, blocks, digest } = harness.fold.statement(target) ?? {};
-  return { life, sequence, blocks, digest };
+  const { epoch, sequence, blocks, digest } = harness.fold.statement(target) ?? {};
+  return { epoch, sequence, blocks, digest };
 };
 
 describe("a tier with cuts, settled journals, snapshots and faults", () => {

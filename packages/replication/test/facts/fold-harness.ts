@@ -2,11 +2,11 @@ import { asRouterId } from "@espalier/common";
 import { createPrefixIndex, type FactsChunk, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
+import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import type { ReloadReason } from "../../src/facts/fact-fold.ts";
 import { FactFold, type FactFoldOptions } from "../../src/facts/fact-fold.ts";
 import type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
-import type { Life } from "../../src/facts/life.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 
@@ -18,7 +18,7 @@ export const c: Origin = { router: asRouterId("c"), epoch: 1 };
 export const target = "engine-1#0";
 /** The feed that every journal of these tests has for `firstLife` of `target`. */
 const feed = 1;
-export const firstLife: Life = { sequence: 0, timestampUs: 1_000, checksum: 7, predecessor: null };
+export const firstEpoch: EngineEpoch = { sequence: 0, timestampUs: 1_000, checksum: 7, predecessor: null };
 
 export interface Reload {
   readonly target: string;
@@ -66,7 +66,7 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
   const reload: FactFoldOptions["reload"] = (key, reason, from) => void reloads.push({ target: key, reason, from });
   const fold = withJournals(new FactFold({ index, slots, self, reload, clock: time.clock, ...rest }), journals);
   fold.onChange((key) => changes.push(key));
-  for (const origin of declared) fold.declare(origin, feed, { target, life: firstLife });
+  for (const origin of declared) fold.declare(origin, feed, { target, epoch: firstEpoch });
   changes.length = 0;
   const held = (key = target): number[] => {
     const lows: number[] = [];

@@ -7,7 +7,7 @@ import {
   b,
   blocksOf,
   createFoldHarness,
-  firstLife,
+  firstEpoch,
   gap,
   record,
   storing,
@@ -43,7 +43,7 @@ describe("bounds of a fold", () => {
     expect(perTarget.fold.byteLength).toBe(3 * bytes);
     expect(perTarget.reloads).toHaveLength(1);
     const together = createFoldHarness({ limits: { ...ample, maxWaitingBytes: 3 * bytes } });
-    together.fold.declare(a, 2, { target: "other", life: firstLife });
+    together.fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     together.fold.apply(a, storing(5, 7));
     expect(together.reloads).toEqual([]);
     together.fold.apply(a, [record(5, { stored: [1] }, true, 2)]);
@@ -76,7 +76,7 @@ describe("bounds of a fold", () => {
   it("notes no more changes over gaps than the bound on all of them", () => {
     const changeBytes = 12;
     const { fold } = createFoldHarness({ limits: { maxKeptBytes: 3 * changeBytes } });
-    fold.declare(a, 2, { target: "other", life: firstLife });
+    fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     fold.apply(a, [...storing(0, 2), gap(3, 3), record(4, { stored: [1], removed: [100] }, false)]);
     expect(fold.state(target)?.progress).toBe("open");
     fold.apply(a, [record(0, { stored: [1] }, true, 2), gap(1, 1, 2), record(2, { stored: [3] }, false, 2)]);
@@ -112,13 +112,13 @@ describe("bounds of what a fold knows", () => {
     const { fold, held } = createFoldHarness({ declared: [a] });
     fold.apply(a, [...storing(0, 1), record(0, { stored: [1] }, true, 2)]);
     expect(fold.state("second")).toBeUndefined();
-    fold.declare(a, 2, { target: "second", life: firstLife });
+    fold.declare(a, 2, { target: "second", epoch: firstEpoch });
     fold.apply(a, [record(0, { stored: [1] }, true, 2)]);
     expect(held("second")).toEqual([1]);
     fold.retire(a, 2);
     fold.apply(a, [record(1, { stored: [2] }, true, 2), ...storing(2, 2)]);
     expect([held("second"), held()]).toEqual([[1], blocksOf(0, 2)]);
-    fold.declare(a, 2, { target: "second", life: firstLife });
+    fold.declare(a, 2, { target: "second", epoch: firstEpoch });
     fold.apply(a, [record(1, { stored: [2] }, true, 2)]);
     expect(held("second")).toEqual([1, 2]);
   });
@@ -143,7 +143,7 @@ describe("bounds of what a fold knows", () => {
   it("does not grow with history", () => {
     const { fold } = createFoldHarness();
     const writers: Origin[] = [a, b, { router: asRouterId("z"), epoch: 3 }];
-    fold.declare(writers[2]!, 1, { target, life: firstLife });
+    fold.declare(writers[2]!, 1, { target, epoch: firstEpoch });
     for (let from = 0; from < 3_000; from += 10) {
       for (const writer of writers) fold.apply(writer, storing(from, from + 9));
       const last = { stored: [], removed: blocksOf(from, from + 8) };

@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/common";
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import type { BatchMark } from "../../src/facts/engine-epoch.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
-import type { BatchMark } from "../../src/facts/life.ts";
 
 /** Blocks that engines of tests know; block i follows `parents[i]`, -1 for a first one. */
 export interface Forest {
@@ -46,8 +46,8 @@ export type ModelEvent =
   | { readonly kind: "cleared" };
 
 export interface ModelMessage extends BatchMark {
-  /** Number of the engine's life, from 0. */
-  readonly life: number;
+  /** Number of the engine's epoch, from 0. */
+  readonly epoch: number;
   readonly events: readonly ModelEvent[];
 }
 
@@ -56,7 +56,7 @@ export class ModelEngine {
   readonly forest: Forest;
   readonly held: readonly Set<number>[] = [new Set(), new Set(), new Set(), new Set()];
   readonly #random: Random;
-  #life = 0;
+  #epoch = 0;
   #sequence = 0;
   #nowUs = 1_000_000;
 
@@ -67,7 +67,7 @@ export class ModelEngine {
 
   restart(): void {
     for (const blocks of this.held) blocks.clear();
-    this.#life++;
+    this.#epoch++;
     this.#sequence = 0;
     this.#nowUs += 1_000;
   }
@@ -80,7 +80,7 @@ export class ModelEngine {
       timestampUs: this.#nowUs,
       checksum: this.#random.integer(0x1_0000_0000),
     };
-    return { ...mark, life: this.#life, events };
+    return { ...mark, epoch: this.#epoch, events };
   }
 
   #event(): ModelEvent {
@@ -106,7 +106,7 @@ export class ModelEngine {
   }
 }
 
-/** What a reader of the engine's messages knows of one life: it cannot place what follows blocks that it missed. */
+/** What a reader of the engine's messages knows of one epoch: it cannot place what follows blocks that it missed. */
 export class ModelLedger {
   readonly held: readonly Set<number>[] = [new Set(), new Set(), new Set(), new Set()];
   readonly #forest: Forest;

@@ -26,7 +26,7 @@ export class ModelTier {
   /** What was seen to happen, for tests that must know that they test something. */
   readonly seen = { reloads: 0, imports: 0, aborts: 0, givenUp: 0, restarts: 0 };
   readonly #random: Random;
-  readonly #lives = new Map<string, number>();
+  readonly #epochs = new Map<string, number>();
   /** Whether snapshots fail now and then. */
   isFaulty = true;
   #transfers: Transfer[] = [];
@@ -36,7 +36,7 @@ export class ModelTier {
     this.forest = createForest(random, { blocks: 50, equalLowsEvery: 0 });
     this.engine = new ModelEngine(this.forest, random);
     for (const name of names.slice(0, 2 + random.integer(2)))
-      this.routers.push(new ModelRouter(name, this.forest, this.#lives));
+      this.routers.push(new ModelRouter(name, this.forest, this.#epochs));
     this.routers[0]!.isOwner = true;
   }
 
@@ -103,7 +103,7 @@ export class ModelTier {
   }
 
   #join(): void {
-    const router = new ModelRouter(names[this.routers.length]!, this.forest, this.#lives);
+    const router = new ModelRouter(names[this.routers.length]!, this.forest, this.#epochs);
     this.routers.push(router);
     this.#begin(router, undefined);
   }

@@ -1,13 +1,13 @@
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import { applyFactOps } from "../../src/facts/fact-ops.ts";
-import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 
-/** All that one journal says of a target: lives by feed number, and entries. */
+/** All that one journal says of a target: epochs by feed number, and entries. */
 export interface NaiveJournal {
   readonly origin: Origin;
-  readonly lives: ReadonlyMap<number, Life>;
+  readonly epochs: ReadonlyMap<number, EngineEpoch>;
   readonly entries: readonly FactEntry[];
 }
 
@@ -48,7 +48,7 @@ export class NaiveBlocks implements LedgerSink {
 }
 
 export interface NaiveFold {
-  readonly life: string | undefined;
+  readonly epoch: string | undefined;
   readonly blocks: NaiveBlocks;
   /** Sequence of the latest message that is applied. */
   readonly last: number | undefined;
@@ -58,15 +58,15 @@ export interface NaiveFold {
 
 /** The fold by its definition: of the set of all that was ever written, cuts left out. */
 export function naiveFold(journals: readonly NaiveJournal[]): NaiveFold {
-  const life = newestLife(journals.flatMap(({ lives }) => [...lives.values()]));
+  const epoch = newestEpoch(journals.flatMap(({ epochs }) => [...epochs.values()]));
   const blocks = new NaiveBlocks();
-  if (!life) return { life: undefined, blocks, last: undefined, isComplete: true, progress: "current" };
+  if (!epoch) return { epoch: undefined, blocks, last: undefined, isComplete: true, progress: "current" };
   const best = new Map<number, { record: FactRecord; origin: Origin }>();
   const lost = new Set<number>();
-  for (const { origin, lives, entries } of journals) {
+  for (const { origin, epochs, entries } of journals) {
     for (const entry of entries) {
-      const named = lives.get(entry.feed);
-      if (!named || lifeId(named) !== lifeId(life) || entry.kind === "checkpoint") continue;
+      const named = epochs.get(entry.feed);
+      if (!named || epochId(named) !== epochId(epoch) || entry.kind === "checkpoint") continue;
       if (entry.kind === "gap") for (let at = entry.from; at <= entry.to; at++) lost.add(at);
       else {
         const known = best.get(entry.sequence);
@@ -77,7 +77,7 @@ export function naiveFold(journals: readonly NaiveJournal[]): NaiveFold {
   let last: number | undefined;
   let isComplete = true;
   let isOpen = false;
-  let next = life.sequence;
+  let next = epoch.sequence;
   for (; best.has(next) || lost.has(next); next++) {
     const found = best.get(next);
     if (found) {
@@ -90,13 +90,13 @@ export function naiveFold(journals: readonly NaiveJournal[]): NaiveFold {
     }
   }
   const waits = [...best.keys()].some((sequence) => sequence > next);
-  return { life: lifeId(life), blocks, last, isComplete, progress: isOpen ? "open" : waits ? "waiting" : "current" };
+  return { epoch: epochId(epoch), blocks, last, isComplete, progress: isOpen ? "open" : waits ? "waiting" : "current" };
 }
 
-/** Of the lives that none names as its predecessor, the latest. */
-export function newestLife(lives: readonly Life[]): Life | undefined {
-  const heads = lives.filter((life) => !lives.some(({ predecessor }) => predecessor === lifeId(life)));
-  const order = (heads.length > 0 ? heads : [...lives]).sort(
+/** Of the epochs that none names as its predecessor, the latest. */
+export function newestEpoch(epochs: readonly EngineEpoch[]): EngineEpoch | undefined {
+  const heads = epochs.filter((epoch) => !epochs.some(({ predecessor }) => predecessor === epochId(epoch)));
+  const order = (heads.length > 0 ? heads : [...epochs]).sort(
     (one, other) =>
       other.timestampUs - one.timestampUs || other.sequence - one.sequence || other.checksum - one.checksum,
   );

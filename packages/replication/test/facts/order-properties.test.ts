@@ -2,8 +2,8 @@ import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
+import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
-import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 import { createFoldHarness, type FoldHarness, target } from "./fold-harness.ts";
 import {
@@ -23,7 +23,7 @@ const tiers = [0, 1, 2, 3] as const;
 /** A writer that reads the engine, and may miss messages, be late, or be gone for a time. */
 class Writer implements NaiveJournal {
   readonly origin: Origin;
-  readonly lives = new Map<number, Life>();
+  readonly epochs = new Map<number, EngineEpoch>();
   readonly entries: FactEntry[] = [];
   /** How many declarations had been made when an entry was written. */
   readonly declaredAt: number[] = [];
@@ -32,7 +32,7 @@ class Writer implements NaiveJournal {
   /** One message in so many is missed. */
   readonly #missesEvery: number;
   #ledger: ModelLedger;
-  #engineLife = -1;
+  #engineEpoch = -1;
   #feed = 0;
   #next = 0;
   #isComplete = true;
@@ -45,10 +45,10 @@ class Writer implements NaiveJournal {
     this.#ledger = new ModelLedger(forest);
   }
 
-  /** @param known lives of the engine that were named, by number */
-  read(message: ModelMessage, known: Life[]): void {
+  /** @param known epochs of the engine that were named, by number */
+  read(message: ModelMessage, known: EngineEpoch[]): void {
     if (this.#missesEvery > 0 && this.#random.integer(this.#missesEvery) === 0) return;
-    if (message.life !== this.#engineLife) this.#begin(message, known);
+    if (message.epoch !== this.#engineEpoch) this.#begin(message, known);
     if (message.sequence > this.#next) {
       this.#write({ kind: "gap", feed: this.#feed, from: this.#next, to: message.sequence - 1 });
       this.#isComplete = false;
@@ -60,14 +60,14 @@ class Writer implements NaiveJournal {
     this.#next = sequence + 1;
   }
 
-  #begin(message: ModelMessage, known: Life[]): void {
-    const { life, sequence, timestampUs, checksum } = message;
-    const before = known[life - 1];
-    known[life] ??= { sequence, timestampUs, checksum, predecessor: before ? lifeId(before) : null };
-    const named = known[life];
-    this.#engineLife = life;
+  #begin(message: ModelMessage, known: EngineEpoch[]): void {
+    const { epoch, sequence, timestampUs, checksum } = message;
+    const before = known[epoch - 1];
+    known[epoch] ??= { sequence, timestampUs, checksum, predecessor: before ? epochId(before) : null };
+    const named = known[epoch];
+    this.#engineEpoch = epoch;
     this.#ledger = new ModelLedger(this.#forest);
-    this.lives.set(++this.#feed, named);
+    this.epochs.set(++this.#feed, named);
     this.#next = named.sequence;
     this.#isComplete = named.sequence === 0;
   }
@@ -75,7 +75,7 @@ class Writer implements NaiveJournal {
   #write(entry: FactEntry): void {
     // Some records of some writers never make it into their journals: those that only follow a feed now and then.
     this.entries.push(entry);
-    this.declaredAt.push(this.lives.size);
+    this.declaredAt.push(this.epochs.size);
   }
 }
 
@@ -94,7 +94,7 @@ function createHistory(random: Random): History {
     (_, at) =>
       new Writer({ router: asRouterId(`r${3 - at}`), epoch: 1 + at }, forest, random, misses[random.integer(4)]!),
   );
-  const known: Life[] = [];
+  const known: EngineEpoch[] = [];
   const away = writers.map(() => 0);
   for (let left = 30 + random.integer(60); left > 0; left--) {
     if (random.integer(60) === 0) engine.restart();
@@ -117,11 +117,12 @@ function deliver(history: History, random: Random): FoldHarness {
     const open = history.writers.flatMap(({ entries }, number) => (at[number]! < entries.length ? [number] : []));
     if (open.length === 0) return harness;
     const number = open[random.integer(open.length)]!;
-    const { origin, entries, lives, declaredAt } = history.writers[number]!;
+    const { origin, entries, epochs, declaredAt } = history.writers[number]!;
     const from = at[number]!;
     const to = Math.min(entries.length, from + 1 + random.integer(12));
-    for (const [feed, life] of lives) {
-      if (feed > declared[number]! && feed <= declaredAt[to - 1]!) harness.fold.declare(origin, feed, { target, life });
+    for (const [feed, epoch] of epochs) {
+      if (feed > declared[number]! && feed <= declaredAt[to - 1]!)
+        harness.fold.declare(origin, feed, { target, epoch });
     }
     declared[number] = declaredAt[to - 1]!;
     harness.fold.apply(origin, entries.slice(random.integer(6) === 0 ? random.integer(from + 1) : from, to));
@@ -131,7 +132,7 @@ function deliver(history: History, random: Random): FoldHarness {
 
 function expectSame({ fold, index, slots }: FoldHarness, naive: NaiveFold): void {
   const state = fold.state(target)!;
-  expect(state.life && lifeId(state.life)).toBe(naive.life);
+  expect(state.epoch && epochId(state.epoch)).toBe(naive.epoch);
   expect(state.last?.sequence).toBe(naive.last);
   expect(state.isComplete).toBe(naive.isComplete);
   if (naive.progress !== "open") expect(state.progress).toBe(naive.progress);

@@ -46,7 +46,7 @@ describe("the order of a target's records", () => {
     expect(held()).toEqual([100, 102]);
   });
 
-  it("prefers complete records, then those of the lowest router, then those of its earliest life", () => {
+  it("prefers complete records, then those of the lowest router, then those of its earliest epoch", () => {
     const { fold, held } = createFoldHarness({ declared: [a, b, c, { ...b, epoch: 2 }] });
     fold.apply(c, [record(1, { stored: [3] })]);
     fold.apply({ ...b, epoch: 2 }, [record(1, { stored: [4] })]);

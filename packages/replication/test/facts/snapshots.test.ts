@@ -14,7 +14,7 @@ import {
   createFoldHarness,
   cutAt,
   type FoldHarness,
-  firstLife,
+  firstEpoch,
   gap,
   record,
   storing,
@@ -45,7 +45,7 @@ describe("snapshots", () => {
       record(1, { stored: [5, 6], tier: 1 }),
       record(2, { orphaned: [[manyBlocks[1]!, 3]] }),
     ]);
-    source.fold.declare(a, 2, { target: "other", life: firstLife });
+    source.fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     source.fold.apply(a, [record(0, { stored: manyBlocks.slice(0, 9) }, false, 2)]);
     const joiner = createFoldHarness({ declared: [] });
     const frames = [...source.fold.exportFrames(frameBytes)];
@@ -144,7 +144,7 @@ describe("snapshots of open targets", () => {
   /** Two targets that hold the same, one of them open, with what came after the gap. */
   function openSource(random: Random): { source: FoldHarness; following: FactRecord[] } {
     const source = createFoldHarness();
-    source.fold.declare(a, 2, { target: "other", life: firstLife });
+    source.fold.declare(a, 2, { target: "other", epoch: firstEpoch });
     source.fold.apply(a, [record(0, { stored: manyBlocks }, true, 2)]);
     const following = changes(random, 2, 4);
     source.fold.apply(b, [record(0, { stored: manyBlocks }), gap(1, 1), ...following]);
@@ -238,21 +238,21 @@ describe("snapshots of states that come and go", () => {
   it("leave out what is loading, what has nothing, and what nobody knows", () => {
     const source = createFoldHarness();
     source.fold.apply(a, [...storing(0, 3), cutAt(3, [1])]);
-    source.fold.declare(a, 2, { target: "empty", life: firstLife });
+    source.fold.declare(a, 2, { target: "empty", epoch: firstEpoch });
     const [first] = source.fold.exportFrames(frameBytes, [target, "empty", "unknown"]);
     expect(readSnapshotFrame(first!)).toEqual({ kind: "groups", groups: [] });
   });
 
-  it("of an older life than the newest are of no use", () => {
+  it("of an older epoch than the newest are of no use", () => {
     const source = filled(5);
     const { fold } = createFoldHarness();
-    const life = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
-    fold.declare(b, 2, { target, life });
+    const epoch = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
+    fold.declare(b, 2, { target, epoch });
     transfer(source.fold, fold);
-    expect(fold.state(target)).toMatchObject({ life, last: undefined });
+    expect(fold.state(target)).toMatchObject({ epoch, last: undefined });
   });
 
-  it("are void for a target whose life ends meanwhile, on either side", () => {
+  it("are void for a target whose epoch ends meanwhile, on either side", () => {
     const next = { sequence: 0, timestampUs: 9_000, checksum: 1, predecessor: null };
     const source = createFoldHarness();
     source.fold.apply(a, [record(0, { stored: manyBlocks })]);
@@ -261,7 +261,7 @@ describe("snapshots of states that come and go", () => {
     const snapshot = joiner.fold.beginImport();
     snapshot.frame(frames.next().value!);
     snapshot.frame(frames.next().value!);
-    source.fold.declare(b, 2, { target, life: next });
+    source.fold.declare(b, 2, { target, epoch: next });
     source.fold.apply(b, [record(0, { stored: [1] }, true, 2)]);
     for (const frame of frames) snapshot.frame(frame);
     expect(snapshot.end()).toEqual([]);
@@ -272,7 +272,7 @@ describe("snapshots of states that come and go", () => {
     const bound = other.fold.beginImport();
     const [stamps, ...rest] = late.fold.exportFrames(frameBytes);
     bound.frame(stamps!);
-    other.fold.declare(b, 2, { target, life: next });
+    other.fold.declare(b, 2, { target, epoch: next });
     for (const frame of rest) bound.frame(frame);
     expect(bound.end()).toEqual([target]);
     expect(other.held()).toEqual([]);
@@ -387,7 +387,10 @@ describe("snapshot frames", () => {
     expect(() => readSnapshotFrame(end(maxSnapshotTargets))).toThrow(RangeError);
     const stamp = (keyBytes: number): Uint8Array => {
       const point = { position: 0, last: undefined, incompleteFrom: 0 };
-      return writeSnapshotFrame({ kind: "stamps", stamps: [{ target: "k".repeat(keyBytes), life: firstLife, point }] });
+      return writeSnapshotFrame({
+        kind: "stamps",
+        stamps: [{ target: "k".repeat(keyBytes), epoch: firstEpoch, point }],
+      });
     };
     expect(readSnapshotFrame(stamp(1_024)).kind).toBe("stamps");
     expect(() => readSnapshotFrame(stamp(1_025))).toThrow(RangeError);

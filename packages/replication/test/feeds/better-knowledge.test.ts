@@ -90,8 +90,8 @@ describe("a backup that has what the owner has missed", () => {
     rig.exchange();
     // A reader that is gone has stated what comes later, and has written no records.
     const origin = { router: asRouterId("gone"), epoch: 1 };
-    const { life, last } = c.fold.state(target)!;
-    const declaration = { target, life: life! };
+    const { epoch, last } = c.fold.state(target)!;
+    const declaration = { target, epoch: epoch! };
     const stated = { kind: "checkpoint", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1 } as const;
     for (const { fold } of [a, b, c]) {
       fold.apply(origin, [{ ...stated, digest: [1, 1] }], () => declaration);

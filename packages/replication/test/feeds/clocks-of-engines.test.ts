@@ -2,7 +2,7 @@ import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";
 
-import { lifeId } from "../../src/facts/life.ts";
+import { epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
 const hourUs = 3_600_000_000;
@@ -18,15 +18,15 @@ function trio(seed: number) {
 
 const isLive = ({ reader }: RigRouter): void => reader.setQuality("complete", "live", "complete", null);
 const claimBy = ({ store }: RigRouter) => store.own.claims.get(target);
-const lifeOf = (router: RigRouter): string => lifeId(router.fold.state(target)!.life!);
+const epochOf = (router: RigRouter): string => epochId(router.fold.state(target)!.epoch!);
 
 // Symptom: an engine whose clock was an hour ahead was killed and came back with the right time; another router read it from
 // then on. For an hour all routers held the cache of the dead process, as complete. Mechanism: what was read was older than
-// what others knew, by the engine's clock, and that was taken for the truth: it could not name a life, though the claim that
+// what others knew, by the engine's clock, and that was taken for the truth: it could not name an epoch, though the claim that
 // it had posted before the first message stood.
 describe("an engine that comes back with an earlier clock", () => {
   test.each([
-    ["is known by its first message where a life was named by its first", 0],
+    ["is known by its first message where an epoch was named by its first", 0],
     ["is known once it is read to its end where that has a higher number", 5],
   ])("%s", (_what, missed) => {
     const { rig, a, b, c } = trio(1);
@@ -36,7 +36,7 @@ describe("an engine that comes back with an earlier clock", () => {
     a.read();
     isLive(a);
     rig.exchange();
-    const before = lifeOf(c);
+    const before = epochOf(c);
     rig.apart.add(a);
     rig.engine.restart();
     rig.engine.setClock(-hourUs);
@@ -47,7 +47,7 @@ describe("an engine that comes back with an earlier clock", () => {
     isLive(b);
     b.read(1);
     rig.exchange();
-    expect(c.fold.state(target)?.life?.predecessor).toBe(before);
+    expect(c.fold.state(target)?.epoch?.predecessor).toBe(before);
     expect(c.claims.get("b@1")?.claim.worth ?? claimBy(b)?.worth).toBe("complete");
     rig.expectTruth([b, c]);
     rig.publish(30);
@@ -62,22 +62,22 @@ describe("an engine that comes back with an earlier clock", () => {
     a.miss(20);
     a.read();
     rig.exchange();
-    const before = lifeOf(c);
+    const before = epochOf(c);
     rig.apart.add(a);
     b.notice();
     b.reader.setRole("owner");
     // Its history, of which nobody has told the marks.
     b.read(19);
     rig.exchange();
-    expect([lifeOf(c), b.reader.role]).toEqual([before, "backup"]);
+    expect([epochOf(c), b.reader.role]).toEqual([before, "backup"]);
     b.read();
     isLive(b);
     rig.exchange();
-    expect([lifeOf(c), b.reader.role]).toEqual([before, "owner"]);
+    expect([epochOf(c), b.reader.role]).toEqual([before, "owner"]);
     rig.expectTruth([b, c]);
   });
 
-  test("that it was connected to before others told of a life, is told by time alone, and is worth nothing until then", () => {
+  test("that it was connected to before others told of an epoch, is told by time alone, and is worth nothing until then", () => {
     const { rig, a, b, c } = trio(3);
     rig.engine.setClock(hourUs);
     rig.publish(40);
@@ -97,37 +97,37 @@ describe("an engine that comes back with an earlier clock", () => {
     for (const update of a.store.diff(a.store.own.name, b.store.stateVector(a.store.own.name), 1_000_000)) {
       b.store.apply(update);
     }
-    const before = lifeOf(b);
+    const before = epochOf(b);
     rig.publish(5);
     b.read();
     rig.exchange();
-    expect([lifeOf(b), claimBy(b)?.worth]).toEqual([before, "void"]);
+    expect([epochOf(b), claimBy(b)?.worth]).toEqual([before, "void"]);
     rig.time.advance(10_000);
     rig.exchange();
-    expect(lifeOf(b)).not.toBe(before);
+    expect(epochOf(b)).not.toBe(before);
     expect(claimBy(b)?.worth).toBe("complete");
     rig.expectTruth([b, c]);
   });
 });
 
-/** A router that declares lives by itself, all dated ahead. */
+/** A router that declares epochs by itself, all dated ahead. */
 function tellMadeUp(rig: FeedRig, aheadUs: readonly number[]) {
   const liar = new Journals({ origin: { router: asRouterId("liar"), epoch: 1 }, clock: rig.time.clock });
-  const lives = aheadUs.map((by) => ({ sequence: 0, timestampUs: startUs + by, checksum: 9, predecessor: null }));
-  for (const life of lives) liar.own.declareFeed({ target, life });
+  const epochs = aheadUs.map((by) => ({ sequence: 0, timestampUs: startUs + by, checksum: 9, predecessor: null }));
+  for (const epoch of epochs) liar.own.declareFeed({ target, epoch });
   liar.own.commit();
   return {
-    ids: lives.map(lifeId),
+    ids: epochs.map(epochId),
     to({ store }: RigRouter): void {
       for (const update of liar.diff(liar.own.name, store.stateVector(liar.own.name), 1_000_000)) store.apply(update);
     },
   };
 }
 
-// Symptom: one life that a router declared, dated a day ahead, removed the facts of an engine everywhere and for a day,
+// Symptom: one epoch that a router declared, dated a day ahead, removed the facts of an engine everywhere and for a day,
 // and the engine's reader said that they were complete. Mechanism: as above, and the reader's word did not depend on whether
-// the facts were of the life that it reads.
-test("a life that somebody made up is doubted at once by who reads the engine, and outlived", () => {
+// the facts were of the epoch that it reads.
+test("an epoch that somebody made up is doubted at once by who reads the engine, and outlived", () => {
   const { rig, a, b, c } = trio(4);
   rig.publish(60);
   a.read();
@@ -137,7 +137,7 @@ test("a life that somebody made up is doubted at once by who reads the engine, a
   const tell = tellMadeUp(rig, [24 * hourUs]);
   for (const router of [a, b, c]) tell.to(router);
   const [madeUp] = tell.ids;
-  expect([lifeOf(a), lifeOf(c)]).toEqual([madeUp, madeUp]);
+  expect([epochOf(a), epochOf(c)]).toEqual([madeUp, madeUp]);
   expect(claimBy(a)).toMatchObject({ worth: "void", state: "stale", reason: "unverified" });
   rig.exchange();
   expect([...c.claims.values()].map(({ claim }) => claim.worth)).toEqual(["void"]);
@@ -153,13 +153,13 @@ test("a life that somebody made up is doubted at once by who reads the engine, a
   rig.expectTruth();
 });
 
-// Symptom: where a router had declared four lives, all dated ahead, another router ended with nothing of this engine, while the
-// engine's reader said that the facts were complete. Mechanism: a life was said to follow one other, and one life after the
+// Symptom: where a router had declared four epochs, all dated ahead, another router ended with nothing of this engine, while the
+// engine's reader said that the facts were complete. Mechanism: an epoch was said to follow one other, and one epoch after the
 // other was named to follow each of those made up. The reader's journal kept the last of these only, so that for routers which
-// had not seen the others in time the lives made up were the newest; and a life that became the newest again was taken to be
+// had not seen the others in time the epochs made up were the newest; and an epoch that became the newest again was taken to be
 // whole with what had come since.
 test.each([2, 3, 4, 16, 60])(
-  "%d lives that somebody made up, none of which follows another, are outlived at once",
+  "%d epochs that somebody made up, none of which follows another, are outlived at once",
   (count) => {
     const { rig, a, b, c } = trio(5);
     rig.publish(60);
@@ -180,7 +180,7 @@ test.each([2, 3, 4, 16, 60])(
     rig.apart.delete(c);
     rig.settle();
     rig.expectTruth();
-    // Its reader says it by itself, also of a later process, whose journal names no life between.
+    // Its reader says it by itself, also of a later process, whose journal names no epoch between.
     for (let restart = 0; restart < 2; restart++) {
       rig.engine.restart();
       for (const router of [a, b, c]) router.notice();

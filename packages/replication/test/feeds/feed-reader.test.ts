@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { lifeId } from "../../src/facts/life.ts";
+import { epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -11,7 +11,7 @@ function pair(seed = 1, limits = {}) {
 }
 
 describe("an owner", () => {
-  test("names the life by its first message, claims the feed and journals what the ledger tells", () => {
+  test("names the epoch by its first message, claims the feed and journals what the ledger tells", () => {
     const { rig, a, b, c } = pair();
     rig.publish(50);
     a.read();
@@ -20,10 +20,10 @@ describe("an owner", () => {
     expect(a.claimed).toBe(1);
     expect(b.claims.size).toBe(1);
     const [first] = rig.engine.messages;
-    expect(c.fold.state(target)?.life).toMatchObject({ sequence: 0, checksum: first!.checksum, predecessor: null });
+    expect(c.fold.state(target)?.epoch).toMatchObject({ sequence: 0, checksum: first!.checksum, predecessor: null });
     rig.expectTruth();
     expect(c.reader.role).toBe("none");
-    expect(c.reader.describe()).toMatchObject({ life: null, sequence: null, keptRecords: 0 });
+    expect(c.reader.describe()).toMatchObject({ epoch: null, sequence: null, keptRecords: 0 });
   });
 
   test("writes nothing before it was made one", () => {
@@ -63,7 +63,7 @@ describe("an owner", () => {
     rig.publish(20);
     a.read();
     rig.exchange();
-    const before = c.fold.state(target)!.life!;
+    const before = c.fold.state(target)!.epoch!;
     a.reader.stop();
     if (isNew) rig.engine.restart();
     b.reader.setRole("owner");
@@ -75,8 +75,8 @@ describe("an owner", () => {
     expect(b.reader.role).toBe("owner");
     expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
     if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
-    else expect(c.fold.state(target)?.life, "nothing is said of an engine of which nothing is known").toEqual(before);
-    const known = c.fold.state(target)!.life!;
+    else expect(c.fold.state(target)?.epoch, "nothing is said of an engine of which nothing is known").toEqual(before);
+    const known = c.fold.state(target)!.epoch!;
     rig.publish(5);
     if (!isNew) b.miss(20);
     b.read();
@@ -84,7 +84,7 @@ describe("an owner", () => {
     expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
     rig.expectEqual();
     if (isNew) rig.expectTruth();
-    if (isNew) expect(c.fold.state(target)?.life?.predecessor).toBe(lifeId(known));
+    if (isNew) expect(c.fold.state(target)?.epoch?.predecessor).toBe(epochId(known));
   });
 
   test("without a feed any more takes its claim back", () => {
@@ -118,7 +118,7 @@ describe("an owner", () => {
 });
 
 /**
- * Requests were sent to an empty engine for the cache of the process before it: only a message names a life, and an
+ * Requests were sent to an empty engine for the cache of the process before it: only a message names an epoch, and an
  * engine that was restarted has none before its first request. That its history is empty voided nothing.
  */
 describe.each(["by another router", "by the same one"])(

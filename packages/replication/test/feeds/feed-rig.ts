@@ -64,8 +64,8 @@ export class RigRouter {
       facts: (origin, entries, declarationOf) => {
         this.fold.apply(origin, entries, declarationOf);
         for (const entry of entries) {
-          const life = declarationOf(entry.feed)?.life;
-          if (life) this.reader.factsSeen(origin, life, [entry]);
+          const epoch = declarationOf(entry.feed)?.epoch;
+          if (epoch) this.reader.factsSeen(origin, epoch, [entry]);
         }
       },
       placements: () => {},

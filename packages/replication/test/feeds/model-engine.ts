@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/common";
-import type { BatchMark } from "../../src/facts/life.ts";
+import type { BatchMark } from "../../src/facts/engine-epoch.ts";
 
 export interface EngineMessage extends BatchMark {
   readonly stored: readonly number[];
@@ -13,7 +13,7 @@ export class ModelEngine {
   readonly held = new Set<number>();
   /** Every message of the present process. */
   messages: EngineMessage[] = [];
-  lives = 1;
+  epochs = 1;
   readonly #random: Random;
   readonly #blocks: number;
   #nowUs = startUs;
@@ -50,7 +50,7 @@ export class ModelEngine {
   }
 
   restart(): void {
-    this.lives++;
+    this.epochs++;
     this.held.clear();
     this.messages = [];
     this.#nowUs += 8_000_000;

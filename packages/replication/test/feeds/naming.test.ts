@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Life, lifeId } from "../../src/facts/life.ts";
+import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
 function trio(seed: number, limits = {}) {
@@ -10,9 +10,9 @@ function trio(seed: number, limits = {}) {
   return { rig, a, b, c };
 }
 
-const lifeOf = (router: RigRouter): Life => router.fold.state(target)!.life!;
+const epochOf = (router: RigRouter): EngineEpoch => router.fold.state(target)!.epoch!;
 
-describe("a life that is named by a message in the middle", () => {
+describe("an epoch that is named by a message in the middle", () => {
   // Its records say nothing of what was stored before that message, so that a complete reader's records from there on
   // would make the fold believe that it has everything.
   test("is stated as a whole by a reader that has read everything", () => {
@@ -23,7 +23,7 @@ describe("a life that is named by a message in the middle", () => {
     rig.publish(10);
     a.read();
     rig.exchange();
-    expect(lifeOf(c)).toMatchObject({ sequence: 25, predecessor: null });
+    expect(epochOf(c)).toMatchObject({ sequence: 25, predecessor: null });
     expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
     b.read();
     b.reader.setRole("owner");
@@ -35,7 +35,7 @@ describe("a life that is named by a message in the middle", () => {
     b.read();
     rig.exchange();
     rig.expectTruth([b, c]);
-    expect(b.reader.describe().life).toBe(lifeId(lifeOf(c)));
+    expect(b.reader.describe().epoch).toBe(epochId(epochOf(c)));
   });
 
   test("is stated as a whole by a backup that was not asked, as soon as it has caught up", () => {
@@ -100,12 +100,12 @@ describe("an inherited state with a hole that a cut has closed", () => {
 
 describe("a reader that was without a role for a time", () => {
   // Its ledger goes on meanwhile, and what it knows from then must not be taken for nothing when it writes again.
-  test.each([0, 3])("goes on in the same life when it has read %i messages meanwhile", (count) => {
+  test.each([0, 3])("goes on in the same epoch when it has read %i messages meanwhile", (count) => {
     const { rig, a, b, c } = trio(26);
     rig.publish(10);
     a.read();
     rig.exchange();
-    const life = lifeOf(c);
+    const epoch = epochOf(c);
     a.reader.setRole("none");
     rig.publish(count);
     a.read();
@@ -115,12 +115,12 @@ describe("a reader that was without a role for a time", () => {
     rig.publish(4);
     a.read();
     rig.settle();
-    expect(lifeOf(c)).toEqual(life);
+    expect(epochOf(c)).toEqual(epoch);
     rig.expectTruth([a, b, c]);
     expect(a.takeovers("state")).toBe(count > 0 ? 1 : 0);
   });
 
-  test("states what it holds when it is the first to tell of a life that it has read before", () => {
+  test("states what it holds when it is the first to tell of an epoch that it has read before", () => {
     const { rig, a, b, c } = trio(27);
     a.reader.setRole("none");
     rig.publish(10);
@@ -128,7 +128,7 @@ describe("a reader that was without a role for a time", () => {
     a.reader.setRole("owner");
     a.read();
     rig.settle();
-    expect(lifeOf(c)).toMatchObject({ sequence: 0, predecessor: null });
+    expect(epochOf(c)).toMatchObject({ sequence: 0, predecessor: null });
     rig.expectTruth([a, b, c]);
   });
 
@@ -170,39 +170,39 @@ describe("a reader that has read everything, but not as far as others", () => {
   });
 });
 
-describe("a reader that cannot match the newest life", () => {
-  /** Makes a life known by a journal of its own, of whatever mark. */
-  function declare(router: RigRouter, life: Life): void {
-    const declaration = { target, life };
+describe("a reader that cannot match the newest epoch", () => {
+  /** Makes an epoch known by a journal of its own, of whatever mark. */
+  function declare(router: RigRouter, epoch: EngineEpoch): void {
+    const declaration = { target, epoch };
     router.store.own.declareFeed(declaration);
     router.fold.declare(declaration);
   }
 
-  // The name of the reader's own run was superseded by lives that others believed in; to give it again, as that of a
-  // life after those, would name lives in a circle.
-  test.each([1, 2, 3])("names its run by a later message when its earliest is a life %i names back", (steps) => {
+  // The name of the reader's own run was superseded by epochs that others believed in; to give it again, as that of a
+  // epoch after those, would name epochs in a circle.
+  test.each([1, 2, 3])("names its run by a later message when its earliest is an epoch %i names back", (steps) => {
     const { rig, a, b, c } = trio(24 + steps);
     rig.publish(8);
     a.read();
     b.read();
     rig.exchange();
-    const first = lifeOf(c);
+    const first = epochOf(c);
     expect(first.sequence).toBe(0);
     rig.apart.add(a);
     let last = first;
     for (let step = 1; step <= steps; step++) {
       const timestampUs = first.timestampUs + step;
-      const life = { sequence: 2 + step, timestampUs, checksum: 77 + step, predecessor: lifeId(last) };
-      declare(c, life);
-      last = life;
+      const epoch = { sequence: 2 + step, timestampUs, checksum: 77 + step, predecessor: epochId(last) };
+      declare(c, epoch);
+      last = epoch;
     }
     rig.exchange();
-    expect(lifeId(lifeOf(b))).toBe(lifeId(last));
+    expect(epochId(epochOf(b))).toBe(epochId(last));
     b.notice();
     b.read();
     b.reader.setRole("owner");
     rig.exchange();
-    expect(lifeOf(c)).toMatchObject({ sequence: 7, predecessor: lifeId(last) });
+    expect(epochOf(c)).toMatchObject({ sequence: 7, predecessor: epochId(last) });
     expect(b.reader.role).toBe("owner");
     rig.exchange();
     rig.expectTruth([b, c]);

@@ -1,8 +1,8 @@
 import { asRouterId } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
+import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
-import type { Life } from "../../src/facts/life.ts";
 import { OwnClaim } from "../../src/feeds/feed-claim.ts";
 import { maxOwnFeeds, OwnFeeds } from "../../src/feeds/feed-writer.ts";
 import { FeedRig, target } from "./feed-rig.ts";
@@ -37,68 +37,73 @@ function recorded() {
   return { journal, fold, taken, epoch, outranking };
 }
 
-const life = (sequence: number): Life => ({ sequence, timestampUs: 5, checksum: sequence, predecessor: null });
+const engineEpoch = (sequence: number): EngineEpoch => ({
+  sequence,
+  timestampUs: 5,
+  checksum: sequence,
+  predecessor: null,
+});
 const record = (sequence: number) =>
   ({ kind: "record", sequence, timestampUs: 1, checksum: 2, isComplete: true, ops: new Uint8Array(0) }) as const;
 
 describe("entries of the own journal", () => {
-  test("go to the fold as well, under the number of their life", () => {
+  test("go to the fold as well, under the number of their epoch", () => {
     const { journal, fold, taken } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
-    feeds.write(life(1), [record(1), { kind: "gap", from: 2, to: 4 }]);
-    feeds.write(life(1), [record(5)]);
-    feeds.write(life(1), []);
+    feeds.write(engineEpoch(1), [record(1), { kind: "gap", from: 2, to: 4 }]);
+    feeds.write(engineEpoch(1), [record(5)]);
+    feeds.write(engineEpoch(1), []);
     expect(taken()).toEqual(["declare 0", "write 0 record", "write 0 gap", "apply 2", "write 0 record", "apply 1"]);
-    feeds.checkpoint(life(1), record(5), { isComplete: true, blocks: 3, digest: [1, 2] });
+    feeds.checkpoint(engineEpoch(1), record(5), { isComplete: true, blocks: 3, digest: [1, 2] });
     expect(taken()).toEqual(["write 0 checkpoint", "apply 1", "settle 0 5"]);
-    expect([feeds.opsSinceCheckpoint(life(1)), feeds.opsSinceCheckpoint(life(9))]).toEqual([0, 0]);
+    expect([feeds.opsSinceCheckpoint(engineEpoch(1)), feeds.opsSinceCheckpoint(engineEpoch(9))]).toEqual([0, 0]);
   });
 
   test("are given up as far as another router has cut, all of them when it has cut beyond", () => {
     const { journal, fold, taken } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
-    feeds.write(life(1), [record(1), record(7)]);
+    feeds.write(engineEpoch(1), [record(1), record(7)]);
     taken();
-    feeds.settle(life(1), 6);
-    feeds.settle(life(2), 100);
+    feeds.settle(engineEpoch(1), 6);
+    feeds.settle(engineEpoch(2), 100);
     expect(taken()).toEqual(["settle 0 6"]);
-    feeds.settle(life(1), 7);
-    feeds.settle(life(1), 8);
+    feeds.settle(engineEpoch(1), 7);
+    feeds.settle(engineEpoch(1), 8);
     expect(taken()).toEqual(["retire 0"]);
   });
 
-  test("of the latest four lives are kept; with one more those of the first go", () => {
+  test("of the latest four epochs are kept; with one more those of the first go", () => {
     const { journal, fold, taken } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
-    for (let at = 0; at < maxOwnFeeds; at++) feeds.declare(life(at));
+    for (let at = 0; at < maxOwnFeeds; at++) feeds.declare(engineEpoch(at));
     expect(taken().filter((line) => line.startsWith("retire"))).toEqual([]);
-    feeds.declare(life(maxOwnFeeds));
+    feeds.declare(engineEpoch(maxOwnFeeds));
     expect(taken()).toEqual(["declare 4", "retire 0"]);
-    feeds.retireOthers(life(maxOwnFeeds));
+    feeds.retireOthers(engineEpoch(maxOwnFeeds));
     expect(taken()).toEqual(["retire 1", "retire 2", "retire 3"]);
   });
 
-  test("are of a life that follows all that are dated later, each said once, as long as the journal has it", () => {
+  test("are of an epoch that follows all that are dated later, each said once, as long as the journal has it", () => {
     const { journal, fold, taken, outranking } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
     outranking.push("0.9.9", "0.8.8");
-    feeds.write(life(1), [record(1)]);
+    feeds.write(engineEpoch(1), [record(1)]);
     expect(taken()).toEqual(["declare 0", "declare 1", "declare 2", "write 0 record", "apply 1"]);
     outranking.push("0.7.7");
-    feeds.declare(life(1));
-    feeds.declare(life(1));
+    feeds.declare(engineEpoch(1));
+    feeds.declare(engineEpoch(1));
     expect(taken()).toEqual(["declare 3"]);
-    feeds.retireOthers(life(2));
+    feeds.retireOthers(engineEpoch(2));
     expect(taken()).toEqual(["retire 0", "retire 1", "retire 2", "retire 3"]);
   });
 
   test("are under new numbers in a journal that was begun anew", () => {
     const { journal, fold, taken, epoch } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
-    feeds.write(life(1), [record(1)]);
+    feeds.write(engineEpoch(1), [record(1)]);
     taken();
     epoch.now = 2;
-    feeds.write(life(1), [record(2)]);
+    feeds.write(engineEpoch(1), [record(2)]);
     expect(taken()).toEqual(["declare 1", "write 1 record", "apply 1"]);
   });
 });

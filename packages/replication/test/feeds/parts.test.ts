@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
-import type { Life } from "../../src/facts/life.ts";
-import { compareLife, MarkHistory, maxKnownMarks } from "../../src/feeds/feed-life.ts";
+import { compareEpoch, MarkHistory, maxKnownMarks } from "../../src/feeds/feed-epoch.ts";
 import { checkFeedLimits, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
 import { KeptRecords, planTakeover } from "../../src/feeds/takeover.ts";
 
@@ -31,56 +31,56 @@ describe("the marks of a run", () => {
   });
 });
 
-describe("lives are compared", () => {
-  const life: Life = { ...mark(0), predecessor: null };
+describe("epochs are compared", () => {
+  const epoch: EngineEpoch = { ...mark(0), predecessor: null };
   const secondUs = 1_000_000;
   /** Named by a message that was not its first; the latest is of 1 s after that. */
-  const inTheMiddle = { life: { ...mark(9), predecessor: null }, last: mark(1_000) };
+  const inTheMiddle = { epoch: { ...mark(9), predecessor: null }, last: mark(1_000) };
   test.each([
-    ["by the latest message", history(5, 20), { life, last: mark(15) }, "same"],
-    ["by the one that names it", history(0, 3), { life, last: mark(15) }, "same"],
+    ["by the latest message", history(5, 20), { epoch, last: mark(15) }, "same"],
+    ["by the one that names it", history(0, 3), { epoch, last: mark(15) }, "same"],
     [
       "a message with the same number and another content",
       history(0, 20, 9 * secondUs),
-      { life, last: mark(15) },
+      { epoch, last: mark(15) },
       "later",
     ],
-    ["nothing of what others know is there", history(16, 20), { life, last: mark(15) }, "later"],
-    ["a lower number, made much later", history(3, 8, 2 * secondUs), { life, last: mark(15) }, "later"],
-    ["a lower number, made a little later", history(3, 8, 100_000), { life, last: mark(15) }, "unknown"],
+    ["nothing of what others know is there", history(16, 20), { epoch, last: mark(15) }, "later"],
+    ["a lower number, made much later", history(3, 8, 2 * secondUs), { epoch, last: mark(15) }, "later"],
+    ["a lower number, made a little later", history(3, 8, 100_000), { epoch, last: mark(15) }, "unknown"],
     ["a lower number than the one that names it, made much later", history(0, 2, 1_500_000), inTheMiddle, "later"],
     ["a lower number than that, made a little later", history(0, 2, 1_005_000), inTheMiddle, "unknown"],
-    ["what is read is older", history(3, 8), { life, last: mark(15) }, "older"],
-    ["what is read is older and another life", history(0, 8, -secondUs), { life, last: mark(15) }, "older"],
-    ["nothing was read", new MarkHistory(), { life, last: mark(15) }, "unknown"],
-    ["only the name is known", history(0, 3), { life, last: undefined }, "same"],
+    ["what is read is older", history(3, 8), { epoch, last: mark(15) }, "older"],
+    ["what is read is older and another epoch", history(0, 8, -secondUs), { epoch, last: mark(15) }, "older"],
+    ["nothing was read", new MarkHistory(), { epoch, last: mark(15) }, "unknown"],
+    ["only the name is known", history(0, 3), { epoch, last: undefined }, "same"],
   ] as const)("%s", (_what, marks, known, verdict) => {
-    expect(compareLife(marks, known)).toBe(verdict);
+    expect(compareEpoch(marks, known)).toBe(verdict);
   });
 
   test("without clocks by numbers and checksums alone", () => {
     const marks = new MarkHistory();
     for (let sequence = 3; sequence < 9; sequence++) marks.add(mark(sequence, -1));
-    expect(compareLife(marks, { life: { ...mark(0, -1), predecessor: null }, last: mark(15, -1) })).toBe("unknown");
-    expect(compareLife(marks, { life: { ...mark(0, -1), predecessor: null }, last: mark(5, -1) })).toBe("same");
-    expect(compareLife(marks, { life: { ...mark(0, -1), predecessor: null }, last: mark(5, -1, 1) })).toBe("later");
+    expect(compareEpoch(marks, { epoch: { ...mark(0, -1), predecessor: null }, last: mark(15, -1) })).toBe("unknown");
+    expect(compareEpoch(marks, { epoch: { ...mark(0, -1), predecessor: null }, last: mark(5, -1) })).toBe("same");
+    expect(compareEpoch(marks, { epoch: { ...mark(0, -1), predecessor: null }, last: mark(5, -1, 1) })).toBe("later");
   });
 });
 
 describe("a takeover", () => {
   const state: FoldState = {
     target: "t",
-    life: { ...mark(0), predecessor: null },
+    epoch: { ...mark(0), predecessor: null },
     last: mark(100),
     isComplete: true,
     progress: "current",
   };
   const facts = { state, earliest: mark(0), newest: mark(120), isComplete: true, keptFrom: 90, completeTo: 100 };
   const open: FoldState = { ...state, isComplete: false, progress: "open" };
-  /** The life is named by a message in the middle of what was read. */
+  /** The epoch is named by a message in the middle of what was read. */
   const later = {
     ...{ ...facts, keptFrom: 0, completeTo: 49 },
-    state: { ...state, life: { ...mark(50), predecessor: null }, isComplete: false },
+    state: { ...state, epoch: { ...mark(50), predecessor: null }, isComplete: false },
   };
   const loading: FoldState = { ...state, progress: "loading" };
   test.each([
@@ -111,7 +111,7 @@ describe("a takeover", () => {
       { how: "state" },
     ],
     [
-      "all was read before the message that names the life, and nothing is folded",
+      "all was read before the message that names the epoch, and nothing is folded",
       { ...later, state: { ...later.state, last: undefined }, keptFrom: 0, completeTo: 49 },
       { how: "state" },
     ],

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
-/** Two readers, of which one never misses a message, and a router that reads nothing; roles, links and lives change. */
+/** Two readers, of which one never misses a message, and a router that reads nothing; roles, links and epochs change. */
 class RandomRun {
   readonly rig: FeedRig;
   readonly complete: RigRouter;
   readonly lossy: RigRouter;
-  /** Readers that have not noticed yet that the engine was restarted: they have read the old life only. */
+  /** Readers that have not noticed yet that the engine was restarted: they have read the old epoch only. */
   readonly #unaware = new Set<RigRouter>();
   readonly seen = { restarts: 0, misses: 0, partitions: 0, moves: 0 };
 
@@ -90,8 +90,8 @@ test("after whatever roles, losses, partitions and restarts every router holds w
       run.heal();
       run.rig.expectTruth();
       expect(run.rig.owners()).toHaveLength(1);
-      const lives = run.rig.routers.map(({ fold }) => fold.state(target)?.life?.checksum);
-      expect(new Set(lives).size).toBe(1);
+      const epochs = run.rig.routers.map(({ fold }) => fold.state(target)?.epoch?.checksum);
+      expect(new Set(epochs).size).toBe(1);
     } catch (error) {
       throw new Error(`run again with seed ${seed}`, { cause: error });
     }

@@ -59,7 +59,7 @@ test("a process known to be gone counts zero at once, and old frames of it bring
   expect(b.meter.value("espalier_load_leases_expired_total")).toBe(0);
 });
 
-test("a gone process of an earlier life takes nothing from a later one; an expired one that is gone is forgotten", () => {
+test("a gone process of an earlier epoch takes nothing from a later one; an expired one that is gone is forgotten", () => {
   const time = createVirtualTime();
   const a = createLoadRouter("a", { time, epoch: 2 });
   const b = createLoadRouter("b", { time });

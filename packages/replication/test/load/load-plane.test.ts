@@ -245,7 +245,7 @@ test("an older frame changes nothing that a newer one told, and brings what only
   expect(b.meter.value("espalier_load_frames_received_total", "stale")).toBe(3);
 });
 
-test("frames of an earlier life, of this router itself and of unknown numbers are no news and change nothing", () => {
+test("frames of an earlier epoch, of this router itself and of unknown numbers are no news and change nothing", () => {
   const time = createVirtualTime();
   const old = createLoadRouter("a", { time, epoch: 1 });
   const young = createLoadRouter("a", { time, epoch: 2 });
@@ -322,8 +322,9 @@ test("a frame in the name of a router that it may not speak for is no news, and 
     createLoadRouter("a", { time, epoch: 2 ** 48 }),
     createLoadRouter("b", { time }),
   ];
-  const isFirstLife = ({ epoch }: { epoch: number }): boolean => epoch === 1;
-  const tell = (from: LoadRouter) => b.plane.exchange.receive(from.plane.exchange.fullFrames()[0]!, isFirstLife).isNews;
+  const isFirstEpoch = ({ epoch }: { epoch: number }): boolean => epoch === 1;
+  const tell = (from: LoadRouter) =>
+    b.plane.exchange.receive(from.plane.exchange.fullFrames()[0]!, isFirstEpoch).isNews;
   later.plane.set("e/0", gaugeOf(9));
   expect([tell(later), sumsOf(b, "e/0")]).toEqual([false, gaugeOf(0)]);
   a.plane.set("e/0", gaugeOf(2));

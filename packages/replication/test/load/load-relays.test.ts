@@ -104,7 +104,7 @@ describe("routers without a link to each other", () => {
     expect([sumsOf(b, "t"), sumsOf(c, "t")]).toEqual([gaugeOf(0), gaugeOf(0)]);
   });
 
-  test("in two lives are told of in the later one only", () => {
+  test("in two epochs are told of in the later one only", () => {
     const time = createVirtualTime();
     const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time })) as [LoadRouter, LoadRouter];
     connect(a, b);

@@ -69,7 +69,7 @@ test("a later note takes the place of an earlier one, in whatever order they com
   expect(remembered(b)).toEqual(["a k three"]);
 });
 
-test("a later life of a router goes on over what its earlier one wrote, and only as far as it writes", () => {
+test("a later epoch of a router goes on over what its earlier one wrote, and only as far as it writes", () => {
   const [a, b] = [routerOf("a"), routerOf("b")];
   a.plane.post("k", bytesOf("old"));
   a.plane.post("other", bytesOf("old"));
@@ -86,7 +86,7 @@ test("a later life of a router goes on over what its earlier one wrote, and only
   expect(remembered(c)).toEqual(remembered(b));
 });
 
-test("own notes that come back are no news, those of an earlier life neither", () => {
+test("own notes that come back are no news, those of an earlier epoch neither", () => {
   const a = routerOf("a");
   a.plane.post("k", bytesOf("one"));
   expect(isNews(a, a.frames[0]!)).toBe(false);

@@ -103,7 +103,7 @@ test("a section of exactly the bound is shown, one byte more is replaced by a no
   expect(shown(reader)).toEqual({ prefixes: { tooLarge: true, sizeBytes: maxOverviewSectionBytes + 1 } });
 });
 
-test("a reader of an earlier life takes over what the later one says, whatever it held", () => {
+test("a reader of an earlier epoch takes over what the later one says, whatever it held", () => {
   const first = makeOverview(epoch);
   const reader = follow(first.overview);
   for (let round = 0; round < 100; round++) {

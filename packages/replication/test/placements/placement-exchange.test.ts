@@ -95,7 +95,7 @@ describe("placements through the journals", () => {
     expectPlaced(nodes, "y", chain, 10);
   });
 
-  test("of an engine that has begun another life they are nobody's any more", () => {
+  test("of an engine that has begun another epoch they are nobody's any more", () => {
     const time = createVirtualTime();
     const nodes = nodesOf(["a", "b"], time);
     const reader = nodes[0]!.replica.openFeed("x", nobodyToAsk);
@@ -136,7 +136,7 @@ describe("placements through the journals", () => {
     expectPlaced([nodes[1]!], "x", chain.subarray(0, 2_000), 1_000);
   });
 
-  test("what a router in a later life places is its new journal's, whole", () => {
+  test("what a router in a later epoch places is its new journal's, whole", () => {
     const time = createVirtualTime();
     const [a, b, c] = nodesOf(["a", "b", "c"], time) as [Node, Node, Node];
     const chain = chainOf(1, 12);

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { Life } from "../../src/facts/life.ts";
+import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import { maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { flushPlacementBytes } from "../../src/placements/placement-writer.ts";
 import { blocksOf, chainOf, createLogRouter, FakeJournal, type LogRouter } from "./placement-rig.ts";
@@ -163,9 +163,9 @@ test("a placement expires by the time that was left when it arrived, on the rece
   expect(b.depth("e/0", words).placed).toBe(0);
 });
 
-test("a placement of an ended life is dropped; one of a life that is new here is not", () => {
+test("a placement of an ended epoch is dropped; one of an epoch that is new here is not", () => {
   const { a, b } = pair();
-  const life = (timestampUs: number, predecessor: string | null): Life => ({
+  const epoch = (timestampUs: number, predecessor: string | null): EngineEpoch => ({
     ...{ sequence: 0, timestampUs, checksum: 7, predecessor },
   });
   const random = createSeededRandom(10);
@@ -175,21 +175,21 @@ test("a placement of an ended life is dropped; one of a life that is new here is
     Uint32Array,
     Uint32Array,
   ];
-  b.lives.set("e/0", life(200, "0.100.7"));
-  a.lives.set("e/0", life(100, null));
+  b.epochs.set("e/0", epoch(200, "0.100.7"));
+  a.epochs.set("e/0", epoch(100, null));
   place(a, "e/0", one);
-  a.lives.set("e/0", life(200, "0.100.7"));
+  a.epochs.set("e/0", epoch(200, "0.100.7"));
   place(a, "e/0", two);
-  a.lives.set("e/0", life(150, "0.200.7"));
+  a.epochs.set("e/0", epoch(150, "0.200.7"));
   place(a, "e/0", three);
-  a.lives.delete("e/0");
+  a.epochs.delete("e/0");
   place(a, "e/0", four);
   b.follow(a);
   expect([one, two, three, four].map((words) => b.depth("e/0", words).placed)).toEqual([0, 4, 4, 4]);
   expect(outcomes(b, "older-life")).toBe(1);
 });
 
-test("a router in a new life writes to its new journal, whole, and nothing that waited for the old one", () => {
+test("a router in a new epoch writes to its new journal, whole, and nothing that waited for the old one", () => {
   const { a, b } = pair();
   const words = chainOf(createSeededRandom(11), 40);
   place(a, "e/0", words);

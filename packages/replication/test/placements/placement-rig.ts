@@ -2,7 +2,7 @@ import { asRouterId, type Random } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
-import { type Life, lifeId } from "../../src/facts/life.ts";
+import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { type Bindings, createBindings } from "../../src/placements/bindings.ts";
@@ -32,7 +32,7 @@ export class FakeJournal implements PlacementJournal {
   placingFeed(declaration: FeedDeclaration): number {
     const same = (other: FeedDeclaration): boolean =>
       other.target === declaration.target &&
-      (other.life && lifeId(other.life)) === (declaration.life && lifeId(declaration.life));
+      (other.epoch && epochId(other.epoch)) === (declaration.epoch && epochId(declaration.epoch));
     const known = this.declarations.findIndex(same);
     return known >= 0 ? known : this.declarations.push(declaration) - 1;
   }
@@ -67,7 +67,7 @@ export interface LogRouter {
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
   readonly meter: RecordingMeter;
-  readonly lives: Map<string, Life>;
+  readonly epochs: Map<string, EngineEpoch>;
   journal: FakeJournal;
   epoch: number;
   touches: number;
@@ -94,7 +94,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
   for (const key of ["e/0", "e/1", "e/2", "x", "y"]) slots.slotOf(key);
   const meter = createRecordingMeter();
   const hlc = createHybridClock(time.clock);
-  const lives = new Map<string, Life>();
+  const epochs = new Map<string, EngineEpoch>();
   const matches = createPrefixMatches(maxTargets);
   const router = asRouterId(name);
   const seen = new Map<string, number>();
@@ -113,7 +113,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
       keepPlacements: (item, untilMs) => state.journal.keepPlacements(item, untilMs),
       holdsPlacements: (item) => state.journal.holdsPlacements(item),
     },
-    lifeOf: (target) => lives.get(target),
+    epochOf: (target) => epochs.get(target),
     ...(options.maxRunBytes === undefined ? {} : { maxRunBytes: options.maxRunBytes }),
   });
   const read = (other: LogRouter, after: number): void => {
@@ -124,7 +124,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
     seen.set(originKey(other.origin), other.journal.items.at(-1)?.number ?? after);
   };
   const methods = {
-    ...{ log, bindings, index, slots, meter, lives },
+    ...{ log, bindings, index, slots, meter, epochs },
     depth(target: string, words: Uint32Array) {
       index.match(words, words.length / 2, time.clock.nowMs(), matches);
       const slot = slots.find(target);

@@ -153,7 +153,7 @@ test("one journal more than are followed makes the oldest be forgotten", () => {
   const [first, next] = a.journal.items;
   const b = createLogRouter("b");
   const receive = (epoch: number, { bytes }: { readonly bytes: Uint8Array }): void =>
-    b.log.receive({ ...a.origin, epoch }, bytes, () => ({ target: "e/0", life: null }));
+    b.log.receive({ ...a.origin, epoch }, bytes, () => ({ target: "e/0", epoch: null }));
   for (let epoch = 1; epoch <= maxPlacementJournals + 1; epoch++) receive(epoch, first!);
   receive(2, next!);
   expect(b.meter.value("espalier_placements_received_total", "unresolved")).toBe(0);

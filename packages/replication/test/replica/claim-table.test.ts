@@ -50,7 +50,7 @@ describe("the claim that holds", () => {
       ],
     ],
     [
-      "is the later one of two lives of a router",
+      "is the later one of two epochs of a router",
       "a@2",
       [
         [originOf("a", 1), 5],
@@ -98,7 +98,7 @@ test("withdrawing what was never claimed changes nothing", () => {
   expect(table.of("engine")).toHaveLength(1);
 });
 
-test("dropping an origin tells its targets, and leaves other lives of the same router alone", () => {
+test("dropping an origin tells its targets, and leaves other epochs of the same router alone", () => {
   const table = new ClaimTable();
   for (const target of ["x", "y", "z"]) table.set(originOf("a", 1), target, claimOf(target, 1));
   table.set(originOf("a", 2), "x", claimOf("x", 2));

@@ -116,7 +116,7 @@ function rigOf(origins: Origin[]): Rig {
     fold: {
       state: (target) => ({
         target,
-        life: feedOf(target).life!,
+        epoch: feedOf(target).epoch!,
         last: undefined,
         isComplete: true,
         progress: "current",
@@ -155,8 +155,8 @@ describe("which journals go", () => {
   });
 
   // Symptom: a router that crashed again soon after it came back took records along that nobody had covered yet.
-  // Mechanism: its second journal was empty and so of no use, and to drop a life is to drop those before it.
-  test("a useless one stays while an earlier life of its router has records that nobody has cut beyond", () => {
+  // Mechanism: its second journal was empty and so of no use, and to drop an epoch is to drop those before it.
+  test("a useless one stays while an earlier epoch of its router has records that nobody has cut beyond", () => {
     const rig = rigOf([originOf("a", 1), originOf("a", 2), originOf("b")]);
     rig.note(originOf("a", 1), record(1, 7));
     rig.living.add("b@1");
@@ -169,7 +169,7 @@ describe("which journals go", () => {
     expect(rig.origins).toEqual([originOf("b")]);
   });
 
-  test("a covered earlier life goes alone while the later one is needed", () => {
+  test("a covered earlier epoch goes alone while the later one is needed", () => {
     const rig = rigOf([originOf("a", 2), originOf("a", 1)]);
     rig.note(originOf("a", 2), record(1, 7));
     rig.collect();
@@ -193,10 +193,10 @@ describe("which journals go", () => {
     expect(rig.dropped).toHaveLength(1);
   });
 
-  test("earlier lives that go along make room too", () => {
-    const lives = Array.from({ length: 6 }, (_, life) => originOf("a", 6 - life));
+  test("earlier epochs that go along make room too", () => {
+    const epochs = Array.from({ length: 6 }, (_, epoch) => originOf("a", 6 - epoch));
     const others = Array.from({ length: maxDeadJournals - 5 }, (_, number) => originOf(`r${number}`));
-    const rig = rigOf([...lives, ...others]);
+    const rig = rigOf([...epochs, ...others]);
     for (const origin of rig.origins) rig.note(origin, record(1, 7));
     rig.collect();
     expect(rig.dropped).toEqual(["a@6"]);

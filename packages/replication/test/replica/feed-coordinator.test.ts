@@ -24,7 +24,7 @@ function readerOf(told: string[], role: CoordinatedReader["role"] = "owner"): Co
     ...{ role, setRole: nothing, maintain: nothing },
     foldChanged: () => told.push("fold"),
     claimSeen: ({ router }, { stamp }) => told.push(`claim ${router} ${stamp}`),
-    factsSeen: ({ router }, life, entries) => told.push(`${router} ${life.sequence} ${entries.map(textOf)}`),
+    factsSeen: ({ router }, epoch, entries) => told.push(`${router} ${epoch.sequence} ${entries.map(textOf)}`),
   };
 }
 
@@ -40,7 +40,7 @@ function coordinatorOf() {
     coordinator,
     told,
     folded(state: Partial<FoldState>, target = "engine") {
-      const empty = { target, life: undefined, last: undefined, isComplete: false, progress: "current" } as const;
+      const empty = { target, epoch: undefined, last: undefined, isComplete: false, progress: "current" } as const;
       states.set(target, { ...empty, ...state });
     },
     claim(origin: Origin, worth: FeedQuality, stamp = 1, target = "engine") {
@@ -61,7 +61,7 @@ describe("who lives", () => {
     expect(coordinator.isLiving(originOf("a"))).toBe(isLiving);
   });
 
-  test("this router does in this life only, whoever says what of it; others do in the life that is told", () => {
+  test("this router does in this epoch only, whoever says what of it; others do in the epoch that is told", () => {
     const { coordinator } = coordinatorOf();
     expect(coordinator.isLiving(self)).toBe(true);
     coordinator.setMembers([member(originOf("a", 2)), member(self, "down")]);
@@ -164,7 +164,7 @@ describe("readers", () => {
     expect(told).toEqual(["claim a 5", "fold"]);
   });
 
-  test("hear of facts of their target by life, all entries of a feed together", () => {
+  test("hear of facts of their target by epoch, all entries of a feed together", () => {
     const rig = coordinatorOf();
     const [engine, other]: [string[], string[]] = [[], []];
     rig.coordinator.opened("engine", readerOf(engine));
@@ -176,11 +176,11 @@ describe("readers", () => {
     expect(other).toEqual(["a 0 record 1.1,checkpoint 1.1"]);
   });
 
-  test("hear nothing of facts in a feed without a life", () => {
+  test("hear nothing of facts in a feed without an epoch", () => {
     const rig = coordinatorOf();
     const told: string[] = [];
     rig.coordinator.opened("engine", readerOf(told));
-    rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
+    rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", epoch: null }));
     expect(told).toEqual([]);
   });
 
@@ -202,7 +202,7 @@ describe("readers", () => {
   });
 });
 
-test("claims of one router in two lives are two claims", () => {
+test("claims of one router in two epochs are two claims", () => {
   const rig = coordinatorOf();
   rig.claim(originOf("a", 1), "complete", 9);
   rig.claim(originOf("a", 2), "partial", 5);

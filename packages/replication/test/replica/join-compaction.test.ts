@@ -42,7 +42,7 @@ test.each<[string, readonly Member[], number]>([
   ["one that left", [], 1],
   ["one that is down", [member("b", 1, "down")], 1],
   ["another one", [member("b"), member("c")], 2],
-  ["a later life of the same router", [member("b", 2)], 2],
+  ["a later epoch of the same router", [member("b", 2)], 2],
 ])("after a member, %s", (_, then, touched) => {
   const { compaction, touches } = rig();
   compaction.setMembers([member("b")]);

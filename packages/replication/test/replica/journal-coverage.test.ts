@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type FeedDeclaration, type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
+import { epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry, GapEntry } from "../../src/facts/fact-item.ts";
-import { lifeId } from "../../src/facts/life.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { isCovered as isJournalCovered } from "../../src/replica/dead-journals.ts";
 import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
@@ -10,12 +10,12 @@ const dead = originOf("dead");
 const living = originOf("living");
 const gap = (feed: number, from: number, to: number): GapEntry => ({ kind: "gap", feed, from, to });
 
-/** Feeds 1 and 2 are two lives of `engine`, feed 3 is another engine, feed 4 has no life, the rest is not declared. */
+/** Feeds 1 and 2 are two epochs of `engine`, feed 3 is another engine, feed 4 has no epoch, the rest is not declared. */
 const declarations: Readonly<Record<number, FeedDeclaration>> = {
   1: feedOf("engine", 0),
   2: feedOf("engine", 500),
   3: feedOf("other", 0),
-  4: { target: "placed", life: null },
+  4: { target: "placed", epoch: null },
 };
 
 type Said = readonly (readonly [Origin, readonly FactEntry[]])[];
@@ -38,11 +38,11 @@ function journalsOf(said: Said): (origin: Origin) => readonly JournalFeed[] {
 }
 
 function isCovered(said: Said, newest: Readonly<Record<string, number>> = {}, writers = [living]): boolean {
-  const currentLife = (target: string): string | undefined => {
+  const currentEpoch = (target: string): string | undefined => {
     const declaration = declarations[newest[target] ?? (target === "other" ? 3 : 1)];
-    return declaration?.life ? lifeId(declaration.life) : undefined;
+    return declaration?.epoch ? epochId(declaration.epoch) : undefined;
   };
-  return isJournalCovered({ feedsOf: journalsOf(said) }, dead, { living: writers, currentLife });
+  return isJournalCovered({ feedsOf: journalsOf(said) }, dead, { living: writers, currentEpoch });
 }
 
 test.each<[string, boolean, Said]>([
@@ -139,26 +139,26 @@ test.each<[string, boolean, Said]>([
     ],
   ],
   [
-    "the cut of another life",
+    "the cut of another epoch",
     false,
     [
       [dead, [record(1, 5)]],
       [living, [cut(2, 900)]],
     ],
   ],
-  ["entries of feeds that are not declared, or have no life", true, [[dead, [record(9, 5), record(4, 5)]]]],
+  ["entries of feeds that are not declared, or have no epoch", true, [[dead, [record(9, 5), record(4, 5)]]]],
 ])("%s", (_what, expected, said) => {
   expect(isCovered(said)).toBe(expected);
 });
 
-test("records of a life that has ended, or of a target that nobody knows, need no cut", () => {
+test("records of an epoch that has ended, or of a target that nobody knows, need no cut", () => {
   const said: Said = [[dead, [record(1, 5)]]];
   expect(isCovered(said, { engine: 2 })).toBe(true);
   expect(isCovered(said, { engine: 9 })).toBe(true);
   expect(isCovered(said, { engine: 1 })).toBe(false);
 });
 
-test("of a journal that goes from one life to the next only the next one counts", () => {
+test("of a journal that goes from one epoch to the next only the next one counts", () => {
   const said: Said = [[dead, [record(1, 5), record(2, 501)]]];
   expect(isCovered(said, { engine: 2 })).toBe(false);
   expect(isCovered([...said, [living, [cut(2, 501)]]], { engine: 2 })).toBe(true);

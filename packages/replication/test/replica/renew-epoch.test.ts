@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import { originKey } from "../../src/origin.ts";
 import { chainOf, createNode, join, type Node, store, tellMembers } from "./replica-pair.ts";
 
-/** By then a reader that has forgotten what it read knows that the engine's life is still the one that others know. */
-const lifeIsClearMs = 12_000;
+/** By then a reader that has forgotten what it read knows that the engine's epoch is still the one that others know. */
+const epochIsClearMs = 12_000;
 
 /** A node that owns the engine's feed, and a ledger of the chains that the engine has stored. */
 function ownerOf({ replica }: Node) {
@@ -32,7 +32,7 @@ function setUp() {
   return { time, nodes, a: nodes[0], b: nodes[1] };
 }
 
-test("a router whose later life others knew begins one later still, and says so everywhere", () => {
+test("a router whose later epoch others knew begins one later still, and says so everywhere", () => {
   const { a, b, time } = setUp();
   const before = a.replica.ports.origin;
   a.replica.ports.renewEpoch(before.epoch + 7);
@@ -47,7 +47,7 @@ test("a router whose later life others knew begins one later still, and says so 
   expect(a.replica.ports.origin.epoch).toBe(time.clock.wallMs());
 });
 
-test("nothing of the life before is taken of it again, and nothing more is said in it", () => {
+test("nothing of the epoch before is taken of it again, and nothing more is said in it", () => {
   const { a, b, time } = setUp();
   const { replica } = a;
   replica.bindings.set("k", "old", 60_000);
@@ -64,7 +64,7 @@ test("nothing of the life before is taken of it again, and nothing more is said 
   expect(b.replica.bindings.get("k")).toBe("new");
 });
 
-test("its claims end with the life, until it is told again what to read", () => {
+test("its claims end with the epoch, until it is told again what to read", () => {
   const { a, b, time, nodes } = setUp();
   const { reader, read } = ownerOf(a);
   read(0, chainOf(1, 4));
@@ -76,13 +76,13 @@ test("its claims end with the life, until it is told again what to read", () => 
   expect(b.replica.claimOf("engine")).toBeUndefined();
   reader.setRole("owner");
   read(1, chainOf(2, 4));
-  time.advance(lifeIsClearMs);
+  time.advance(epochIsClearMs);
   for (const { replica } of nodes) expect(replica.claimOf("engine")?.origin).toEqual(a.replica.ports.origin);
   for (const node of nodes) for (const seed of [1, 2]) expect(node.heldBlocks("engine", chainOf(seed, 4))).toBe(4);
   expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
 });
 
-test("a reader that is told to read on in the moment in which its claim ends claims the feed in the new life", () => {
+test("a reader that is told to read on in the moment in which its claim ends claims the feed in the new epoch", () => {
   const { a, b, time, nodes } = setUp();
   const { reader, read } = ownerOf(a);
   read(0, chainOf(1, 4));
@@ -97,16 +97,16 @@ test("a reader that is told to read on in the moment in which its claim ends cla
   for (const { replica } of nodes) expect(replica.claimOf("engine")?.origin).toEqual(origin);
   expect(a.replica.claimsOf("engine").map((claim) => claim.origin)).toEqual([origin]);
   read(1, chainOf(2, 4));
-  time.advance(lifeIsClearMs);
+  time.advance(epochIsClearMs);
   expect(b.heldBlocks("engine", chainOf(2, 4))).toBe(4);
 });
 
 /**
  * A router that starts alone with a clock that was set back reads an engine that others know for long, cannot see that it
- * does, and names a life of it. Once it hears the others it begins a later life of its own and gives its journal up; what
- * it had named stayed the newest life in its own fold, and what the others wrote of the engine counted nothing there.
+ * does, and names an epoch of it. Once it hears the others it begins a later epoch of its own and gives its journal up; what
+ * it had named stayed the newest epoch in its own fold, and what the others wrote of the engine counted nothing there.
  */
-test("a life of an engine that only the life before has named is named again", () => {
+test("an epoch of an engine that only the epoch before has named is named again", () => {
   const time = createVirtualTime();
   const [a, b] = [createNode("a", time), createNode("b", time)] as const;
   const other = ownerOf(b);
@@ -115,12 +115,12 @@ test("a life of an engine that only the life before has named is named again", (
   own.read(16, chainOf(2, 4));
   for (const { replica } of [a, b]) void replica.start();
   time.advance(1_000);
-  const { life } = a.replica.fold.state("engine")!;
-  expect(life?.sequence).toBe(16);
+  const { epoch } = a.replica.fold.state("engine")!;
+  expect(epoch?.sequence).toBe(16);
   a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
   join([a, b]);
   time.advance(1_000);
-  expect(b.replica.fold.state("engine")?.life).toEqual(life);
+  expect(b.replica.fold.state("engine")?.epoch).toEqual(epoch);
 });
 
 test("one that joins after it learns all that was read before it, from the state that others have", () => {
@@ -131,7 +131,7 @@ test("one that joins after it learns all that was read before it, from the state
   a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
   reader.setRole("owner");
   read(5, chainOf(5, 3));
-  time.advance(lifeIsClearMs);
+  time.advance(epochIsClearMs);
   const late = createNode("late", time);
   const sink = late.replica.ports.snapshots.beginImport();
   for (const frame of nodes[1].replica.ports.snapshots.exportFrames(65_536)) sink.frame(frame);
@@ -139,7 +139,7 @@ test("one that joins after it learns all that was read before it, from the state
   for (let sequence = 0; sequence <= 5; sequence++) expect(late.heldBlocks("engine", chainOf(sequence, 3))).toBe(3);
 });
 
-test("loads are told anew, and those of the life before count no more", () => {
+test("loads are told anew, and those of the epoch before count no more", () => {
   const { a, b, time } = setUp();
   const inFlight = () => b.replica.load.shared.inFlight[b.slots.find("engine")] ?? 0;
   const gauge = { inFlight: 3, pendingPrefillTokens: 30, decodeTokens: 7, pendingWorkMs: 9, activeTokens: 5 };

@@ -10,7 +10,7 @@ const nobodyToAsk = (): void => {};
 const busy = { inFlight: 2, pendingPrefillTokens: 100, decodeTokens: 50, pendingWorkMs: 9, activeTokens: 40 };
 const idle = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
 
-/** What one life of a router tells another router: everything it has written, and its frames of load. */
+/** What one epoch of a router tells another router: everything it has written, and its frames of load. */
 function tell(from: Node, to: Node): void {
   from.replica.ports.documents.onUpdate((update, isOwn) => {
     if (isOwn) to.replica.ports.documents.apply(update);
@@ -22,22 +22,22 @@ const alive = ({ replica }: Node): Member => ({
   ...{ origin: replica.ports.origin, state: "alive", isDraining: false, isLinked: true, unreachable: [] },
 });
 
-/** One life of router `b`: it reads a message of the engine, places a chain, has a request in flight, and crashes. */
-function liveOnce(a: Node, time: VirtualTime, life: number): void {
+/** One epoch of router `b`: it reads a message of the engine, places a chain, has a request in flight, and crashes. */
+function liveOnce(a: Node, time: VirtualTime, epoch: number): void {
   const b = createNode("b", time, { maxTargets: 8, maxBlocks: 256 });
   tell(b, a);
   a.replica.setMembers([alive(b)]);
-  const reader = b.replica.openFeed(`t${life % 3}`, nobodyToAsk);
+  const reader = b.replica.openFeed(`t${epoch % 3}`, nobodyToAsk);
   reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
-  store(reader, life, chainOf(life, 2));
-  b.replica.placements.place("engine", chainOf(life + 5_000, 2), 2, { ttlMs: 10_000, isConfirmed: false });
-  b.replica.bindings.set(`resp${life % 10}`, "engine", 10_000);
+  store(reader, epoch, chainOf(epoch, 2));
+  b.replica.placements.place("engine", chainOf(epoch + 5_000, 2), 2, { ttlMs: 10_000, isConfirmed: false });
+  b.replica.bindings.set(`resp${epoch % 10}`, "engine", 10_000);
   b.replica.load.set("engine", busy);
   time.advance(20);
   expect(a.replica.load.shared.inFlight[a.slots.find("engine")]).toBe(2);
   void b.replica.stop();
-  if (life % 2 === 0) a.replica.ports.load.originGone(b.replica.ports.origin);
+  if (epoch % 2 === 0) a.replica.ports.load.originGone(b.replica.ports.origin);
   a.replica.setMembers([]);
 }
 
@@ -47,12 +47,12 @@ test("a hundred and more restarts of a router leave a few of its journals, its c
   a.slots.slotOf("engine");
   void a.replica.start();
   let largestBytes = 0;
-  for (let life = 0; life < 130; life++) {
-    liveOnce(a, time, life);
+  for (let epoch = 0; epoch < 130; epoch++) {
+    liveOnce(a, time, epoch);
     const { documents, byteLength } = a.replica.describe().journals;
     expect(documents).toBeLessThanOrEqual(maxDeadJournals + 2);
-    if (life === 80) largestBytes = byteLength;
-    if (life > 80) expect(byteLength).toBeLessThan(1.5 * largestBytes);
+    if (epoch === 80) largestBytes = byteLength;
+    if (epoch > 80) expect(byteLength).toBeLessThan(1.5 * largestBytes);
     time.advance(100);
   }
   time.advance(2_000);

@@ -100,8 +100,8 @@ export function chainOf(seed: number, blocks: number): Uint32Array {
   return words;
 }
 
-/** Tells a reader of one message that stored a chain, in a life of the engine that begins so many seconds later. */
-export function store(reader: FeedReader, sequence: number, chain: Uint32Array, life = 0): void {
+/** Tells a reader of one message that stored a chain, in an epoch of the engine that begins so many seconds later. */
+export function store(reader: FeedReader, sequence: number, chain: Uint32Array, epoch = 0): void {
   reader.sink.stored(tier.gpu, chain, 0, chain.length / 2);
-  reader.batch({ sequence, timestampUs: 1_000_000 * (life + 1) + sequence, checksum: sequence + 7 }, true);
+  reader.batch({ sequence, timestampUs: 1_000_000 * (epoch + 1) + sequence, checksum: sequence + 7 }, true);
 }

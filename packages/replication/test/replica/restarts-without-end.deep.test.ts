@@ -9,8 +9,8 @@ const maxFeeds = 64;
 // Symptom: after 16,384 declarations of feeds, one for each restart of an engine and each change of its reader, owner and
 // peers held nothing of engines that were started from then on, and called the caches of the dead ones complete.
 // Mechanism: the fold had a table of feed numbers of its own from which nothing was taken when the journal gave a feed up;
-// beyond its bound it took no declaration, so that the life before stayed the newest.
-test("an engine that restarts more often than a journal may have feeds is known in every life", () => {
+// beyond its bound it took no declaration, so that the epoch before stayed the newest.
+test("an engine that restarts more often than a journal may have feeds is known in every epoch", () => {
   const time = createVirtualTime();
   const journalLimits = { maxFeeds };
   const [owner, peer] = [createNode("a", time, { journalLimits }), createNode("b", time, { journalLimits })];
@@ -19,10 +19,10 @@ test("an engine that restarts more often than a journal may have feeds is known 
   reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const chain = chainOf(1, 2);
-  for (let life = 0; life < 8 * maxFeeds + 8; life++) {
+  for (let epoch = 0; epoch < 8 * maxFeeds + 8; epoch++) {
     reader.newEpoch();
-    store(reader, 0, chain, life);
-    if (life % 16 === 0) time.advance(tickMs);
+    store(reader, 0, chain, epoch);
+    if (epoch % 16 === 0) time.advance(tickMs);
   }
   const last = chainOf(2, 3);
   store(reader, 1, last, 8 * maxFeeds + 7);
@@ -37,9 +37,9 @@ test("an engine that restarts more often than a journal may have feeds is known 
 });
 
 // Symptom: a router that only places prompts at an engine that others read could place nothing any more, at any engine,
-// once engines had restarted 16,384 times. Mechanism: the number under which it places is another one for each life, and
-// only who reads the events gave numbers of past lives up.
-test("a router that places prompts keeps no numbers of lives that are over", () => {
+// once engines had restarted 16,384 times. Mechanism: the number under which it places is another one for each epoch, and
+// only who reads the events gave numbers of past epochs up.
+test("a router that places prompts keeps no numbers of epochs that are over", () => {
   const time = createVirtualTime();
   const [owner, other] = [createNode("a", time), createNode("b", time)];
   join([owner, other]);
@@ -47,11 +47,11 @@ test("a router that places prompts keeps no numbers of lives that are over", () 
   reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const use = { ttlMs: 100, isConfirmed: false };
-  for (let life = 0; life < 50; life++) {
+  for (let epoch = 0; epoch < 50; epoch++) {
     reader.newEpoch();
-    store(reader, 0, chainOf(1, 2), life);
+    store(reader, 0, chainOf(1, 2), epoch);
     time.advance(tickMs);
-    for (const { replica } of [owner, other]) replica.placements.place("engine", chainOf(life + 2, 2), 2, use);
+    for (const { replica } of [owner, other]) replica.placements.place("engine", chainOf(epoch + 2, 2), 2, use);
     time.advance(2 * use.ttlMs);
   }
   for (const { replica } of [owner, other]) expect([...replica.store.own.feeds()].length).toBeLessThan(8);

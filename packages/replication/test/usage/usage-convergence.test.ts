@@ -87,13 +87,13 @@ test.each([1, 2, 3, 4])("after quiet every router knows what the others have ser
 /** Frames of three routers, of which one begins anew half way. */
 function recordedFrames(random: Random): Uint8Array[] {
   const time = createVirtualTime();
-  const lives = [
+  const epochs = [
     ["a", 1],
     ["b", 1],
     ["c", 1],
     ["a", 2],
   ] as const;
-  return lives.flatMap(([name, epoch]) => {
+  return epochs.flatMap(([name, epoch]) => {
     const router = createUsageRouter(name, { time, epoch });
     for (let step = 0; step < 60; step++) {
       const tenant = tenants[random.integer(12)]!;
@@ -122,12 +122,12 @@ function shuffled<Item>(items: readonly Item[], random: Random): Item[] {
   return order.sort((one, other) => one.at - other.at).map(({ item }) => item);
 }
 
-test.each([1, 2, 3])("within a life what is known depends on no order and on no repetition, seed %i", (seed) => {
+test.each([1, 2, 3])("within an epoch what is known depends on no order and on no repetition, seed %i", (seed) => {
   const random = createSeededRandom(seed);
   const frames = recordedFrames(random);
-  const byLife = (life: number): Uint8Array[] => frames.filter((frame) => lifeOf(frame) === life);
-  const first = byLife(1);
-  const second = byLife(2);
+  const byEpoch = (epoch: number): Uint8Array[] => frames.filter((frame) => epochOf(frame) === epoch);
+  const first = byEpoch(1);
+  const second = byEpoch(2);
   expect([first.length > 50, second.length > 10]).toEqual([true, true]);
   const expected = known([...first, ...second]);
   for (let round = 0; round < 10; round++) {
@@ -137,4 +137,4 @@ test.each([1, 2, 3])("within a life what is known depends on no order and on no 
 });
 
 /** The epoch of a frame: behind kind, flags, the length of the router's name and its one letter. */
-const lifeOf = (frame: Uint8Array): number => frame[4]!;
+const epochOf = (frame: Uint8Array): number => frame[4]!;

@@ -164,7 +164,7 @@ describe("a router that is gone", () => {
     expect(tokensElsewhere(late, "x")).toBe(0);
   });
 
-  test("comes back under a later epoch: what it tells replaces what its earlier life told, tenant by tenant", () => {
+  test("comes back under a later epoch: what it tells replaces what its earlier epoch told, tenant by tenant", () => {
     const { time, from, to } = createPair();
     from.pool.served("default", "x", 1_000);
     from.pool.served("default", "y", 1_000);

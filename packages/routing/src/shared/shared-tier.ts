@@ -13,7 +13,7 @@ import { type Backend, joinedBackend, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
 import {
   createReplica,
-  lifeId,
+  epochId,
   type PlacementLog,
   type Replica,
   type SharedLoad,
@@ -68,7 +68,7 @@ export interface SharedTier extends Startable {
   /** Stops taking new work, so that other routers take over its feeds. */
   setDraining(): void;
   /** Calls the listener when any router notices that a target's process was restarted. */
-  onNewLife(listener: (slot: number) => void): void;
+  onNewEpoch(listener: (slot: number) => void): void;
 }
 
 /** Sends nothing before `start`. */
@@ -133,7 +133,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
       ownership.setDraining(true);
       backend.setDraining(true);
     },
-    onNewLife: (listener) => watchLives(replica, (target) => listener(slots.find(target))),
+    onNewEpoch: (listener) => watchEpochs(replica, (target) => listener(slots.find(target))),
   };
 }
 
@@ -156,17 +156,17 @@ function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void)
 }
 
 /** A restart of an engine's process voids its placements. */
-function watchLives(replica: Replica, listener: (target: string) => void): void {
-  const lives = new Map<string, string>();
+function watchEpochs(replica: Replica, listener: (target: string) => void): void {
+  const epochs = new Map<string, string>();
   replica.fold.onChange((target) => {
-    const life = replica.fold.state(target)?.life;
-    if (!life) {
-      lives.delete(target);
+    const epoch = replica.fold.state(target)?.epoch;
+    if (!epoch) {
+      epochs.delete(target);
       return;
     }
-    const before = lives.get(target);
-    const now = lifeId(life);
-    lives.set(target, now);
+    const before = epochs.get(target);
+    const now = epochId(epoch);
+    epochs.set(target, now);
     if (before !== undefined && before !== now) listener(target);
   });
 }

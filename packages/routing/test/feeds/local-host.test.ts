@@ -31,7 +31,7 @@ test("every feed is read from the moment at which it is opened, into the index o
   expect(feed.describe()).toMatchObject({ target: "engine-a", role: null, owner: null, floatingBlocks: 1 });
 });
 
-test("what an engine held in its life before is forgotten", () => {
+test("what an engine held in its epoch before is forgotten", () => {
   const { time, index, host, engine } = rig();
   host.open({ index: asTargetIndex(2), key: "engine-a" }, engine.readBy("r1"));
   time.advance(connectMs);

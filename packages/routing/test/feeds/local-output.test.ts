@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { createLocalOutput } from "../../src/feed-host.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
-test("what events come to is in the index of this router, and what ends with a life is forgotten", () => {
+test("what events come to is in the index of this router, and what ends with an epoch is forgotten", () => {
   const index = createPrefixIndex({ maxTargets: 4, maxBlocks: 1_000, maxSets: 10 });
   const forgotten: string[] = [];
   const output = createLocalOutput(

@@ -144,7 +144,7 @@ test("targets past the bound have nothing known or kept of them", () => {
   expect(index.placements.placedBlocks).toBe(0);
 });
 
-describe("a new life of the engine", () => {
+describe("a new epoch of the engine", () => {
   test("forgetting a target voids its facts and guesses, and nobody else's", () => {
     const { knowledge, see, announce, index } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 2);

@@ -36,7 +36,7 @@ async function comeAndGo(cluster: TierCluster, from: number): Promise<void> {
 }
 
 // Symptom: a router kept 2,269 B of every engine that it had ever had, and said for ever of the first 256 that had died that it could
-// not reach them, so of no later one. Mechanism: how far journals reach, the life told last and which sockets are out of reach are
+// not reach them, so of no later one. Mechanism: how far journals reach, the epoch told last and which sockets are out of reach are
 // kept by target, and nobody said there that a target was forgotten. After: of 3,000 engines nothing. The heap's first 1,600 engines
 // do not count: it grows by 1 KB for each of them at first, which is machine code, and by nothing later.
 test("a router keeps nothing of engines that came, died and left", async () => {

@@ -10,14 +10,14 @@ const lost: FeedCondition = { standing: "void", state: "stale", reason: "socket-
 const stopped: FeedCondition = { standing: "none", state: "off", reason: "stopped", unusable: undefined };
 const live: FeedCondition = { standing: "complete", state: "live", reason: "complete", unusable: undefined };
 
-/** An engine whose events may be read by many; each reading is told its present life from the beginning. */
+/** An engine whose events may be read by many; each reading is told its present epoch from the beginning. */
 export class ScriptedEngine {
   readonly key: string;
   readonly #scheduler: Scheduler;
   readonly #readings = new Set<ScriptedReading>();
-  /** One chain for each message of the present life. */
+  /** One chain for each message of the present epoch. */
   #messages: Uint32Array[] = [];
-  #life = 1;
+  #epoch = 1;
   #isUp = true;
   /** Readings that this says no to are never connected. */
   isReachedBy: (reader: string) => boolean = () => true;
@@ -46,7 +46,7 @@ export class ScriptedEngine {
   /** Becomes another process, whose cache is empty. */
   restart(): void {
     this.#messages = [];
-    this.#life += 1;
+    this.#epoch += 1;
     for (const { output } of this.#connected()) output.newEpoch();
   }
 
@@ -67,7 +67,7 @@ export class ScriptedEngine {
     this.#scheduler.after(downMs, () => {
       this.#isUp = true;
       this.#messages = [];
-      this.#life += 1;
+      this.#epoch += 1;
       for (const reading of before) if (this.#readings.has(reading)) reading.output.newEpoch();
       for (const reading of this.#readings) this.#connect(reading);
     });
@@ -113,7 +113,7 @@ export class ScriptedEngine {
   #tell({ output }: ScriptedReading, sequence: number): void {
     const chain = this.#messages[sequence]!;
     output.sink.stored(tier.gpu, chain, 0, chain.length / 2);
-    const timestampUs = 1_000_000_000 * this.#life + sequence;
+    const timestampUs = 1_000_000_000 * this.#epoch + sequence;
     output.batch({ sequence, timestampUs, checksum: timestampUs % 65_521 }, { isComplete: true, unknownRemovals: 0 });
   }
 }

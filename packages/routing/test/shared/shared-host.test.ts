@@ -147,18 +147,18 @@ test("messages that are missed make the claim partial", async () => {
   expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial", reason: "gap" });
 });
 
-test("an engine whose process is another one is a new life: what was told of the old one is gone", async () => {
+test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {
   const { host, engine, time, replica, feed } = await startHost();
   host.setRole("a", "owner");
   time.advance(connectMs);
   engine.store(chainOf(1, 4));
   time.advance(100);
-  const before = replica.fold.state("a")?.life;
+  const before = replica.fold.state("a")?.epoch;
   engine.restart();
   engine.store(chainOf(2, 3));
   time.advance(100);
   expect(feed.describe().blocks.gpu).toBe(3);
-  expect(replica.fold.state("a")?.life).not.toEqual(before);
+  expect(replica.fold.state("a")?.epoch).not.toEqual(before);
 });
 
 test("a feed that is stopped is gone from the ownership, and takes no role any more", async () => {

@@ -187,12 +187,12 @@ test("engines that a router cannot reach are owned by the other one, which hears
   );
 });
 
-describe("a new life of an engine", () => {
+describe("a new epoch of an engine", () => {
   test("is told at both routers, by their own numbers, once for each, and not for the first", async () => {
     await startBoth();
     other.indexOf("engine-0");
     const told: string[] = [];
-    for (const { name, tier } of [one, other]) tier.onNewLife((slot) => told.push(`${name} ${slot}`));
+    for (const { name, tier } of [one, other]) tier.onNewEpoch((slot) => told.push(`${name} ${slot}`));
     for (const router of [one, other]) router.read(engine);
     engine.store(chainOf(1, 4));
     cluster.until(() => [one, other].every((router) => router.held(engine.key, chainOf(1, 4)) === 4));

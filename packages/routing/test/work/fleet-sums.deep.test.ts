@@ -59,7 +59,7 @@ test("of one router is what it told; of several their sums", () => {
   expect(fleet.routers).toBe(2);
 });
 
-test("a router that tells again, in this life or a later one, takes the place of what it told", () => {
+test("a router that tells again, in this epoch or a later one, takes the place of what it told", () => {
   fleet.tell("a", timesOf({}, 1, 300));
   fleet.tell("a", timesOf({}, 2, 5));
   expect(fleet.merged!.prefill!.weight).toBeCloseTo(5, 9);

@@ -1,6 +1,6 @@
 import type { ExplainedCandidate } from "@espalier/policies";
 import type { TierName } from "@espalier/prefix-index";
-import { lifeId, type SharedLoad } from "@espalier/replication";
+import { epochId, type SharedLoad } from "@espalier/replication";
 import { type FeedConfidence, type PrefixEvidence, servesAlone } from "@espalier/routing";
 import type { EngineRecord, Target, TargetLoad } from "@espalier/workers";
 import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
@@ -119,7 +119,7 @@ function feedsOf({ prefix, mesh, clock }: Sources): (key: string) => FeedReport 
     const stampedMs = state?.last && state.last.timestampUs >= 0 ? state.last.timestampUs / 1_000 : undefined;
     return {
       ...readerOf(feed, lagOf),
-      life: state?.life ? lifeId(state.life) : null,
+      life: state?.epoch ? epochId(state.epoch) : null,
       sequence: state?.last?.sequence ?? feed.lastSequence ?? null,
       ageMs: stampedMs === undefined ? (feed.lastMessageAgeMs ?? null) : Math.round(clock.wallMs() - stampedMs),
     };

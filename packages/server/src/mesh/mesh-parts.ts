@@ -127,7 +127,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     attachFleet(fleet, forgetPlacements) {
       attached = fleet;
       attachDrain(fleet, replica);
-      tier.onNewLife(forgetPlacements);
+      tier.onNewEpoch(forgetPlacements);
     },
     setSecrets: (mesh) => made?.setSecrets?.(mesh),
     get setTls() {

@@ -289,11 +289,11 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
       waitingBytes: foldBytes,
     },
     journals: { count: journals.documents, bytes: journals.byteLength, own: journals },
-    targets: targets.slice(0, listedTargets).map(({ target, life, last, isComplete, progress }, at) => ({
+    targets: targets.slice(0, listedTargets).map(({ target, epoch, last, isComplete, progress }, at) => ({
       target,
       owner: replica.claimOf(target)?.origin.router ?? null,
       worth: replica.qualityOf(target),
-      life: life ? `${life.sequence}.${life.timestampUs}` : null,
+      life: epoch ? `${epoch.sequence}.${epoch.timestampUs}` : null,
       sequence: last?.sequence ?? null,
       isComplete,
       progress,

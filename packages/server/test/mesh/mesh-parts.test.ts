@@ -72,7 +72,7 @@ test("engines drained at one router are drained at the other, those that it come
   expect(one.fleet.engines[1]?.draining).toBe(true);
 });
 
-test("guesses of a target are forgotten at every router when its engine's life becomes another, and not before", async () => {
+test("guesses of a target are forgotten at every router when its engine's epoch becomes another, and not before", async () => {
   const { one, other } = await pair();
   const reader = one.parts.replica.openFeed("a", () => {});
   reader.setRole("owner");

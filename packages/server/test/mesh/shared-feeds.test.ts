@@ -145,17 +145,17 @@ test("messages that are missed make the claim partial", async () => {
   expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
 });
 
-test("an engine whose process is another one is a new life: what was told of the old one is gone", async () => {
+test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {
   const { host, latest, tell, transport, described, replica } = await startFeeds();
   host.setRole("a", "owner");
   latest().up();
   await tell(0, "a", 4);
   await tell(1, "b", 4);
-  const before = replica.fold.state("a")?.life;
+  const before = replica.fold.state("a")?.epoch;
   transport.life = 1;
   await tell(0, "c", 3);
   expect(described().blocks.gpu).toBe(3);
-  expect(replica.fold.state("a")?.life).not.toEqual(before);
+  expect(replica.fold.state("a")?.epoch).not.toEqual(before);
 });
 
 test("an engine that goes takes its feed with it", async () => {

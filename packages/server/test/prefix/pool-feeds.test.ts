@@ -105,7 +105,7 @@ describe("a pool beside engines", () => {
     expect(depth(rig.index, prompt)).toBe(6);
   });
 
-  test("that runs anew has nothing of its former life", async () => {
+  test("that runs anew has nothing of its former epoch", async () => {
     const rig = await startFeedsRig({ pools: [pool(0)] });
     const socket = rig.socket("tcp://pool:5000");
     socket.up();

@@ -179,16 +179,16 @@ describe("with events over real sockets", () => {
     expect(await heldBy(parts, target)).toBe(96);
   });
 
-  // The feed hears of a new life at once, the metrics up to a scrape later. That second notice emptied the index of
-  // what the new life had told, while the ledger of the feed, and its standing, took it to be there for good.
-  test("metrics that tell of a restart after the events did leave what the new life told", async () => {
+  // The feed hears of a new epoch at once, the metrics up to a scrape later. That second notice emptied the index of
+  // what the new epoch had told, while the ledger of the feed, and its standing, took it to be there for good.
+  test("metrics that tell of a restart after the events did leave what the new epoch told", async () => {
     const { publisher, parts, pages, fleet, target } = await startEngine();
     publisher.publish([stored(tokens, { first: 1, size: 16 })]);
     publisher.publish([stored(tokens, { first: 100, size: 16 })]);
-    await waitFor(() => parts.feeds?.describe()[0]?.lastSequence === 1, { what: "the old life" });
+    await waitFor(() => parts.feeds?.describe()[0]?.lastSequence === 1, { what: "the old epoch" });
     publisher.restart();
     publisher.publish([stored(tokens.subarray(0, 64), { first: 1, size: 16 })]);
-    await waitFor(() => parts.feeds?.describe()[0]?.restarts === 1, { what: "the new life" });
+    await waitFor(() => parts.feeds?.describe()[0]?.restarts === 1, { what: "the new epoch" });
     await waitFor(() => parts.feeds?.describe()[0]?.blocks.gpu === 4, { what: "4 blocks" });
 
     let restarts = 0;

@@ -279,7 +279,7 @@ describe("what the events are worth", () => {
 });
 
 describe("an engine that runs anew", () => {
-  test("is known by its numbers: nothing of the old life holds", async () => {
+  test("is known by its numbers: nothing of the old epoch holds", async () => {
     const live = await liveRig();
     live.socket.tell(0, stored(tokens, { first: 1 }));
     live.socket.tell(1, stored(tokensOf("b", 32), { first: 10 }));
@@ -352,7 +352,7 @@ describe("blocks whose parent was never told", () => {
     expect(live.feed.describe()).toMatchObject({ floatingBlocks: 5, blocks: { gpu: 0 } });
   });
 
-  test("are void with the life that they are of", async () => {
+  test("are void with the epoch that they are of", async () => {
     const live = await liveRig();
     live.socket.tell(9, tail);
     live.transport.life++;

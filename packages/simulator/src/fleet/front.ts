@@ -41,11 +41,11 @@ export function createClusterIp({ engines, clock, random }: ClusterIpOptions): S
   const idle: Connection[] = [];
   const connect = (): Connection | undefined => {
     for (let kept = idle.pop(); kept; kept = idle.pop()) {
-      if (kept.engine.isUp && kept.engine.lives === kept.epoch) return kept;
+      if (kept.engine.isUp && kept.engine.epochs === kept.epoch) return kept;
     }
     const up = engines.filter(({ isUp }) => isUp);
     const engine = up[random.integer(Math.max(1, up.length))];
-    return engine && { engine, epoch: engine.lives };
+    return engine && { engine, epoch: engine.epochs };
   };
   return {
     handle(request: SimRequest, ended: (outcome: FrontOutcome) => void) {

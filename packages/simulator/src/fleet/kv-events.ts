@@ -44,7 +44,7 @@ export class EventSubscription implements EventReading {
     this.#ends.push(
       engine.onMessage((message) => {
         if (this.#options.isLost(message)) return;
-        const epoch = engine.lives;
+        const epoch = engine.epochs;
         scheduler.after(delayMs, () => this.#arrived(epoch, message));
       }),
       engine.onEpoch(() => scheduler.after(delayMs, () => this.#connect())),
@@ -82,9 +82,9 @@ export class EventSubscription implements EventReading {
       this.#report("void", "stale", "socket-lost");
       return;
     }
-    if (engine.lives !== this.#epoch) {
+    if (engine.epochs !== this.#epoch) {
       const isFirst = this.#epoch === 0;
-      this.#epoch = engine.lives;
+      this.#epoch = engine.epochs;
       this.#published = engine.messages;
       this.#blocks = undefined;
       const known = isFirst ? engine.messages.length : 0;
@@ -117,7 +117,7 @@ export class EventSubscription implements EventReading {
   /** Reads missed messages that the engine still has, up to a sequence number. A restart loses them. */
   #replay(until = Number.POSITIVE_INFINITY): void {
     const { engine, canReplay } = this.#options;
-    if (!canReplay() || engine.lives !== this.#epoch || this.#next < engine.firstReplayed) return;
+    if (!canReplay() || engine.epochs !== this.#epoch || this.#next < engine.firstReplayed) return;
     const end = Math.min(until, this.#published.length);
     while (this.#next < end) this.#read(this.#published[this.#next]!);
   }

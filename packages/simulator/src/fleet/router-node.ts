@@ -34,7 +34,7 @@ export class RouterNode {
   /** Clocks and timers of the current or last process. */
   time: NodeTime;
   router: SimRouter | undefined;
-  lives = 0;
+  epochs = 0;
   /** It drains: running requests are answered, new ones are not accepted. */
   isLeaving = false;
 
@@ -53,7 +53,7 @@ export class RouterNode {
   /** Begins a new, empty process. */
   begin(): void {
     this.time = this.time.next();
-    this.lives++;
+    this.epochs++;
     this.isLeaving = false;
   }
 
@@ -118,7 +118,7 @@ export interface RouterFactoryOptions {
 export function createSimRouter(options: RouterFactoryOptions, node: RouterNode): SimRouter {
   const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
   const { clock, scheduler } = node.time;
-  const random = createSeededRandom(seed * 65_537 + node.number * 257 + node.lives);
+  const random = createSeededRandom(seed * 65_537 + node.number * 257 + node.epochs);
   const readings = createReadings(engines.length);
   const onChange = (target: SimTarget): void => view.loadChanged(target);
   const targets = engines.map(

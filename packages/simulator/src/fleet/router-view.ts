@@ -148,7 +148,7 @@ export class RealView implements RouterView {
       feedConfidenceOf: (target) => this.tier.feedConfidenceOf(target),
       onPlaced: () => {},
     });
-    this.tier.onNewLife((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
+    this.tier.onNewEpoch((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
   }
 
   get waitingFor(): readonly string[] {

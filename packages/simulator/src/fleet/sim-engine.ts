@@ -42,7 +42,7 @@ export interface SimEngine {
   readonly key: string;
   readonly isUp: boolean;
   /** Its epoch: 1 at first, one more with each restart. */
-  readonly lives: number;
+  readonly epochs: number;
   /** Capacity in KV tokens. */
   readonly kvTokens: number;
   stats(): EngineStats;
@@ -95,7 +95,7 @@ export class ModelledEngine implements SimEngine {
   readonly number: number;
   readonly key: string;
   readonly kvTokens: number;
-  lives = 1;
+  epochs = 1;
   isUp = true;
   messages: EngineMessage[] = [];
   #published = 0;
@@ -204,7 +204,7 @@ export class ModelledEngine implements SimEngine {
   start(): void {
     if (this.isUp) return;
     this.isUp = true;
-    this.lives++;
+    this.epochs++;
     this.messages = [];
     this.#published = 0;
     this.#model = this.#createModel();
@@ -212,7 +212,7 @@ export class ModelledEngine implements SimEngine {
   }
 
   #createModel(): BlockEngine {
-    const epoch = this.lives;
+    const epoch = this.epochs;
     const { parameters, hasEvents } = this.#options;
     const model = createBlockEngine({
       parameters,

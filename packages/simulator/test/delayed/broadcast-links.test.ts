@@ -39,7 +39,7 @@ describe("routers that leave each other notes", () => {
     expect(heardBy(links.planeOf(1))).toEqual(["router-0 one"]);
   });
 
-  test("hear nothing more of a life that has ended, nor does that hear anything", () => {
+  test("hear nothing more of an epoch that has ended, nor does that hear anything", () => {
     const { time, links } = makeLinks(6);
     const [old, other] = [links.planeOf(0), links.planeOf(1)];
     const [atOld, atOther] = [heardBy(old), heardBy(other)];

@@ -1,7 +1,7 @@
 import type { DeliveryTimes } from "../../src/delayed/delivery.ts";
 import type { OwnPlacement } from "../../src/delayed/pending-placements.ts";
 
-/** What an engine told: blocks by their hashes; undefined for a life that began or ended. */
+/** What an engine told: blocks by their hashes; undefined for an epoch that began or ended. */
 export interface NaiveNews {
   readonly target: number;
   readonly atMs: number;

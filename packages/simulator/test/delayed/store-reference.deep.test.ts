@@ -52,7 +52,7 @@ class HeldBlocks {
 
 interface Mix {
   readonly hasRefutes: boolean;
-  readonly hasLives: boolean;
+  readonly hasEpochs: boolean;
   readonly ttlMs: (random: Random) => number;
 }
 
@@ -85,7 +85,7 @@ class Rig {
       if (kind < 3) this.#store();
       else if (kind < 5) this.#remove();
       else if (kind < 9) this.#guess();
-      else if (this.#mix.hasLives && this.random.integer(4) === 0) this.#restart();
+      else if (this.#mix.hasEpochs && this.random.integer(4) === 0) this.#restart();
       // Whole milliseconds, so that much happens at one moment.
       this.time.advance(this.random.integer(3) === 0 ? this.random.integer(40) : 0);
       if (step % 200 === 0) for (const { maintain } of this.stores) maintain();
@@ -173,13 +173,13 @@ class Rig {
 }
 
 const mixes: Readonly<Record<string, Mix>> = {
-  "guesses of one length of life": { hasRefutes: false, hasLives: false, ttlMs: () => 700 },
+  "guesses of one length of life": { hasRefutes: false, hasEpochs: false, ttlMs: () => 700 },
   "guesses that last differently and fail": {
     hasRefutes: true,
-    hasLives: false,
+    hasEpochs: false,
     ttlMs: (random) => 1 + random.integer(3_000),
   },
-  "engines that run anew": { hasRefutes: true, hasLives: true, ttlMs: (random) => 1 + random.integer(3_000) },
+  "engines that run anew": { hasRefutes: true, hasEpochs: true, ttlMs: (random) => 1 + random.integer(3_000) },
 };
 
 describe("what a router sees is what everything that reached it comes to", () => {

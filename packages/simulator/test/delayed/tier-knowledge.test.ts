@@ -34,7 +34,7 @@ describe("facts", () => {
       for (const router of routers) expect([router.sees(1, prompt), router.sees(2, prompt)]).toEqual([5, 0]);
     });
 
-    test(`of an engine that runs anew go at ${sharing} after ${waitMs} ms, and those of its new life stay`, async () => {
+    test(`of an engine that runs anew go at ${sharing} after ${waitMs} ms, and those of its new epoch stay`, async () => {
       const { time, engines, routers } = await tierRig(sharing);
       engines[1]!.tell("stored", chain, 0, 8);
       time.advance(3_000);

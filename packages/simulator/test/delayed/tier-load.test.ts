@@ -107,7 +107,7 @@ describe("load", () => {
     one!.target(1).load.begin(size);
     time.advance(2_000);
     expect([0, 1, 2].map((engine) => other!.othersAt(engine))).toEqual([0, 0, 0]);
-    // Its next life begins with nothing, and is heard.
+    // Its next epoch begins with nothing, and is heard.
     const again = routerRig(tier, 0, engines, time.clock);
     await again.view.start();
     again.target(1).load.begin(size);

@@ -28,7 +28,7 @@ export class ScriptedEngine implements SimEngine {
   readonly firstReplayed = 0;
   readonly adapterLoads = Number.NaN;
   isUp = true;
-  lives = 1;
+  epochs = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();
   readonly #lifeListeners = new ListenerSet<void>();
 
@@ -64,7 +64,7 @@ export class ScriptedEngine implements SimEngine {
 
   start(): void {
     this.isUp = true;
-    this.lives++;
+    this.epochs++;
     this.#lifeListeners.notify();
   }
 

@@ -51,7 +51,7 @@ test("requests at one time need connections of their own, to engines by chance",
   expect(outcomes.at(-1)!.engine).toBe(last);
 });
 
-test("connections to an engine that went away are not used again, nor are those to its earlier life", () => {
+test("connections to an engine that went away are not used again, nor are those to its earlier epoch", () => {
   // A connection of the old process was taken for one of the new one.
   const { time, engines, outcomes, send } = createRig(2);
   for (let sent = 0; sent < 16; sent++) send();

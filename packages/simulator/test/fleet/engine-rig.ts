@@ -6,7 +6,7 @@ import { engineParameters } from "./requests.ts";
 export interface EngineRig {
   readonly time: VirtualTime;
   readonly engine: SimEngine;
-  /** All that it has told, whatever its life. */
+  /** All that it has told, whatever its epoch. */
   readonly told: readonly EngineMessage[];
 }
 

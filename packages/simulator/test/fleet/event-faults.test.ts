@@ -27,7 +27,7 @@ test("the next messages are lost, as many as were asked for together, and no oth
   expect(lost()).toEqual([from, from + 1]);
 });
 
-test("what was lost of an earlier life does not count in the next one", () => {
+test("what was lost of an earlier epoch does not count in the next one", () => {
   const { engine, told, faults, answer, lost } = createRig();
   faults.lose(0, 1);
   answer();

@@ -35,7 +35,7 @@ test("an engine that is killed under load costs only answers that had begun, and
   await rig.drain();
   await rig.pass(2 * second);
   expect(fleet.isEngineUp(2)).toBe(true);
-  expect(fleet.engines[2]!.lives).toBe(2);
+  expect(fleet.engines[2]!.epochs).toBe(2);
   const failed = rig.ended.filter(({ error }) => error !== undefined);
   expect(failed.length).toBeLessThan(40);
   expect(failed.every(({ error, firstTokenMs }) => error === "the engine went away" && firstTokenMs > 0)).toBe(true);
@@ -57,7 +57,7 @@ test("messages that are lost on the way to readers are replayed", async () => {
   expect(differencesIn(fleet)).toEqual([]);
 });
 
-test("what is lost for good makes routers doubt that engine alone, until its next life", async () => {
+test("what is lost for good makes routers doubt that engine alone, until its next epoch", async () => {
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();
@@ -117,10 +117,10 @@ test("routers that are killed while they start leave nothing behind", async () =
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();
-  for (let life = 0; life < 5; life++) {
+  for (let epoch = 0; epoch < 5; epoch++) {
     fleet.killRouter(2);
     fleet.startRouter(2);
-    await rig.pass(life * 3);
+    await rig.pass(epoch * 3);
   }
   await rig.pass(15 * second);
   await rig.load({ durationMs: second, perS: 20 });

@@ -139,7 +139,7 @@ test("lost messages that are not told again are a gap, and what is known from th
   expect(toldAtOnce(reading)).toEqual(output.held());
 });
 
-test("a new life is told as one, and is complete again whatever was missed before", async () => {
+test("a new epoch is told as one, and is complete again whatever was missed before", async () => {
   const rig = createRig();
   rig.answer(3);
   rig.faults.setReplay(0, false);
@@ -160,7 +160,7 @@ test("a new life is told as one, and is complete again whatever was missed befor
   expect(toldAtOnce(reading)).toEqual(output.held());
 });
 
-test("an engine that was down at first is read once it runs, without a life to forget", async () => {
+test("an engine that was down at first is read once it runs, without an epoch to forget", async () => {
   const rig = createRig();
   rig.engine.kill();
   const { output, reading } = await rig.read();
@@ -174,7 +174,7 @@ test("an engine that was down at first is read once it runs, without a life to f
   expect(output.held()).toEqual(heldAfter(rig.told));
 });
 
-test("messages of a life that ended on the way are not taken for those of the next", async () => {
+test("messages of an epoch that ended on the way are not taken for those of the next", async () => {
   const rig = createRig();
   const { output } = await rig.read();
   rig.time.advance(second);
@@ -187,7 +187,7 @@ test("messages of a life that ended on the way are not taken for those of the ne
   expect(output.held()).toEqual([]);
 });
 
-test("what was heard of a life is known until the reader hears of its end", async () => {
+test("what was heard of an epoch is known until the reader hears of its end", async () => {
   const rig = createRig();
   const { output, reading } = await rig.read();
   rig.answer(6);
@@ -203,7 +203,7 @@ test("what was heard of a life is known until the reader hears of its end", asyn
   expect(toldAtOnce(reading)).toEqual([]);
 });
 
-test("what was missed of a life that has ended is a gap, and is not read from the next one", async () => {
+test("what was missed of an epoch that has ended is a gap, and is not read from the next one", async () => {
   const rig = createRig();
   const reader = createNodeTime(rig.time);
   const { output, reading } = await rig.read(reader.scheduler);

@@ -105,14 +105,14 @@ test("a killed engine loses its answers, once, refuses others, and says nothing 
     engine.submit(requestOf({ index, outputTokens: 200 }), answer);
     return answer;
   });
-  let lives = 0;
-  engine.onEpoch(() => lives++);
+  let epochs = 0;
+  engine.onEpoch(() => epochs++);
   time.advance(200);
   const toldBefore = told.length;
   engine.kill();
   engine.kill();
   expect(answers.map(({ heard }) => heard.join())).toEqual(Array(3).fill("first,lost"));
-  expect(lives).toBe(1);
+  expect(epochs).toBe(1);
   expect(engine.isUp).toBe(false);
   expect(engine.submit(requestOf({ index: 9 }), recordedAnswer())).toBe(false);
   time.advance(5 * second);
@@ -131,7 +131,7 @@ test("an engine that is gone has no load: samples of the fleet must not count wh
   expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, kvUse: 0, cachedBlocks: 0 });
 });
 
-test("a new life begins empty, with messages from 0 that are told apart from the old ones", () => {
+test("a new epoch begins empty, with messages from 0 that are told apart from the old ones", () => {
   const { time, engine, told } = createEngineRig();
   engine.submit(requestOf({ index: 0 }), recordedAnswer());
   time.advance(second);
@@ -139,7 +139,7 @@ test("a new life begins empty, with messages from 0 that are told apart from the
   engine.kill();
   engine.start();
   engine.start();
-  expect(engine.lives).toBe(2);
+  expect(engine.epochs).toBe(2);
   expect(engine.messages).toHaveLength(0);
   const answer = recordedAnswer();
   expect(engine.submit(requestOf({ index: 1, session: 0 }), answer)).toBe(true);
@@ -166,20 +166,20 @@ test("only the last 10,000 messages are told again", () => {
 test("listeners that left hear nothing", () => {
   const { time, engine } = createEngineRig();
   let messages = 0;
-  let lives = 0;
-  const ends = [engine.onMessage(() => messages++), engine.onEpoch(() => lives++)];
+  let epochs = 0;
+  const ends = [engine.onMessage(() => messages++), engine.onEpoch(() => epochs++)];
   for (const end of ends) end();
   engine.submit(requestOf({ index: 0 }), recordedAnswer());
   time.advance(second);
   engine.kill();
-  expect([messages, lives]).toEqual([0, 0]);
+  expect([messages, epochs]).toEqual([0, 0]);
 });
 
 test("an engine of other blocks than the simulator's is refused", () => {
   expect(() => createEngineRig({ parameters: { blockSize: 32 } })).toThrow(RangeError);
 });
 
-test("a slow engine takes so many times as long, in its next life too, until it is as at first", () => {
+test("a slow engine takes so many times as long, in its next epoch too, until it is as at first", () => {
   const { time, engine } = createEngineRig();
   let firstMs = Number.NaN;
   const answer = (index: number): number => {

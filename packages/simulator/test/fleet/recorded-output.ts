@@ -4,7 +4,7 @@ import { nameIn } from "./held-blocks.ts";
 
 /** What a reading has told, and what its blocks come to. */
 export interface RecordedOutput extends FeedOutput {
-  /** In order: lives, gaps, conditions. */
+  /** In order: epochs, gaps, conditions. */
   readonly news: readonly string[];
   readonly sequences: readonly number[];
   readonly unknownRemovals: number;

@@ -87,7 +87,7 @@ test("behind a service address there are two hops, and no router", async () => {
   expect(rig.fleet.time.pendingCount).toBe(0);
 });
 
-test("a killed router fails what it has, others take over its feeds, and its next life is used once it knows all", async () => {
+test("a killed router fails what it has, others take over its feeds, and its next epoch is used once it knows all", async () => {
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();
@@ -103,7 +103,7 @@ test("a killed router fails what it has, others take over its feeds, and its nex
   await rig.pass(20 * second);
   expect(differencesIn(fleet)).toEqual([]);
   fleet.startRouter(1);
-  expect(fleet.routerNodes[1]).toMatchObject({ isServing: false, lives: 2 });
+  expect(fleet.routerNodes[1]).toMatchObject({ isServing: false, epochs: 2 });
   while (!fleet.routerNodes[1]!.isServing) await rig.pass(1);
   // Used from here on: what it will decide by must be what the others know.
   expect(differencesIn(fleet).filter((what) => what.startsWith("router 1 holds"))).toEqual([]);
@@ -151,7 +151,7 @@ test("every router can be restarted in turn under load without an error", async 
   await rig.load({ durationMs: 10 * second, perS: 16 });
   await rig.drain();
   await rig.pass(2 * second);
-  expect(fleet.routerNodes.map(({ lives }) => lives)).toEqual([2, 2, 2]);
+  expect(fleet.routerNodes.map(({ epochs }) => epochs)).toEqual([2, 2, 2]);
   expectEachOnce(rig);
   expect(rig.ended.filter(({ error }) => error !== undefined)).toEqual([]);
   expect(differencesIn(fleet)).toEqual([]);
@@ -177,7 +177,7 @@ test("requests to a paused router wait, and are answered when it goes on", async
   expect(differencesIn(fleet)).toEqual([]);
 });
 
-test("requests in the socket of a paused router fail when it is killed, and its next life is not paused", async () => {
+test("requests in the socket of a paused router fail when it is killed, and its next epoch is not paused", async () => {
   const rig = createFleetRig({ routers: 2 });
   const { fleet } = rig;
   await fleet.start();
@@ -245,7 +245,7 @@ test("a spare router joins under load, and is used only when it knows what the o
   expect(rig.ended.some(({ router }) => router === 3)).toBe(false);
   fleet.startRouter(3);
   fleet.startRouter(3);
-  expect(fleet.routerNodes[3]).toMatchObject({ lives: 1, isServing: false });
+  expect(fleet.routerNodes[3]).toMatchObject({ epochs: 1, isServing: false });
   await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);

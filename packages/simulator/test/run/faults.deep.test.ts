@@ -36,7 +36,7 @@ test.each(["partition", "router-loss", "rolling-restart"] as const)(
   },
 );
 
-test("a router that is lost answers nothing between its end and its next life", async () => {
+test("a router that is lost answers nothing between its end and its next epoch", async () => {
   const record = await runWith("router-loss", 30, "delays");
   expect(record.faultMs).toEqual({ fromMs: 5_000, toMs: 25_000 });
   expect(routersIn(record, 0, 5_000)).toEqual(new Set([0, 1, 2]));

@@ -160,7 +160,7 @@ test("eight engines restarted one after the other under load: only what had begu
   const sims = await publishingSims(rig, 8, { speed: 100 });
   const config = { retry: { "budget-ratio": 1, "budget-minimum": 100 }, breaker: { "consecutive-failures": 100 } };
   const router = await cacheRouter(rig, sims, { config });
-  // Every engine publishes in its first life: a restart before that leaves nothing to be found out.
+  // Every engine publishes in its first epoch: a restart before that leaves nothing to be found out.
   for (const sim of sims)
     await post(`${sim.url}/v1/completions`, { model: "tiny", prompt: tokensOf(9, 32), max_tokens: 1 });
   await untilHeard(router, sims);

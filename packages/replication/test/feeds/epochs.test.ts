@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { lifeId } from "../../src/facts/life.ts";
+import { epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -10,27 +10,27 @@ function pair(seed = 1, limits = {}) {
   return { rig, a, b, c };
 }
 
-const lifeOf = (router: RigRouter): string => lifeId(router.fold.state(target)!.life!);
+const epochOf = (router: RigRouter): string => epochId(router.fold.state(target)!.epoch!);
 
 describe("a restart of the engine", () => {
-  test("seen by the owner first is another life, which the backup finds in its own feed", () => {
+  test("seen by the owner first is another epoch, which the backup finds in its own feed", () => {
     const { rig, a, b, c } = pair(2);
     rig.publish(60);
     a.read();
     b.read();
     rig.exchange();
-    const before = lifeOf(c);
+    const before = epochOf(c);
     rig.engine.restart();
     rig.publish(10);
     a.notice();
     a.read();
     rig.exchange();
-    expect(lifeOf(b)).not.toBe(before);
-    expect(c.fold.state(target)?.life?.predecessor).toBe(before);
+    expect(epochOf(b)).not.toBe(before);
+    expect(c.fold.state(target)?.epoch?.predecessor).toBe(before);
     rig.expectTruth();
     b.notice();
     b.read();
-    expect(b.reader.describe().life).toBe(lifeOf(a));
+    expect(b.reader.describe().epoch).toBe(epochOf(a));
     rig.apart.add(a);
     rig.publish(5);
     b.read();
@@ -40,7 +40,7 @@ describe("a restart of the engine", () => {
     expect(b.takeovers("state")).toBe(0);
   });
 
-  test("seen by a backup only, whose owner is gone, voids everything of the old life", () => {
+  test("seen by a backup only, whose owner is gone, voids everything of the old epoch", () => {
     for (const seesEnd of [true, false]) {
       const { rig, a, b, c } = pair(3);
       rig.publish(60);
@@ -55,12 +55,12 @@ describe("a restart of the engine", () => {
       b.reader.setRole("owner");
       rig.exchange();
       rig.expectTruth([b, c]);
-      expect(c.fold.state(target)?.life).toMatchObject({ sequence: 0, predecessor: lifeOf(a) });
+      expect(c.fold.state(target)?.epoch).toMatchObject({ sequence: 0, predecessor: epochOf(a) });
       expect(b.meter.value("espalier_feed_lives_total")).toBe(1);
     }
   });
 
-  test("of which an old owner comes back with the old life's messages brings nothing back", () => {
+  test("of which an old owner comes back with the old epoch's messages brings nothing back", () => {
     const { rig, a, b, c } = pair(4);
     rig.publish(40);
     a.read(30);
@@ -88,9 +88,9 @@ describe("a restart of the engine", () => {
     expect(rig.owners()).toEqual(["b"]);
   });
 
-  test("again and again leaves no entries of lives that are over", () => {
+  test("again and again leaves no entries of epochs that are over", () => {
     const { rig, a, b } = pair(5);
-    for (let life = 0; life < 12; life++) {
+    for (let epoch = 0; epoch < 12; epoch++) {
       rig.publish(30);
       a.read();
       b.read();
@@ -115,11 +115,11 @@ describe("a restart of the engine", () => {
     a.notice();
     rig.exchange();
     expect(c.held()).not.toEqual([]);
-    expect(a.reader.describe()).toMatchObject({ sequence: null, life: null });
+    expect(a.reader.describe()).toMatchObject({ sequence: null, epoch: null });
   });
 });
 
-describe("which life it is", () => {
+describe("which epoch it is", () => {
   test("that was only suspected to be another one shows with a message that others know", () => {
     const { rig, a, b, c } = pair(7);
     rig.publish(20);
@@ -133,7 +133,7 @@ describe("which life it is", () => {
     rig.publish(10);
     b.read();
     rig.exchange();
-    expect(lifeOf(c)).toBe(lifeOf(a));
+    expect(epochOf(c)).toBe(epochOf(a));
     expect(b.meter.value("espalier_feed_lives_total")).toBe(0);
     rig.expectTruth([b, c]);
   });
@@ -149,30 +149,30 @@ describe("which life it is", () => {
     b.read();
     b.reader.setRole("owner");
     rig.exchange();
-    expect(c.fold.state(target)).toMatchObject({ life: { sequence: 25, predecessor: lifeOf(a) }, isComplete: false });
+    expect(c.fold.state(target)).toMatchObject({ epoch: { sequence: 25, predecessor: epochOf(a) }, isComplete: false });
     rig.expectEqual([b, c]);
   });
 
   test("is waited for while it does not show, but not for ever", () => {
-    const { rig, a, b, c } = pair(9, { lifeWaitMs: 2_000 });
+    const { rig, a, b, c } = pair(9, { epochWaitMs: 2_000 });
     rig.publish(20);
     a.read();
     rig.exchange();
-    const old = lifeOf(c);
+    const old = epochOf(c);
     rig.apart.add(a);
     // Messages before the latest known one, none of which others have told the marks of.
     b.miss(5);
     b.read(5);
     b.reader.setRole("owner");
     rig.exchange();
-    expect(lifeOf(c)).toBe(old);
+    expect(epochOf(c)).toBe(old);
     expect(b.reader.role).toBe("backup");
     rig.settle();
-    // What it has read is older than what others know, so it may still be the same life.
-    expect(lifeOf(c)).toBe(old);
+    // What it has read is older than what others know, so it may still be the same epoch.
+    expect(epochOf(c)).toBe(old);
     b.read();
     rig.exchange();
-    expect(lifeOf(c)).toBe(old);
+    expect(epochOf(c)).toBe(old);
     expect(b.reader.role).toBe("owner");
   });
 
@@ -189,7 +189,7 @@ describe("which life it is", () => {
     b.read();
     b.reader.setRole("owner");
     rig.exchange();
-    expect(c.fold.state(target)?.life).toMatchObject({ sequence: 2, predecessor: lifeOf(a) });
+    expect(c.fold.state(target)?.epoch).toMatchObject({ sequence: 2, predecessor: epochOf(a) });
   });
 
   test("that another router has named meanwhile is taken over when a message matches", () => {
@@ -202,7 +202,7 @@ describe("which life it is", () => {
     a.miss(3);
     a.read();
     rig.apart.delete(a);
-    // Both have named the life: by its first message, and by a later one.
+    // Both have named the epoch: by its first message, and by a later one.
     rig.exchange();
     rig.exchange();
     rig.publish(10);
@@ -214,7 +214,7 @@ describe("which life it is", () => {
     b.read();
     rig.settle();
     rig.expectEqual();
-    expect(new Set([a, b, c].map(lifeOf)).size).toBe(1);
+    expect(new Set([a, b, c].map(epochOf)).size).toBe(1);
     rig.expectTruth();
   });
 });

@@ -1,5 +1,5 @@
+import { type BatchMark, type EngineEpoch, epochId, isUnread, unreadEpochAfter } from "../facts/engine-epoch.ts";
 import type { FoldState } from "../facts/fact-fold.ts";
-import { type BatchMark, isUnread, type Life, lifeId, unreadLifeAfter } from "../facts/life.ts";
 import { lastSequenceOf } from "./takeover.ts";
 
 /** Messages whose marks are remembered, to tell epochs apart. */
@@ -48,11 +48,11 @@ interface NamingMoment {
 }
 
 /** One run of an engine as this router reads it, and which of the epochs that routers know it is. */
-export class FeedLife {
+export class FeedEpoch {
   readonly marks = new MarkHistory();
   /** The fold had everything of the present epoch up to this message. */
   completeTo = -1;
-  #current: Life | undefined;
+  #current: EngineEpoch | undefined;
   readonly #ended: string | undefined;
   /** The known epoch when the run began, and its latest message then. */
   readonly #before: { readonly id: string; readonly last: number } | undefined;
@@ -66,37 +66,37 @@ export class FeedLife {
    */
   constructor(ended: string | undefined, known: FoldState | undefined) {
     this.#ended = ended;
-    this.#before = known?.life && { id: lifeId(known.life), last: lastSequenceOf(known) };
+    this.#before = known?.epoch && { id: epochId(known.epoch), last: lastSequenceOf(known) };
   }
 
   /** Undefined while it is unknown. */
-  get current(): Life | undefined {
+  get current(): EngineEpoch | undefined {
     return this.#current;
   }
 
   /** Id of the latest epoch that this router has read. */
   get lastId(): string | undefined {
-    return this.#current ? lifeId(this.#current) : this.#ended;
+    return this.#current ? epochId(this.#current) : this.#ended;
   }
 
   isCurrent(state: FoldState | undefined): boolean {
-    return state?.life !== undefined && this.#current !== undefined && isSameMessage(this.#current, state.life);
+    return state?.epoch !== undefined && this.#current !== undefined && isSameMessage(this.#current, state.epoch);
   }
 
   /** Whether the run is the newest epoch that routers know. Adopts that epoch when a message shows it. */
   adopt(state: FoldState | undefined): boolean {
-    if (!state?.life) return false;
+    if (!state?.epoch) return false;
     if (this.isCurrent(state)) return true;
-    if (compareLife(this.marks, { life: state.life, last: state.last }) !== "same") return false;
-    this.begin(state.life);
+    if (compareEpoch(this.marks, { epoch: state.epoch, last: state.last }) !== "same") return false;
+    this.begin(state.epoch);
     return true;
   }
 
   /** The run is this epoch. */
-  begin(life: Life): void {
-    this.#current = life;
+  begin(epoch: EngineEpoch): void {
+    this.#current = epoch;
     this.#undecidedSinceMs = undefined;
-    this.completeTo = life.sequence - 1;
+    this.completeTo = epoch.sequence - 1;
   }
 
   /** Whether the reader has read everything that a state covers. */
@@ -118,14 +118,14 @@ export class FeedLife {
    * @param at.isLive whether the reader has read everything that the engine has published
    * @returns undefined when that is not certain, or nothing was read yet
    */
-  name(state: FoldState | undefined, { nowMs, waitMs, isLive }: NamingMoment): Life | undefined {
+  name(state: FoldState | undefined, { nowMs, waitMs, isLive }: NamingMoment): EngineEpoch | undefined {
     const { earliest, newest } = this.marks;
     if (!earliest || !newest) return undefined;
-    if (!state?.life) return { ...earliest, predecessor: this.#ended ?? null };
-    const predecessor = lifeId(state.life);
+    if (!state?.epoch) return { ...earliest, predecessor: this.#ended ?? null };
+    const predecessor = epochId(state.epoch);
     const knownTo = this.#before?.id === predecessor ? this.#before.last : undefined;
-    const known = { life: state.life, last: state.last, knownTo, isLive };
-    const verdict = predecessor === this.#ended ? "later" : compareLife(this.marks, known);
+    const known = { epoch: state.epoch, last: state.last, knownTo, isLive };
+    const verdict = predecessor === this.#ended ? "later" : compareEpoch(this.marks, known);
     // While the reader has more to read, the run may still be what others have read already.
     if (verdict === "older" && !isLive) this.#undecidedSinceMs = nowMs;
     if (verdict === "older" || verdict === "unknown") {
@@ -133,31 +133,31 @@ export class FeedLife {
       if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
     }
     // A name that was used already would name an epoch before the one that has followed since.
-    const given = [predecessor, state.life.predecessor];
-    const isTaken = this.#isEarliestTaken || this.#current !== undefined || given.includes(lifeId(earliest));
-    const isOlder = isBefore(earliest, state.last ?? state.life);
+    const given = [predecessor, state.epoch.predecessor];
+    const isTaken = this.#isEarliestTaken || this.#current !== undefined || given.includes(epochId(earliest));
+    const isOlder = isBefore(earliest, state.last ?? state.epoch);
     return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }
 
   /** What to call the run while the engine has published nothing; undefined when the run may be the known epoch. */
-  nameUnread(state: FoldState | undefined): Life | undefined {
-    if (this.marks.newest !== undefined || !state?.life) return undefined;
-    if (isUnread(state.life) && state.last === undefined) return undefined;
-    return unreadLifeAfter(state.life);
+  nameUnread(state: FoldState | undefined): EngineEpoch | undefined {
+    if (this.marks.newest !== undefined || !state?.epoch) return undefined;
+    if (isUnread(state.epoch) && state.last === undefined) return undefined;
+    return unreadEpochAfter(state.epoch);
   }
 
   /**
    * Begins the epoch that the run was named, if it is the newest. If not, another one has followed that name already.
    */
-  beginNamed(name: Life, state: FoldState | undefined): boolean {
-    const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);
-    if (isNewest) this.begin(state.life);
+  beginNamed(name: EngineEpoch, state: FoldState | undefined): boolean {
+    const isNewest = state?.epoch !== undefined && epochId(state.epoch) === epochId(name);
+    if (isNewest) this.begin(state.epoch);
     else this.#isEarliestTaken = true;
     return isNewest;
   }
 
   describe() {
-    return { life: this.#current ? lifeId(this.#current) : null, sequence: this.marks.newest?.sequence ?? null };
+    return { epoch: this.#current ? epochId(this.#current) : null, sequence: this.marks.newest?.sequence ?? null };
   }
 }
 
@@ -165,8 +165,8 @@ export class FeedLife {
 const clockMarginUs = 1_000_000;
 
 /** What the fold knows of a target's newest epoch. */
-export interface KnownLifeMarks {
-  readonly life: Life;
+export interface KnownEpochMarks {
+  readonly epoch: EngineEpoch;
   readonly last: BatchMark | undefined;
   /**
    * The epoch's latest message that was known before this router connected to the engine; undefined when the epoch was
@@ -182,14 +182,14 @@ export interface KnownLifeMarks {
  * `older`: what was read so far is older than what others know, by the engine's clock, which may have been set back.
  * `unknown`: the messages do not show it yet.
  */
-export function compareLife(
+export function compareEpoch(
   marks: MarkHistory,
-  { life, last, knownTo, isLive = false }: KnownLifeMarks,
+  { epoch, last, knownTo, isLive = false }: KnownEpochMarks,
 ): "same" | "later" | "older" | "unknown" {
   const { earliest, newest } = marks;
   if (!earliest || !newest) return "unknown";
-  const latest = last ?? life;
-  const verdicts = [marks.compare(latest), marks.compare(life)];
+  const latest = last ?? epoch;
+  const verdicts = [marks.compare(latest), marks.compare(epoch)];
   if (verdicts.includes("equal")) return "same";
   if (knownTo === undefined && isBefore(newest, latest)) return "older";
   if (verdicts.includes("different")) return "later";
@@ -197,7 +197,7 @@ export function compareLife(
   if (latest.sequence < earliest.sequence) return "later";
   // At the end of its history the engine lacks a message that was known before this router connected to it.
   if (knownTo !== undefined && isLive && newest.sequence < knownTo) return "later";
-  const isRenumbered = [latest, life].some(
+  const isRenumbered = [latest, epoch].some(
     (known) => newest.sequence < known.sequence && isBefore(known, newest, clockMarginUs),
   );
   return isRenumbered ? "later" : "unknown";

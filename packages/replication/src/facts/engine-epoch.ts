@@ -10,13 +10,13 @@ export interface BatchMark {
 }
 
 /** One run of an engine's process, named by its earliest known message. */
-export interface Life extends BatchMark {
+export interface EngineEpoch extends BatchMark {
   /** Id of the epoch before it, if the router that named it knew one. */
   readonly predecessor: string | null;
 }
 
 /** Equal in all routers that name an epoch by the same message. */
-export function lifeId({ sequence, timestampUs, checksum }: BatchMark): string {
+export function epochId({ sequence, timestampUs, checksum }: BatchMark): string {
   return `${sequence}.${timestampUs}.${checksum.toString(16)}`;
 }
 
@@ -25,13 +25,13 @@ export function lifeId({ sequence, timestampUs, checksum }: BatchMark): string {
  * All routers that find it name it alike. It is dated like the epoch before, so that the first message names a later
  * one.
  */
-export function unreadLifeAfter(before: Life): Life {
-  const predecessor = lifeId(before);
+export function unreadEpochAfter(before: EngineEpoch): EngineEpoch {
+  const predecessor = epochId(before);
   return { sequence: 0, timestampUs: before.timestampUs, checksum: crc32(predecessor), predecessor };
 }
 
 /** Whether an epoch was announced before its first message. */
-export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
+export function isUnread({ sequence, checksum, predecessor }: EngineEpoch): boolean {
   return sequence === 0 && predecessor !== null && checksum === crc32(predecessor);
 }
 
@@ -49,21 +49,21 @@ export interface FoldPoint {
 export const never = Number.MAX_SAFE_INTEGER;
 
 /** Where an epoch begins: the target holds nothing before its first message. */
-export function startOf(life: BatchMark): FoldPoint {
-  return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
+export function startOf(epoch: BatchMark): FoldPoint {
+  return { position: epoch.sequence - 1, last: undefined, incompleteFrom: never };
 }
 
 /** Epochs of one target that are remembered. Beyond the bound the ones that were followed first are forgotten. */
-export const maxLivesPerTarget = 64;
+export const maxEpochsPerTarget = 64;
 /** Predecessors of one epoch: its reader names every one that is dated later. */
-const maxPredecessors = maxLivesPerTarget;
+const maxPredecessors = maxEpochsPerTarget;
 
 /** A declared epoch; one object for all routers that declare it. */
-export interface KnownLife {
+export interface KnownEpoch {
   readonly id: string;
   readonly mark: BatchMark;
   /** The epoch as declared to others: the same object until its predecessor becomes known. */
-  life: Life;
+  epoch: EngineEpoch;
   /** In the order in which they were named. */
   readonly predecessors: string[];
   /** Whether something about it was not kept, because another epoch was newer then or became so. */
@@ -74,31 +74,31 @@ export interface KnownLife {
  * The epochs of a target, and which of them is the newest: of those that no other one names as its predecessor, the one
  * with the latest mark. The result depends on the set of declarations only, not on their order.
  */
-export class LifeOrder {
-  readonly #lives = new Map<string, KnownLife>();
-  #newest: KnownLife | undefined;
+export class EpochOrder {
+  readonly #epochs = new Map<string, KnownEpoch>();
+  #newest: KnownEpoch | undefined;
 
-  get newest(): KnownLife | undefined {
+  get newest(): KnownEpoch | undefined {
     return this.#newest;
   }
 
   get size(): number {
-    return this.#lives.size;
+    return this.#epochs.size;
   }
 
-  declare(life: Life): KnownLife {
-    const id = lifeId(life);
-    let known = this.#lives.get(id);
+  declare(epoch: EngineEpoch): KnownEpoch {
+    const id = epochId(epoch);
+    let known = this.#epochs.get(id);
     if (!known) {
-      const { sequence, timestampUs, checksum } = life;
+      const { sequence, timestampUs, checksum } = epoch;
       const mark = { sequence, timestampUs, checksum };
-      known = { id, mark, life: { ...mark, predecessor: null }, predecessors: [], hasMissed: false };
-      this.#lives.set(id, known);
-    } else if (life.predecessor === null || known.predecessors.includes(life.predecessor)) return known;
-    const { predecessor } = life;
+      known = { id, mark, epoch: { ...mark, predecessor: null }, predecessors: [], hasMissed: false };
+      this.#epochs.set(id, known);
+    } else if (epoch.predecessor === null || known.predecessors.includes(epoch.predecessor)) return known;
+    const { predecessor } = epoch;
     if (predecessor !== null && predecessor !== id && known.predecessors.length < maxPredecessors) {
       known.predecessors.push(predecessor);
-      if (known.life.predecessor === null) known.life = { ...known.mark, predecessor };
+      if (known.epoch.predecessor === null) known.epoch = { ...known.mark, predecessor };
     }
     this.#newest = latest(this.#heads());
     this.#forgetOne();
@@ -107,8 +107,8 @@ export class LifeOrder {
 
   /** Ids of epochs that are dated later than this one and do not follow it. This one counts only if it follows them. */
   outranking(mark: BatchMark): readonly string[] {
-    const followers = this.#followersOf(lifeId(mark));
-    const others = [...this.#lives.values()].filter((life) => isLater(life.mark, mark) && !followers.has(life.id));
+    const followers = this.#followersOf(epochId(mark));
+    const others = [...this.#epochs.values()].filter((epoch) => isLater(epoch.mark, mark) && !followers.has(epoch.id));
     return others.map(({ id }) => id);
   }
 
@@ -116,17 +116,17 @@ export class LifeOrder {
   #followersOf(id: string): ReadonlySet<string> {
     const found = new Set([id]);
     for (const follower of found) {
-      for (const life of this.#lives.values()) if (life.predecessors.includes(follower)) found.add(life.id);
+      for (const epoch of this.#epochs.values()) if (epoch.predecessors.includes(follower)) found.add(epoch.id);
     }
     return found;
   }
 
   /** Epochs that no other one names. If every one is named, which no honest router would do, all of them. */
-  #heads(): Iterable<KnownLife> {
+  #heads(): Iterable<KnownEpoch> {
     const named = new Set<string>();
-    for (const { predecessors } of this.#lives.values()) for (const id of predecessors) named.add(id);
-    const heads = [...this.#lives.values()].filter(({ id }) => !named.has(id));
-    return heads.length > 0 ? heads : this.#lives.values();
+    for (const { predecessors } of this.#epochs.values()) for (const id of predecessors) named.add(id);
+    const heads = [...this.#epochs.values()].filter(({ id }) => !named.has(id));
+    return heads.length > 0 ? heads : this.#epochs.values();
   }
 
   /**
@@ -135,17 +135,17 @@ export class LifeOrder {
    * newest.
    */
   #forgetOne(): void {
-    if (this.#lives.size <= maxLivesPerTarget) return;
-    const others = [...this.#lives.values()].filter((life) => life !== this.#newest);
-    const first = others.find(({ predecessors }) => !predecessors.some((id) => this.#lives.has(id)));
+    if (this.#epochs.size <= maxEpochsPerTarget) return;
+    const others = [...this.#epochs.values()].filter((epoch) => epoch !== this.#newest);
+    const first = others.find(({ predecessors }) => !predecessors.some((id) => this.#epochs.has(id)));
     const going = first ?? others[0];
-    if (going) this.#lives.delete(going.id);
+    if (going) this.#epochs.delete(going.id);
   }
 }
 
-function latest(lives: Iterable<KnownLife>): KnownLife | undefined {
-  let found: KnownLife | undefined;
-  for (const life of lives) if (!found || isLater(life.mark, found.mark)) found = life;
+function latest(epochs: Iterable<KnownEpoch>): KnownEpoch | undefined {
+  let found: KnownEpoch | undefined;
+  for (const epoch of epochs) if (!found || isLater(epoch.mark, found.mark)) found = epoch;
   return found;
 }
 

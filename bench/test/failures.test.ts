@@ -1,25 +1,25 @@
 import type { Answer, LoadRequest } from "@espalier/load-driver";
 import { expect, test } from "vitest";
 import { admissionConfig } from "../src/failures/admission-settings.ts";
+import { createFailoverClient, type Outcome } from "../src/failures/failover-client.ts";
 import { isMet } from "../src/failures/figure-row.ts";
 import { killRows } from "../src/failures/kill.ts";
 import { createRequests, type RequestMix } from "../src/failures/open-load.ts";
 import { overloadRows, searchPeak } from "../src/failures/overload.ts";
-import { createPatientClient, type Told } from "../src/failures/patient-client.ts";
 import { restartRows } from "../src/failures/restart.ts";
 import { cachedShare, firstTokenTimes, goodputOf, rankOf, refusalsOf, tally } from "../src/failures/tally.ts";
 import { failuresReport, failuresSuite, failuresTable, readFailuresPlan } from "../src/suites/failures.ts";
 import { UsageError } from "../src/support/usage-error.ts";
 
-const fine: Told = {
+const fine: Outcome = {
   ...{ startMs: 0, firstTokenMs: 10, endMs: 20, status: 200, promptTokens: 100, completionTokens: 4, cachedTokens: 50 },
   ...{ engine: "a", error: undefined, text: "", isStream: true, refused: 0 },
 };
-const nothing: Partial<Told> = { firstTokenMs: Number.NaN, engine: undefined };
-const reset: Told = { ...fine, ...nothing, status: 0, error: "read ECONNRESET" };
-const busy: Told = { ...fine, ...nothing, status: 429, error: "status 429", headers: { "retry-after": "1" } };
-const framed: Told = { ...fine, error: "the engine is gone", isErrorInBody: true };
-const torn: Told = { ...fine, error: "aborted" };
+const nothing: Partial<Outcome> = { firstTokenMs: Number.NaN, engine: undefined };
+const reset: Outcome = { ...fine, ...nothing, status: 0, error: "read ECONNRESET" };
+const busy: Outcome = { ...fine, ...nothing, status: 429, error: "status 429", headers: { "retry-after": "1" } };
+const framed: Outcome = { ...fine, error: "the engine is gone", isErrorInBody: true };
+const torn: Outcome = { ...fine, error: "aborted" };
 const figuresOf = (rows: readonly { readonly figure: string; readonly value: number }[]) =>
   Object.fromEntries(rows.map(({ figure, value }) => [figure, value]));
 
@@ -31,24 +31,24 @@ function clientWith(refusing: readonly string[]) {
     return refusing.includes(url) ? { ...reset, error: `connect ECONNREFUSED ${url}` } : fine;
   };
   const client = { send: (request: LoadRequest) => Promise.resolve(answer(request)), close() {} };
-  return { asked, patient: createPatientClient(client, ["a", "b", "c"]) };
+  return { asked, failover: createFailoverClient(client, ["a", "b", "c"]) };
 }
 
 const request = { path: "/", body: "" };
 
 test("addresses are taken in turn, and one that refuses is passed over", async () => {
-  const { asked, patient } = clientWith(["b"]);
-  const told = [];
-  for (let sent = 0; sent < 4; sent++) told.push(await patient.send(request, true));
+  const { asked, failover } = clientWith(["b"]);
+  const outcomes = [];
+  for (let sent = 0; sent < 4; sent++) outcomes.push(await failover.send(request, true));
   expect(asked).toEqual(["a", "b", "c", "c", "a"]);
-  expect(told.map(({ refused }) => refused)).toEqual([0, 1, 0, 0]);
+  expect(outcomes.map(({ refused }) => refused)).toEqual([0, 1, 0, 0]);
 });
 
 test("a client gives up after two rounds of addresses that refuse", async () => {
-  const { asked, patient } = clientWith(["a", "b", "c"]);
-  const told = await patient.send(request, false);
+  const { asked, failover } = clientWith(["a", "b", "c"]);
+  const outcomes = await failover.send(request, false);
   expect(asked).toHaveLength(6);
-  expect([told.error, told.refused]).toEqual(["connect ECONNREFUSED c", 5]);
+  expect([outcomes.error, outcomes.refused]).toEqual(["connect ECONNREFUSED c", 5]);
 });
 
 const mix: RequestMix = {
@@ -76,7 +76,7 @@ test("without families there is one message, and every request may be a stream",
 });
 
 test("a stream that had begun is cut, everything else that went wrong has failed", () => {
-  const plain: Told = { ...torn, isStream: false };
+  const plain: Outcome = { ...torn, isStream: false };
   const { requests, completed, failed, cut, refused } = tally([
     { ...fine, refused: 2 },
     reset,
@@ -91,8 +91,8 @@ test("a stream that had begun is cut, everything else that went wrong has failed
 });
 
 test("the cached share is that of requests sent in the span, by tokens", () => {
-  const told = [fine, { ...fine, startMs: 5, promptTokens: 300, cachedTokens: 0 }, { ...fine, startMs: 10 }];
-  expect(cachedShare(told, { fromMs: 0, toMs: 10 })).toBe(50 / 400);
+  const outcomes = [fine, { ...fine, startMs: 5, promptTokens: 300, cachedTokens: 0 }, { ...fine, startMs: 10 }];
+  expect(cachedShare(outcomes, { fromMs: 0, toMs: 10 })).toBe(50 / 400);
   expect(cachedShare([], { fromMs: 0, toMs: 10 })).toBeNaN();
 });
 
@@ -104,9 +104,9 @@ test("times to first tokens are those of streams that had one, ascending", () =>
 });
 
 test("goodput is what ended in the span, well and with its first token in time", () => {
-  const told = [fine, { ...fine, endMs: 1_000 }, { ...fine, firstTokenMs: 11 }, torn, { ...fine, endMs: 999 }];
-  expect(goodputOf(told, { fromMs: 0, toMs: 1_000 }, 10)).toBe(2);
-  expect(goodputOf(told, { fromMs: 0, toMs: 500 }, 11)).toBe(4);
+  const outcomes = [fine, { ...fine, endMs: 1_000 }, { ...fine, firstTokenMs: 11 }, torn, { ...fine, endMs: 999 }];
+  expect(goodputOf(outcomes, { fromMs: 0, toMs: 1_000 }, 10)).toBe(2);
+  expect(goodputOf(outcomes, { fromMs: 0, toMs: 500 }, 11)).toBe(4);
 });
 
 test("refusals are counted by status, and those without a time to come again", () => {

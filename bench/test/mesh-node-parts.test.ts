@@ -1,9 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { EventTimes, EventTimesByRouter, maxEventTimes } from "../src/mesh-node/event-times.ts";
 import { runJittered } from "../src/mesh-node/jittered.ts";
 import { createLoopStalls } from "../src/mesh-node/loop-stalls.ts";
-import { MarkList, MarksByRouter, maxMarks } from "../src/mesh-node/mark-list.ts";
 import { processCpuMs } from "../src/mesh-node/process-cpu.ts";
 import { createWallTime } from "../src/mesh-node/wall-time.ts";
 
@@ -147,28 +147,28 @@ test("a task may stop itself", () => {
   expect(ran).toBe(1);
 });
 
-test("marks are kept in order, and no more of them than the bound", () => {
-  const marks = new MarkList();
-  for (let number = 0; number <= maxMarks; number++) marks.add(number, number / 2);
-  expect(marks.all.length).toBe(maxMarks);
-  expect(marks.all[1]).toEqual([1, 0.5]);
-  expect(marks.all.at(-1)).toEqual([maxMarks - 1, (maxMarks - 1) / 2]);
-  marks.reset();
-  expect(marks.all).toEqual([]);
+test("times are kept in order, and no more of them than the bound", () => {
+  const times = new EventTimes();
+  for (let number = 0; number <= maxEventTimes; number++) times.add(number, number / 2);
+  expect(times.all.length).toBe(maxEventTimes);
+  expect(times.all[1]).toEqual([1, 0.5]);
+  expect(times.all.at(-1)).toEqual([maxEventTimes - 1, (maxEventTimes - 1) / 2]);
+  times.reset();
+  expect(times.all).toEqual([]);
 });
 
-test("marks of routers are kept apart", () => {
-  const marks = new MarksByRouter();
-  marks.of("a").add(0, 10);
-  marks.of("b").add(0, 20);
-  marks.of("a").add(1, 11);
-  expect(marks.toJson()).toEqual({
+test("times of routers are kept apart", () => {
+  const times = new EventTimesByRouter();
+  times.of("a").add(0, 10);
+  times.of("b").add(0, 20);
+  times.of("a").add(1, 11);
+  expect(times.toJson()).toEqual({
     a: [
       [0, 10],
       [1, 11],
     ],
     b: [[0, 20]],
   });
-  marks.reset();
-  expect(marks.toJson()).toEqual({});
+  times.reset();
+  expect(times.toJson()).toEqual({});
 });

@@ -96,7 +96,7 @@ function startRouter(pages: readonly RouterPages[]): Promise<string> {
 
 const ports = { clock: systemClock, scheduler: systemScheduler };
 /** A clock on which every look takes so long that the second one is the last. */
-function impatient(): typeof ports {
+function portsThatTimeOut(): typeof ports {
   let nowMs = 0;
   return {
     ...ports,
@@ -128,7 +128,7 @@ test.each([
   { what: "not linked", member: { state: "alive", isLinked: false } },
 ])("a member that is $what does not count", async ({ member }) => {
   const url = await startRouter([{ members: [alive, member] }]);
-  await expect(untilKnown(url, { members: 2, feeds: 0 }, impatient())).rejects.toThrow(
+  await expect(untilKnown(url, { members: 2, feeds: 0 }, portsThatTimeOut())).rejects.toThrow(
     `after 15000 ms the router at ${url} is linked with 1 of 2 others`,
   );
 });
@@ -145,7 +145,7 @@ test("feeds are waited for until all of them are live", async () => {
 
 test("feeds that never come live are an error that counts them", async () => {
   const url = await startRouter([{ members: [alive], feeds: [live, { state: "stale" }] }]);
-  await expect(untilKnown(url, { members: 1, feeds: 2 }, impatient())).rejects.toThrow(
+  await expect(untilKnown(url, { members: 1, feeds: 2 }, portsThatTimeOut())).rejects.toThrow(
     `after 15000 ms the router at ${url} knows of 1 of 2 live feeds`,
   );
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { temporaryFile } from "../e2e/files.ts";
-import { expectSameShares, type Figures, middleOf, replayed, simulatedRuns } from "./both-ways.ts";
+import { expectSameShares, type Figures, middleOf, replayed, simulatedRuns } from "./http-and-simulation.ts";
 import { conversationTrace } from "./trace.ts";
 
 /** Replays whose cached shares are averaged. */

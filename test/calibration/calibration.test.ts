@@ -7,7 +7,7 @@ import {
   middleOf,
   replayed,
   simulatedRuns,
-} from "./both-ways.ts";
+} from "./http-and-simulation.ts";
 import { conversationTrace } from "./trace.ts";
 
 /** Other work on the machine slows replays down and never speeds one up: further ones are made when one is too slow. */

@@ -100,15 +100,15 @@ export class Cluster {
   }
 
   /**
-   * Passes time until the condition holds, with as much patience as the environment asks for.
+   * Passes time until the condition holds, up to as many times the timeout as the environment asks for.
    *
    * @returns how long that took, in milliseconds
    * @throws Error with what `why` says when it does not hold in time
    */
   async until(condition: () => boolean, timeoutMs: number, why: () => string): Promise<number> {
-    const { clock, patience } = this.environment;
+    const { clock, timeoutFactor } = this.environment;
     const startMs = clock.nowMs();
-    const deadlineMs = timeoutMs * patience;
+    const deadlineMs = timeoutMs * timeoutFactor;
     while (!condition()) {
       if (clock.nowMs() - startMs >= deadlineMs) throw new Error(`not within ${deadlineMs} ms: ${why()}`);
       await this.environment.pass(10);

@@ -14,7 +14,7 @@ export interface Environment {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** What deadlines are multiplied by: 1 in virtual time, more where other work of the machine takes time away. */
-  readonly patience: number;
+  readonly timeoutFactor: number;
   /** Makes the backend of a router that is about to start, or of its next epoch. */
   createBackend(request: BackendRequest): Backend;
   /** Lets time pass. */

@@ -18,7 +18,7 @@ export function createMemoryEnvironment(seed: number): Environment {
   return {
     clock,
     scheduler,
-    patience: 1,
+    timeoutFactor: 1,
     createBackend({ name, replica, random }) {
       names.add(name);
       const transport = network.transport(addressOf(name));

@@ -1,7 +1,7 @@
 import { systemScheduler } from "@espalier/common";
 
 /** The deadlines themselves are checked in virtual time; here a machine that is shared only must not fail. */
-export const realTimePatience = 4;
+export const realTimeFactor = 4;
 
 /** Lets real time pass: what is under way elsewhere goes on meanwhile. */
 export function passRealTime(durationMs: number): Promise<void> {

@@ -2,7 +2,7 @@ import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espali
 import { createRedisBackend } from "@espalier/mesh";
 import { type RedisServer, startRedisServer } from "@espalier/testing";
 import type { Environment } from "./environment.ts";
-import { passRealTime, realTimePatience } from "./pass-real-time.ts";
+import { passRealTime, realTimeFactor } from "./pass-real-time.ts";
 import { startTcpRelay, type TcpRelay } from "./tcp-relay.ts";
 
 export interface RedisEnvironment extends Environment {
@@ -24,7 +24,7 @@ export async function createRedisEnvironment(names: readonly string[]): Promise<
     server,
     clock: systemClock,
     scheduler: systemScheduler,
-    patience: realTimePatience,
+    timeoutFactor: realTimeFactor,
     createBackend({ name, replica, random }) {
       relayOf(name).setCut(false);
       const url = `redis://127.0.0.1:${relayOf(name).port}`;

@@ -24,7 +24,7 @@ export function createScheduledEnvironment(random: Random): ScheduledEnvironment
   return {
     clock,
     scheduler,
-    patience: 1,
+    timeoutFactor: 1,
     network,
     advance,
     createBackend({ name, replica, random: own }) {

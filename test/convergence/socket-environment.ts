@@ -2,7 +2,7 @@ import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espali
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { clusterOptions, type Environment } from "./environment.ts";
 import { createFaultyTransport, type FaultyTransport } from "./faulty-transport.ts";
-import { passRealTime, realTimePatience } from "./pass-real-time.ts";
+import { passRealTime, realTimeFactor } from "./pass-real-time.ts";
 
 /** Meshes over sockets of this machine, in real time. A router's first address is its address in all its epochs. */
 export function createSocketEnvironment(): Environment {
@@ -12,7 +12,7 @@ export function createSocketEnvironment(): Environment {
   return {
     clock: systemClock,
     scheduler: systemScheduler,
-    patience: realTimePatience,
+    timeoutFactor: realTimeFactor,
     createBackend({ name, replica, random }) {
       const transport = createFaultyTransport(
         createWsTransport({ host: "127.0.0.1", port: 0, scheduler: systemScheduler }),

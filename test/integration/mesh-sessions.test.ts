@@ -23,7 +23,7 @@ async function answered(router: RunningRouter, session: string): Promise<string>
 }
 
 /** Why a router would send the session's next turn where, or only where when it is bound there. */
-async function standing(router: RunningRouter, session: string): Promise<string> {
+async function reasonFor(router: RunningRouter, session: string): Promise<string> {
   const { status, json } = await router.admin("POST", "/admin/explain", turnOf(session));
   expect(status).toBe(200);
   const { choice, reason, candidates } = json as {
@@ -40,7 +40,7 @@ async function standing(router: RunningRouter, session: string): Promise<string>
 async function agreed(routers: readonly RunningRouter[], session: string, engines: readonly Sim[]): Promise<string> {
   let engine: string | undefined;
   const isAgreed = async (): Promise<boolean> => {
-    const seen = new Set(await Promise.all(routers.map((router) => standing(router, session))));
+    const seen = new Set(await Promise.all(routers.map((router) => reasonFor(router, session))));
     engine = engines.find(({ id }) => seen.size === 1 && seen.has(id))?.id;
     return engine !== undefined;
   };
@@ -108,10 +108,10 @@ test("a router that joins later knows the sessions that there are", async () => 
 test("one router alone binds sessions for itself, and counts why requests go where they go", async () => {
   const sims = await quietSims(rig, 3);
   const router = await rig.router({ engines: sims.map(({ url }) => url), config: options.config });
-  expect(await standing(router, "own")).toBe("session_new");
+  expect(await reasonFor(router, "own")).toBe("session_new");
   const first = await answered(router, "own");
   for (let turn = 0; turn < 3; turn++) expect(await answered(router, "own")).toBe(first);
-  expect(await standing(router, "own")).toBe(first);
+  expect(await reasonFor(router, "own")).toBe(first);
   const decisions = await router.metrics();
   expect(
     ["session_new", "session_bound"].map((reason) => decisions.sum("espalier_decisions_total", { reason })),

@@ -21,14 +21,14 @@ function leapingClock(): Clock & { leap(ms: number): void } {
   };
 }
 
-async function dutiesOf(router: RunningRouter): Promise<Readonly<Record<string, string | null>>> {
+async function assignedRolesOf(router: RunningRouter): Promise<Readonly<Record<string, string | null>>> {
   const { workers } = (await call(`${router.adminUrl}/admin/workers`)).json as unknown as {
     readonly workers: readonly { readonly id: string; readonly duty: string | null }[];
   };
   return Object.fromEntries(workers.map(({ id, duty }) => [id, duty]));
 }
 
-test("after half a minute of requests there are duties, which requests keep to; a drained engine's goes to another", async () => {
+test("after half a minute of requests roles are assigned, which requests keep to; a drained engine's goes to another", async () => {
   const sims = await pairSims(rig, { protocol: "nixl", roles: ["both", "both", "both", "both"] });
   const clock = leapingClock();
   const router = await rig.router({
@@ -37,19 +37,19 @@ test("after half a minute of requests there are duties, which requests keep to; 
     clock,
   });
   for (let at = 0; at < 8; at++) expect((await ask(router, longChat(`first ${at}`))).status).toBe(200);
-  expect(new Set(Object.values(await dutiesOf(router)))).toEqual(new Set([null]));
+  expect(new Set(Object.values(await assignedRolesOf(router)))).toEqual(new Set([null]));
   clock.leap(31_000);
   await waitFor(
     async () => {
       await ask(router, longChat("in between"));
       clock.leap(1_000);
-      return Object.values(await dutiesOf(router)).every((duty) => duty !== null);
+      return Object.values(await assignedRolesOf(router)).every((role) => role !== null);
     },
-    { what: "duties" },
+    { what: "assigned roles" },
   );
-  const idsOf = async (duty: string): Promise<readonly string[]> => {
-    const duties = await dutiesOf(router);
-    return Object.keys(duties).filter((id) => duties[id] === duty);
+  const idsOf = async (role: string): Promise<readonly string[]> => {
+    const roles = await assignedRolesOf(router);
+    return Object.keys(roles).filter((id) => roles[id] === role);
   };
   const [prefill, decode] = [await idsOf("prefill"), await idsOf("decode")];
   // How many of each is by times that are measured here; both sides have one at least.

@@ -1,6 +1,6 @@
 import { pauseFor } from "../support/until.ts";
+import type { Outcome } from "./failover-client.ts";
 import type { FigureRow, PartResult, Target } from "./figure-row.ts";
-import type { Told } from "./patient-client.ts";
 import { type SteadyLoadOptions, steadyParams, underSteadyLoad, warmUpMs } from "./steady-load.ts";
 import { describeWrong, firstTokenTimes, rankOf, tally, wasRetried } from "./tally.ts";
 
@@ -21,32 +21,32 @@ const afterMs = 25_000;
 export async function runKill(options: SteadyLoadOptions): Promise<PartResult> {
   const { ports, note } = options;
   let kill: Kill = { engine: "", atMs: Number.NaN };
-  const told = await underSteadyLoad(options, async (fleet) => {
+  const outcomes = await underSteadyLoad(options, async (fleet) => {
     await pauseFor(warmUpMs + beforeMs, ports.scheduler);
     kill = { engine: fleet.engineIds[0]!, atMs: ports.clock.nowMs() };
     await fleet.killEngine(0);
     note(`${kill.engine} is killed`);
     await pauseFor(afterMs, ports.scheduler);
   });
-  const { failed, cut } = tally(told);
+  const { failed, cut } = tally(outcomes);
   return {
-    rows: killRows(told, kill),
+    rows: killRows(outcomes, kill),
     params: { ...steadyParams, rate: options.rate, engines: options.engines },
     wrong: describeWrong([...failed, ...cut.filter((each) => isUnexpected(each, kill))]),
   };
 }
 
 /** A stream that broke off although it was not at the dead engine, or whose end is unknown. */
-function isUnexpected({ engine, isErrorInBody }: Told, kill: Kill): boolean {
+function isUnexpected({ engine, isErrorInBody }: Outcome, kill: Kill): boolean {
   return engine !== kill.engine || isErrorInBody !== true;
 }
 
-export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[] {
-  const { requests, completed, failed, cut } = tally(told);
+export function killRows(outcomes: readonly Outcome[], kill: Kill): readonly FigureRow[] {
+  const { requests, completed, failed, cut } = tally(outcomes);
   const there = cut.filter(({ engine }) => engine === kill.engine);
-  const retried = told.filter(wasRetried);
+  const retried = outcomes.filter(wasRetried);
   // The reference for requests that met the dead engine: requests around the same time that did not.
-  const beside = told.filter((each) => !wasRetried(each) && each.startMs >= kill.atMs - beforeMs);
+  const beside = outcomes.filter((each) => !wasRetried(each) && each.startMs >= kill.atMs - beforeMs);
   const usual = firstTokenTimes(beside);
   const delayed = firstTokenTimes(retried);
   const added = (rank: number): number => rankOf(delayed, rank) - rankOf(usual, rank);

@@ -2,8 +2,8 @@ import { createSeededRandom } from "@espalier/common";
 import { runOpenLoop, type TimedJob } from "@espalier/load-driver";
 import { blockText, poissonArrivals } from "@espalier/workload";
 import type { WaitPorts } from "../support/until.ts";
+import type { FailoverClient, Outcome } from "./failover-client.ts";
 import { fleetModel } from "./failure-fleet.ts";
-import type { PatientClient, Told } from "./patient-client.ts";
 
 /** The form of the requests. */
 export interface RequestMix {
@@ -24,7 +24,7 @@ export interface OpenLoadOptions {
   readonly ratePerSecond: number;
   readonly durationMs: number;
   readonly seed: number;
-  readonly client: PatientClient;
+  readonly client: FailoverClient;
   readonly ports: WaitPorts;
   /** Stops sending. */
   readonly signal?: AbortSignal;
@@ -35,9 +35,9 @@ const firstRequestText = 1_000_000;
 const textsPerSeed = 1_000_000;
 
 /** Sends at random times, independently of earlier requests, and waits for all answers. */
-export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly Told[]> {
+export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly Outcome[]> {
   const { mix, ratePerSecond, durationMs, seed, client, ports, signal } = options;
-  const told: Told[] = [];
+  const outcomes: Outcome[] = [];
   const jobs: TimedJob[] = [];
   const requestOf = createRequests(mix, seed);
   for (const dueMs of poissonArrivals(ratePerSecond, createSeededRandom(seed))) {
@@ -45,12 +45,12 @@ export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly To
     const number = jobs.length;
     const run = async (): Promise<void> => {
       const { body, isStream } = requestOf(number);
-      told.push(await client.send({ path: "/v1/chat/completions", body }, isStream));
+      outcomes.push(await client.send({ path: "/v1/chat/completions", body }, isStream));
     };
     jobs.push({ dueMs, run });
   }
   await runOpenLoop(jobs, ports, signal);
-  return told;
+  return outcomes;
 }
 
 /** @returns a function from a request's number to its body: the same for the same seed, and no two alike */

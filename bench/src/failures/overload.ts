@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { createLoadClient, runClosedLoop } from "@espalier/load-driver";
 import type { WaitPorts } from "../support/until.ts";
 import { type AdmissionSettings, admissionConfig } from "./admission-settings.ts";
+import { createFailoverClient, type FailoverClient, type Outcome } from "./failover-client.ts";
 import { startFailureFleet } from "./failure-fleet.ts";
 import type { FigureRow, PartResult, Target } from "./figure-row.ts";
 import { createRequests, type RequestMix, runOpenLoad } from "./open-load.ts";
-import { createPatientClient, type PatientClient, type Told } from "./patient-client.ts";
 import { describeWrong, firstTokenTimes, goodputOf, rankOf, refusalsOf, type Span } from "./tally.ts";
 
 export interface OverloadOptions {
@@ -70,26 +70,26 @@ export async function runOverload(options: OverloadOptions): Promise<PartResult>
     rmSync(folder, { recursive: true, force: true }),
   );
   const loadClient = createLoadClient(ports.clock);
-  const client = createPatientClient(loadClient, fleet.urls);
+  const client = createFailoverClient(loadClient, fleet.urls);
   try {
     let seed = 1;
     const offer = async (rate: number, ms: number): Promise<Offered> => {
       const fromMs = ports.clock.nowMs() + settleMs;
       const load = { mix, ratePerSecond: rate, durationMs: settleMs + ms, seed: ++seed, client, ports };
-      const told = await runOpenLoad(load);
+      const outcomes = await runOpenLoad(load);
       const span = { fromMs, toMs: fromMs + ms };
-      const goodput = goodputOf(told, span, ttftMs);
+      const goodput = goodputOf(outcomes, span, ttftMs);
       note(`${rate.toFixed(1)} requests/s offered: ${goodput.toFixed(1)} within ${ttftMs} ms`);
-      return { told, span, step: { offeredPerSecond: rate, goodputPerSecond: goodput } };
+      return { outcomes, span, step: { offeredPerSecond: rate, goodputPerSecond: goodput } };
     };
     const around = await closedLoopRate(client, engines * busyPerEngine, { durationMs: durationMs / 2, ports });
     note(`${engines * busyPerEngine} clients in a closed loop get ${around.toFixed(1)} requests/s`);
     const steps = await searchPeak(around * firstStepShare, async (rate) => (await offer(rate, durationMs / 2)).step);
     const peak = Math.max(...steps.map(({ goodputPerSecond }) => goodputPerSecond));
-    const { told, span } = await offer(2 * (peak || around), durationMs);
-    const wrong = told.filter(({ error, status }) => error !== undefined && status !== 429 && status !== 503);
+    const { outcomes, span } = await offer(2 * (peak || around), durationMs);
+    const wrong = outcomes.filter(({ error, status }) => error !== undefined && status !== 429 && status !== 503);
     return {
-      rows: overloadRows(told, { span, steps, ttftMs }),
+      rows: overloadRows(outcomes, { span, steps, ttftMs }),
       params: {
         ...{ engines, routers, speed, preset, prompt_words: mix.ownWords, answer_tokens: mix.streamTokens },
         ...{ ttft_bound_ms: ttftMs, measured_ms: durationMs },
@@ -106,7 +106,7 @@ export async function runOverload(options: OverloadOptions): Promise<PartResult>
 }
 
 interface Offered {
-  readonly told: readonly Told[];
+  readonly outcomes: readonly Outcome[];
   readonly span: Span;
   readonly step: OfferedStep;
 }
@@ -135,21 +135,21 @@ export async function searchPeak(
 
 /** @returns answers per second, after the first third of the time */
 async function closedLoopRate(
-  client: PatientClient,
+  client: FailoverClient,
   concurrency: number,
   { durationMs, ports }: Pick<OverloadOptions, "durationMs" | "ports">,
 ): Promise<number> {
   const startMs = ports.clock.nowMs();
-  const told: Told[] = [];
+  const outcomes: Outcome[] = [];
   const requestOf = createRequests(mix, 1);
   let number = 0;
   const job = async (): Promise<void> => {
-    told.push(await client.send({ path: "/v1/chat/completions", body: requestOf(number++).body }, true));
+    outcomes.push(await client.send({ path: "/v1/chat/completions", body: requestOf(number++).body }, true));
   };
   const isOver = (): boolean => ports.clock.nowMs() >= startMs + durationMs;
   await runClosedLoop(() => (isOver() ? undefined : job), concurrency);
   const span = { fromMs: startMs + durationMs / 3, toMs: startMs + durationMs };
-  return goodputOf(told, span, Number.POSITIVE_INFINITY);
+  return goodputOf(outcomes, span, Number.POSITIVE_INFINITY);
 }
 
 export interface OverloadMeasured {
@@ -164,12 +164,15 @@ const leastGoodputShare = 0.9;
 /** Share of the peak; reveals a peak that was measured too low. */
 const leastOffered = 1.8;
 
-export function overloadRows(told: readonly Told[], { span, steps, ttftMs }: OverloadMeasured): readonly FigureRow[] {
+export function overloadRows(
+  outcomes: readonly Outcome[],
+  { span, steps, ttftMs }: OverloadMeasured,
+): readonly FigureRow[] {
   const peak = steps.reduce((best, step) => (step.goodputPerSecond > best.goodputPerSecond ? step : best), steps[0]!);
-  const goodput = goodputOf(told, span, ttftMs);
-  const refusals = refusalsOf(told, span);
+  const goodput = goodputOf(outcomes, span, ttftMs);
+  const refusals = refusalsOf(outcomes, span);
   const offered = (refusals.offered * 1_000) / (span.toMs - span.fromMs);
-  const sent = told.filter(({ startMs }) => startMs >= span.fromMs && startMs < span.toMs);
+  const sent = outcomes.filter(({ startMs }) => startMs >= span.fromMs && startMs < span.toMs);
   const admitted = firstTokenTimes(sent.filter(({ error }) => error === undefined));
   const row = (figure: string, value: number, target?: Target): FigureRow => {
     return { part: "overload", figure, value, ...(target === undefined ? {} : { target }) };

@@ -1,6 +1,6 @@
 import { pauseFor } from "../support/until.ts";
+import type { Outcome } from "./failover-client.ts";
 import type { FigureRow, PartResult } from "./figure-row.ts";
-import type { Told } from "./patient-client.ts";
 import { type SteadyLoadOptions, steadyParams, underSteadyLoad, warmUpMs } from "./steady-load.ts";
 import { cachedShare, describeWrong, type Span, tally } from "./tally.ts";
 
@@ -25,7 +25,7 @@ export async function runRestart(options: SteadyLoadOptions): Promise<PartResult
   const { ports, note } = options;
   const restarts: Span[] = [];
   let feedsNotLive = Number.NaN;
-  const told = await underSteadyLoad(options, async (fleet) => {
+  const outcomes = await underSteadyLoad(options, async (fleet) => {
     await pauseFor(warmUpMs + quietMs, ports.scheduler);
     for (let index = 0; index < fleet.urls.length; index++) {
       const fromMs = ports.clock.nowMs();
@@ -36,17 +36,17 @@ export async function runRestart(options: SteadyLoadOptions): Promise<PartResult
     await pauseFor(quietMs, ports.scheduler);
     feedsNotLive = await fleet.feedsNotLive();
   });
-  const { failed, cut } = tally(told);
+  const { failed, cut } = tally(outcomes);
   return {
-    rows: restartRows(told, { quietMs, restarts, feedsNotLive }),
+    rows: restartRows(outcomes, { quietMs, restarts, feedsNotLive }),
     params: { ...steadyParams, rate: options.rate, engines: options.engines },
     wrong: describeWrong([...failed, ...cut]),
   };
 }
 
 /** @param times.restarts at least one */
-export function restartRows(told: readonly Told[], times: RestartTimes): readonly FigureRow[] {
-  const { requests, completed, failed, cut, refused } = tally(told);
+export function restartRows(outcomes: readonly Outcome[], times: RestartTimes): readonly FigureRow[] {
+  const { requests, completed, failed, cut, refused } = tally(outcomes);
   const fromMs = times.restarts[0]!.fromMs;
   const toMs = times.restarts.at(-1)!.toMs;
   const row = (figure: string, value: number, most?: number): FigureRow => {
@@ -55,16 +55,16 @@ export function restartRows(told: readonly Told[], times: RestartTimes): readonl
   const tookMs = times.restarts.map((span) => span.toMs - span.fromMs);
   return [
     row("requests", requests),
-    row("streams", told.filter(({ isStream }) => isStream).length),
+    row("streams", outcomes.filter(({ isStream }) => isStream).length),
     row("completed", completed),
     row("failed", failed.length, 0),
     row("streams_cut", cut.length, 0),
     row("connections_retried", refused),
     row("connections_reset", failed.filter(({ status }) => status === 0).length),
     ...tookMs.map((value, index) => row(`router_${index + 1}_restart_ms`, value)),
-    row("cached_share_before", cachedShare(told, { fromMs: fromMs - times.quietMs, toMs: fromMs })),
-    row("cached_share_during", cachedShare(told, { fromMs, toMs })),
+    row("cached_share_before", cachedShare(outcomes, { fromMs: fromMs - times.quietMs, toMs: fromMs })),
+    row("cached_share_during", cachedShare(outcomes, { fromMs, toMs })),
     row("feeds_not_live_at_end", times.feedsNotLive),
-    row("cached_share_after", cachedShare(told, { fromMs: toMs, toMs: toMs + times.quietMs })),
+    row("cached_share_after", cachedShare(outcomes, { fromMs: toMs, toMs: toMs + times.quietMs })),
   ];
 }

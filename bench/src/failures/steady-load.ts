@@ -1,8 +1,8 @@
 import { createLoadClient } from "@espalier/load-driver";
 import type { WaitPorts } from "../support/until.ts";
+import { createFailoverClient, type Outcome } from "./failover-client.ts";
 import { type FailureFleet, startFailureFleet } from "./failure-fleet.ts";
 import { type RequestMix, runOpenLoad } from "./open-load.ts";
-import { createPatientClient, type Told } from "./patient-client.ts";
 
 export interface SteadyLoadOptions {
   /** Requests per second. */
@@ -47,7 +47,7 @@ export const steadyParams = {
 export async function underSteadyLoad(
   { rate, engines, ports, note }: SteadyLoadOptions,
   happen: (fleet: FailureFleet) => Promise<void>,
-): Promise<readonly Told[]> {
+): Promise<readonly Outcome[]> {
   const drain = ["--drain-delay", drainDelay, "--health-timeout", "10s"];
   const fleet = await startFailureFleet({ engines, routers, preset, speed, blocks, arguments: drain, ports });
   const client = createLoadClient(ports.clock);
@@ -56,7 +56,7 @@ export async function underSteadyLoad(
   try {
     const load = runOpenLoad({
       ...{ mix, ratePerSecond: rate, durationMs: longestLoadMs, seed: 1, ports, signal: ended.signal },
-      client: createPatientClient(client, fleet.urls),
+      client: createFailoverClient(client, fleet.urls),
     });
     await happen(fleet).finally(() => ended.abort());
     return await load;

@@ -1,27 +1,27 @@
 import { percentile } from "@espalier/workload";
-import { attemptsHeader, retryAfterHeader, type Told } from "./patient-client.ts";
+import { attemptsHeader, type Outcome, retryAfterHeader } from "./failover-client.ts";
 
 /** The outcome of requests. */
 export interface Tally {
   readonly requests: number;
   readonly completed: number;
   /** No answer, an unsuccessful status, or a non-streamed answer that broke off. */
-  readonly failed: readonly Told[];
+  readonly failed: readonly Outcome[];
   /** Streams that began but did not end properly. */
-  readonly cut: readonly Told[];
+  readonly cut: readonly Outcome[];
   /** Refused connections that another address accepted. */
   readonly refused: number;
 }
 
-export function tally(told: readonly Told[]): Tally {
-  const wrong = told.filter(({ error }) => error !== undefined);
-  const hasBegun = ({ isStream, status }: Told): boolean => isStream && status === 200;
+export function tally(outcomes: readonly Outcome[]): Tally {
+  const wrong = outcomes.filter(({ error }) => error !== undefined);
+  const hasBegun = ({ isStream, status }: Outcome): boolean => isStream && status === 200;
   return {
-    requests: told.length,
-    completed: told.length - wrong.length,
+    requests: outcomes.length,
+    completed: outcomes.length - wrong.length,
     failed: wrong.filter((each) => !hasBegun(each)),
     cut: wrong.filter(hasBegun),
-    refused: told.reduce((sum, { refused }) => sum + refused, 0),
+    refused: outcomes.reduce((sum, { refused }) => sum + refused, 0),
   };
 }
 
@@ -32,20 +32,20 @@ export interface Span {
 }
 
 /** @returns the cached share of the prompts' tokens, 0 to 1; NaN without answers */
-export function cachedShare(told: readonly Told[], { fromMs, toMs }: Span): number {
-  const within = told.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
+export function cachedShare(outcomes: readonly Outcome[], { fromMs, toMs }: Span): number {
+  const within = outcomes.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
   const prompt = within.reduce((sum, { promptTokens = 0 }) => sum + promptTokens, 0);
   return within.reduce((sum, { cachedTokens = 0 }) => sum + cachedTokens, 0) / prompt;
 }
 
 /** Whether a router asked more than one engine. */
-export function wasRetried({ headers }: Told): boolean {
+export function wasRetried({ headers }: Outcome): boolean {
   return Number(headers?.[attemptsHeader] ?? 1) > 1;
 }
 
 /** @returns ascending milliseconds to the first token, of the streams that had one */
-export function firstTokenTimes(told: readonly Told[]): Float64Array {
-  const begun = told.filter(({ isStream, firstTokenMs }) => isStream && !Number.isNaN(firstTokenMs));
+export function firstTokenTimes(outcomes: readonly Outcome[]): Float64Array {
+  const begun = outcomes.filter(({ isStream, firstTokenMs }) => isStream && !Number.isNaN(firstTokenMs));
   return Float64Array.from(begun, ({ startMs, firstTokenMs }) => firstTokenMs - startMs).sort();
 }
 
@@ -55,8 +55,8 @@ export function rankOf(ascending: Float64Array, percent: number): number {
 }
 
 /** @returns requests per second that ended well within a span and got their first token within a bound */
-export function goodputOf(told: readonly Told[], { fromMs, toMs }: Span, boundMs: number): number {
-  const good = told.filter(
+export function goodputOf(outcomes: readonly Outcome[], { fromMs, toMs }: Span, boundMs: number): number {
+  const good = outcomes.filter(
     ({ error, startMs, firstTokenMs, endMs }) =>
       error === undefined && endMs >= fromMs && endMs < toMs && firstTokenMs - startMs <= boundMs,
   );
@@ -74,8 +74,8 @@ export interface Refusals {
   readonly otherwise: number;
 }
 
-export function refusalsOf(told: readonly Told[], { fromMs, toMs }: Span): Refusals {
-  const within = told.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
+export function refusalsOf(outcomes: readonly Outcome[], { fromMs, toMs }: Span): Refusals {
+  const within = outcomes.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
   const refused = within.filter(({ status }) => status === 429 || status === 503);
   return {
     offered: within.length,
@@ -87,8 +87,8 @@ export function refusalsOf(told: readonly Told[], { fromMs, toMs }: Span): Refus
 }
 
 /** The first few failures, one sentence each. */
-export function describeWrong(told: readonly Told[], count = 3): readonly string[] {
-  return told
+export function describeWrong(outcomes: readonly Outcome[], count = 3): readonly string[] {
+  return outcomes
     .slice(0, count)
     .map(({ engine, status, error }) => `${engine ?? "no engine"}, status ${status}: ${error}`);
 }

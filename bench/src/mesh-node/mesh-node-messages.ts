@@ -17,7 +17,7 @@ export interface MeshNodeOptions {
 }
 
 /** `[number, milliseconds since the Unix epoch]`. Probes and gauges of a node are numbered from 0. */
-export type Marked = readonly (readonly [number, number])[];
+export type NumberedTimes = readonly (readonly [number, number])[];
 
 export interface TargetDigest {
   readonly target: string;
@@ -41,11 +41,11 @@ export interface MeshNodeStats {
   /** Over all links, for frames of all kinds. */
   readonly sentBytes: number;
   readonly receivedBytes: number;
-  readonly probesSent: Marked;
-  readonly gaugesSent: Marked;
+  readonly probesSent: NumberedTimes;
+  readonly gaugesSent: NumberedTimes;
   /** When those of other nodes became visible here, by router; a gauge that was overtaken counts with the later one. */
-  readonly probesSeen: Readonly<Record<string, Marked>>;
-  readonly gaugesSeen: Readonly<Record<string, Marked>>;
+  readonly probesSeen: Readonly<Record<string, NumberedTimes>>;
+  readonly gaugesSeen: Readonly<Record<string, NumberedTimes>>;
   /** At the time of the reply. */
   readonly blocks: number;
   readonly indexBytes: number;

@@ -1,7 +1,7 @@
 import type { Cancel, Random, Scheduler } from "@espalier/common";
 import type { LoadPlane, Origin, ReplicaPorts, TargetSlots } from "@espalier/replication";
+import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";
-import { MarkList, MarksByRouter } from "./mark-list.ts";
 import type { WallTime } from "./wall-time.ts";
 
 export interface NodeGaugesOptions {
@@ -16,8 +16,8 @@ export interface NodeGaugesOptions {
 
 /** A gauge that counts its own changes, to measure how long each takes to reach the others' sums. */
 export interface NodeGauges {
-  readonly sent: MarkList;
-  readonly seen: MarksByRouter;
+  readonly sent: EventTimes;
+  readonly seen: EventTimesByRouter;
   /** The ports, extended to look at the sums after each frame from another router. */
   watched(ports: ReplicaPorts): ReplicaPorts;
   start(): void;
@@ -29,8 +29,8 @@ export const gaugeTarget = (routerId: string): string => `gauge/${routerId}`;
 
 export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
   const { routerId, load, slots, wallTime, scheduler, random } = options;
-  const sent = new MarkList();
-  const seen = new MarksByRouter();
+  const sent = new EventTimes();
+  const seen = new EventTimesByRouter();
   const latest = new Map<string, number>();
   let next = 0;
   let cancel: Cancel | undefined;

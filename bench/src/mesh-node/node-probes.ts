@@ -2,8 +2,8 @@ import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/replication";
 import { mixBits, textBits } from "../support/mix-bits.ts";
+import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";
-import { MarkList, MarksByRouter } from "./mark-list.ts";
 import type { WallTime } from "./wall-time.ts";
 
 export interface NodeProbesOptions {
@@ -20,8 +20,8 @@ export interface NodeProbesOptions {
 
 /** Blocks that are stored to measure how long they take to reach the other nodes' indexes. */
 export interface NodeProbes {
-  readonly sent: MarkList;
-  readonly seen: MarksByRouter;
+  readonly sent: EventTimes;
+  readonly seen: EventTimesByRouter;
   start(): void;
   stop(): void;
 }
@@ -38,8 +38,8 @@ export const probeTarget = (routerId: string): string => `probe/${routerId}`;
  */
 export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
   const { routerId, replica, index, slots, wallTime, clock, scheduler, random } = options;
-  const sent = new MarkList();
-  const seen = new MarksByRouter();
+  const sent = new EventTimes();
+  const seen = new EventTimesByRouter();
   const latest = new Map<string, number>();
   const words = new Uint32Array(2);
   let next = 0;

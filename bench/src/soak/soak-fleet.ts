@@ -159,7 +159,7 @@ class ProcessFleet implements SoakFleet {
     this.#routers.pop();
     this.#closed = undefined;
     const again = await this.#startRouter(router.name);
-    await this.#patiently(() => untilReady(again.child.listening, this.#engines.length));
+    await this.#retryUntilSettled(() => untilReady(again.child.listening, this.#engines.length));
     this.#routers.push(again);
     await this.#untilWhole();
   }
@@ -203,7 +203,7 @@ class ProcessFleet implements SoakFleet {
   async #untilWhole(): Promise<void> {
     for (const { child } of this.#routers) {
       const known = { members: this.#routers.length - 1, feeds: this.#engines.length };
-      await this.#patiently(async () => {
+      await this.#retryUntilSettled(async () => {
         await untilReady(child.listening, this.#engines.length);
         await untilKnown(child.listening.adminUrl, known, this.#options.ports);
       });
@@ -211,7 +211,7 @@ class ProcessFleet implements SoakFleet {
   }
 
   /** Repeats a wait that timed out, for as long as it may take on a busy machine. */
-  async #patiently(wait: () => Promise<unknown>): Promise<void> {
+  async #retryUntilSettled(wait: () => Promise<unknown>): Promise<void> {
     const deadlineMs = this.#options.ports.clock.nowMs() + settleMs;
     for (;;) {
       try {

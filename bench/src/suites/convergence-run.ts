@@ -1,5 +1,5 @@
 import type { Clock, Scheduler } from "@espalier/common";
-import type { Marked, MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
+import type { MeshNodeOptions, MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { pauseFor } from "../support/until.ts";
@@ -26,7 +26,7 @@ const probesPerS = 20;
 const gaugesPerS = 20;
 const pollMs = 50;
 /** How long an unmeasured step may take. */
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 const warmUpMs = 1_000;
 /** How long the last changes may take to become visible. */
 const lastChangesMs = 2_000;
@@ -105,7 +105,7 @@ function delaysToAll(
   let missing = 0;
   for (const [writer, id] of ids.entries()) {
     const seen = after.flatMap((stats, reader) => (reader === writer ? [] : [new Map(stats[of.seen][id] ?? [])]));
-    const sent: Marked = atWork[writer]?.[of.sent] ?? [];
+    const sent: NumberedTimes = atWork[writer]?.[of.sent] ?? [];
     for (const [number, sentMs] of sent) {
       const times = seen.map((byNumber) => byNumber.get(number));
       const last = times.reduce<number>((latest, atMs) => Math.max(latest, atMs ?? Number.POSITIVE_INFINITY), sentMs);
@@ -146,7 +146,7 @@ async function untilAll(
   { clock, scheduler }: ConvergencePorts,
   isThere: (ready: Awaited<ReturnType<typeof askReady>>) => boolean,
 ): Promise<void> {
-  const deadlineMs = clock.nowMs() + patienceMs;
+  const deadlineMs = clock.nowMs() + timeoutMs;
   for (;;) {
     const states = await Promise.all(nodes.map(askReady));
     if (states.every(isThere)) return;

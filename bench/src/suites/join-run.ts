@@ -47,7 +47,7 @@ export interface JoinRun {
 const peers = 2;
 const pollMs = 20;
 /** How long an unmeasured step may take. */
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 /** How long the last change may take to arrive everywhere. */
 const settleMs = 20_000;
 
@@ -164,7 +164,7 @@ async function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): 
 
 /** @throws Error when it takes too long */
 async function until(ports: JoinPorts, what: string, isDone: () => Promise<boolean>): Promise<void> {
-  const deadlineMs = ports.clock.nowMs() + patienceMs;
+  const deadlineMs = ports.clock.nowMs() + timeoutMs;
   while (!(await isDone())) {
     if (ports.clock.nowMs() > deadlineMs) throw new Error(`waited too long for ${what}`);
     await pause(ports, pollMs);

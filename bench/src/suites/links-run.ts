@@ -33,7 +33,7 @@ const targets = 64;
 const loopback = "127.0.0.1";
 const linkDeadlineMs = 120_000;
 /** One event loop does the work of all routers, so a slow router is not dead while they link. */
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 const pollMs = 10;
 const settleMs = 2_000;
 const changeTickMs = 20;
@@ -82,9 +82,9 @@ async function startRouter(at: number, seed: string | undefined, meter: Meter): 
   const mesh = createMesh({
     ...ports,
     replica: replica.ports,
-    transport: createWsTransport({ host: loopback, port: 0, scheduler: systemScheduler, connectTimeoutMs: patienceMs }),
-    linkLimits: { handshakeTimeoutMs: patienceMs, silentMs: patienceMs },
-    membershipLimits: { silentMs: patienceMs },
+    transport: createWsTransport({ host: loopback, port: 0, scheduler: systemScheduler, connectTimeoutMs: timeoutMs }),
+    linkLimits: { handshakeTimeoutMs: timeoutMs, silentMs: timeoutMs },
+    membershipLimits: { silentMs: timeoutMs },
     cluster: "bench",
     fleetSeed: "bench",
     blockSizeTokens: 16,

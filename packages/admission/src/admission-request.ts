@@ -25,7 +25,7 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
    * Whether some engine can take the request without evicting cache blocks that are expected to be reused. Only asked for
    * classes with a max cold wait, and not for a request with a deadline. Always true when absent.
    */
-  mayGo?(): boolean;
+  fitsInMemory?(): boolean;
   /**
    * The request may go to one of these targets. It must be charged to one before this returns, because the next
    * request's turn follows immediately.

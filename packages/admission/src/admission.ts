@@ -30,7 +30,7 @@ export interface Admission<Target extends AdmissionTarget> {
    */
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined;
   /** An engine's load has fallen, or another engine became usable. Cheap while the queue is empty. */
-  eased(): void;
+  capacityFreed(): void;
   /** Requests in the queue. */
   readonly queued: number;
   /** Requests parked for memory. */

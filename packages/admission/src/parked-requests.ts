@@ -47,14 +47,15 @@ export class ParkedRequests<Target extends AdmissionTarget> {
    */
   park(request: WaitingRequest<Target>): boolean {
     const { settings } = this.#options;
-    const { line, dueMs } = request;
-    if (line.settings.patienceMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
+    const { serviceClass, dueMs } = request;
+    if (serviceClass.settings.maxColdWaitMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
     const sizeBytes = this.#sizeBytes + request.request.sizeBytes;
-    if (this.#parked.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || mayGo(request)) return false;
+    if (this.#parked.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || fitsInMemory(request))
+      return false;
     request.isWaiting = true;
     this.#parked.add(request);
     this.#sizeBytes = sizeBytes;
-    line.meters.parked(1);
+    serviceClass.meters.parked(1);
     this.#cancel ??= this.#options.scheduler.every(recheckEveryMs, () => this.#recheck());
     return true;
   }
@@ -64,8 +65,8 @@ export class ParkedRequests<Target extends AdmissionTarget> {
     if (!this.#parked.delete(request)) return false;
     request.isWaiting = false;
     this.#sizeBytes -= request.request.sizeBytes;
-    request.line.meters.parked(-1);
-    request.line.meters.parkedFor(this.#options.clock.nowMs() - request.arrivedMs);
+    request.serviceClass.meters.parked(-1);
+    request.serviceClass.meters.parkedFor(this.#options.clock.nowMs() - request.arrivedMs);
     if (this.#parked.size === 0) {
       this.#cancel?.();
       this.#cancel = undefined;
@@ -78,11 +79,11 @@ export class ParkedRequests<Target extends AdmissionTarget> {
     let checked = 0;
     for (const request of [...this.#parked]) {
       if (!this.#parked.has(request)) continue;
-      const isOver = clock.nowMs() - request.arrivedMs >= request.line.settings.patienceMs;
+      const isOver = clock.nowMs() - request.arrivedMs >= request.serviceClass.settings.maxColdWaitMs;
       if (!isOver) {
         if (checked >= maxRechecked || isBusy()) return;
         checked += 1;
-        if (!mayGo(request)) continue;
+        if (!fitsInMemory(request)) continue;
       }
       this.remove(request);
       released(request);
@@ -90,6 +91,6 @@ export class ParkedRequests<Target extends AdmissionTarget> {
   }
 }
 
-function mayGo<Target extends AdmissionTarget>({ listener }: WaitingRequest<Target>): boolean {
-  return listener.mayGo?.() ?? true;
+function fitsInMemory<Target extends AdmissionTarget>({ listener }: WaitingRequest<Target>): boolean {
+  return listener.fitsInMemory?.() ?? true;
 }

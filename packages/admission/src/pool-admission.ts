@@ -8,7 +8,7 @@ import { FairShareBackoff } from "./fair-share.ts";
 import { ParkedRequests } from "./parked-requests.ts";
 import type { AdmissionSettings } from "./settings.ts";
 import { ClassPartition, UnsaturatedTargets } from "./unsaturated-targets.ts";
-import { type ClassLine, createLines, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
+import { createServiceClasses, type ServiceClass, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
 
 /** Most requests that one scan tries. */
 export const maxScanned = 256;
@@ -22,8 +22,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   readonly #settings: AdmissionSettings;
   readonly #clock: Clock;
   readonly #timers: Scheduler;
-  readonly #lines: readonly ClassLine<Target>[];
-  readonly #lineOf: ReadonlyMap<string, ClassLine<Target>>;
+  readonly #classes: readonly ServiceClass<Target>[];
+  readonly #classOf: ReadonlyMap<string, ServiceClass<Target>>;
   readonly #turns: DeficitScheduler<WaitingRequest<Target>>;
   readonly #unsaturated: UnsaturatedTargets<Target>;
   readonly #partition = new ClassPartition();
@@ -36,7 +36,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   #sequence = 0;
   #cancelRescan: Cancel | undefined;
   #isScanning = false;
-  #isEasedAgain = false;
+  #mustRescan = false;
 
   constructor({ settings, clock, scheduler, meters, others, fleet }: AdmissionOptions) {
     this.#settings = settings;
@@ -44,11 +44,11 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#timers = scheduler;
     this.#fleet = fleet;
     this.#backoff = new FairShareBackoff(fleet, others);
-    this.#lines = createLines(settings, { meters, fleet });
-    this.#lineOf = new Map(this.#lines.map((line) => [line.name, line]));
+    this.#classes = createServiceClasses(settings, { meters, fleet });
+    this.#classOf = new Map(this.#classes.map((serviceClass) => [serviceClass.name, serviceClass]));
     this.#turns = new DeficitScheduler(
       settings.between,
-      this.#lines.map(({ queue }) => queue),
+      this.#classes.map(({ queue }) => queue),
     );
     this.#unsaturated = new UnsaturatedTargets(settings, others, this.#partition);
     this.#parked = new ParkedRequests({
@@ -64,17 +64,17 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
     const nowMs = this.#clock.nowMs();
-    const line = this.#lineOf.get(request.className ?? "") ?? this.#lineOf.get(this.#settings.defaultClass)!;
-    const uncachedTokens = line.expectUncached(request.promptTokens);
+    const serviceClass = this.#classOf.get(request.className ?? "") ?? this.#classOf.get(this.#settings.defaultClass)!;
+    const uncachedTokens = serviceClass.expectUncached(request.promptTokens);
     this.#partition.offered(
-      line.settings.yields,
+      serviceClass.settings.yields,
       { uncachedTokens, outputTokens: request.expectedOutputTokens },
       nowMs,
     );
     const waiting = new WaitingRequest<Target>({
       request,
       listener,
-      line,
+      serviceClass,
       uncachedTokens,
       arrivedMs: nowMs,
       owner: this,
@@ -86,8 +86,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   /** @returns whether it was dispatched or queued; false when it was refused */
   #admit(waiting: WaitingRequest<Target>, nowMs: number): boolean {
-    const { line, listener, arrivedMs } = waiting;
-    if (!this.#hasWaitingBefore(line)) {
+    const { serviceClass, listener, arrivedMs } = waiting;
+    if (!this.#hasWaitingBefore(serviceClass)) {
       const targets = this.#unsaturated.find(listener.targets(), waiting, nowMs);
       if (targets && !this.#shouldBackOff(waiting, targets, nowMs)) {
         waiting.waitedMs = nowMs - arrivedMs;
@@ -98,34 +98,34 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     return this.#queue(waiting);
   }
 
-  eased(): void {
+  capacityFreed(): void {
     if (this.queued > 0) this.#scan();
   }
 
   usage(): readonly TenantUsage[] {
     const nowMs = this.#clock.nowMs();
-    return this.#lines.flatMap(({ name, queue }) =>
+    return this.#classes.flatMap(({ name, queue }) =>
       [...queue.served.entries(nowMs)].map(([tenant, tokens]) => ({ className: name, tenant, tokens })),
     );
   }
 
   left(request: WaitingRequest<Target>): void {
     if (!this.#parked.remove(request)) this.#take(request);
-    request.line.meters.shed("client_gone");
+    request.serviceClass.meters.shed("client_gone");
   }
 
-  served({ line, request }: WaitingRequest<Target>, tokens: number): void {
+  served({ serviceClass, request }: WaitingRequest<Target>, tokens: number): void {
     const nowMs = this.#clock.nowMs();
-    line.queue.served.charge(request.tenant, tokens, nowMs);
-    this.#fleet.served(line.name, request.tenant, tokens);
-    this.#turns.charge(line.queue, tokens, nowMs);
+    serviceClass.queue.served.charge(request.tenant, tokens, nowMs);
+    this.#fleet.served(serviceClass.name, request.tenant, tokens);
+    this.#turns.charge(serviceClass.queue, tokens, nowMs);
   }
 
   /** Whether a request of the same class or a higher one is queued. Lower classes have no claim to its place. */
-  #hasWaitingBefore(line: ClassLine<Target>): boolean {
+  #hasWaitingBefore(serviceClass: ServiceClass<Target>): boolean {
     if (this.queued === 0) return false;
     if (this.#settings.between === "deficit") return true;
-    for (let rank = 0; rank <= line.rank; rank++) if (this.#lines[rank]!.queue.count > 0) return true;
+    for (let rank = 0; rank <= serviceClass.rank; rank++) if (this.#classes[rank]!.queue.count > 0) return true;
     return false;
   }
 
@@ -145,9 +145,9 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   /** Expected milliseconds until its turn, from the recent drain rate; 0 while that is unknown. */
-  #predictMs({ line, uncachedTokens }: WaitingRequest<Target>): number {
+  #predictMs({ serviceClass, uncachedTokens }: WaitingRequest<Target>): number {
     let tokens = uncachedTokens;
-    for (let rank = 0; rank <= line.rank; rank++) tokens += this.#lines[rank]!.queue.uncachedTokens;
+    for (let rank = 0; rank <= serviceClass.rank; rank++) tokens += this.#classes[rank]!.queue.uncachedTokens;
     return this.#drain.predictMs(tokens, this.#clock.nowMs()) ?? 0;
   }
 
@@ -155,19 +155,19 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
    * Removes a missed deadline and moves the request down one class. @returns false when its class rejects it instead
    */
   #demote(waiting: WaitingRequest<Target>): boolean {
-    const { line } = waiting;
-    if (line.settings.onMiss === "reject") {
+    const { serviceClass } = waiting;
+    if (serviceClass.settings.onMiss === "reject") {
       this.#refuse(waiting, "deadline_missed");
       return false;
     }
-    line.meters.shed("demoted");
+    serviceClass.meters.shed("demoted");
     waiting.forgetDeadline();
-    waiting.line = this.#lines[line.rank + 1] ?? line;
+    waiting.serviceClass = this.#classes[serviceClass.rank + 1] ?? serviceClass;
     return true;
   }
 
   #add(waiting: WaitingRequest<Target>): void {
-    const { queue, meters } = waiting.line;
+    const { queue, meters } = waiting.serviceClass;
     const nowMs = this.#clock.nowMs();
     if (queue.count === 0) this.#turns.arrived(queue, nowMs);
     this.#drain.waiting(this.queued === 0, nowMs);
@@ -180,7 +180,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   #take(waiting: WaitingRequest<Target>): void {
-    const { queue, meters } = waiting.line;
+    const { queue, meters } = waiting.serviceClass;
     queue.remove(waiting);
     meters.queued(-1);
     waiting.isWaiting = false;
@@ -193,18 +193,18 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   /** Preempts queued requests of lower classes, then of the busiest tenant of the class, until one more fits. */
-  #makePlace({ line, request }: WaitingRequest<Target>): boolean {
+  #makePlace({ serviceClass, request }: WaitingRequest<Target>): boolean {
     const { maxQueued, maxQueuedBytes } = this.#settings;
     const isFull = (): boolean => this.queued >= maxQueued || this.#sizeBytes + request.sizeBytes > maxQueuedBytes;
     if (!isFull()) return true;
     if (maxQueued === 0 || request.sizeBytes > maxQueuedBytes) return false;
-    for (let rank = this.#lines.length - 1; rank > line.rank; rank--) {
-      const { queue } = this.#lines[rank]!;
+    for (let rank = this.#classes.length - 1; rank > serviceClass.rank; rank--) {
+      const { queue } = this.#classes[rank]!;
       for (let last = queue.youngest(); last && isFull(); last = queue.youngest()) this.#preempt(last);
     }
     while (isFull()) {
-      const crowding = line.queue.busiestTenant(request.tenant);
-      const last = crowding === undefined ? undefined : line.queue.youngest(crowding);
+      const crowding = serviceClass.queue.busiestTenant(request.tenant);
+      const last = crowding === undefined ? undefined : serviceClass.queue.youngest(crowding);
       if (!last) return false;
       this.#preempt(last);
     }
@@ -217,7 +217,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   #refuse(waiting: WaitingRequest<Target>, reason: ShedReason): void {
-    waiting.line.meters.shed(reason);
+    waiting.serviceClass.meters.shed(reason);
     const waitS = this.#predictMs(waiting) / 1_000;
     const retryAfterSeconds = Math.min(retryBoundsS.most, Math.max(retryBoundsS.least, waitS));
     const code = reason === "deadline_missed" ? reason : "queue_full";
@@ -225,15 +225,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   #scan(): void {
-    this.#isEasedAgain = this.#isScanning;
+    this.#mustRescan = this.#isScanning;
     if (this.#isScanning) return;
     this.#isScanning = true;
     try {
       this.#dropOverdue();
       do {
-        this.#isEasedAgain = false;
+        this.#mustRescan = false;
         this.#dispatchOpen();
-      } while (this.#isEasedAgain);
+      } while (this.#mustRescan);
     } finally {
       this.#isScanning = false;
     }
@@ -241,7 +241,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   #dropOverdue(): void {
     const nowMs = this.#clock.nowMs();
-    for (const { queue } of this.#lines) {
+    for (const { queue } of this.#classes) {
       for (const waiting of queue.overdue(nowMs)) {
         if (!waiting.isWaiting) continue;
         this.#take(waiting);
@@ -252,7 +252,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   #dispatchOpen(): void {
     const nowMs = this.#clock.nowMs();
-    const scans = new Map(this.#lines.map(({ queue }) => [queue, new Map() as ScanState]));
+    const scans = new Map(this.#classes.map(({ queue }) => [queue, new Map() as ScanState]));
     // A request behind one that waits for its deadline must leave engines as idle as that deadline needs them.
     let maxPendingMs = Number.POSITIVE_INFINITY;
     const canGo = (queue: ClassQueue<WaitingRequest<Target>>): boolean => {
@@ -281,16 +281,20 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     }
   }
 
-  #shouldBackOff({ line, request, uncachedTokens }: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {
-    const virtualTokens = line.queue.served.virtualTokens(request.tenant, nowMs);
-    return this.#backoff.shouldBackOff({ className: line.name, virtualTokens, uncachedTokens, targets }, nowMs);
+  #shouldBackOff(
+    { serviceClass, request, uncachedTokens }: WaitingRequest<Target>,
+    targets: readonly Target[],
+    nowMs: number,
+  ) {
+    const virtualTokens = serviceClass.queue.served.virtualTokens(request.tenant, nowMs);
+    return this.#backoff.shouldBackOff({ className: serviceClass.name, virtualTokens, uncachedTokens, targets }, nowMs);
   }
 
   #dispatch(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number): void {
     this.#take(waiting);
     this.#drain.left(waiting.uncachedTokens, nowMs);
     waiting.waitedMs = nowMs - waiting.arrivedMs;
-    waiting.line.meters.waited(waiting.waitedMs);
+    waiting.serviceClass.meters.waited(waiting.waitedMs);
     waiting.listener.admitted(targets, waiting);
   }
 }

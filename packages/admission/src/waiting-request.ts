@@ -29,7 +29,7 @@ interface WaitingRequestOptions<Target extends AdmissionTarget>
   extends Pick<Entry, "request" | "sequence" | "arrivedMs" | "uncachedTokens"> {
   readonly owner: TicketOwner<Target>;
   readonly listener: AdmissionListener<Target>;
-  readonly line: ClassLine<Target>;
+  readonly serviceClass: ServiceClass<Target>;
 }
 
 /** One request from its arrival to the end of its answer. */
@@ -43,7 +43,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   leaveByMs: number;
   maxPendingMs: number;
   /** The queue of its class. */
-  line: ClassLine<Target>;
+  serviceClass: ServiceClass<Target>;
   isWaiting = false;
   waitedMs = 0;
   readonly #owner: TicketOwner<Target>;
@@ -56,20 +56,20 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
     this.sequence = options.sequence;
     this.arrivedMs = options.arrivedMs;
     this.uncachedTokens = options.uncachedTokens;
-    this.line = options.line;
+    this.serviceClass = options.serviceClass;
     this.#owner = options.owner;
-    const targetMs = this.request.deadlineMs ?? this.line.settings.targetMs ?? Number.POSITIVE_INFINITY;
+    const targetMs = this.request.deadlineMs ?? this.serviceClass.settings.targetMs ?? Number.POSITIVE_INFINITY;
     this.dueMs = this.arrivedMs + targetMs;
     this.leaveByMs = this.arrivedMs + queueShare * targetMs;
     this.maxPendingMs = engineShare * targetMs;
   }
 
   get maxPendingTokens(): number {
-    return this.line.settings.maxPendingTokens;
+    return this.serviceClass.settings.maxPendingTokens;
   }
 
   get yields(): boolean {
-    return this.line.settings.yields;
+    return this.serviceClass.settings.yields;
   }
 
   get onlyEngine(): string | undefined {
@@ -91,7 +91,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   }
 
   get className(): string {
-    return this.line.name;
+    return this.serviceClass.name;
   }
 
   leave(): void {
@@ -101,14 +101,14 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   dispatched(uncachedTokens: number): void {
     if (this.#isDispatched) return;
     this.#isDispatched = true;
-    this.line.computes(this.request.promptTokens, uncachedTokens);
+    this.serviceClass.computes(this.request.promptTokens, uncachedTokens);
     this.#owner.served(this, uncachedTokens);
   }
 
   ended(outputTokens: number): void {
     if (this.#isEnded || !this.#isDispatched || !(outputTokens > 0)) return;
     this.#isEnded = true;
-    this.line.meters.tokens("output", outputTokens);
+    this.serviceClass.meters.tokens("output", outputTokens);
     this.#owner.served(this, outputTokenWeight * outputTokens);
   }
 }
@@ -117,7 +117,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
 const shareMemory = 0.02;
 
 /** One class of a pool: its queue and what its requests have been like. */
-export class ClassLine<Target extends AdmissionTarget> {
+export class ServiceClass<Target extends AdmissionTarget> {
   readonly name: string;
   readonly settings: ClassSettings;
   /** 0 for the highest class. */
@@ -148,10 +148,10 @@ export class ClassLine<Target extends AdmissionTarget> {
   }
 }
 
-/** One line per class, the highest first. */
-export function createLines<Target extends AdmissionTarget>(
+/** One per class, the highest first. */
+export function createServiceClasses<Target extends AdmissionTarget>(
   { classes }: AdmissionSettings,
   parts: { readonly meters: AdmissionMeters; readonly fleet: FleetUsage },
-): readonly ClassLine<Target>[] {
-  return classes.map((settings, rank) => new ClassLine<Target>(settings, rank, parts));
+): readonly ServiceClass<Target>[] {
+  return classes.map((settings, rank) => new ServiceClass<Target>(settings, rank, parts));
 }

@@ -56,7 +56,7 @@ test("a request that waited for two fifths of its time is given up", () => {
   rig.time.advance(21);
   expect(sent.refusal).toBe("deadline_missed 1");
   expect([other.refusal, rig.admission.queued]).toEqual([undefined, 1]);
-  rig.ease();
+  rig.unload();
   expect(rig.went).toEqual(["later"]);
 });
 
@@ -64,9 +64,9 @@ test("a class's own target counts where a request says nothing, and what a reque
   const rig = createRig({ targets: 1, settings: { classes: [testClass("default", { targetMs: 250 })] } });
   rig.fill();
   const usual = rig.send("usual");
-  const patient = rig.send("patient", { deadlineMs: 10_000 });
+  const late = rig.send("late", { deadlineMs: 10_000 });
   rig.time.advance(200);
-  expect([usual.refusal, patient.refusal]).toEqual(["deadline_missed 1", undefined]);
+  expect([usual.refusal, late.refusal]).toEqual(["deadline_missed 1", undefined]);
 });
 
 test("a class that demotes keeps the request, a class lower and without a deadline", () => {
@@ -139,7 +139,7 @@ test("an engine whose prompts need a fifth of the time gets no more, by what all
   // What a request says goes before its class's target.
   expect(rig.send("has time", { deadlineMs: 1_005 }).target).toBe(-1);
   rig.targets[1]!.load.pendingWorkMs = 0;
-  rig.admission.eased();
+  rig.admission.capacityFreed();
   expect(rig.went).toEqual(["waits", "has time"]);
   expect(sent.ticket?.waitedMs).toBe(0);
 });
@@ -180,7 +180,7 @@ test("one whose only engine is busy does not bound the others", () => {
   expect(rig.went).toEqual(["low"]);
 });
 
-test("a request that lost its deadline finds room as any other", () => {
+test("a request that lost its deadline finds capacity as any other", () => {
   const classes = [
     { ...roomy[0]!, onMiss: "demote" as const },
     { ...roomy[0]!, name: "low", targetMs: undefined },

@@ -79,7 +79,7 @@ describe("what others tell", () => {
   });
 });
 
-describe("room is left to a needier tenant of another router", () => {
+describe("capacity is left to a needier tenant of another router", () => {
   /** An engine that is busy, and a tenant that was served a lot. */
   function busyRig(neediest: number) {
     const { fleet, state } = fleetOf({ a: { tokens: 100_000 } });

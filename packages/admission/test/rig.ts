@@ -61,11 +61,11 @@ export interface Rig {
   /** Names of requests in the order in which they went. */
   readonly went: string[];
   /** Sends a request; it goes to the open target with the least waiting. */
-  send(name: string, request?: Partial<AdmissionRequest>, mayGo?: () => boolean): Sent;
+  send(name: string, request?: Partial<AdmissionRequest>, fitsInMemory?: () => boolean): Sent;
   /** Every engine gets so much that nothing more goes there. */
   fill(tokens?: number): void;
   /** Engines are idle again, and the queue is told. */
-  ease(): void;
+  unload(): void;
   /** The first token of what went there. */
   done(target: number): void;
 }
@@ -78,7 +78,7 @@ export interface RigOptions {
   readonly time?: VirtualTime;
 }
 
-/** More than the knee of any class by default. */
+/** More than the saturation limit of any class by default. */
 export const full = 1_000_000;
 
 export function createRig({
@@ -98,12 +98,12 @@ export function createRig({
   const went: string[] = [];
   return {
     ...{ time, targets, admission, meter, went },
-    send(name, request = {}, mayGo) {
+    send(name, request = {}, fitsInMemory) {
       const whole = { ...plain, ...request };
       const sent = { name, target: -1, refusal: undefined as string | undefined, open: [] as readonly number[] };
       const ticket = admission.enter(whole, {
         targets: () => targets,
-        ...(mayGo && { mayGo }),
+        ...(fitsInMemory && { fitsInMemory }),
         admitted(open, admitted) {
           went.push(name);
           const target = leastPending(open.filter(({ usable }) => usable)) ?? open[0];
@@ -123,13 +123,13 @@ export function createRig({
     fill(tokens = full) {
       for (const { load } of targets) load.pendingPrefillTokens = tokens;
     },
-    ease() {
+    unload() {
       for (const { load } of targets) load.pendingPrefillTokens = 0;
-      admission.eased();
+      admission.capacityFreed();
     },
     done(target) {
       targets[target]!.load.pendingPrefillTokens = 0;
-      admission.eased();
+      admission.capacityFreed();
     },
   };
 }
@@ -155,7 +155,7 @@ function leastPending(open: readonly TestTarget[]): TestTarget | undefined {
 export function testClass(name: string, changes: Partial<ClassSettings> = {}): ClassSettings {
   return {
     ...{ name, order: "fcfs", share: 0, targetMs: undefined, onMiss: "reject", maxPendingTokens: 1, yields: false },
-    patienceMs: 0,
+    maxColdWaitMs: 0,
     ...changes,
   };
 }

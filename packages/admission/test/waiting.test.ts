@@ -2,13 +2,13 @@ import { maxScanned, rescanMs } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { createRig, testClass } from "./rig.ts";
 
-test("with every engine past its knee requests wait, and go in order of arrival when there is room", () => {
+test("with every engine past its saturation limit requests wait, and go in order of arrival when there is capacity", () => {
   const rig = createRig({ targets: 1, settings: { classes: [testClass("default")] } });
   rig.fill();
   const sent = ["a", "b", "c"].map((name) => rig.send(name));
   expect(sent.map(({ ticket }) => ticket?.isWaiting)).toEqual([true, true, true]);
   expect(rig.admission.queued).toBe(3);
-  rig.ease();
+  rig.unload();
   expect(rig.went).toEqual(["a"]);
   rig.done(0);
   rig.done(0);
@@ -16,7 +16,7 @@ test("with every engine past its knee requests wait, and go in order of arrival 
   expect(rig.admission.queued).toBe(0);
 });
 
-test("room that nobody tells of is found within a rescan, which ends with the last that waits", () => {
+test("capacity that nobody reports is found within a rescan, which ends with the last that waits", () => {
   const rig = createRig();
   rig.fill();
   rig.send("a");
@@ -34,7 +34,7 @@ test("how long a request waited is told", () => {
   rig.fill();
   const { ticket } = rig.send("a");
   rig.time.advance(15);
-  rig.ease();
+  rig.unload();
   expect(ticket).toMatchObject({ isWaiting: false, waitedMs: 15 });
 });
 
@@ -68,7 +68,7 @@ test("a request one past what a scan tries has to wait until one before it is go
   rig.done(1);
   expect(rig.went).toEqual([]);
   bound[0]!.ticket?.leave();
-  rig.admission.eased();
+  rig.admission.capacityFreed();
   expect(rig.went).toEqual(["beyond"]);
 });
 
@@ -80,7 +80,7 @@ test("a client that is gone leaves at once, and what it leaves twice or late cha
   gone.ticket?.leave();
   gone.ticket?.leave();
   expect(rig.admission.queued).toBe(1);
-  rig.ease();
+  rig.unload();
   stays.ticket?.leave();
   expect(rig.went).toEqual(["stays"]);
   expect(gone.target).toBe(-1);
@@ -97,7 +97,7 @@ test("a request that goes out and comes back in one call is no end of the scan",
     admitted() {
       order.push(name);
       // Its engine refuses the connection at once, so the load falls within the scan.
-      rig.admission.eased();
+      rig.admission.capacityFreed();
     },
     refused() {},
   });
@@ -105,15 +105,15 @@ test("a request that goes out and comes back in one call is no end of the scan",
   for (const name of ["a", "b", "c"]) {
     rig.admission.enter({ className: undefined, promptTokens: 1, ...free }, refusing(name));
   }
-  rig.ease();
+  rig.unload();
   expect(order).toEqual(["a", "b", "c"]);
 });
 
-test("each one that goes is charged before the next one's turn, so that an engine gets no more than its knee", () => {
+test("each one that goes is charged before the next one's turn, so that an engine gets no more than its saturation limit", () => {
   const rig = createRig({ targets: 2, settings: { classes: [testClass("default", { maxPendingTokens: 2_500 })] } });
   rig.fill();
   for (let count = 0; count < 20; count++) rig.send(`request-${count}`);
-  rig.ease();
+  rig.unload();
   expect(rig.targets.map(({ load }) => load.pendingPrefillTokens)).toEqual([3_000, 3_000]);
   expect(rig.admission.queued).toBe(14);
 });
@@ -125,7 +125,7 @@ test("metrics tell by class what waits, what went and why something did not", ()
   rig.send("b", { className: "batch" });
   expect(rig.meter.value("espalier_admission_queued_requests", "interactive")).toBe(1);
   expect(rig.meter.value("espalier_admission_queued_requests", "batch")).toBe(1);
-  rig.ease();
+  rig.unload();
   expect(rig.meter.value("espalier_admission_queued_requests", "interactive")).toBe(0);
   expect(rig.meter.value("espalier_admission_tokens_total", "interactive", "prompt")).toBe(1_000);
   ticket?.ended(30);

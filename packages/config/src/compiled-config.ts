@@ -100,7 +100,7 @@ export interface AdmissionConfig {
     readonly onMiss: "reject" | "demote";
     readonly maxPendingTokens: number;
     readonly yields: boolean;
-    readonly patienceMs: number;
+    readonly maxColdWaitMs: number;
   }[];
   readonly defaultClass: string;
   readonly between: "strict" | "deficit";
@@ -397,7 +397,7 @@ function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
     classes: admission.classes.map(({ name, order, share, target, patience, yields, ...rest }) => ({
       ...{ name, order, share, yields },
       targetMs: target,
-      patienceMs: patience,
+      maxColdWaitMs: patience,
       onMiss: rest["on-miss"],
       maxPendingTokens: rest["max-pending-tokens"],
     })),

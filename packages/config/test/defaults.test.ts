@@ -10,7 +10,7 @@ const usualClass = {
   onMiss: "reject",
   maxPendingTokens: 32_768,
   yields: false,
-  patienceMs: 0,
+  maxColdWaitMs: 0,
 };
 
 test("without any source the configuration is complete", () => {
@@ -229,7 +229,7 @@ test("every key of the file has its place in the compiled form", () => {
       classes: [
         {
           ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
-          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000 },
+          ...{ maxPendingTokens: 100, yields: true, maxColdWaitMs: 120_000 },
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],

@@ -30,11 +30,11 @@ const refreshMs = 1_000;
 export function createRoleAssignment(clock: Clock): RoleAssignment {
   const count = createPrefillCount(clock);
   let updatedMs = Number.NEGATIVE_INFINITY;
-  let duties: ReadonlySet<string> | undefined;
+  let chosen: ReadonlySet<string> | undefined;
   let prefillCount: number | undefined;
   const assignedRoleOf: RoleAssignment["assignedRoleOf"] = ({ id, role }) => {
-    if (role !== "both" || !duties) return undefined;
-    return duties.has(id) ? "prefill" : "decode";
+    if (role !== "both" || !chosen) return undefined;
+    return chosen.has(id) ? "prefill" : "decode";
   };
   return {
     count,
@@ -46,8 +46,8 @@ export function createRoleAssignment(clock: Clock): RoleAssignment {
       updatedMs = clock.nowMs();
       const known = engines();
       const wanted = count.next(share(), known.length);
-      duties = wanted === undefined ? undefined : choosePrefillEngines(known, wanted);
-      prefillCount = duties && duties.size + known.filter(({ role }) => role === "prefill").length;
+      chosen = wanted === undefined ? undefined : choosePrefillEngines(known, wanted);
+      prefillCount = chosen && chosen.size + known.filter(({ role }) => role === "prefill").length;
     },
     assignedRoleOf,
     allows: (engine, side) => (assignedRoleOf(engine) ?? side) === side,

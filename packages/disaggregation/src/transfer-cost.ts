@@ -11,7 +11,7 @@ export interface TransferCost {
   /** The observations of this router, to be published. */
   observed(): TransferSums;
   /** Call when the observations of peers have changed. */
-  told(): void;
+  refit(): void;
 }
 
 export interface TransferCostOptions {
@@ -91,7 +91,7 @@ export function createTransferCost(
       squareTokens: matrix[3]!,
       tokenMs: right[1]!,
     }),
-    told: fit,
+    refit: fit,
   };
 }
 

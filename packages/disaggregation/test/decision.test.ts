@@ -259,23 +259,23 @@ describe("what others have seen of transfers", () => {
   const truthMs = 50 + 8_000 / 20;
 
   /** One that has seen nothing itself, and others that have seen so many transfers each. */
-  function told(...counts: readonly number[]): TransferCost {
+  function costOfPeers(...counts: readonly number[]): TransferCost {
     const others = counts.map((count) => {
       const cost = createTransferCost();
       observe(cost, count);
       return { sums: cost.observed(), share: 1 };
     });
     const cost = createTransferCost(undefined, () => addTransfers(others));
-    cost.told();
+    cost.refit();
     return cost;
   }
 
   test("is what is expected before the first one here", () => {
     expect(createTransferCost().ms(8_000)).toBeCloseTo(124, 9);
-    expect(Math.abs(told(60).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
-    expect(Math.abs(told(40, 80, 20).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
+    expect(Math.abs(costOfPeers(60).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
+    expect(Math.abs(costOfPeers(40, 80, 20).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
     // What one transfer of another says is not all that is believed.
-    expect(told(1).ms(8_000)).toBeLessThan(0.8 * truthMs);
+    expect(costOfPeers(1).ms(8_000)).toBeLessThan(0.8 * truthMs);
   });
 
   test("counts for no more than the bound, however many they are", () => {
@@ -298,7 +298,7 @@ describe("what others have seen of transfers", () => {
   test("with nothing told, is as if there were no others, to the last bit", () => {
     const [alone, among] = [createTransferCost(), createTransferCost(undefined, () => noTransfers)];
     for (const cost of [alone, among]) observe(cost, 33, 1.7);
-    among.told();
+    among.refit();
     expect([among.setupMs, among.msPerToken]).toEqual([alone.setupMs, alone.msPerToken]);
   });
 

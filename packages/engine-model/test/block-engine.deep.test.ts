@@ -88,7 +88,7 @@ function play(parameters: EngineParameters, random: Random, seen: Seen): void {
 }
 
 /** Everything is compared after every step, on machines that do other things beside. */
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 
 describe("an engine with hashes is the one with tokens", () => {
   const engines = fc.record({
@@ -138,6 +138,6 @@ describe("an engine with hashes is the one with tokens", () => {
       // After no step is a block gone before those below it.
       expect(seen.holes).toBe(0);
     },
-    patienceMs,
+    timeoutMs,
   );
 });

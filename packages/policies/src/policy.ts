@@ -37,7 +37,7 @@ export interface RequestFeatures {
    * Prefill tokens that other routers are expected to have sent to the candidates and not published yet. Absent if
    * there are none.
    */
-  readonly unseenTokens?: number | undefined;
+  readonly estimatedPeerTokens?: number | undefined;
   /**
    * A number that prompts share if they are cold from the same block on, an unsigned 32-bit integer. Routers that get
    * such prompts at the same time should send them to the same candidate. Absent if nothing is unseen, or nothing is

@@ -6,9 +6,12 @@ import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, idleRows, ofTokens, tally } from "./helpers.ts";
 
 const policy = createPolicy("least_work");
-const among = (unseenTokens: number, promptTokens = 2_000) => ({ ...ofTokens(promptTokens), unseenTokens });
-const shares = (rows: readonly CandidateRow[], unseenTokens: number, promptTokens = 2_000) =>
-  byKey(policy.explain(among(unseenTokens, promptTokens), candidatesOf(rows)));
+const among = (estimatedPeerTokens: number, promptTokens = 2_000) => ({
+  ...ofTokens(promptTokens),
+  estimatedPeerTokens,
+});
+const shares = (rows: readonly CandidateRow[], estimatedPeerTokens: number, promptTokens = 2_000) =>
+  byKey(policy.explain(among(estimatedPeerTokens, promptTokens), candidatesOf(rows)));
 
 describe("without work of others that is unseen", () => {
   test("the least loaded of equals is taken, as one router does", () => {
@@ -62,8 +65,8 @@ describe("with it", () => {
 
   test("an engine that holds the prompt stays the best: others have no more reason to go there than elsewhere", () => {
     const holder: CandidateRow = { key: "holder", matchedTokens: 1_600 };
-    for (const unseen of [1, 100, 5_000, 1e6]) {
-      expect(shares([holder, ...idleRows(20)], unseen).holder, `${unseen} unseen`).toBe(1);
+    for (const estimatedPeerTokens of [1, 100, 5_000, 1e6]) {
+      expect(shares([holder, ...idleRows(20)], estimatedPeerTokens).holder, `${estimatedPeerTokens} unseen`).toBe(1);
     }
     const busy = { ...holder, pendingPrefillTokens: 3_000 };
     expect(shares([busy, ...idleRows(20)], 1_000).holder).toBe(0);
@@ -95,9 +98,9 @@ describe("with it", () => {
       fc.property(
         fc.array(row, { minLength: 2, maxLength: 40 }),
         fc.integer({ min: 65, max: 50_000 }),
-        (rows, unseen) => {
+        (rows, estimatedPeerTokens) => {
           const named = rows.map((one, at) => ({ key: `e${at}`, ...one }));
-          const probability = shares(named, unseen);
+          const probability = shares(named, estimatedPeerTokens);
           const sum = Object.values(probability).reduce((total, one) => total + one, 0);
           expect(sum).toBeCloseTo(1, 9);
           for (const one of named) {
@@ -127,9 +130,9 @@ describe("with it", () => {
 
 describe("prompts that are cold from the same place on", () => {
   const random = createSeededRandom(3);
-  const chosen = (rows: readonly CandidateRow[], coldKey: number, unseen = 14_000): string => {
+  const chosen = (rows: readonly CandidateRow[], coldKey: number, estimatedPeerTokens = 14_000): string => {
     const candidates = candidatesOf(rows);
-    const request = { ...among(unseen), coldKey };
+    const request = { ...among(estimatedPeerTokens), coldKey };
     const { index } = policy.choose(request, candidates, random);
     const key = rows[index]?.key ?? "";
     expect(byKey(policy.explain(request, candidates))[key], "as explained").toBe(1);

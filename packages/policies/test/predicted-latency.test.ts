@@ -214,7 +214,7 @@ describe("work that other routers send unseen", () => {
     { key: "idle", backlogMs: 10 },
     { key: "busy", backlogMs: 30 },
   ];
-  const among = (unseenTokens: number) => ({ ...prompt, unseenTokens });
+  const among = (estimatedPeerTokens: number) => ({ ...prompt, estimatedPeerTokens });
 
   test("fills engines evenly, in milliseconds: a prompt is drawn by what each is below the level", () => {
     // 1,000 tokens are 100 ms, which fill both to 70: 60 and 40 are below it, a request of each counted in.

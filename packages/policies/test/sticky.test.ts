@@ -56,13 +56,17 @@ describe("where a session goes", () => {
       matchedTokens: signal,
     });
     fc.assert(
-      fc.property(fc.array(row, { minLength: 2, maxLength: 6 }), fc.constantFrom(0, 900), (some, unseenTokens) => {
-        const candidates = candidatesOf(some.map((one, at) => ({ key: `e${at}`, ...one })));
-        const request = { ...inSession("s"), unseenTokens };
-        const own = createPolicy("sticky").explain(request, candidates);
-        const { candidates: judged, weights } = createPolicy("least_work").explain(request, candidates);
-        expect(own).toEqual({ policy: "sticky", reason: "session_new", candidates: judged, weights });
-      }),
+      fc.property(
+        fc.array(row, { minLength: 2, maxLength: 6 }),
+        fc.constantFrom(0, 900),
+        (some, estimatedPeerTokens) => {
+          const candidates = candidatesOf(some.map((one, at) => ({ key: `e${at}`, ...one })));
+          const request = { ...inSession("s"), estimatedPeerTokens };
+          const own = createPolicy("sticky").explain(request, candidates);
+          const { candidates: judged, weights } = createPolicy("least_work").explain(request, candidates);
+          expect(own).toEqual({ policy: "sticky", reason: "session_new", candidates: judged, weights });
+        },
+      ),
     );
   });
 });

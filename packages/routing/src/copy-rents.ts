@@ -203,7 +203,7 @@ function smallestOf(parts: readonly RentPart[]): number {
 
 interface SharedRentsOptions {
   /** Channel between routers; undefined if there is none. */
-  readonly board: NoteChannel | undefined;
+  readonly channel: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
@@ -218,7 +218,7 @@ export const publishRentsMs = 25;
 const noteKey = "rents";
 
 /** Publishes and receives nothing before `start`, and nothing without a note channel. */
-export function createSharedRents({ board, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
+export function createSharedRents({ channel, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
   const ledger = new RentLedger(() => clock.nowMs());
   const received = meter.counter({
     name: "espalier_copy_rents_received_total",
@@ -233,9 +233,9 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
   const publish = (): void => {
     cancelPublish?.();
     cancelPublish = undefined;
-    if (!board || ledger.version === publishedVersion) return;
+    if (!channel || ledger.version === publishedVersion) return;
     publishedVersion = ledger.version;
-    board.post(noteKey, writeRentNote(ledger.parts()));
+    channel.post(noteKey, writeRentNote(ledger.parts()));
   };
   const receive = ({ key, bytes, ageMs, origin }: Note): void => {
     if (key !== noteKey) return;
@@ -251,13 +251,13 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
     paidMs: (key) => ledger.paidMs(key),
     add(key: number, rentMs: number, target: TargetIndex) {
       ledger.add(key, rentMs, target);
-      if (!board || !isStarted) return;
+      if (!channel || !isStarted) return;
       if (rentMs < 0) publish();
       else cancelPublish ??= scheduler.after(publishRentsMs, publish);
     },
     async start() {
       isStarted = true;
-      if (board) cancels = [board.onNote(receive)];
+      if (channel) cancels = [channel.onNote(receive)];
     },
     async stop() {
       isStarted = false;
@@ -269,7 +269,7 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
 }
 
 /** Reads rents, and adds none. */
-export function quietRents(rents: CopyRents): CopyRents {
+export function dryRunRents(rents: CopyRents): CopyRents {
   return { paidMs: (key) => rents.paidMs(key), add() {} };
 }
 

@@ -11,14 +11,14 @@ export interface ExplainedSelection<Target extends RoutingTarget> {
   /** The most likely target; the first of equally likely ones. */
   readonly choice: Target;
   /** Prefill tokens that other routers are expected to have sent without this one knowing. */
-  readonly unseenTokens: number;
+  readonly estimatedPeerTokens: number;
 }
 
 /**
  * Runs a selector with a policy that explains instead of choosing, so that the explanation matches a real decision.
  * Draws nothing and records nothing.
  *
- * @param selector must use `quietTraffic` and `quietSessions`: the request is not sent, so it must not count as
+ * @param selector must use `dryRunTraffic` and `dryRunSessions`: the request is not sent, so it must not count as
  * expected traffic of other routers, and must bind no session
  * @returns undefined if no target is usable
  */
@@ -29,9 +29,9 @@ export function explainSelection<Target extends RoutingTarget>(
   request: RoutedRequest,
   restriction: Restriction<Target>,
 ): ExplainedSelection<Target> | undefined {
-  let seen: { readonly explanation: Explanation; readonly unseenTokens: number } | undefined;
-  const policy = explainingPolicy(pool.policy, (explanation, unseenTokens) => {
-    seen = { explanation, unseenTokens };
+  let seen: { readonly explanation: Explanation; readonly estimatedPeerTokens: number } | undefined;
+  const policy = explainingPolicy(pool.policy, (explanation, estimatedPeerTokens) => {
+    seen = { explanation, estimatedPeerTokens };
   });
   const selection = selector.select({ ...pool, policy }, targets, request, restriction);
   if (!selection || !seen) return undefined;
@@ -49,13 +49,13 @@ export function explainSelection<Target extends RoutingTarget>(
  */
 export function explainingPolicy(
   policy: Policy,
-  onExplained: (explanation: Explanation, unseenTokens: number) => void = () => {},
+  onExplained: (explanation: Explanation, estimatedPeerTokens: number) => void = () => {},
 ): Policy {
   return {
     ...policy,
     choose(request, candidates) {
       const explanation = policy.explain(request, candidates);
-      onExplained(explanation, request.unseenTokens ?? 0);
+      onExplained(explanation, request.estimatedPeerTokens ?? 0);
       const index = likeliest(explanation.candidates);
       return { index, target: explanation.candidates[index]!.target, reason: explanation.reason, rentMs: 0 };
     },
@@ -63,7 +63,7 @@ export function explainingPolicy(
 }
 
 /** Reads what peers may have sent, and records no decisions. */
-export function quietTraffic(traffic: PeerTraffic): PeerTraffic {
+export function dryRunTraffic(traffic: PeerTraffic): PeerTraffic {
   return { ...traffic, sent() {} };
 }
 

@@ -11,7 +11,7 @@ export interface FeedTarget {
 
 /** Reads the events of one target, from `start` to `stop`. */
 export interface EventReading {
-  readonly standing: FeedConfidence;
+  readonly confidence: FeedConfidence;
   start(): Promise<void>;
   stop(): Promise<void>;
   /** Attaches floating blocks whose position follows from a prompt that was placed here. */
@@ -23,7 +23,7 @@ export interface EventReading {
 
 /** The feed of a target. It lives until the target's engine or event endpoint changes. */
 export interface HostedFeed {
-  readonly standing: FeedConfidence;
+  readonly confidence: FeedConfidence;
   /** See `EventReading`. */
   attach(): void;
   describe(): FeedStatus;
@@ -57,7 +57,7 @@ export interface BatchOutcome {
 
 /** Confidence of a feed and the reason. Published to routers that do not read the feed. */
 export interface FeedCondition {
-  readonly standing: FeedConfidence;
+  readonly confidence: FeedConfidence;
   readonly state: string;
   readonly reason: string;
   /** Why the events cannot be used. */

@@ -4,8 +4,8 @@
  */
 
 export type { CopyRents } from "./copy-rents.ts";
-export { createSharedRents, quietRents, type SharedRents } from "./copy-rents.ts";
-export { type ExplainedSelection, explainingPolicy, explainSelection, quietTraffic } from "./explain-selection.ts";
+export { createSharedRents, dryRunRents, type SharedRents } from "./copy-rents.ts";
+export { dryRunTraffic, type ExplainedSelection, explainingPolicy, explainSelection } from "./explain-selection.ts";
 export type { BatchOutcome, FeedCondition, FeedOutput, FeedStatus } from "./feed-host.ts";
 export {
   createLocalHost,
@@ -79,7 +79,7 @@ export {
   type BindingStore,
   createLocalBindings,
   createSessionBindings,
-  quietSessions,
+  dryRunSessions,
   type SessionBindings,
 } from "./session-bindings.ts";
 export { createLoadPublisher, type LoadPublisher } from "./shared/load-publisher.ts";

@@ -14,7 +14,7 @@ export interface SentPrompt {
 export interface PeerTraffic {
   sent(prompt: SentPrompt): void;
   /** Prefill tokens that the others are expected to have sent since they last published, to any target. */
-  unseenTokens(): number;
+  estimatedPeerTokens(): number;
   /**
    * Whether far more arrives at once than on average. If not, `peerTokensAt` is 0 everywhere and need not be called.
    */
@@ -78,7 +78,7 @@ export function createPeerTraffic(
       all.add(uncachedTokens, atMs);
       (matchedTokens > 0 ? burstAt(target) : cold).add(uncachedTokens, atMs);
     },
-    unseenTokens() {
+    estimatedPeerTokens() {
       if (shared.originCount === 0) return 0;
       decay();
       const burst = isBurst() ? cold.excess(atMs) : 0;

@@ -90,7 +90,7 @@ export function createTargetSelector(
     select(pool, targets, { features, prompt }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {
       candidates.reset();
       if (prompt) knowledge.match(prompt);
-      const unseenTokens = traffic.unseenTokens();
+      const estimatedPeerTokens = traffic.estimatedPeerTokens();
       const isBurst = traffic.isBurst();
       const snapshot = pool.work?.snapshot(shared);
       const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
@@ -106,7 +106,7 @@ export function createTargetSelector(
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         snapshot?.describe(candidates, index, target);
         if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
-        if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
+        if (estimatedPeerTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       onMatched?.();
       if (candidates.count === 0) return undefined;
@@ -118,7 +118,13 @@ export function createTargetSelector(
       const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
       const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool.model) : undefined;
       const rentPaidMs = rentKey === undefined ? 0 : rents.paidMs(rentKey);
-      const request = withTraffic(features, snapshot, { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs });
+      const request = withTraffic(features, snapshot, {
+        boundKey,
+        estimatedPeerTokens,
+        coldKey,
+        sharedTokens,
+        rentPaidMs,
+      });
       const choice = pool.policy.choose(request, candidates, random);
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
@@ -155,7 +161,7 @@ function sessionOf({ policy, model = "" }: SelectablePool, { sessionKey }: Reque
 interface Surroundings {
   /** Key of the target that the session is bound to. */
   readonly boundKey: string | undefined;
-  readonly unseenTokens: number;
+  readonly estimatedPeerTokens: number;
   readonly coldKey: number | undefined;
   /** Prompt tokens shared with other prompts, and the rent that those have paid. */
   readonly sharedTokens: number;
@@ -166,9 +172,9 @@ interface Surroundings {
 function withTraffic(
   features: RequestFeatures,
   snapshot: DecisionSnapshot | undefined,
-  { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs }: Surroundings,
+  { boundKey, estimatedPeerTokens, coldKey, sharedTokens, rentPaidMs }: Surroundings,
 ): RequestFeatures {
-  if (!snapshot && unseenTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
+  if (!snapshot && estimatedPeerTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
   return {
     promptTokens: features.promptTokens,
     expectedOutputTokens: features.expectedOutputTokens,
@@ -176,7 +182,7 @@ function withTraffic(
     prefixKey: features.prefixKey,
     adapter: features.adapter,
     boundKey: boundKey ?? features.boundKey,
-    unseenTokens: unseenTokens > 0 ? unseenTokens : features.unseenTokens,
+    estimatedPeerTokens: estimatedPeerTokens > 0 ? estimatedPeerTokens : features.estimatedPeerTokens,
     coldKey: coldKey ?? features.coldKey,
     sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
     rentPaidMs,
@@ -206,7 +212,7 @@ const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 
 const noTraffic: PeerTraffic = {
   sent() {},
-  unseenTokens: () => 0,
+  estimatedPeerTokens: () => 0,
   isBurst: () => false,
   peerTokensAt: () => 0,
   isBurstRendezvous: () => false,

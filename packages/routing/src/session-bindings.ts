@@ -44,7 +44,7 @@ export function createSessionBindings(store: BindingStore): SessionBindings {
 }
 
 /** Reads bindings, and binds no session. */
-export function quietSessions(sessions: SessionBindings): SessionBindings {
+export function dryRunSessions(sessions: SessionBindings): SessionBindings {
   return { ...sessions, sent() {} };
 }
 

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createPolicy, type PolicyName, policyNames, type RequestFeatures } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { explainSelection, quietTraffic } from "../src/explain-selection.ts";
+import { dryRunTraffic, explainSelection } from "../src/explain-selection.ts";
 import { createPeerTraffic } from "../src/peer-traffic.ts";
 import { createTargetSelector } from "../src/select-target.ts";
 import { knowledgeRig } from "./prefix/knowledge-rig.ts";
@@ -19,7 +19,7 @@ const features: RequestFeatures = {
 const none = { tried: new Set<string>() };
 
 function rigOf(name: PolicyName, count = 4) {
-  const { knowledge, announce, time } = knowledgeRig({ standing: "complete" });
+  const { knowledge, announce, time } = knowledgeRig({ confidence: "complete" });
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, `e${at}`));
   const selector = createTargetSelector(createSeededRandom(5), knowledge);
   const policy = createPolicy(name);
@@ -73,19 +73,19 @@ test("what other routers may have sent is read, and nothing is expected of them 
   const shared = nothingShared(4);
   shared.inFlight[0] = 3;
   const traffic = createPeerTraffic(time.clock, shared, (target) => target === 1);
-  const selector = createTargetSelector(createSeededRandom(1), knowledge, shared, quietTraffic(traffic));
+  const selector = createTargetSelector(createSeededRandom(1), knowledge, shared, dryRunTraffic(traffic));
   const explain = () => explainSelection(selector, { policy }, targets, { features, prompt }, none)!;
-  expect(explain().unseenTokens).toBe(0);
+  expect(explain().estimatedPeerTokens).toBe(0);
   traffic.sent({ target: targets[1]!.index, uncachedTokens: 10_000, matchedTokens: 0 });
-  const expected = traffic.unseenTokens();
+  const expected = traffic.estimatedPeerTokens();
   expect(expected).toBeGreaterThan(0);
   for (let again = 0; again < 3; again++) {
-    const { unseenTokens, explanation } = explain();
-    expect(unseenTokens).toBe(expected);
+    const { estimatedPeerTokens, explanation } = explain();
+    expect(estimatedPeerTokens).toBe(expected);
     expect(explanation.candidates.map(({ signals }) => signals.own)).toEqual([0, 1, 0, 0]);
     expect(explanation.candidates[0]?.signals.inFlight).toBe(3);
   }
-  expect(traffic.unseenTokens()).toBe(expected);
+  expect(traffic.estimatedPeerTokens()).toBe(expected);
 });
 
 describe("the evidence of a target", () => {
@@ -99,12 +99,12 @@ describe("the evidence of a target", () => {
     time.advance(250);
     knowledge.match(prompt);
     expect(knowledge.evidence(target.index)).toEqual({
-      standing: "complete",
+      confidence: "complete",
       factBlocks: { gpu: 4, cpu: 2, disk: 0, external: 1 },
       pools: [],
       placement: { blocks: 6, confirmedBlocks: 0, ageMs: 250, by: 0 },
     });
-    const unknown = { standing: "complete", factBlocks: nothing, pools: [], placement: null };
+    const unknown = { confidence: "complete", factBlocks: nothing, pools: [], placement: null };
     expect(knowledge.evidence(other.index)).toEqual(unknown);
     knowledge.match(promptOf(tokensOf("b", 160)));
     expect(knowledge.evidence(target.index)).toMatchObject({ factBlocks: nothing, placement: null });
@@ -116,11 +116,11 @@ describe("the evidence of a target", () => {
   });
 
   test("is told whatever it is worth, and not of targets that nothing is kept of", () => {
-    const { knowledge, announce, target } = knowledgeRig({ standing: "void" });
+    const { knowledge, announce, target } = knowledgeRig({ confidence: "void" });
     const prompt = promptOf(tokensOf("a", 160));
     announce(prompt, 0, 4);
     knowledge.match(prompt);
-    expect(knowledge.evidence(target.index)).toMatchObject({ standing: "void", factBlocks: { gpu: 4 } });
+    expect(knowledge.evidence(target.index)).toMatchObject({ confidence: "void", factBlocks: { gpu: 4 } });
     expect(knowledge.evidence(scriptedTarget(4_096, "beyond").index)).toBeUndefined();
   });
 });

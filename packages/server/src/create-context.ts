@@ -25,11 +25,11 @@ import {
   createSessionBindings,
   createSharedRents,
   createTargetSelector,
+  dryRunRents,
+  dryRunSessions,
+  dryRunTraffic,
   maxKnownTargets,
   type PeerTraffic,
-  quietRents,
-  quietSessions,
-  quietTraffic,
   type SessionBindings,
 } from "@espalier/routing";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
@@ -92,8 +92,8 @@ export function createContext(
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
   const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
   const inFlight = { count: 0, bodyBytes: 0 };
-  const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
-  const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
+  const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
+  const rents = createSharedRents({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const onChange = (now: CompiledConfig): void => {
@@ -197,7 +197,7 @@ function createSelectors(
     createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies);
   return {
     selector: create(traffic, sessions, rents),
-    dryRunSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
+    dryRunSelector: create(traffic && dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(rents)),
   };
 }
 

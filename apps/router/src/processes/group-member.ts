@@ -45,7 +45,7 @@ export async function joinGroup(): Promise<GroupMember> {
       if (order.type === "place") resolve(order.place);
       else if (order.type === "serving") isServing = true;
       else if (order.type === "reload") router?.reload(order.trigger);
-      else if (order.type === "stop" && router) stop(router, order.isPatient, drained);
+      else if (order.type === "stop" && router) stop(router, order.isDelayed, drained);
     });
     say({ type: "hello" });
   });
@@ -87,10 +87,10 @@ function tellWhenReady(router: Router, group: RouterGroup, tell: () => void): vo
   });
 }
 
-function stop(router: Router, isPatient: boolean, drained: () => void): void {
+function stop(router: Router, isDelayed: boolean, drained: () => void): void {
   const { delayMs, graceMs } = router.config.drain;
   if (router.drain.started) router.drain.force();
-  else void router.drain.run({ delayMs: isPatient ? delayMs : 0, graceMs }).then(drained);
+  else void router.drain.run({ delayMs: isDelayed ? delayMs : 0, graceMs }).then(drained);
 }
 
 /**

@@ -28,8 +28,8 @@ export type GroupOrder =
   /** All processes have become ready. */
   | { readonly type: "serving" }
   | { readonly type: "reload"; readonly trigger: "signal" | "admin" }
-  /** The first one drains; `isPatient` includes the delay for load balancers. The second one stops at once. */
-  | { readonly type: "stop"; readonly isPatient: boolean };
+  /** The first one drains; `isDelayed` includes the delay for load balancers. The second one stops at once. */
+  | { readonly type: "stop"; readonly isDelayed: boolean };
 
 /** Messages from a process. */
 export type MemberReport =
@@ -128,14 +128,14 @@ export class ProcessGroup {
   }
 
   /**
-   * Makes all drain and end; the second call stops them at once. @param isPatient includes the delay for load balancers
+   * Makes all drain and end; the second call stops them at once. @param isDelayed includes the delay for load balancers
    */
-  stop(isPatient: boolean): void {
+  stop(isDelayed: boolean): void {
     this.#isStopping = true;
     for (const slot of this.#slots) {
       slot.cancelRestart();
       // A process that does not serve yet has nothing to drain.
-      if (slot.addresses) slot.process?.send({ type: "stop", isPatient });
+      if (slot.addresses) slot.process?.send({ type: "stop", isDelayed });
       else slot.process?.kill();
     }
     void this.#allGone();

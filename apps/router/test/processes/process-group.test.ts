@@ -164,8 +164,8 @@ test("a stop goes to all, and so does the second one; it has ended when all have
   group.stop(true);
   group.stop(false);
   const orders = [
-    { type: "stop", isPatient: true },
-    { type: "stop", isPatient: false },
+    { type: "stop", isDelayed: true },
+    { type: "stop", isDelayed: false },
   ];
   expect(processes.map((each) => each.orders)).toEqual([orders, orders]);
   processes[0]!.end(0);

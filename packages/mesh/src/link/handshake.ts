@@ -174,7 +174,7 @@ export class Handshake {
       role === "dialer"
         ? { dialerHello: this.#ownHello, acceptorHello: theirHello, version }
         : { dialerHello: theirHello, acceptorHello: this.#ownHello, version };
-    this.#deps.send(role === "dialer" ? encodeProof(this.#told(), role, this.#transcript) : this.#ownHello);
+    this.#deps.send(role === "dialer" ? encodeProof(this.#provedSecrets(), role, this.#transcript) : this.#ownHello);
     this.#state = "proof";
     return { kind: "pending" };
   }
@@ -192,7 +192,7 @@ export class Handshake {
   #proof(frame: Uint8Array): HandshakeResult {
     const { role } = this.#deps;
     const transcript = this.#transcript!;
-    const known = role === "dialer" ? this.#told() : this.#deps.secrets;
+    const known = role === "dialer" ? this.#provedSecrets() : this.#deps.secrets;
     const proved = provedSecret(frame, known, role === "dialer" ? "acceptor" : "dialer", transcript);
     if (proved === undefined) return this.reject("secret", "the secrets differ, or one router has none");
     this.secret = proved;
@@ -203,7 +203,7 @@ export class Handshake {
   }
 
   /** The secrets that a dialer proves to know. A peer that takes one proof only gets that of the own secret. */
-  #told(): readonly string[] {
+  #provedSecrets(): readonly string[] {
     const { secrets } = this.#deps;
     return this.peer?.capabilities?.includes(secretsCapability) ? secrets : secrets.slice(0, 1);
   }

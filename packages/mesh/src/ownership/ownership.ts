@@ -71,7 +71,7 @@ interface OwnedTarget {
   latest: PostedClaim | undefined;
   unclaimedSinceMs: number | undefined;
   lostAtMs: number;
-  toldAtMs: number;
+  announcedAtMs: number;
 }
 
 /**
@@ -137,7 +137,7 @@ export class Ownership {
       latest: undefined,
       unclaimedSinceMs: undefined,
       lostAtMs: Number.NEGATIVE_INFINITY,
-      toldAtMs: 0,
+      announcedAtMs: 0,
     });
     this.#decide(target);
   }
@@ -229,9 +229,9 @@ export class Ownership {
     const isPending = role === "owner" && claimant !== self;
     if (holding && mayTakeOver && !isPending) this.#unsettled.delete(target);
     else this.#unsettled.add(target);
-    if (role === owned.role && !(isPending && nowMs - owned.toldAtMs >= turnMs)) return;
+    if (role === owned.role && !(isPending && nowMs - owned.announcedAtMs >= turnMs)) return;
     owned.role = role;
-    owned.toldAtMs = nowMs;
+    owned.announcedAtMs = nowMs;
     this.#deps.onRole(target, role);
   }
 

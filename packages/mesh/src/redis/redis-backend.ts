@@ -69,7 +69,7 @@ class RedisBackend implements Backend {
   #isLeaving = false;
   #isLooking = false;
   #isIdTaken = false;
-  #isOlderTold = false;
+  #isOlderLogged = false;
   #isReading = false;
   #hasAttached = false;
   #graceUntilMs = Number.NEGATIVE_INFINITY;
@@ -326,12 +326,12 @@ class RedisBackend implements Backend {
   async #warnOfOlder(session: RedisSession): Promise<void> {
     const hasOlder = await this.#directory.hasOlder(session);
     if (hasOlder) this.#count("older-version");
-    if (hasOlder && !this.#isOlderTold) {
+    if (hasOlder && !this.#isOlderLogged) {
       this.#options.logger.error(
         "routers of an earlier version use this Redis and cluster; they and this one share nothing until they are gone",
       );
     }
-    this.#isOlderTold = hasOlder;
+    this.#isOlderLogged = hasOlder;
   }
 
   #frame(link: Link, channel: Channel, frame: Uint8Array): void {

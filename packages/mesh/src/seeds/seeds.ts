@@ -17,7 +17,7 @@ export interface FoundSeeds {
 const resolveMs = 5_000;
 const jitterShare = 0.2;
 /** A slower answer is not waited for. */
-const patienceMs = 15_000;
+const resolveTimeoutMs = 15_000;
 /** Addresses of all seeds together. */
 export const maxSeedAddresses = 256;
 
@@ -159,7 +159,7 @@ export class Seeds {
       next();
       return;
     }
-    this.#cancel = [this.#deps.scheduler.after(patienceMs, next)];
+    this.#cancel = [this.#deps.scheduler.after(resolveTimeoutMs, next)];
     for (const seed of names) {
       void this.#resolve(seed, () => round === this.#round).then(() => {
         pending -= 1;

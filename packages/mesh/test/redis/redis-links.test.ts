@@ -40,14 +40,14 @@ function makeRouters(ids: readonly string[], limits: Partial<RedisLimits> = {}) 
       onGoodbye: (from) => told.push(`goodbye of ${from.router}`),
       onLook: () => told.push("look"),
     });
-    let standing: { end(why: string): void } | undefined;
+    let current: { end(why: string): void } | undefined;
     const connect = () => {
-      standing?.end("replaced");
+      current?.end("replaced");
       const session = redis.session((channel, bytes) => {
         if (channel !== keys.all && channel !== keys.inbox(id)) return;
         if (!faults.lose(id, decodeRedisMessage(bytes, 1e6))) links.receive(bytes);
       });
-      standing = session;
+      current = session;
       links.attach(session);
     };
     connect();

@@ -62,7 +62,7 @@ export function leastWorkParts(option: (name: string) => number): Pick<PolicyPar
       tieBreaker: requestLoad,
       peers: new PeerLoad({
         commonTerms: 2,
-        amountOf: ({ request }) => request.unseenTokens ?? 0,
+        amountOf: ({ request }) => request.estimatedPeerTokens ?? 0,
         tieCost: requestTokens,
       }),
     }),

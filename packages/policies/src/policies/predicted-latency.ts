@@ -95,11 +95,11 @@ export const predictedLatency: PolicyDefinition = {
 /** Estimated load that peers have sent and not published yet, in milliseconds of the mean candidate. */
 function peerLoadMs(decision: Decision): number {
   const { request, eligible, eligibleCount } = decision;
-  const { unseenTokens = 0 } = request;
-  if (!(unseenTokens > 0)) return 0;
+  const { estimatedPeerTokens = 0 } = request;
+  if (!(estimatedPeerTokens > 0)) return 0;
   let sum = 0;
   for (let place = 0; place < eligibleCount; place++) sum += tokenMsOf(decision, eligible[place]!);
-  return (unseenTokens * sum) / eligibleCount;
+  return (estimatedPeerTokens * sum) / eligibleCount;
 }
 
 /**

@@ -84,8 +84,8 @@ export class FeedTable {
     this.#options.reserve(2 * key.length);
     this.#nextNumber += 1;
     const items = new FeedItems(number);
-    const told = { clock: undefined, isRead: false, lastSequence: -1, lastCheckpoint: -1 };
-    const feed: OwnFeed = { number, key, declaration, statement, items, ...told };
+    const unsynced = { clock: undefined, isRead: false, lastSequence: -1, lastCheckpoint: -1 };
+    const feed: OwnFeed = { number, key, declaration, statement, items, ...unsynced };
     this.#open.set(key, feed);
     this.#feeds.set(number, feed);
     this.#pending.push(feed);

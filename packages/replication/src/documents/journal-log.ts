@@ -89,11 +89,11 @@ function readEpoch(fields: Readonly<Record<string, unknown>>): EngineEpoch {
   };
 }
 
-const worths: ReadonlySet<unknown> = new Set(["complete", "partial", "void", "none"]);
+const qualities: ReadonlySet<unknown> = new Set(["complete", "partial", "void", "none"]);
 
 function readClaim(fields: Readonly<Record<string, unknown>>): FeedClaim {
   const { worth, unusable } = fields;
-  if (!worths.has(worth)) throw new RangeError("a claim of unknown worth");
+  if (!qualities.has(worth)) throw new RangeError("a claim of unknown worth");
   if (typeof fields.stamp !== "number" || !Number.isFinite(fields.stamp)) throw new RangeError("a claim without stamp");
   const claim: FeedClaim = {
     target: text(fields.target),

@@ -226,8 +226,8 @@ export class OwnJournal {
   commit(): void {
     this.#placements.expire(this.#options.clock.nowMs());
     if (!this.hasPending) return;
-    const surplus = this.document.byteLength + this.#pendingBytes - this.#options.maxHeldBytes;
-    if (surplus > 0) this.#settled.dropOldest(surplus + this.#options.maxHeldBytes / 16);
+    const excessBytes = this.document.byteLength + this.#pendingBytes - this.#options.maxHeldBytes;
+    if (excessBytes > 0) this.#settled.dropOldest(excessBytes + this.#options.maxHeldBytes / 16);
     this.#pendingBytes = 0;
     const values: LogValue[] = [];
     const written: ((clock: number) => void)[] = [];

@@ -171,7 +171,7 @@ export class FoldTrack {
   }
 
   /** Notes that the state may lack something from this message on. */
-  doubt(sequence: number): void {
+  markIncomplete(sequence: number): void {
     this.#incompleteFrom = Math.min(this.#incompleteFrom, sequence);
   }
 
@@ -203,7 +203,7 @@ export class FoldTrack {
     if (sink.wasCleared) this.isUnfounded = false;
     this.#position = sequence;
     this.#last = { sequence, timestampUs, checksum };
-    if (!record.isComplete) this.doubt(sequence);
+    if (!record.isComplete) this.markIncomplete(sequence);
     if (this.#kept) this.#accountKept(keptBytes);
     return true;
   }
@@ -225,7 +225,7 @@ export class FoldTrack {
     const to = Math.min(end, record - 1);
     if (checkpoints.hasWithin(next, to)) return false;
     if (!this.#kept || this.isComplete) this.#keepState();
-    this.doubt(next);
+    this.markIncomplete(next);
     this.#position = to;
     this.#skippedTo = to;
     return true;

@@ -40,7 +40,7 @@ export type SnapshotFrame =
  * ```text
  * frame:  u8 format version, u8 kind, then by kind
  * stamps: varint distinct blocks to come, or 0; then until the end of the frame: text target, mark of the epoch, text predecessor or empty,
- *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first doubtful message + 1
+ *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first incomplete message + 1
  * groups: until the end of the frame: u8 part kind + 4 * tier, varint targets, their numbers,
  *         varint blocks, their words, for holes their depths
  * end:    varint stamps, varint groups, varint voided targets, their numbers
@@ -103,13 +103,13 @@ function readStamp(reader: ByteReader): SnapshotStamp {
   const predecessor = reader.text(maxEpochIdBytes);
   const position = reader.varint();
   const last = readFlag(reader) ? readMark(reader) : undefined;
-  const doubtful = reader.varint();
-  if (position > maxNumber || mark.sequence > maxNumber || doubtful > maxNumber)
+  const incomplete = reader.varint();
+  if (position > maxNumber || mark.sequence > maxNumber || incomplete > maxNumber)
     throw new RangeError("too large a number");
   if (position < mark.sequence - 1 || (last && (last.sequence > position || last.sequence < mark.sequence))) {
     throw new RangeError("a stamp contradicts itself");
   }
-  const incompleteFrom = doubtful === 0 ? Number.MAX_SAFE_INTEGER : doubtful - 1;
+  const incompleteFrom = incomplete === 0 ? Number.MAX_SAFE_INTEGER : incomplete - 1;
   const epoch = { ...mark, predecessor: predecessor === "" ? null : predecessor };
   return { target, epoch, point: { position, last, incompleteFrom } };
 }

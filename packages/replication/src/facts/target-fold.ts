@@ -206,7 +206,7 @@ export class TargetFold {
     if (this.#load !== "behind" && this.#load !== "replace") return;
     const { highest } = this.#checkpoints;
     const { track } = this;
-    track.doubt(this.#load === "replace" ? 0 : track.position + 1);
+    track.markIncomplete(this.#load === "replace" ? 0 : track.position + 1);
     track.moveTo({ ...track.point, position: Math.max(track.position, this.#required) });
     this.#load = undefined;
     this.#required = -1;

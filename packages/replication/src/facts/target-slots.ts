@@ -16,7 +16,7 @@ export interface TargetSlots {
   /** Targets that have a number. */
   targets(): Iterable<string>;
   /** Calls the listener with each target that gets a number. */
-  onTaken(listener: (target: string) => void): Cancel;
+  onAssigned(listener: (target: string) => void): Cancel;
   /** Frees the number for another target. */
   release(target: string): void;
   /** Exclusive bound on slots. */
@@ -44,7 +44,7 @@ export function createTargetSlots(capacity: number): TargetSlots {
     find: (target) => slots.get(target) ?? -1,
     keyOf: (slot) => keys[slot],
     targets: () => slots.keys(),
-    onTaken: (listener) => subscribe(listeners, listener),
+    onAssigned: (listener) => subscribe(listeners, listener),
     release(target) {
       const slot = slots.get(target);
       if (slot === undefined) return;

@@ -58,13 +58,13 @@ export interface OwnClaimOptions {
 type StatedQuality = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
 
 /** For a feed whose engine may be another process than the one that the facts are of. */
-const doubted: StatedQuality = { worth: "void", state: "stale", reason: "unverified", unusable: null };
+const unverified: StatedQuality = { worth: "void", state: "stale", reason: "unverified", unusable: null };
 
 /** This router's claim to a target's feed, and any router that has claimed it since. */
 export class OwnClaim {
   readonly #options: OwnClaimOptions;
   #quality: StatedQuality = { worth: "none", state: "off", reason: "not-started", unusable: null };
-  #isDoubted = false;
+  #isUnverified = false;
   #stamp: number | undefined;
   /** The router with a better claim. */
   #rival: { readonly origin: Origin; hasWritten: boolean } | undefined;
@@ -131,9 +131,9 @@ export class OwnClaim {
    * Sets whether it is in doubt that the facts are of the engine that is read. Then their quality is `void`, whatever
    * the reader reports.
    */
-  setDoubt(isDoubted: boolean): void {
+  setUnverified(isUnverified: boolean): void {
     const was = this.#stated;
-    this.#isDoubted = isDoubted;
+    this.#isUnverified = isUnverified;
     this.#restate(was);
   }
 
@@ -151,7 +151,7 @@ export class OwnClaim {
   }
 
   get #stated(): StatedQuality {
-    return this.#isDoubted && this.isUsable ? doubted : this.#quality;
+    return this.#isUnverified && this.isUsable ? unverified : this.#quality;
   }
 
   #restate(was: StatedQuality): void {

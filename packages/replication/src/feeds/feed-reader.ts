@@ -308,7 +308,7 @@ export class FeedReader {
       // The first message may name an epoch that is over; then a later message names the run.
       if (!hasRead) this.#claimUnread();
       else if (isKnown || this.#nameEpoch() || this.#nameEpoch()) this.#takeOver(this.#state());
-      this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
+      this.#claim.setUnverified(hasRead && !this.#run.isCurrent(this.#state()));
     });
   }
 

@@ -93,7 +93,7 @@ export class LoadPlane {
     this.#own = new OwnGauges(limits.maxTargets);
     this.shared = new LoadSums(slots.capacity, () => clock.nowMs());
     this.#peers = new PeerGauges({ sums: this.shared, slots, clock, limits, meters });
-    slots.onTaken((target) => this.#peers.slotTaken(target));
+    slots.onAssigned((target) => this.#peers.slotAssigned(target));
     this.#epoch = options.self().epoch;
     const plane = new LeasedPlane<LoadFrame, Outcome>(options, {
       read: readLoadFrame,

@@ -142,8 +142,8 @@ export class PeerGauges {
     for (const origin of this.#origins) origin.release(target);
   }
 
-  slotTaken(target: string): void {
-    for (const origin of this.#origins) origin.slotTaken(target);
+  slotAssigned(target: string): void {
+    for (const origin of this.#origins) origin.slotAssigned(target);
   }
 
   describe(): LoadOrigin[] {
@@ -206,7 +206,7 @@ class OriginGauges extends Heard implements Peer {
    */
   #coveredAt = -1;
   /** The origin has reported every number below. */
-  #toldTo = 0;
+  #syncedTo = 0;
 
   constructor(options: OriginGaugesOptions) {
     super();
@@ -216,7 +216,7 @@ class OriginGauges extends Heard implements Peer {
 
   /** Whether each of its targets was reported. */
   get isWhole(): boolean {
-    return this.#toldTo === Number.POSITIVE_INFINITY;
+    return this.#syncedTo === Number.POSITIVE_INFINITY;
   }
 
   /** Targets with load. */
@@ -271,7 +271,7 @@ class OriginGauges extends Heard implements Peer {
     this.#gauges.clear();
     this.#elsewhere.clear();
     this.#coveredAt = this.counter;
-    this.#toldTo = 0;
+    this.#syncedTo = 0;
   }
 
   /** The slot of a target is about to be released. */
@@ -284,7 +284,7 @@ class OriginGauges extends Heard implements Peer {
   }
 
   /** A target has a slot now. */
-  slotTaken(key: string): void {
+  slotAssigned(key: string): void {
     const known = this.#elsewhere.get(key);
     if (!known) return;
     this.#place(known, this.#options.slots.find(key));
@@ -321,7 +321,7 @@ class OriginGauges extends Heard implements Peer {
   }
 
   #cover({ from, to }: CoveredNumbers, counter: number): void {
-    if (from <= this.#toldTo) this.#toldTo = Math.max(this.#toldTo, to);
+    if (from <= this.#syncedTo) this.#syncedTo = Math.max(this.#syncedTo, to);
     if (from === 0 && to === Number.POSITIVE_INFINITY) this.#coveredAt = Math.max(this.#coveredAt, counter);
     for (const known of this.#gauges.values()) {
       if (known.number < from || known.number >= to || known.counter >= counter) continue;

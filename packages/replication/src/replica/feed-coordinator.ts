@@ -159,9 +159,9 @@ export class FeedCoordinator {
     const state = this.#options.fold.state(target);
     const held = this.claimOf(target);
     if (state?.progress === "loading") return "void";
-    const worth = held?.claim.worth ?? this.#table.holder(target, () => true)?.claim.worth ?? "none";
-    if (worth !== "complete" || (held && state?.isComplete && state.progress === "current")) return worth;
-    return held && state?.last === undefined ? worth : "partial";
+    const quality = held?.claim.worth ?? this.#table.holder(target, () => true)?.claim.worth ?? "none";
+    if (quality !== "complete" || (held && state?.isComplete && state.progress === "current")) return quality;
+    return held && state?.last === undefined ? quality : "partial";
   }
 
   onClaims(listener: (target: string) => void): Cancel {

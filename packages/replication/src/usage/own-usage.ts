@@ -7,7 +7,7 @@ export interface OwnUsageLimits {
   /** Tenants whose served tokens are remembered; beyond it those served longest ago are forgotten. */
   readonly maxTenants: number;
   /** How many of those are sent to others: the ones with the most tokens. */
-  readonly maxTold: number;
+  readonly maxAdvertised: number;
   /** Part of what a tenant was served that must be new before it is sent. */
   readonly tellShare: number;
   /** How many tenants that do not wait a refresh includes, in turn. */
@@ -43,7 +43,7 @@ export class OwnUsage {
   }
 
   /** Tenants that are not sent to others. */
-  get untold(): number {
+  get unadvertised(): number {
     return this.#tenants.size - this.#namedCount;
   }
 
@@ -77,15 +77,15 @@ export class OwnUsage {
 
   /** Waiting tenants, and the next few others, in turn. Forgets tenants that have almost nothing left. */
   takeRefresh(nowMs: number): readonly OwnUsageReport[] {
-    const told = new Set([...this.#waiting].filter(({ isNamed }) => isNamed));
-    const most = told.size + this.#limits.refreshTenants;
-    for (let seen = this.#tenants.size; seen > 0 && told.size < most; seen--) {
+    const advertised = new Set([...this.#waiting].filter(({ isNamed }) => isNamed));
+    const most = advertised.size + this.#limits.refreshTenants;
+    for (let seen = this.#tenants.size; seen > 0 && advertised.size < most; seen--) {
       const tenant = this.#next();
       if (!tenant) continue;
       if (tenant.isIdle(nowMs)) this.#forget(tenant);
-      else if (tenant.isNamed) told.add(tenant);
+      else if (tenant.isNamed) advertised.add(tenant);
     }
-    return [...told].map((tenant) => tenant.tell(nowMs));
+    return [...advertised].map((tenant) => tenant.tell(nowMs));
   }
 
   /** All tenants that are sent to others. */
@@ -95,17 +95,17 @@ export class OwnUsage {
 
   /** From here on sends the tenants that wait, and those with the most tokens. */
   rank(nowMs: number): void {
-    if (this.#tenants.size <= this.#limits.maxTold) return;
+    if (this.#tenants.size <= this.#limits.maxAdvertised) return;
     const ranked = [...this.#tenants.values()]
       .map((tenant) => ({ tenant, isWaiting: Number(tenant.isWaiting), tokens: tenant.served.at(nowMs) }))
       .sort((one, other) => other.isWaiting - one.isWaiting || other.tokens - one.tokens);
     for (const [place, { tenant }] of ranked.entries()) {
-      const isNamed = place < this.#limits.maxTold;
+      const isNamed = place < this.#limits.maxAdvertised;
       if (isNamed && !tenant.isNamed) this.#changed.add(tenant);
       if (!isNamed) this.#changed.delete(tenant);
       tenant.isNamed = isNamed;
     }
-    this.#namedCount = this.#limits.maxTold;
+    this.#namedCount = this.#limits.maxAdvertised;
   }
 
   /**
@@ -144,7 +144,7 @@ export class OwnUsage {
         break;
       }
     }
-    const isNamed = this.#namedCount < this.#limits.maxTold;
+    const isNamed = this.#namedCount < this.#limits.maxAdvertised;
     if (isNamed) this.#namedCount += 1;
     return new OwnTenant(key, isNamed);
   }
@@ -166,9 +166,9 @@ class OwnTenant {
   isWaiting = false;
   /** Whether it is sent to others. */
   isNamed: boolean;
-  readonly #toldServed = new DecayedSum(usageHalfLifeMs);
-  readonly #toldLift = new DecayedSum(usageHalfLifeMs);
-  #toldWaiting = false;
+  readonly #advertisedServed = new DecayedSum(usageHalfLifeMs);
+  readonly #advertisedLift = new DecayedSum(usageHalfLifeMs);
+  #advertisedWaiting = false;
 
   constructor(key: number, isNamed: boolean) {
     this.key = key;
@@ -182,12 +182,12 @@ class OwnTenant {
 
   /** @param share of the total that must be new before it matters */
   hasNews(share: number, nowMs: number): boolean {
-    if (this.isWaiting !== this.#toldWaiting) return true;
+    if (this.isWaiting !== this.#advertisedWaiting) return true;
     const served = this.served.at(nowMs);
     const lift = this.lift.at(nowMs);
     return (
-      (served >= 1 && served - this.#toldServed.at(nowMs) >= share * served) ||
-      (lift >= 1 && lift - this.#toldLift.at(nowMs) >= share * lift)
+      (served >= 1 && served - this.#advertisedServed.at(nowMs) >= share * served) ||
+      (lift >= 1 && lift - this.#advertisedLift.at(nowMs) >= share * lift)
     );
   }
 
@@ -199,9 +199,9 @@ class OwnTenant {
   /** The report goes to all routers. */
   tell(nowMs: number): OwnUsageReport {
     const report = this.report(nowMs);
-    this.#toldServed.set(report.tokens, nowMs);
-    this.#toldLift.set(report.lift, nowMs);
-    this.#toldWaiting = report.isWaiting;
+    this.#advertisedServed.set(report.tokens, nowMs);
+    this.#advertisedLift.set(report.lift, nowMs);
+    this.#advertisedWaiting = report.isWaiting;
     return report;
   }
 }

@@ -21,7 +21,7 @@ export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
 
 export const defaultUsageLimits: UsageLimits = {
   maxTenants: 4_096,
-  maxTold: 1_024,
+  maxAdvertised: 1_024,
   maxTenantsOfRouter: 2_048,
   maxOrigins: 128,
   gatherMs: 250,
@@ -111,7 +111,7 @@ export class UsagePlane {
   #refresh(nowMs: number): void {
     this.exchange.tell(this.#framesOf(this.#own.takeRefresh(nowMs)));
     this.#peers.expire(nowMs);
-    this.#meters.untold(this.#own.untold);
+    this.#meters.unadvertised(this.#own.unadvertised);
     this.#meters.known(this.#sums.size);
     this.#meters.ageSeconds(this.#peers.ageMs(nowMs) / 1_000);
   }
@@ -152,7 +152,7 @@ function createUsageMeters(meter: Meter) {
       "espalier_usage_age_seconds",
       "Time since the last usage frame of the router that has been silent longest; 0 if there is none.",
     ),
-    untold: gaugeOf(
+    unadvertised: gaugeOf(
       meter,
       "espalier_usage_untold_tenants",
       "Tenants, by class and pool, that this router has served too little to report.",

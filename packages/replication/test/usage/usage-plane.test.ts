@@ -70,9 +70,9 @@ describe("what a router has served", () => {
     expect(from.frames).toEqual([]);
     from.pool.served("default", "x", 100);
     time.advance(10 * usageHalfLifeMs);
-    const told = from.frames.length;
+    const advertised = from.frames.length;
     time.advance(60_000);
-    expect(from.frames).toHaveLength(told);
+    expect(from.frames).toHaveLength(advertised);
     expect(from.plane.exchange.fullFrames()).toEqual([]);
   });
 
@@ -183,7 +183,7 @@ describe("a router that is gone", () => {
 
 describe("bounds", () => {
   test("of all tenants the others are told of those with the most tokens, and of those that wait", () => {
-    const { time, from, to } = createPair({ maxTold: 3 });
+    const { time, from, to } = createPair({ maxAdvertised: 3 });
     for (let tenant = 1; tenant <= 4; tenant++) from.pool.served("default", `t${tenant}`, tenant * 100);
     from.pool.waits("default", "small", true);
     time.advance(gatherMs);
@@ -196,7 +196,7 @@ describe("bounds", () => {
   });
 
   test("with one tenant too many the one that was served longest ago is forgotten", () => {
-    const { time, from } = createPair({ maxTenants: 3, maxTold: 10 });
+    const { time, from } = createPair({ maxTenants: 3, maxAdvertised: 10 });
     for (const tenant of ["a", "b", "c", "a", "d"]) from.pool.served("default", tenant, 1_000);
     const late = createUsageRouter("late", { time });
     hear(late, from.plane.exchange.fullFrames());

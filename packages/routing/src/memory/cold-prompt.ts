@@ -42,7 +42,7 @@ export class ColdPrompt<Target extends RoutingTarget> {
    * Whether it may go now: it is warm at the target that the policy would choose, or does no harm at that or another
    * target. True if there is no target.
    */
-  mayGo(targets: readonly Target[]): boolean {
+  fitsInMemory(targets: readonly Target[]): boolean {
     this.#harmless = undefined;
     const chosen = this.#choose(targets);
     const { promptTokens } = this.#request.features;
@@ -54,7 +54,7 @@ export class ColdPrompt<Target extends RoutingTarget> {
     return true;
   }
 
-  /** Those of the targets where it may go, by the last answer of `mayGo`; all if that would leave none. */
+  /** Those of the targets where it may go, by the last answer of `fitsInMemory`; all if that would leave none. */
   among(targets: readonly Target[]): readonly Target[] {
     const harmless = this.#harmless;
     const left = harmless ? targets.filter((target) => harmless.has(target)) : targets;

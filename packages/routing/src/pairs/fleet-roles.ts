@@ -22,7 +22,7 @@ import type { Note, NoteChannel } from "@espalier/replication";
 export interface ModelRoles {
   /** Balance of the work that all routers have seen. */
   readonly balance: RoleBalance;
-  readonly duties: RoleAssignment;
+  readonly assignment: RoleAssignment;
   /** Cost of transferring a prompt's KV blocks, learned by all routers. */
   readonly cost: TransferCost;
   /** The policy for decode engines, using that cost. */
@@ -79,14 +79,14 @@ export function createFleetRoles(clock: Clock, notes: NoteChannel | undefined): 
 
 class OwnRoles implements ModelRoles {
   readonly balance: RoleBalance;
-  readonly duties: RoleAssignment;
+  readonly assignment: RoleAssignment;
   readonly cost: TransferCost;
   readonly decodePolicy: Policy;
   readonly #clock: Clock;
   readonly #notes: NoteChannel | undefined;
   readonly #key: string;
   readonly #heard = new Map<string, Heard>();
-  #toldMs = Number.NEGATIVE_INFINITY;
+  #publishedMs = Number.NEGATIVE_INFINITY;
   /** Transfers seen here, as of the latest one. */
   #transfers = noTransfers;
   #transferredMs = Number.NEGATIVE_INFINITY;
@@ -96,7 +96,7 @@ class OwnRoles implements ModelRoles {
     this.#notes = notes;
     this.#key = key;
     this.balance = createRoleBalance({ clock, others: () => this.#others() });
-    this.duties = createRoleAssignment(clock);
+    this.assignment = createRoleAssignment(clock);
     this.cost = createTransferCost(undefined, () => this.#othersTransfers());
     this.decodePolicy = createDecodePolicy(this.cost);
   }
@@ -107,18 +107,18 @@ class OwnRoles implements ModelRoles {
     const atMs = this.#clock.nowMs() - ageMs;
     const { sums, ageMs: transferAgeMs } = note.transfers;
     this.#heard.set(origin.router, { work: note.work, atMs, transfers: sums, transferredMs: atMs - transferAgeMs });
-    this.cost.told();
-    if (note.decision) this.duties.count.adopt({ count: note.decision.count, ageMs: note.decision.ageMs + ageMs });
+    this.cost.refit();
+    if (note.decision) this.assignment.count.adopt({ count: note.decision.count, ageMs: note.decision.ageMs + ageMs });
   }
 
   tell(): void {
-    if (!this.#notes || this.#clock.nowMs() - this.#toldMs < publishEveryMs) return;
-    this.#toldMs = this.#clock.nowMs();
+    if (!this.#notes || this.#clock.nowMs() - this.#publishedMs < publishEveryMs) return;
+    this.#publishedMs = this.#clock.nowMs();
     this.#notes.post(
       this.#key,
       writeRoleNote({
         work: this.balance.work(),
-        decision: this.duties.count.decision(),
+        decision: this.assignment.count.decision(),
         transfers: this.#ownTransfers(),
       }),
     );

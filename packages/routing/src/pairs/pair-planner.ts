@@ -118,7 +118,7 @@ export class PairPlanner<Target extends PairTarget> {
   }
 
   /** Makes the same decisions without carrying them out. @param metrics where they are counted */
-  quiet(metrics: SplitMetrics): PairPlanner<Target> {
+  dryRun(metrics: SplitMetrics): PairPlanner<Target> {
     const { dryRunSelector } = this.#options;
     return new PairPlanner({ ...this.#options, selector: dryRunSelector, metrics });
   }
@@ -187,7 +187,7 @@ export class PairPlanner<Target extends PairTarget> {
   assignedRoleOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
     const { limits, roles } = this.#options;
     if (!limits.appliesRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
-    return roles.of(model).duties.assignedRoleOf(engine);
+    return roles.of(model).assignment.assignedRoleOf(engine);
   }
 
   /** Adds the work of an answered request to the role balance, and publishes how many engines each role needs. */
@@ -237,19 +237,19 @@ export class PairPlanner<Target extends PairTarget> {
 
   #isAssignedTo(pool: SelectablePool, engine: PairTarget["engine"], side: "prefill" | "decode"): boolean {
     const { limits } = this.#options;
-    return !limits.appliesRoleBalance || !canBeAssigned(engine) || this.rolesOf(pool).duties.allows(engine, side);
+    return !limits.appliesRoleBalance || !canBeAssigned(engine) || this.rolesOf(pool).assignment.allows(engine, side);
   }
 
   /** Updates the role assignment of engines of role `both`. */
   #assignRoles(pool: SelectablePool, targets: readonly Target[]): void {
     if (!this.#options.limits.appliesRoleBalance) return;
-    const { duties, balance } = this.rolesOf(pool);
+    const { assignment, balance } = this.rolesOf(pool);
     const engines = (): PairTarget["engine"][] => {
       const usable = targets.filter((target) => target.usable);
       return [...new Set(usable.map(({ engine }) => engine))].filter(canBeAssigned);
     };
-    duties.update(engines, balance.prefillShare);
-    if (duties.prefillCount !== undefined) this.metrics.duties(pool.model ?? "", duties.prefillCount);
+    assignment.update(engines, balance.prefillShare);
+    if (assignment.prefillCount !== undefined) this.metrics.assignedPrefill(pool.model ?? "", assignment.prefillCount);
   }
 }
 

@@ -32,7 +32,7 @@ export interface SplitMetrics {
   /** @param share share of the model's engines that should prefill @param engines the same as a number */
   balance(model: string, share: number, engines: number): void;
   /** @param engines engines of the model that prefill for others, by role and by assignment */
-  duties(model: string, engines: number): void;
+  assignedPrefill(model: string, engines: number): void;
 }
 
 const legBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -73,13 +73,13 @@ export function createSplitMetrics(meter: Meter): SplitMetrics {
     help: "How many engines of a model that is.",
     labels: ["model"],
   });
-  const duties = meter.gauge({
+  const assignedPrefill = meter.gauge({
     name: "espalier_disaggregation_prefill_engines",
     help: "How many engines of a model compute prompts for others, where the balance of roles is applied.",
     labels: ["model"],
   });
   return {
-    duties: (model, count) => duties.series(model).set(count),
+    assignedPrefill: (model, count) => assignedPrefill.series(model).set(count),
     finished: (path, reason) => requests.series(path, reason).add(),
     prefill: (seconds) => prefill.observe(seconds),
     transfer: (seconds) => transfer.observe(seconds),

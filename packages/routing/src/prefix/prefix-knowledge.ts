@@ -116,10 +116,10 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
     describe(target, prompt, candidates, at) {
       const number = target.index;
       if (number >= maxKnownTargets) return;
-      const standing = feedConfidenceOf(number);
+      const confidence = feedConfidenceOf(number);
       candidates.heldTokens[at] =
-        heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
-      write(target, prompt, standing, candidates, at);
+        heldBlocks(index, number, prompt.from === "bytes" ? "none" : confidence) * prompt.blockSize;
+      write(target, prompt, confidence, candidates, at);
     },
     evidence: (target) =>
       target < maxKnownTargets
@@ -150,8 +150,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
  * The placed blocks of a target. NaN with a complete feed: by its facts a full cache always looks full and that of a
  * slow target looks empty, which would attract the next prompts.
  */
-function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedConfidence): number {
-  return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
+function heldBlocks(index: PrefixStore, target: TargetIndex, confidence: FeedConfidence): number {
+  return confidence === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
 interface PredictedParts extends Pick<MatchContext, "pooledTokens"> {
@@ -263,7 +263,7 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
 /** Facts and placements of a prompt at one target as the index has them: in blocks, before confidence is applied. */
 export interface PrefixEvidence {
   /** Confidence of the feed. Facts of a `void` or `none` feed are ignored. */
-  readonly standing: FeedConfidence;
+  readonly confidence: FeedConfidence;
   /** Leading blocks that the engine has announced, each in its fastest tier. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
   /** Blocks in pools that the target can fetch from. */
@@ -274,7 +274,7 @@ export interface PrefixEvidence {
 
 export interface PoolEvidence {
   readonly pool: string;
-  readonly standing: FeedConfidence;
+  readonly confidence: FeedConfidence;
   /** Leading blocks of the prompt, in any tier of the pool. */
   readonly blocks: number;
 }
@@ -308,11 +308,11 @@ function prefixEvidence(
   ];
   const blocks = matches.placedBlocks[target]!;
   return {
-    standing: feedConfidenceOf(target),
+    confidence: feedConfidenceOf(target),
     factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
     pools: pools.map(({ name, index }) => ({
       pool: name,
-      standing: feedConfidenceOf(index),
+      confidence: feedConfidenceOf(index),
       blocks: matches.factBlocks[index]!,
     })),
     placement:

@@ -9,12 +9,12 @@ import type { PromptBlocks } from "./prompt-blocks.ts";
  * Writes how many tokens of the last prompt looked up a target has itself, by tier, and can fetch beyond them from
  * pools. Runs for every candidate of every request, so it allocates nothing.
  *
- * @param standing confidence of the target's feed
+ * @param confidence of the target's feed
  */
 type MatchWriter = (
   target: RoutingTarget,
   prompt: PromptBlocks,
-  standing: FeedConfidence,
+  confidence: FeedConfidence,
   candidates: CandidateSet,
   at: number,
 ) => void;
@@ -25,9 +25,9 @@ export function createMatchWriter(
   reach: PoolReach,
   feedConfidenceOf: (target: TargetIndex) => FeedConfidence,
 ): MatchWriter {
-  return (target, prompt, standing, candidates, at) => {
+  return (target, prompt, confidence, candidates, at) => {
     const isListed = matches.isListed[target.index] === 1;
-    const held = isListed ? writeOwn(matches, target, prompt, standing, candidates, at) : 0;
+    const held = isListed ? writeOwn(matches, target, prompt, confidence, candidates, at) : 0;
     const pools = reach.poolsOf(target.index);
     if (pools.length === 0) return;
     const pooledBlocks = deepestPool(matches, pools, feedConfidenceOf);
@@ -38,19 +38,19 @@ export function createMatchWriter(
   };
 }
 
-const isBelieved = (standing: FeedConfidence): boolean => standing === "complete" || standing === "partial";
+const isBelieved = (confidence: FeedConfidence): boolean => confidence === "complete" || confidence === "partial";
 
 /** Writes what a target has itself. @returns how many tokens of the prompt that is */
 function writeOwn(
   matches: PrefixMatches,
   target: RoutingTarget,
   prompt: PromptBlocks,
-  standing: FeedConfidence,
+  confidence: FeedConfidence,
   candidates: CandidateSet,
   at: number,
 ): number {
   const number = target.index;
-  const trusted = isBelieved(standing);
+  const trusted = isBelieved(confidence);
   const facts = trusted ? matches.gpuBlocks[number]! : 0;
   const placed = matches.placedBlocks[number]!;
   let held = usableOf(Math.max(facts, placed), target, prompt);

@@ -137,8 +137,8 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     return this.#parts.carrier.targets();
   }
 
-  mayGo(): boolean {
-    return this.#parts.queue?.cold?.mayGo(this.targets()) ?? true;
+  fitsInMemory(): boolean {
+    return this.#parts.queue?.cold?.fitsInMemory(this.targets()) ?? true;
   }
 
   admitted(open: readonly Target[], ticket: AdmissionTicket): void {
@@ -213,7 +213,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#firstTokenMs = this.#parts.clock.nowMs();
     this.#current?.dispatch.firstToken(isStream);
     this.#pair?.firstByte();
-    this.#parts.queue?.admission.eased();
+    this.#parts.queue?.admission.capacityFreed();
   }
 
   /** This many more tokens of the answer arrived. */
@@ -242,7 +242,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     });
     if (!this.#isAdmitted) return;
     this.#ticket?.ended(outputTokens);
-    this.#parts.queue?.admission.eased();
+    this.#parts.queue?.admission.capacityFreed();
   }
 
   #chooseAlone(): Selection<Target> | undefined {

@@ -5,19 +5,19 @@ import type { RoutingTarget } from "../routing-target.ts";
 /** Progress of answers changes all the time, so it is published at this interval. */
 const progressMs = 50;
 /** A computed prompt is published after this delay, so that many first tokens share a message. */
-const easedMs = 8;
+const decreaseDelayMs = 8;
 
 /** Publishes to other routers what this one has sent to its engines. */
 export interface LoadPublisher extends Startable {
   changed(target: RoutingTarget): void;
 }
 
-interface Told {
+interface Published {
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
 }
 
-const idle: Told = { inFlight: 0, pendingPrefillTokens: 0 };
+const idle: Published = { inFlight: 0, pendingPrefillTokens: 0 };
 
 /**
  * Publishes a dispatch at once, because another router may be about to send to the same engine. Publishes the end of a
@@ -26,32 +26,32 @@ const idle: Told = { inFlight: 0, pendingPrefillTokens: 0 };
  * Publishes a first token with a short delay, and the progress of answers at intervals.
  */
 export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Scheduler): LoadPublisher {
-  const told = new Map<RoutingTarget, Told>();
-  const eased = new Set<RoutingTarget>();
+  const published = new Map<RoutingTarget, Published>();
+  const decreased = new Set<RoutingTarget>();
   const progressed = new Set<RoutingTarget>();
-  let cancelEased: Cancel | undefined;
+  let cancelDecreased: Cancel | undefined;
   let cancelProgress: Cancel = () => {};
   const tell = (target: RoutingTarget): void => {
     const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = target.load;
     progressed.delete(target);
-    eased.delete(target);
-    if (inFlight === 0) told.delete(target);
-    else told.set(target, { inFlight, pendingPrefillTokens });
+    decreased.delete(target);
+    if (inFlight === 0) published.delete(target);
+    else published.set(target, { inFlight, pendingPrefillTokens });
     plane.set(target.key, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens });
   };
-  const tellEased = (): void => {
-    cancelEased = undefined;
-    for (const target of eased) tell(target);
+  const publishDecreased = (): void => {
+    cancelDecreased = undefined;
+    for (const target of decreased) tell(target);
   };
   return {
     changed(target) {
-      const before = told.get(target) ?? idle;
+      const before = published.get(target) ?? idle;
       const { inFlight, pendingPrefillTokens } = target.load;
       if (inFlight !== before.inFlight || pendingPrefillTokens > before.pendingPrefillTokens) tell(target);
       else if (pendingPrefillTokens === before.pendingPrefillTokens) progressed.add(target);
       else {
-        eased.add(target);
-        cancelEased ??= scheduler.after(easedMs, tellEased);
+        decreased.add(target);
+        cancelDecreased ??= scheduler.after(decreaseDelayMs, publishDecreased);
       }
     },
     async start() {
@@ -61,9 +61,9 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
     },
     async stop() {
       cancelProgress();
-      cancelEased?.();
-      cancelEased = undefined;
-      for (const target of [...eased, ...progressed]) tell(target);
+      cancelDecreased?.();
+      cancelDecreased = undefined;
+      for (const target of [...decreased, ...progressed]) tell(target);
     },
   };
 }

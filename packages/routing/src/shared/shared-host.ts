@@ -72,7 +72,7 @@ class SharedFeed implements HostedFeed {
     this.#onStop = onStop;
   }
 
-  get standing(): FeedConfidence {
+  get confidence(): FeedConfidence {
     return this.#parts.replica.qualityOf(this.#target.key);
   }
 
@@ -125,9 +125,9 @@ class SharedFeed implements HostedFeed {
       gap: (from, to) => reader.gap(from, to),
       newEpoch: () => reader.newEpoch(),
       emptied: () => {},
-      condition: ({ standing, state, reason, unusable }) => {
-        reader.setQuality(standing, state, reason, unusable ?? null);
-        ownership().setQuality(key, standing);
+      condition: ({ confidence, state, reason, unusable }) => {
+        reader.setQuality(confidence, state, reason, unusable ?? null);
+        ownership().setQuality(key, confidence);
         reachability.note(key, isConnected(state, reason));
       },
     });

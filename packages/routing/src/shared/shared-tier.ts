@@ -211,7 +211,7 @@ export function createConfidenceCache(
   slots: Pick<TargetSlots, "keyOf" | "find">,
 ): ConfidenceCache {
   /** By slot, with the target key that the slot had then. */
-  const known: ({ readonly key: string; readonly standing: FeedConfidence } | undefined)[] = [];
+  const known: ({ readonly key: string; readonly confidence: FeedConfidence } | undefined)[] = [];
   replica.onClaims((target) => {
     const slot = slots.find(target);
     if (slot >= 0) known[slot] = undefined;
@@ -222,10 +222,10 @@ export function createConfidenceCache(
       if (key === undefined) return "none";
       let entry = known[target];
       if (entry?.key !== key) {
-        entry = { key, standing: replica.qualityOf(key) };
+        entry = { key, confidence: replica.qualityOf(key) };
         known[target] = entry;
       }
-      return entry.standing;
+      return entry.confidence;
     },
   };
 }

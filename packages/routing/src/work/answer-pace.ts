@@ -17,9 +17,9 @@ export class AnswerPace {
     const fleet = this.#fleet;
     const others = fleet?.merged?.answers;
     if (!fleet || !others) return this.#answers > 0 ? this.#sumMs / this.#answers : 0;
-    const { own, told } = fleet.left;
-    const answers = own * this.#answers + told * others.weight;
-    return answers > 0 ? (own * this.#sumMs + told * others.right[0]!) / answers : 0;
+    const { own, reported } = fleet.left;
+    const answers = own * this.#answers + reported * others.weight;
+    return answers > 0 ? (own * this.#sumMs + reported * others.right[0]!) / answers : 0;
   }
 
   /** Sums of the answers seen here, for a fit of one number. */

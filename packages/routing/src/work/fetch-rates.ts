@@ -123,8 +123,8 @@ export class FetchRates {
     const left = leftOf(learnedMs, others.learnedMs);
     // A router without own samples relies on the others.
     const believedBy = sums.weight === 0 ? 0 : beliefWeight;
-    const weight = Math.max(leastBelief, believedBy * beliefKept ** (left.told * others.weight));
-    const of = (own: number, told: number): number => left.own * own + left.told * told;
+    const weight = Math.max(leastBelief, believedBy * beliefKept ** (left.reported * others.weight));
+    const of = (own: number, reported: number): number => left.own * own + left.reported * reported;
     const matrix = [of(sums.matrix[0]!, others.matrix[0]!)];
     const right = [of(sums.right[0]!, others.right[0]!)];
     return solve({ matrix, right }, { ...believed, weight });

@@ -6,7 +6,7 @@ import { PoolWork } from "./pool-work.ts";
 
 interface FleetLearningOptions {
   /** The channel for notes; undefined where nothing is shared. */
-  readonly board: NoteChannel | undefined;
+  readonly channel: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
@@ -45,7 +45,7 @@ const encoder = new TextEncoder();
 
 /** Publishes and receives nothing before `start`, and nothing without a note channel. */
 export function createFleetLearning(options: FleetLearningOptions): FleetLearning {
-  const { board, clock, scheduler, meter } = options;
+  const { channel, clock, scheduler, meter } = options;
   const meters = createLearnedMeters(meter);
   const pools = new Map<string, SharedPool>();
   let unused = 0;
@@ -73,12 +73,12 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
       return pool.work;
     },
     async start() {
-      if (!board) return;
+      if (!channel) return;
       cancels = [
-        board.onNote(receive),
+        channel.onNote(receive),
         scheduler.every(firstPublishMs, () => {
           for (const [model, pool] of pools) {
-            if (encoder.encode(model).length <= maxModelBytes) pool.tell(board, keyPrefix + model);
+            if (encoder.encode(model).length <= maxModelBytes) pool.tell(channel, keyPrefix + model);
           }
         }),
       ];
@@ -120,14 +120,14 @@ class SharedPool {
     this.work = new PoolWork(clock);
   }
 
-  tell(board: NoteChannel, key: string): void {
+  tell(channel: NoteChannel, key: string): void {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
     const agoMs = this.#clock.nowMs() - this.#publishedMs;
     if (samples === this.#publishedCount || (!isFirst && agoMs < publishMs)) return;
     const { learned } = this.work;
     if (this.#published && !isFirst && agoMs < republishMs && !differ(learned, this.#published)) return;
-    if (!board.post(key, writeTimesNote(learned))) return;
+    if (!channel.post(key, writeTimesNote(learned))) return;
     this.#published = learned;
     this.#publishedMs = this.#clock.nowMs();
     this.#publishedCount = samples;

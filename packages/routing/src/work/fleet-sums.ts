@@ -26,7 +26,7 @@ export interface OwnSamples {
 /** Weights by age of own samples and those of peers; the later of the two has weight 1. */
 export interface Left {
   readonly own: number;
-  readonly told: number;
+  readonly reported: number;
 }
 
 interface Report {
@@ -71,7 +71,7 @@ export class FleetSums {
 
   /** Peers that learn about the pool; old ones count for less. */
   get routers(): number {
-    return (this.merged?.prefill?.routers ?? 0) * this.left.told;
+    return (this.merged?.prefill?.routers ?? 0) * this.left.reported;
   }
 
   get left(): Left {
@@ -107,14 +107,15 @@ export class FleetSums {
 
   #forgetOldest(): void {
     let oldest: Report | undefined;
-    for (const told of this.#reports.values()) if (!oldest || told.learnedMs < oldest.learnedMs) oldest = told;
+    for (const reported of this.#reports.values())
+      if (!oldest || reported.learnedMs < oldest.learnedMs) oldest = reported;
     this.#reports.delete(oldest!.router);
   }
 
   #merge(): FleetSamples {
     // The last digit of a floating-point sum depends on the order.
     const all = [...this.#reports.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
-    const learnedMs = Math.max(...all.map((told) => told.learnedMs));
+    const learnedMs = Math.max(...all.map((reported) => reported.learnedMs));
     const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, left: halfLives(learnedMs - ofMs) }));
     const prefill = mergeSums(
       aged.map(({ times, left }) => ({ ...times.sums, left })),
@@ -149,10 +150,10 @@ const leastFetchMs = 1;
 const usualFit = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 
 /** Relative weights of own samples and those of peers, by the times when they were learned. */
-export function leftOf(ownMs: number, toldMs: number): Left {
+export function leftOf(ownMs: number, reportedMs: number): Left {
   // If one or both learned nothing, the weight does not matter.
-  const agoMs = ownMs === toldMs ? 0 : ownMs - toldMs;
-  return { own: halfLives(-agoMs), told: halfLives(agoMs) };
+  const agoMs = ownMs === reportedMs ? 0 : ownMs - reportedMs;
+  return { own: halfLives(-agoMs), reported: halfLives(agoMs) };
 }
 
 /** The share of a weight that is left at this age. */
@@ -168,14 +169,14 @@ interface Aged {
 function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetches"] {
   const merged = new Map<SlowTier, MergedSums & { learnedMs: number }>();
   for (const tier of slowTiers) {
-    const told = all.flatMap(({ times, heardMs }) =>
+    const reported = all.flatMap(({ times, heardMs }) =>
       times.fetches
         .filter((one) => one.tier === tier && one.sums.weight > 0)
         .map((one) => ({ ...one.sums, learnedMs: heardMs - one.ageMs })),
     );
-    const learnedMs = Math.max(...told.map((one) => one.learnedMs));
+    const learnedMs = Math.max(...reported.map((one) => one.learnedMs));
     const sum = mergeSums(
-      told.map((one) => ({ ...one, left: halfLives(learnedMs - one.learnedMs) })),
+      reported.map((one) => ({ ...one, left: halfLives(learnedMs - one.learnedMs) })),
       // Times close to zero are not distinguished from zero.
       { yardstick: [1], own: own.fetches(tier), enough: enoughFetches, negligible: leastFetchMs },
     );
@@ -185,17 +186,17 @@ function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetch
 }
 
 function differencesOf(all: readonly Aged[], own: OwnSamples): FleetSamples["differences"] {
-  const told = new Map<string, { log: number; known: number }[]>();
+  const reported = new Map<string, { log: number; known: number }[]>();
   for (const { times, left } of all) {
     for (const { key, log, known } of times.targets) {
-      const words = told.get(key) ?? [];
+      const words = reported.get(key) ?? [];
       words.push({ log: left * log, known: left * known });
-      told.set(key, words);
+      reported.set(key, words);
     }
   }
   const here = new Map([...own.differences()].map((one) => [one.key, one]));
   const sums = new Map<string, { log: number; known: number }>();
-  for (const [key, words] of told) {
+  for (const [key, words] of reported) {
     const seen = here.get(key);
     const ownWord = seen && wordOf(seen);
     const shares = countedShares(words.map(wordOf), ownWord?.isFirm ? ownWord : undefined);

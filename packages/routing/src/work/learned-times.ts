@@ -56,11 +56,11 @@ export function coldPromptMs({ msPerKilotoken, msPerMegapair }: PrefillFit, kilo
 export function sumsOfFit(fit: PrefillFit, weight: number): FitSums {
   const matrix = new Float64Array(9);
   const right = new Float64Array(3);
-  for (const kilotokens of toldKilotokens) {
+  for (const kilotokens of reportedKilotokens) {
     const ms = coldPromptMs(fit, kilotokens) + fit.fixedMs;
     const scale = 1 / (ms + errorFloorMs);
     const features = [kilotokens * scale, (kilotokens ** 2 / 2) * scale, scale];
-    const part = weight / toldKilotokens.length;
+    const part = weight / reportedKilotokens.length;
     for (let row = 0; row < 3; row++) {
       right[row]! += part * features[row]! * ms * scale;
       for (let column = 0; column < 3; column++) matrix[3 * row + column]! += part * features[row]! * features[column]!;
@@ -144,7 +144,7 @@ function areSumsOfSamples({ matrix, right, weight }: FitSums): boolean {
   return speedMs >= leastReferenceMs && speedMs <= maxTermMs;
 }
 
-const toldKilotokens = [0.5, 2, 8, 32] as const;
+const reportedKilotokens = [0.5, 2, 8, 32] as const;
 const leastReferenceMs = 0.1;
 const maxTermMs = 100_000;
 /** Larger sums belong to no engine, and would not be exact. */

@@ -50,17 +50,17 @@ export function mergeSums(
   options: MergeOptions,
 ): { readonly merged: MergedSums | undefined; readonly shares: readonly number[] } {
   const { own, yardstick, leastCounted = 0 } = options;
-  const words = all.map((told) => wordOf(told, options));
+  const words = all.map((reported) => wordOf(reported, options));
   const here = wordOf(own, options);
   const shares = countedShares(words, here.isFirm ? here : undefined, leastCounted);
   const size = yardstick.length;
   const sum = { matrix: new Float64Array(size * size), right: new Float64Array(size), weight: 0, routers: 0 };
-  for (const [at, told] of all.entries()) {
-    const share = told.left * shares[at]!;
+  for (const [at, reported] of all.entries()) {
+    const share = reported.left * shares[at]!;
     if (share === 0) continue;
-    addSums(sum, told, share);
-    sum.weight += share * told.weight;
-    sum.routers += told.left;
+    addSums(sum, reported, share);
+    sum.weight += share * reported.weight;
+    sum.routers += reported.left;
   }
   return { merged: sum.weight > 0 ? sum : undefined, shares };
 }

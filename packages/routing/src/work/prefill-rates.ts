@@ -143,14 +143,14 @@ export class PrefillRates {
   #hear(fleet: FleetSums): void {
     this.#seenVersion = fleet.version;
     const others = fleet.merged?.prefill;
-    const { own, told } = fleet.left;
+    const { own, reported } = fleet.left;
     // Until this router has own samples, the others' speed scales the prior.
-    if (others && this.#samples === 0) this.#own = fitOf(this.#toldScale);
-    this.#own.include(others && scaled(others, told), own);
+    if (others && this.#samples === 0) this.#own = fitOf(this.#reportedScale);
+    this.#own.include(others && scaled(others, reported), own);
   }
 
   /** By what factor the prior is off, according to others. */
-  get #toldScale(): number {
+  get #reportedScale(): number {
     const others = this.#fleet?.merged?.prefill;
     return others ? Math.max(leastScale, compare(others, yardstick).speed) : 1;
   }
@@ -162,10 +162,12 @@ export class PrefillRates {
   #logOf({ index, key }: RatedTarget): number {
     const ratio = this.#ratios[index];
     const { log, known } = ratio?.key === key ? ratio : nothingKnown;
-    const told = this.#fleet?.merged?.differences.get(key);
-    if (!told) return log;
+    const reported = this.#fleet?.merged?.differences.get(key);
+    if (!reported) return log;
     const left = this.#fleet!.left;
-    return (left.own * log + left.told * told.log) / Math.max(1, left.own * known + left.told * told.known);
+    return (
+      (left.own * log + left.reported * reported.log) / Math.max(1, left.own * known + left.reported * reported.known)
+    );
   }
 
   /**
@@ -176,7 +178,7 @@ export class PrefillRates {
   #begin(first: PrefillSample[], sample: PrefillSample): void {
     first.push(sample);
     const believed = fitOf(1);
-    const ratios = [this.#toldScale, ...first.map((one) => ratioOf(one, believed, 1))].sort(
+    const ratios = [this.#reportedScale, ...first.map((one) => ratioOf(one, believed, 1))].sort(
       (one, other) => one - other,
     );
     const fit = fitOf(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));

@@ -4,10 +4,10 @@ import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import {
   createSharedRents,
+  dryRunRents,
   maxRentMs,
   maxReportedRents,
   publishRentsMs,
-  quietRents,
   readRentNote,
   type SharedRents,
   writeRentNote,
@@ -36,7 +36,7 @@ beforeEach(async () => {
     });
   }
   meters = planes.map(() => createSeriesMeter());
-  routers = planes.map((board, number) => createSharedRents({ board, clock, scheduler, meter: meters[number]! }));
+  routers = planes.map((channel, number) => createSharedRents({ channel, clock, scheduler, meter: meters[number]! }));
   await Promise.all(routers.map((router) => router.start()));
 });
 
@@ -73,11 +73,11 @@ test("bytes that are no such note are counted and change nothing; the next note 
 
 test("a router that shares nothing keeps its own; one that only asks pays nothing; a stopped one tells nothing", async () => {
   const { clock, scheduler } = time;
-  const alone = createSharedRents({ board: undefined, clock, scheduler, meter: silentMeter });
+  const alone = createSharedRents({ channel: undefined, clock, scheduler, meter: silentMeter });
   await alone.start();
   alone.add(1, 10, a);
   expect(alone.paidMs(1)).toBe(10);
-  const quiet = quietRents(alone);
+  const quiet = dryRunRents(alone);
   quiet.add(1, 10, a);
   expect(quiet.paidMs(1)).toBe(10);
   routers[0]!.add(1, 10, a);

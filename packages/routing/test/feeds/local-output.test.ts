@@ -22,7 +22,7 @@ test("what events come to is in the index of this router, and what ends with an 
   output.sink.removed(tier.gpu, chain, 4, 6);
   output.batch({ sequence: 1, timestampUs: 1, checksum: 1 }, { isComplete: true, unknownRemovals: 0 });
   output.gap(2, 3);
-  output.condition({ standing: "partial", state: "partial", reason: "gap", unusable: undefined });
+  output.condition({ confidence: "partial", state: "partial", reason: "gap", unusable: undefined });
   expect([index.factBlockCount(2, tier.gpu), forgotten]).toEqual([4, []]);
   output.emptied();
   output.newEpoch();

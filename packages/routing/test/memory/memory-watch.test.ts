@@ -9,14 +9,14 @@ import { scriptedTarget } from "../scripted-target.ts";
 
 interface RigOptions {
   readonly blockCount?: number;
-  readonly standing?: FeedConfidence;
+  readonly confidence?: FeedConfidence;
 }
 
 /** An engine of a hundred blocks, each prompt of which is named by a letter and has as many as are said. */
-function rigOf({ blockCount = 100, standing = "complete" }: RigOptions = {}) {
+function rigOf({ blockCount = 100, confidence = "complete" }: RigOptions = {}) {
   const time = createVirtualTime();
   const index = createPrefixIndex({ maxTargets: 4 });
-  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => standing });
+  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => confidence });
   const target = scriptedTarget(0, "engine", { signals: { blockSize, blockCount } });
   const text = (letter: string, blocks: number) => promptOf(tokensOf(letter, blockSize * blocks));
   return {
@@ -78,7 +78,7 @@ test("a full one loses what was used longest ago: nothing once that has been idl
 });
 
 test("what its events do not tell completely, nothing is said of", () => {
-  for (const standing of ["partial", "void", "none"] as const) expect(fullRig({ standing }).loss(20)).toBe(0);
+  for (const confidence of ["partial", "void", "none"] as const) expect(fullRig({ confidence }).loss(20)).toBe(0);
   expect(fullRig({ blockCount: Number.NaN }).loss(20)).toBe(0);
 });
 

@@ -24,7 +24,7 @@ const endOfRoles = 19;
 const engines = Array.from({ length: 8 }, (_, at) => ({ id: `e${at}`, role: "both" as EngineRole }));
 
 /** Boards that hear of each other's notes at once, or while they are cut off, not at all. */
-function boards(count: number) {
+function channels(count: number) {
   const listeners: ((note: Note) => void)[] = [];
   const posts: string[] = [];
   let isCut = false;
@@ -54,14 +54,14 @@ function boards(count: number) {
 }
 
 const update = (roles: ReturnType<ReturnType<typeof createFleetRoles>["of"]>): number | undefined => {
-  roles.duties.update(() => engines, roles.balance.prefillShare);
-  return roles.duties.prefillCount;
+  roles.assignment.update(() => engines, roles.balance.prefillShare);
+  return roles.assignment.prefillCount;
 };
 
 test("routers with different clients agree on the share, and on who computes prompts", () => {
   const { clock, advance } = createVirtualTime();
-  const { all } = boards(3);
-  const routers = all.map((board) => createFleetRoles(clock, board).of("m"));
+  const { all } = channels(3);
+  const routers = all.map((channel) => createFleetRoles(clock, channel).of("m"));
   const random = createSeededRandom(5);
   for (let second = 0; second < 400; second++) {
     for (const [at, roles] of routers.entries()) {
@@ -78,14 +78,16 @@ test("routers with different clients agree on the share, and on who computes pro
   for (const share of shares) expect(share).toBeCloseTo(0.75, 1);
   expect(new Set(routers.map(update)).size).toBe(1);
   expect(Math.abs(update(routers[0]!)! - 6)).toBeLessThanOrEqual(1);
-  const duties = routers.map((roles) => engines.filter((engine) => roles.duties.assignedRoleOf(engine) === "prefill"));
-  for (const own of duties) expect(own).toEqual(duties[0]);
+  const assignment = routers.map((roles) =>
+    engines.filter((engine) => roles.assignment.assignedRoleOf(engine) === "prefill"),
+  );
+  for (const own of assignment) expect(own).toEqual(assignment[0]);
 });
 
 test("routers that were cut off from each other come to one number again", () => {
   const { clock, advance } = createVirtualTime();
-  const { all, cut } = boards(2);
-  const [one, other] = all.map((board) => createFleetRoles(clock, board).of("m"));
+  const { all, cut } = channels(2);
+  const [one, other] = all.map((channel) => createFleetRoles(clock, channel).of("m"));
   const go = (seconds: number): void => {
     for (let second = 0; second < seconds; second++) {
       one!.balance.observe({ uncachedTokens: 10_000, outputTokens: 0 });
@@ -108,7 +110,7 @@ test("routers that were cut off from each other come to one number again", () =>
 
 test("others are told every two seconds at most", () => {
   const { clock, advance } = createVirtualTime();
-  const { all, posts } = boards(1);
+  const { all, posts } = channels(1);
   const roles = createFleetRoles(clock, all[0]!).of("m");
   for (let times = 0; times < 1_000; times++) {
     roles.tell();
@@ -127,14 +129,14 @@ describe("bounds", () => {
     const { clock } = createVirtualTime();
     let hear: (note: Note) => void = () => {};
     const posts: string[] = [];
-    const board: NoteChannel = {
+    const channel: NoteChannel = {
       post: (key) => posts.push(key) > 0,
       onNote(listener) {
         hear = listener;
         return () => {};
       },
     };
-    return { roles: createFleetRoles(clock, board), hear: (note: Note) => hear(note), posts };
+    return { roles: createFleetRoles(clock, channel), hear: (note: Note) => hear(note), posts };
   }
 
   test(`of ${maxRoleRouters} routers the word is kept, and not of one more`, () => {
@@ -226,8 +228,8 @@ describe("what it costs to hand a prompt over", () => {
 
   test("a router that joins knows from the others, as soon as it has heard them, and its threshold with it", () => {
     const { clock, advance } = createVirtualTime();
-    const { all } = boards(3);
-    const [one, other, joiner] = all.map((board) => createFleetRoles(clock, board).of("m"));
+    const { all } = channels(3);
+    const [one, other, joiner] = all.map((channel) => createFleetRoles(clock, channel).of("m"));
     expect(errorOf(joiner!)).toBeGreaterThan(0.5);
     for (let round = 0; round < 6; round++) {
       observe(one!, 10);
@@ -248,8 +250,8 @@ describe("what it costs to hand a prompt over", () => {
 
   test("what a router sees itself goes over what others say", () => {
     const { clock, advance } = createVirtualTime();
-    const { all } = boards(2);
-    const [one, other] = all.map((board) => createFleetRoles(clock, board).of("m"));
+    const { all } = channels(2);
+    const [one, other] = all.map((channel) => createFleetRoles(clock, channel).of("m"));
     observe(other!, 100, 4);
     advance(2_000);
     observe(other!, 1, 4);
@@ -260,8 +262,8 @@ describe("what it costs to hand a prompt over", () => {
 
   test("of one model says nothing of another, and what is old counts for less", () => {
     const { clock, advance } = createVirtualTime();
-    const { all } = boards(3);
-    const [one, other, joiner] = all.map((board) => createFleetRoles(clock, board));
+    const { all } = channels(3);
+    const [one, other, joiner] = all.map((channel) => createFleetRoles(clock, channel));
     observe(one!.of("m"), 4);
     advance(20 * 600_000);
     observe(other!.of("m"), 4, 3);

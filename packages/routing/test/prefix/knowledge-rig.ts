@@ -44,7 +44,7 @@ export interface Seen {
 }
 
 export interface RigOptions {
-  readonly standing?: FeedConfidence | ((target: number) => FeedConfidence);
+  readonly confidence?: FeedConfidence | ((target: number) => FeedConfidence);
   /** Pools in the reach of target 0. */
   readonly pools?: readonly KnownPool[];
   readonly engineBlock?: number;
@@ -60,7 +60,7 @@ export const targetLike = (
   scriptedTarget(index, `engine-${index}`, { signals: { blockSize: engineBlock, blockCount: engineBlocks } });
 
 export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
-  const { standing = "none", placementTokens = 1_000_000 } = options;
+  const { confidence = "none", placementTokens = 1_000_000 } = options;
   const time = createVirtualTime();
   const meter = createSeriesMeter();
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
@@ -72,7 +72,7 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
     placements: createLocalPlacements(index, time.clock),
     recent,
     meters: createCacheMeters(meter),
-    feedConfidenceOf: (number) => (typeof standing === "function" ? standing(number) : standing),
+    feedConfidenceOf: (number) => (typeof confidence === "function" ? confidence(number) : confidence),
     ...(options.pools ? { pools: { poolsOf: (number) => (number === 0 ? options.pools! : []) } } : {}),
     placementTtlMs: ttlMs,
     placementTokens,

@@ -20,13 +20,13 @@ function endsAfterMs({ time, see }: KnowledgeRig, of: PromptBlocks): number {
 }
 
 describe("how long a guess is believed", () => {
-  test.each<{ standing: FeedConfidence; of: PromptBlocks; name: string; lastsMs: number }>([
-    { name: "tokens", of: prompt, standing: "partial", lastsMs: 600_000 },
-    { name: "tokens", of: prompt, standing: "complete", lastsMs: 10_000 },
-    { name: "the beginning", of: beginning, standing: "complete", lastsMs: 10_000 },
-    { name: "bytes, which no event tells of,", of: inBytes, standing: "complete", lastsMs: 600_000 },
-  ])("$name at a target whose feed is $standing: $lastsMs ms from the dispatch", ({ standing, of, lastsMs }) => {
-    const { knowledge, target, time, see } = knowledgeRig({ standing });
+  test.each<{ confidence: FeedConfidence; of: PromptBlocks; name: string; lastsMs: number }>([
+    { name: "tokens", of: prompt, confidence: "partial", lastsMs: 600_000 },
+    { name: "tokens", of: prompt, confidence: "complete", lastsMs: 10_000 },
+    { name: "the beginning", of: beginning, confidence: "complete", lastsMs: 10_000 },
+    { name: "bytes, which no event tells of,", of: inBytes, confidence: "complete", lastsMs: 600_000 },
+  ])("$name at a target whose feed is $confidence: $lastsMs ms from the dispatch", ({ confidence, of, lastsMs }) => {
+    const { knowledge, target, time, see } = knowledgeRig({ confidence });
     knowledge.place(target, of, 0);
     time.advance(lastsMs - 1);
     expect(see(of)).toMatchObject({ gpu: 96, ageMs: lastsMs - 1 });
@@ -38,7 +38,7 @@ describe("how long a guess is believed", () => {
     [7_000, 10_000],
     [9_500, 11_500],
   ])("where events come, a first byte after %i ms has it end %i ms after the dispatch", (firstByteMs, endMs) => {
-    const { knowledge, target, time, see } = knowledgeRig({ standing: "complete" });
+    const { knowledge, target, time, see } = knowledgeRig({ confidence: "complete" });
     const placement = knowledge.place(target, prompt, 0);
     time.advance(firstByteMs);
     placement.computed();
@@ -50,8 +50,8 @@ describe("how long a guess is believed", () => {
 
   test.each<FeedConfidence>(["none", "partial"])(
     "where the feed is %s, the first byte says nothing new",
-    (standing) => {
-      const { knowledge, target, time, see } = knowledgeRig({ standing });
+    (confidence) => {
+      const { knowledge, target, time, see } = knowledgeRig({ confidence });
       const placement = knowledge.place(target, prompt, 0);
       time.advance(ttlMs - 1);
       placement.computed();
@@ -61,20 +61,20 @@ describe("how long a guess is believed", () => {
   );
 
   test("a feed that becomes complete between dispatch and first byte does not shorten what was promised", () => {
-    let standing: FeedConfidence = "partial";
-    const rig = knowledgeRig({ standing: () => standing });
+    let confidence: FeedConfidence = "partial";
+    const rig = knowledgeRig({ confidence: () => confidence });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
-    standing = "complete";
+    confidence = "complete";
     rig.time.advance(5_000);
     placement.computed();
     expect(endsAfterMs(rig, prompt)).toBe(ttlMs - 5_000);
   });
 
   test("a feed that breaks in between leaves the guess the time that it had", () => {
-    let standing: FeedConfidence = "complete";
-    const rig = knowledgeRig({ standing: () => standing });
+    let confidence: FeedConfidence = "complete";
+    const rig = knowledgeRig({ confidence: () => confidence });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
-    standing = "void";
+    confidence = "void";
     rig.time.advance(4_000);
     placement.computed();
     expect(endsAfterMs(rig, prompt)).toBe(6_000);
@@ -95,7 +95,7 @@ describe("how long a guess is believed", () => {
 // Behind a long queue guesses ran out before the events came; caches with the longest queues seemed the emptiest then, and
 // drew every cold prompt.
 test("a prompt that waits in a queue is believed in until it is computed", () => {
-  const { knowledge, target, time, see } = knowledgeRig({ standing: "complete" });
+  const { knowledge, target, time, see } = knowledgeRig({ confidence: "complete" });
   const placement = knowledge.place(target, prompt, 0);
   for (let second = 0; second < 60; second++) {
     time.advance(1_000);
@@ -111,16 +111,16 @@ test("a prompt that waits in a queue is believed in until it is computed", () =>
 });
 
 describe("which placements the events may use to find a block's place", () => {
-  test.each<{ name: string; of: PromptBlocks; standing: FeedConfidence; told: boolean }>([
-    { name: "tokens at a target without events", of: prompt, standing: "none", told: false },
-    { name: "tokens at a target with some", of: prompt, standing: "partial", told: true },
-    { name: "tokens at a target whose events are void", of: prompt, standing: "void", told: true },
-    { name: "the beginning of a prompt", of: beginning, standing: "partial", told: true },
-    { name: "tokens at a target whose events tell all", of: prompt, standing: "complete", told: false },
-    { name: "bytes", of: inBytes, standing: "partial", told: false },
-    { name: "a prompt of no block", of: empty, standing: "partial", told: false },
-  ])("$name: $told", ({ of, standing, told }) => {
-    const { knowledge, target, recent, placed } = knowledgeRig({ standing });
+  test.each<{ name: string; of: PromptBlocks; confidence: FeedConfidence; told: boolean }>([
+    { name: "tokens at a target without events", of: prompt, confidence: "none", told: false },
+    { name: "tokens at a target with some", of: prompt, confidence: "partial", told: true },
+    { name: "tokens at a target whose events are void", of: prompt, confidence: "void", told: true },
+    { name: "the beginning of a prompt", of: beginning, confidence: "partial", told: true },
+    { name: "tokens at a target whose events tell all", of: prompt, confidence: "complete", told: false },
+    { name: "bytes", of: inBytes, confidence: "partial", told: false },
+    { name: "a prompt of no block", of: empty, confidence: "partial", told: false },
+  ])("$name: $told", ({ of, confidence, told }) => {
+    const { knowledge, target, recent, placed } = knowledgeRig({ confidence });
     knowledge.place(target, of, 0);
     expect(placed).toEqual(told ? [target.index] : []);
     const tail = of.contents.subarray(2);
@@ -136,7 +136,7 @@ describe("a target that failed or refused", () => {
   });
 
   test("announced blocks are not a guess: they stay", () => {
-    const { knowledge, target, see, announce } = knowledgeRig({ standing: "complete" });
+    const { knowledge, target, see, announce } = knowledgeRig({ confidence: "complete" });
     announce(prompt, 0, 4);
     const placement = knowledge.place(target, prompt, 64);
     expect(see(prompt).gpu).toBe(96);
@@ -153,14 +153,32 @@ describe("a target that failed or refused", () => {
 });
 
 describe("what the engine says it had found in its cache", () => {
-  test.each<{ name: string; standing: FeedConfidence; computed: boolean; cached: number | undefined; lasts: boolean }>([
-    { name: "confirms a guess", standing: "none", computed: true, cached: 0, lasts: true },
-    { name: "confirms it where events do not tell all", standing: "partial", computed: true, cached: 96, lasts: true },
-    { name: "is not needed where they do", standing: "complete", computed: true, cached: 96, lasts: false },
-    { name: "counts only once the prompt was computed", standing: "none", computed: false, cached: 96, lasts: false },
-    { name: "confirms nothing when it is not said", standing: "none", computed: true, cached: undefined, lasts: false },
-  ])("$name", ({ standing, computed, cached, lasts }) => {
-    const { knowledge, target, time, see } = knowledgeRig({ standing });
+  test.each<{
+    name: string;
+    confidence: FeedConfidence;
+    computed: boolean;
+    cached: number | undefined;
+    lasts: boolean;
+  }>([
+    { name: "confirms a guess", confidence: "none", computed: true, cached: 0, lasts: true },
+    {
+      name: "confirms it where events do not tell all",
+      confidence: "partial",
+      computed: true,
+      cached: 96,
+      lasts: true,
+    },
+    { name: "is not needed where they do", confidence: "complete", computed: true, cached: 96, lasts: false },
+    { name: "counts only once the prompt was computed", confidence: "none", computed: false, cached: 96, lasts: false },
+    {
+      name: "confirms nothing when it is not said",
+      confidence: "none",
+      computed: true,
+      cached: undefined,
+      lasts: false,
+    },
+  ])("$name", ({ confidence, computed, cached, lasts }) => {
+    const { knowledge, target, time, see } = knowledgeRig({ confidence });
     const placement = knowledge.place(target, prompt, 0);
     if (computed) placement.computed();
     time.advance(5_000);

@@ -3,7 +3,7 @@ import { createPolicy, type RequestFeatures } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { explainSelection } from "../../src/explain-selection.ts";
 import { createTargetSelector, type Restriction } from "../../src/select-target.ts";
-import { createLocalBindings, createSessionBindings, quietSessions } from "../../src/session-bindings.ts";
+import { createLocalBindings, createSessionBindings, dryRunSessions } from "../../src/session-bindings.ts";
 import { knowledgeRig } from "../prefix/knowledge-rig.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
 
@@ -15,14 +15,14 @@ const features: RequestFeatures = {
 };
 
 function rigOf(policyName = "sticky") {
-  const { knowledge, time } = knowledgeRig({ standing: "complete" });
+  const { knowledge, time } = knowledgeRig({ confidence: "complete" });
   const sessions = createSessionBindings(createLocalBindings(time.clock));
   const targets = Array.from({ length: 4 }, (_, at) => scriptedTarget(at, `e${at}`));
   const policy = createPolicy(policyName, policyName === "sticky" ? { "near-tie-tokens": 0 } : {});
   const selectorOf = (of: typeof sessions) =>
     createTargetSelector(createSeededRandom(5), knowledge, undefined, undefined, of);
   const selector = selectorOf(sessions);
-  const quiet = selectorOf(quietSessions(sessions));
+  const quiet = selectorOf(dryRunSessions(sessions));
   const ask = (changes: Partial<RequestFeatures> = {}) => ({
     features: { ...features, ...changes },
     prompt: undefined,
@@ -128,7 +128,7 @@ test("a policy that binds no sessions leaves them alone", () => {
 });
 
 test("without bindings every request of a session is its first", () => {
-  const { knowledge } = knowledgeRig({ standing: "complete" });
+  const { knowledge } = knowledgeRig({ confidence: "complete" });
   const selector = createTargetSelector(createSeededRandom(1), knowledge);
   const pool = { policy: createPolicy("sticky") };
   const targets = [scriptedTarget(0, "a"), scriptedTarget(1, "b")];

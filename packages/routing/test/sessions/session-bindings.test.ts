@@ -4,7 +4,7 @@ import {
   type BindingStore,
   createLocalBindings,
   createSessionBindings,
-  quietSessions,
+  dryRunSessions,
 } from "../../src/session-bindings.ts";
 
 const ttlMs = 4_000;
@@ -64,7 +64,7 @@ test("sessions of one key are apart by model, and what is bound besides sessions
 
 test("quiet ones read what others bind, and bind nothing", () => {
   const { written, sessions, send } = rig();
-  const quiet = quietSessions(sessions);
+  const quiet = dryRunSessions(sessions);
   quiet.sent(session, { target: "e1", ttlMs });
   expect([quiet.targetOf(session), written]).toEqual([undefined, []]);
   send("e2");

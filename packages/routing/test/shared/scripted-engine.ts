@@ -5,10 +5,15 @@ import type { EventReading, FeedCondition, FeedOutput } from "../../src/feed-hos
 /** How long after its start a reading is connected and has been told everything so far. */
 export const connectMs = 10;
 
-const connecting: FeedCondition = { standing: "void", state: "connecting", reason: "connecting", unusable: undefined };
-const lost: FeedCondition = { standing: "void", state: "stale", reason: "socket-lost", unusable: undefined };
-const stopped: FeedCondition = { standing: "none", state: "off", reason: "stopped", unusable: undefined };
-const live: FeedCondition = { standing: "complete", state: "live", reason: "complete", unusable: undefined };
+const connecting: FeedCondition = {
+  confidence: "void",
+  state: "connecting",
+  reason: "connecting",
+  unusable: undefined,
+};
+const lost: FeedCondition = { confidence: "void", state: "stale", reason: "socket-lost", unusable: undefined };
+const stopped: FeedCondition = { confidence: "none", state: "off", reason: "stopped", unusable: undefined };
+const live: FeedCondition = { confidence: "complete", state: "live", reason: "complete", unusable: undefined };
 
 /** An engine whose events may be read by many; each reading is told its present epoch from the beginning. */
 export class ScriptedEngine {
@@ -78,7 +83,7 @@ export class ScriptedEngine {
     const sequence = this.#messages.push(chain) - 1;
     for (const { output } of this.#connected()) {
       output.gap(sequence, sequence);
-      output.condition({ ...live, standing: "partial", state: "partial", reason: "gap" });
+      output.condition({ ...live, confidence: "partial", state: "partial", reason: "gap" });
     }
   }
 
@@ -131,8 +136,8 @@ class ScriptedReading implements EventReading {
     this.output = output;
   }
 
-  get standing() {
-    return this.isConnected ? live.standing : connecting.standing;
+  get confidence() {
+    return this.isConnected ? live.confidence : connecting.confidence;
   }
 
   async start(): Promise<void> {

@@ -48,7 +48,7 @@ async function startHost() {
 test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
   const { told, host, engine, feed } = await startHost();
   expect([told, host.targets(), engine.readers]).toEqual([["add a"], ["a"], []]);
-  expect(feed.standing).toBe("none");
+  expect(feed.confidence).toBe("none");
   expect(feed.describe()).toEqual({
     ...{ target: "a", role: "none", owner: null, state: "off", reason: "not-started" },
     ...{ floatingBlocks: 0, unusable: null, blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 } },
@@ -65,7 +65,7 @@ test("an owner reads and claims; what it read is worth what its feed is", async 
   time.advance(100);
   expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
-  expect(feed.standing).toBe("complete");
+  expect(feed.confidence).toBe("complete");
   expect(replica.store.stats().ownFactItems).toBeGreaterThan(0);
 });
 
@@ -222,9 +222,9 @@ test("what a reading says goes to the reader of the feed, message by message", (
   output?.gap(4, 6);
   output?.newEpoch();
   output?.emptied();
-  output?.condition({ standing: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
-  output?.condition({ standing: "partial", state: "live", reason: "gap", unusable: undefined });
-  output?.condition({ standing: "none", state: "off", reason: "stopped", unusable: undefined });
+  output?.condition({ confidence: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
+  output?.condition({ confidence: "partial", state: "live", reason: "gap", unusable: undefined });
+  output?.condition({ confidence: "none", state: "off", reason: "stopped", unusable: undefined });
   expect(output?.sink).toBe(reader.sink);
   expect(told).toEqual([
     ["setRole", "owner"],

@@ -61,10 +61,10 @@ describe("facts", () => {
   test("of which a message was lost are worth less at both, at once", async () => {
     await readTogether();
     engine.store(chainOf(1, 2));
-    const standings = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
-    cluster.until(() => standings().join() === "complete,complete");
+    const confidences = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
+    cluster.until(() => confidences().join() === "complete,complete");
     engine.lose(chainOf(2, 2));
-    expect(cluster.until(() => standings().join() === "partial,partial")).toBeLessThan(100);
+    expect(cluster.until(() => confidences().join() === "partial,partial")).toBeLessThan(100);
   });
 
   test("of a target that nobody reads are worth nothing", async () => {

@@ -114,7 +114,7 @@ test("guesses are told by the target's key", () => {
 });
 
 describe("what facts are worth", () => {
-  function standings() {
+  function confidences() {
     const slots = createTargetSlots(4);
     const worth: Record<string, FeedConfidence> = {};
     const asked: string[] = [];
@@ -139,7 +139,7 @@ describe("what facts are worth", () => {
   }
 
   test("is asked for once, until claims of that target change", () => {
-    const { slots, worth, asked, claims, known } = standings();
+    const { slots, worth, asked, claims, known } = confidences();
     const [one, other] = [asTargetIndex(slots.slotOf("a")), asTargetIndex(slots.slotOf("b"))];
     worth.a = "complete";
     for (let turn = 0; turn < 3; turn++) expect([known.of(one), known.of(other)]).toEqual(["complete", "none"]);
@@ -154,7 +154,7 @@ describe("what facts are worth", () => {
   });
 
   test("is another target's once it has the number: nothing is left of the one before", () => {
-    const { slots, worth, known } = standings();
+    const { slots, worth, known } = confidences();
     worth.a = "complete";
     const number = asTargetIndex(slots.slotOf("a"));
     expect(known.of(number)).toBe("complete");

@@ -97,8 +97,8 @@ test("one that is back before is as it was; one that is back later is read anew 
   feeds = routers.map((router) => router.read(engine));
   engine.store(chainOf(2, 4));
   cluster.until(() => haveIt(4, 1) && haveIt(4, 2));
-  const standings = () => routers.map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
-  cluster.until(() => standings().every((standing) => standing === "complete"));
+  const confidences = () => routers.map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
+  cluster.until(() => confidences().every((confidence) => confidence === "complete"));
 });
 
 test("more engines than there are numbers for come and go", async () => {

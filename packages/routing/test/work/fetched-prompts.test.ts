@@ -100,7 +100,7 @@ test("nothing is written of tiers in which a candidate holds nothing", () => {
   expect(candidates.cpuFetchMsPerToken[index]).toBeNaN();
 });
 
-function boards() {
+function channels() {
   const listeners: ((note: Note) => void)[] = [];
   return (name: string): NoteChannel => ({
     post(key, bytes) {
@@ -116,10 +116,10 @@ function boards() {
 }
 
 test("a router that joins expects of tiers what the others have learned, before it has fetched anything", async () => {
-  const boardOf = boards();
+  const channelOf = channels();
   const { clock, scheduler } = time;
   const learningOf = (name: string) =>
-    createFleetLearning({ board: boardOf(name), clock, scheduler, meter: createSeriesMeter() });
+    createFleetLearning({ channel: channelOf(name), clock, scheduler, meter: createSeriesMeter() });
   const [first, joiner] = [learningOf("first"), learningOf("joiner")];
   await joiner.start();
   await first.start();
@@ -127,12 +127,12 @@ test("a router that joins expects of tiers what the others have learned, before 
   teach(work.rates, 200, { random: createSeededRandom(7) });
   sendMany(work, 60);
   time.advance(publishMs);
-  const told = joiner.workOf("m");
-  expect(told.fetches.samples).toBe(0);
+  const reported = joiner.workOf("m");
+  expect(reported.fetches.samples).toBe(0);
   const expected = work.times.fetchMsPerToken(target, "cpu");
-  expect(told.times.fetchMsPerToken(target, "cpu") / expected).toBeCloseTo(1, 1);
-  expect(told.times.fetchMsPerToken(target, "disk")).toBeNaN();
-  expect(told.learned.fetches).toEqual([]);
+  expect(reported.times.fetchMsPerToken(target, "cpu") / expected).toBeCloseTo(1, 1);
+  expect(reported.times.fetchMsPerToken(target, "disk")).toBeNaN();
+  expect(reported.learned.fetches).toEqual([]);
   await first.stop();
   await joiner.stop();
 });

@@ -15,7 +15,7 @@ import type { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-engine.ts";
 
 /** A board on which a test reads, and writes for others. */
-class ScriptedBoard implements NoteChannel {
+class ScriptedChannel implements NoteChannel {
   readonly posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
   isFull = false;
   readonly #listeners = new Set<(note: Note) => void>();
@@ -37,7 +37,7 @@ class ScriptedBoard implements NoteChannel {
 }
 
 let time: VirtualTime;
-let board: ScriptedBoard;
+let channel: ScriptedChannel;
 let meter: ReturnType<typeof createSeriesMeter>;
 let learning: FleetLearning;
 const random = createSeededRandom(5);
@@ -45,9 +45,9 @@ const random = createSeededRandom(5);
 beforeEach(async () => {
   time = createVirtualTime();
   time.advance(60_000);
-  board = new ScriptedBoard();
+  channel = new ScriptedChannel();
   meter = createSeriesMeter();
-  learning = createFleetLearning({ board, clock: time.clock, scheduler: time.scheduler, meter });
+  learning = createFleetLearning({ channel, clock: time.clock, scheduler: time.scheduler, meter });
   await learning.start();
 });
 
@@ -71,7 +71,7 @@ describe("what is told", () => {
   test("is nothing while nothing is learned", () => {
     learning.workOf("llama");
     time.advance(120_000);
-    expect(board.posted).toEqual([]);
+    expect(channel.posted).toEqual([]);
   });
 
   test("is of each pool what it has learned, within two seconds", () => {
@@ -79,9 +79,9 @@ describe("what is told", () => {
     learn(learning.workOf("qwen"), 5);
     learning.workOf("idle");
     time.advance(publishMs);
-    expect(board.posted.map(({ key }) => key)).toEqual(["times/llama", "times/qwen"]);
+    expect(channel.posted.map(({ key }) => key)).toEqual(["times/llama", "times/qwen"]);
     const { rates } = learning.workOf("llama");
-    board.hear("times/other", board.posted[0]!.bytes);
+    channel.hear("times/other", channel.posted[0]!.bytes);
     expect(learning.workOf("other").times.msPerToken / rates.msPerToken).toBeCloseTo(1, 1);
   });
 
@@ -91,32 +91,32 @@ describe("what is told", () => {
       learn(work, 1);
       time.advance(firstPublishMs);
     }
-    expect(board.posted).toHaveLength(64);
+    expect(channel.posted).toHaveLength(64);
     for (let at = 0; at < 64; at++) {
       learn(work, 1);
       time.advance(firstPublishMs);
     }
-    expect(board.posted.length).toBeLessThanOrEqual(64 + (64 * firstPublishMs) / publishMs);
-    expect(board.posted.length).toBeGreaterThan(65);
-    const before = board.posted.length;
+    expect(channel.posted.length).toBeLessThanOrEqual(64 + (64 * firstPublishMs) / publishMs);
+    expect(channel.posted.length).toBeGreaterThan(65);
+    const before = channel.posted.length;
     time.advance(60_000);
-    expect(board.posted.length).toBeLessThanOrEqual(before + 1);
+    expect(channel.posted.length).toBeLessThanOrEqual(before + 1);
   });
 
   test("is told again when it has changed, or rests on much more, and not before", () => {
     const work = learning.workOf("llama");
     learn(work, 200);
     time.advance(publishMs);
-    expect(board.posted).toHaveLength(1);
+    expect(channel.posted).toHaveLength(1);
     for (let at = 0; at < 20; at++) {
       learn(work, 1);
       time.advance(publishMs);
     }
-    expect(board.posted.length).toBeLessThanOrEqual(2);
-    const before = board.posted.length;
+    expect(channel.posted.length).toBeLessThanOrEqual(2);
+    const before = channel.posted.length;
     learn(work, 100, 3);
     time.advance(publishMs);
-    expect(board.posted).toHaveLength(before + 1);
+    expect(channel.posted).toHaveLength(before + 1);
   });
 
   test("is told again each minute as long as something is being learned", () => {
@@ -128,31 +128,31 @@ describe("what is told", () => {
       if (second % 2 === 0) learn(work, 1);
       time.advance(1_000);
     }
-    expect(board.posted.length).toBeGreaterThanOrEqual(3);
-    expect(board.posted.length).toBeLessThanOrEqual(6);
-    const count = board.posted.length;
+    expect(channel.posted.length).toBeGreaterThanOrEqual(3);
+    expect(channel.posted.length).toBeLessThanOrEqual(6);
+    const count = channel.posted.length;
     time.advance(600_000);
-    expect(board.posted.length).toBeLessThanOrEqual(count + 1);
+    expect(channel.posted.length).toBeLessThanOrEqual(count + 1);
   });
 
   test("is told later when the board had no room", () => {
     learn(learning.workOf("llama"), 20);
-    board.isFull = true;
+    channel.isFull = true;
     time.advance(10 * publishMs);
-    board.isFull = false;
+    channel.isFull = false;
     time.advance(publishMs);
-    expect(board.posted).toHaveLength(1);
+    expect(channel.posted).toHaveLength(1);
   });
 
   test("is nothing of a model whose name is too long, and nothing after the end", async () => {
     learn(learning.workOf("ü".repeat(101)), 20);
     learn(learning.workOf("ü".repeat(100)), 20);
     time.advance(publishMs);
-    expect(board.posted).toHaveLength(1);
+    expect(channel.posted).toHaveLength(1);
     await learning.stop();
     learn(learning.workOf("llama"), 20);
     time.advance(60_000);
-    expect(board.posted).toHaveLength(1);
+    expect(channel.posted).toHaveLength(1);
     expect(time.pendingCount).toBe(0);
   });
 });
@@ -160,8 +160,8 @@ describe("what is told", () => {
 describe("what is heard", () => {
   test("is of the pool that it names, used here or not yet", () => {
     const used = learning.workOf("llama");
-    board.hear("times/llama", writeTimesNote(timesOf()));
-    board.hear("times/qwen", writeTimesNote(timesOf(3)));
+    channel.hear("times/llama", writeTimesNote(timesOf()));
+    channel.hear("times/qwen", writeTimesNote(timesOf(3)));
     expect(used.times.msPerToken / 0.06).toBeCloseTo(1, 1);
     expect(learning.workOf("qwen").times.msPerToken / 0.18).toBeCloseTo(1, 1);
     expect(learning.workOf("unheard").times.msPerToken).toBe(0.125);
@@ -170,45 +170,45 @@ describe("what is heard", () => {
 
   test("is as old as it was when it was written, and has lain since", () => {
     const work = learning.workOf("llama");
-    board.hear("times/llama", writeTimesNote({ ...timesOf(), ageMs: 400_000 }), "other", 200_000);
+    channel.hear("times/llama", writeTimesNote({ ...timesOf(), ageMs: 400_000 }), "other", 200_000);
     work.fleet.learns();
-    expect(work.fleet.left.told).toBeCloseTo(0.5, 9);
+    expect(work.fleet.left.reported).toBeCloseTo(0.5, 9);
   });
 
   test("is left out and counted where it cannot be so, or cannot be read", () => {
     const work = learning.workOf("llama");
-    board.hear("times/llama", writeTimesNote(timesOf(2_000)));
-    board.hear(
+    channel.hear("times/llama", writeTimesNote(timesOf(2_000)));
+    channel.hear(
       "times/llama",
       writeTimesNote({ ...timesOf(), fit: { msPerKilotoken: 0, msPerMegapair: 0, fixedMs: 5 } }),
     );
-    board.hear("times/llama", Uint8Array.of(9));
+    channel.hear("times/llama", Uint8Array.of(9));
     expect(work.fleet.merged).toBeUndefined();
     expect([heardAs("implausible"), heardAs("invalid"), heardAs("taken")]).toEqual([2, 1, undefined]);
   });
 
   test("of something else is not of any pool", () => {
     const work = learning.workOf("llama");
-    board.hear("weather/llama", writeTimesNote(timesOf()));
+    channel.hear("weather/llama", writeTimesNote(timesOf()));
     expect(work.fleet.merged).toBeUndefined();
     expect(heardAs("taken")).toBeUndefined();
   });
 
   test("of pools that are not used here is kept up to a bound; one past it has to be told again once it is used", () => {
-    for (let at = 0; at < maxUnusedPools; at++) board.hear(`times/m${at}`, writeTimesNote(timesOf()));
-    board.hear("times/one-more", writeTimesNote(timesOf()));
+    for (let at = 0; at < maxUnusedPools; at++) channel.hear(`times/m${at}`, writeTimesNote(timesOf()));
+    channel.hear("times/one-more", writeTimesNote(timesOf()));
     expect(learning.workOf("one-more").fleet.merged).toBeUndefined();
     expect(learning.workOf(`m${maxUnusedPools - 1}`).fleet.merged).toBeDefined();
-    board.hear("times/one-more", writeTimesNote(timesOf()));
+    channel.hear("times/one-more", writeTimesNote(timesOf()));
     expect(learning.workOf("one-more").fleet.merged).toBeDefined();
     // The one that is used now has made room.
-    board.hear("times/yet-another", writeTimesNote(timesOf()));
+    channel.hear("times/yet-another", writeTimesNote(timesOf()));
     expect(learning.workOf("yet-another").fleet.merged).toBeDefined();
   });
 });
 
 test("a router without others learns for itself", async () => {
-  const alone = createFleetLearning({ board: undefined, clock: time.clock, scheduler: time.scheduler, meter });
+  const alone = createFleetLearning({ channel: undefined, clock: time.clock, scheduler: time.scheduler, meter });
   await alone.start();
   learn(alone.workOf("llama"), 50);
   time.advance(60_000);

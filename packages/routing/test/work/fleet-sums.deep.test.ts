@@ -71,12 +71,12 @@ test("what is old counts for less, by half in ten minutes, beside what is newer 
   fleet.tell("b", timesOf());
   expect(fleet.merged!.prefill!.weight).toBeCloseTo(150, 9);
   expect(fleet.routers).toBeCloseTo(1.5, 9);
-  expect(fleet.left).toEqual({ own: 0, told: 1 });
+  expect(fleet.left).toEqual({ own: 0, reported: 1 });
   fleet.learns();
-  expect(fleet.left).toEqual({ own: 1, told: 1 });
+  expect(fleet.left).toEqual({ own: 1, reported: 1 });
   time.advance(learningHalfLifeMs);
   fleet.learns();
-  expect(fleet.left.told).toBeCloseTo(0.5, 9);
+  expect(fleet.left.reported).toBeCloseTo(0.5, 9);
   expect(fleet.routers).toBeCloseTo(0.75, 9);
   fleet.tell("b", timesOf());
   time.advance(learningHalfLifeMs);
@@ -302,30 +302,30 @@ describe("what fetching from a tier takes", () => {
   const fetchOf = (msPerKilotoken: number, samples = 100, ageMs = 0): LearnedTimes["fetches"] => [
     { tier: "cpu", msPerKilotoken, sums: sumsOfFetch(msPerKilotoken, samples), ageMs },
   ];
-  const told = () => {
+  const reported = () => {
     const merged = fleet.merged?.fetches.get("cpu");
     return merged && merged.right[0]! / merged.matrix[0]!;
   };
 
   test("is the fit of the samples of those that know", () => {
     fleet.tell("a", timesOf());
-    expect(told()).toBeUndefined();
+    expect(reported()).toBeUndefined();
     fleet.tell("b", timesOf({ fetches: fetchOf(10) }));
-    expect(told()).toBeCloseTo(10, 9);
+    expect(reported()).toBeCloseTo(10, 9);
     fleet.tell("c", timesOf({ fetches: fetchOf(12, 100, learningHalfLifeMs) }));
-    expect(told()).toBeGreaterThan(10.3);
-    expect(told()).toBeLessThan(10.7);
+    expect(reported()).toBeGreaterThan(10.3);
+    expect(reported()).toBeLessThan(10.7);
     expect(fleet.merged?.fetches.has("disk")).toBe(false);
   });
 
   test("of a router that is four times off what most say is left out; next to nothing is like nothing", () => {
     fleet.tell("a", timesOf({ fetches: fetchOf(10) }));
     fleet.tell("b", timesOf({ fetches: fetchOf(12) }));
-    const before = told()!;
+    const before = reported()!;
     fleet.tell("c", timesOf({ fetches: fetchOf(70, 150) }));
-    expect(told()).toBeCloseTo(before, 9);
+    expect(reported()).toBeCloseTo(before, 9);
     for (const [at, router] of ["a", "b", "c"].entries()) fleet.tell(router, timesOf({ fetches: fetchOf(at / 10) }));
-    expect(told()).toBeLessThan(0.2);
+    expect(reported()).toBeLessThan(0.2);
   });
 
   test.each([

@@ -31,10 +31,10 @@ const sumsBytes = (tiers: number): number => 9 * 8 + tiers * 2 * 8;
 describe("a note of learned times", () => {
   test("of an older router ends with its tiers, or before them, and stands for samples that say what it says", () => {
     const older = { ...base, sums: sumsOfFit(base.fit, 123.4) };
-    const told = fetches.map((fetch) => ({ ...fetch, sums: sumsOfFetch(fetch.msPerKilotoken, fetch.sums.weight) }));
+    const reported = fetches.map((fetch) => ({ ...fetch, sums: sumsOfFetch(fetch.msPerKilotoken, fetch.sums.weight) }));
     const note = writeTimesNote({ ...base, fetches });
     expect(readTimesNote(note)).toEqual({ ...base, fetches });
-    expect(readTimesNote(note.slice(0, -sumsBytes(2)))).toEqual({ ...older, fetches: told });
+    expect(readTimesNote(note.slice(0, -sumsBytes(2)))).toEqual({ ...older, fetches: reported });
     expect(readTimesNote(writeTimesNote(base).slice(0, -sumsBytes(0) - 1))).toEqual(older);
     expect(isPlausible(readTimesNote(note.slice(0, -sumsBytes(2))))).toBe(true);
   });

@@ -101,7 +101,7 @@ export async function explainRequest(
     sessionKey: features.sessionKey ?? null,
     prompt: promptOf(plan),
     expectedOutputTokens: features.expectedOutputTokens,
-    unseenTokens: explained?.unseenTokens ?? 0,
+    unseenTokens: explained?.estimatedPeerTokens ?? 0,
     weights: explained?.explanation.weights ?? {},
     candidates,
     leftOut: whyLeftOut(targets, (target) => among.has(target), {
@@ -146,11 +146,11 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryRepo
   const { className = defaultClass, deadlineMs } = plan.service;
   const settings = classes.find(({ name }) => name === className);
   const hasDeadline = (deadlineMs ?? settings?.targetMs) !== undefined;
-  const patienceMs = hasDeadline ? 0 : (settings?.patienceMs ?? 0);
+  const patienceMs = hasDeadline ? 0 : (settings?.maxColdWaitMs ?? 0);
   const { promptTokens } = plan.features;
   return {
     patienceMs,
-    isHeld: patienceMs > 0 && !cold.mayGo(plan.targets),
+    isHeld: patienceMs > 0 && !cold.fitsInMemory(plan.targets),
     losses: plan.targets.map((target) => ({ key: target.key, share: cold.lossAt(target, promptTokens) })),
   };
 }
@@ -169,7 +169,7 @@ const noPairTried = { any: new Set<string>(), prefill: new Set<string>() };
 /** @returns undefined in a pool without KV transfer */
 function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): SplitReport | undefined {
   if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return undefined;
-  const planner = context.split.planner.quiet(createSplitMetrics(silentMeter));
+  const planner = context.split.planner.dryRun(createSplitMetrics(silentMeter));
   const pool = { ...plan.pool, policy: explainingPolicy(plan.pool.policy) };
   const chosen = planner.choose({ ...plan, pool }, noPairTried);
   const { reason } = chosen;

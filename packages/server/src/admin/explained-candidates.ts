@@ -81,8 +81,14 @@ export function describeCandidates(
     return {
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
-      facts: found ? { blocks: found.factBlocks, standing: found.standing, feed: feeds(target.key) } : null,
-      pools: found ? found.pools.map((pool) => ({ ...pool, feed: feeds(poolKey(pool.pool)) })) : null,
+      facts: found ? { blocks: found.factBlocks, standing: found.confidence, feed: feeds(target.key) } : null,
+      pools: found
+        ? found.pools.map(({ confidence, ...pool }) => ({
+            ...pool,
+            standing: confidence,
+            feed: feeds(poolKey(pool.pool)),
+          }))
+        : null,
       placement: found ? placementOf(context, found) : null,
     };
   });

@@ -70,7 +70,7 @@ export interface ConnectionLimit {
 }
 
 /** The log reports recovery once connections fall below this share of the limit. */
-const easedShare = 0.9;
+const resumeShare = 0.9;
 
 /**
  * A client takes a connection closed without an answer for a broken network and retries at once. So some connections
@@ -99,7 +99,7 @@ export function createConnectionLimit({
     servedCount += 1;
     socket.once("close", () => {
       servedCount -= 1;
-      if (!isFull || servedCount >= easedShare * max()) return;
+      if (!isFull || servedCount >= resumeShare * max()) return;
       isFull = false;
       logger.info("connections are accepted again", { listener });
     });

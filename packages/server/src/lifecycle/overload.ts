@@ -12,7 +12,7 @@ import {
 /** How often pressure is measured. */
 const periodMs = 100;
 /** Shorter pauses, in measurements, such as a garbage collection, do not count as pressure. */
-const patienceLooks = 5;
+const sustainedLooks = 5;
 /** Change of the shed share per measurement, under pressure and without. */
 const growth = 0.1;
 const decline = 0.05;
@@ -72,8 +72,8 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
   const look = (): void => {
     const nowMs = clock.nowMs();
     delays.push(Math.max(0, nowMs - dueMs));
-    if (delays.length > patienceLooks) delays.shift();
-    const delayMs = delays.length < patienceLooks ? 0 : Math.min(...delays);
+    if (delays.length > sustainedLooks) delays.shift();
+    const delayMs = delays.length < sustainedLooks ? 0 : Math.min(...delays);
     const [heap, mesh] = [heapShare(), meshBytes()];
     meters.delay.set(delayMs / 1_000);
     meters.heap.set(heap);

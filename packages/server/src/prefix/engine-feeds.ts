@@ -121,7 +121,7 @@ class FleetFeeds implements EngineFeeds {
   }
 
   feedConfidenceOf(target: TargetIndex): FeedConfidence {
-    return this.#byTarget[target]?.standing ?? "none";
+    return this.#byTarget[target]?.confidence ?? "none";
   }
 
   attach(target: TargetIndex): void {

@@ -125,7 +125,7 @@ export class TargetFeed {
     this.#ledger.clear();
   }
 
-  get standing(): FeedConfidence {
+  get confidence(): FeedConfidence {
     return this.#isUnusable ? "none" : feedConfidenceOf(this.#state, this.#reason);
   }
 
@@ -170,7 +170,7 @@ export class TargetFeed {
 
   #tellCondition(): void {
     this.#output.condition({
-      standing: this.standing,
+      confidence: this.confidence,
       state: this.#state,
       reason: this.#reason,
       unusable: this.#ledger.stats().unusable,

@@ -130,7 +130,7 @@ interface MemoryWatchOptions {
  * @returns undefined when no class has a max cold wait, since only those need it
  */
 export function watchMemory({ config, clock, index, feedConfidenceOf }: MemoryWatchOptions): MemoryWatch | undefined {
-  if (!config.isOn || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
+  if (!config.isOn || config.classes.every(({ maxColdWaitMs }) => maxColdWaitMs === 0)) return undefined;
   const watch = new MemoryWatch({ clock, index, feedConfidenceOf });
   index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
   return watch;

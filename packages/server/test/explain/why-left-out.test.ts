@@ -22,8 +22,8 @@ const targetOf = (key: string, changes: EngineChanges = {}): Target => {
   return { key, engine } as unknown as Target;
 };
 
-const reasons = (changes: EngineChanges, onlyEngine?: string, duty?: "prefill" | "decode") =>
-  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, assignedRoleOf: () => duty })[0]?.reasons;
+const reasons = (changes: EngineChanges, onlyEngine?: string, assignedRole?: "prefill" | "decode") =>
+  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, assignedRoleOf: () => assignedRole })[0]?.reasons;
 
 test("candidates are not listed, the others in their order", () => {
   const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));

@@ -111,13 +111,13 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
 
 export interface ExchangeRigOptions {
   /** What the events of both engines are worth. */
-  readonly standing?: FeedConfidence;
+  readonly confidence?: FeedConfidence;
   /** Loading an adapter that an engine has not; engines serve every adapter when left out. */
   readonly loadAdapter?: () => Promise<boolean>;
 }
 
 /** Requests to engines `a` and `b`, of which the one with more of the prompt is chosen. */
-export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
+export async function exchangeRig({ confidence = "none", loadAdapter }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
   const scripted = await startScriptedFleet();
   const { time } = scripted;
   const { clock } = time;
@@ -126,7 +126,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   const knowledge = createPrefixKnowledge({
     ...{ clock, index, recent: createRecentPrompts(), meters: createCacheMeters(meter) },
     placements: createLocalPlacements(index, clock),
-    feedConfidenceOf: () => standing,
+    feedConfidenceOf: () => confidence,
     placementTtlMs: ttlMs,
     placementTokens: 1_000_000,
     onPlaced: () => {},

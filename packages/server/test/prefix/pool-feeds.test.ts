@@ -119,14 +119,14 @@ describe("a pool beside engines", () => {
 
   test("is not believed while its socket is gone, nor before it was ever there", async () => {
     const rig = await startFeedsRig({ pools: [pool(0)] });
-    const standing = () => rig.feeds.feedConfidenceOf(asTargetIndex(100));
-    expect(standing()).toBe("void");
+    const confidence = () => rig.feeds.feedConfidenceOf(asTargetIndex(100));
+    expect(confidence()).toBe("void");
     const socket = rig.socket("tcp://pool:5000");
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
-    expect(standing()).toBe("complete");
+    expect(confidence()).toBe("complete");
     socket.down();
-    expect(standing()).toBe("void");
+    expect(confidence()).toBe("void");
     expect(rig.feeds.feedConfidenceOf(asTargetIndex(101))).toBe("none");
   });
 

@@ -88,7 +88,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
     },
     get state() {
       const { state, reason } = feed.describe();
-      return `${state} ${reason} ${feed.standing}`;
+      return `${state} ${reason} ${feed.confidence}`;
     },
     settle: () => time.advanceAsync(100),
   };
@@ -164,7 +164,7 @@ describe("events become facts of the index", () => {
     socket.tell(0, stored(tokens, { first: 1 }));
     socket.tell(1, { type: "cleared" }, stored(tokens.subarray(0, 16), { first: 1 }));
     expect(depth(prompt)).toBe(1);
-    expect([emptied, forgotten, feed.standing]).toEqual([[1], [], "complete"]);
+    expect([emptied, forgotten, feed.confidence]).toEqual([[1], [], "complete"]);
   });
 
   test.each([24, 5, 16 * 257])(
@@ -174,7 +174,7 @@ describe("events become facts of the index", () => {
       socket.tell(0, stored(tokensOf("a", size), { first: 1, size }));
       expect(feed.describe()).toMatchObject({ unusable: "block-size-ratio", blocks: { gpu: 0 } });
       // So that what is sent there is remembered for long, as without events.
-      expect(feed.standing).toBe("none");
+      expect(feed.confidence).toBe("none");
       expect(index.factCount).toBe(0);
     },
   );
@@ -368,7 +368,7 @@ describe("the end of a feed", () => {
     const live = await liveRig();
     live.socket.tell(0, stored(tokens, { first: 1 }));
     await live.feed.stop();
-    expect(live.feed.standing).toBe("none");
+    expect(live.feed.confidence).toBe("none");
     expect(live.index.factCount).toBe(0);
     expect(live.transport.open).toEqual([]);
     live.socket.tell(1, stored(tokens, { first: 1 }));

@@ -159,7 +159,7 @@ function createView(
   } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn" | "usage">,
 ): RouterView {
   const { broadcaster, usagePlane, notePlane, ...seen } = parts;
-  const standing: FeedConfidence = sharing === "none" ? "none" : "complete";
+  const confidence: FeedConfidence = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
     clock,
     placementTtlMs,
@@ -169,7 +169,7 @@ function createView(
     // Recent prompts matter where events are incomplete.
     recent: createRecentPrompts(),
     meters: createCacheMeters(silentMeter),
-    feedConfidenceOf: () => standing,
+    feedConfidenceOf: () => confidence,
     onPlaced: () => {},
   });
   let cancelUpkeep: Cancel = () => {};
@@ -178,7 +178,7 @@ function createView(
     notes: notePlane,
     knowledge,
     watchMemory() {
-      const watch = new MemoryWatch({ clock, index: store.facts, feedConfidenceOf: () => standing });
+      const watch = new MemoryWatch({ clock, index: store.facts, feedConfidenceOf: () => confidence });
       store.onPlaced((target, chain, count, isOwn) => watch.sent(target, chain, count, isOwn));
       return watch;
     },

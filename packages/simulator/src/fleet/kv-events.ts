@@ -28,15 +28,15 @@ export class EventSubscription implements EventReading {
   #isComplete = true;
   /** Known blocks; undefined while the subscriber has received every message. */
   #blocks: BlockSet | undefined;
-  #standing: FeedConfidence = "void";
+  #confidence: FeedConfidence = "void";
   #isStopped = false;
 
   constructor(options: EventSubscriptionOptions) {
     this.#options = options;
   }
 
-  get standing(): FeedConfidence {
-    return this.#standing;
+  get confidence(): FeedConfidence {
+    return this.#confidence;
   }
 
   async start(): Promise<void> {
@@ -69,7 +69,7 @@ export class EventSubscription implements EventReading {
     const { key } = this.#options.engine;
     const count = (inTier: Tier): number => this.#blocks?.size(inTier) ?? 0;
     const blocks = { gpu: count(tier.gpu), cpu: count(tier.cpu), disk: 0, external: 0 };
-    const state = this.#standing === "complete" ? "live" : "partial";
+    const state = this.#confidence === "complete" ? "live" : "partial";
     const unread = { role: null, owner: null, floatingBlocks: 0, unusable: null };
     return { target: key, state, reason: state, blocks, ...unread };
   }
@@ -95,7 +95,7 @@ export class EventSubscription implements EventReading {
       if (!isFirst) output.newEpoch();
     }
     this.#replay();
-    this.#reportStanding();
+    this.#reportConfidence();
   }
 
   #arrived(epoch: number, message: EngineMessage): void {
@@ -109,7 +109,7 @@ export class EventSubscription implements EventReading {
       this.#isComplete = false;
       output.gap(this.#next, message.sequence - 1);
       this.#next = message.sequence;
-      this.#reportStanding();
+      this.#reportConfidence();
     }
     this.#read(message);
   }
@@ -165,14 +165,14 @@ export class EventSubscription implements EventReading {
     return blocks;
   }
 
-  #reportStanding(): void {
+  #reportConfidence(): void {
     if (this.#isComplete) this.#report("complete", "live", "complete");
     else this.#report("partial", "partial", "incomplete");
   }
 
-  #report(standing: FeedConfidence, state: string, reason: string): void {
-    this.#standing = standing;
-    this.#options.output.condition({ standing, state, reason, unusable: undefined });
+  #report(confidence: FeedConfidence, state: string, reason: string): void {
+    this.#confidence = confidence;
+    this.#options.output.condition({ confidence, state, reason, unusable: undefined });
   }
 }
 

@@ -20,11 +20,11 @@ import {
   createSharedRents,
   createSplitMetrics,
   createTargetSelector,
+  dryRunRents,
+  dryRunSessions,
+  dryRunTraffic,
   type FleetLearning,
   PairPlanner,
-  quietRents,
-  quietSessions,
-  quietTraffic,
   Retries,
   type RetryBudget,
   type SelectablePool,
@@ -88,20 +88,20 @@ export class SimRouter implements SimFront {
     this.view = view;
     this.targets = options.targets;
     const { scheduler } = options;
-    this.#learning = createFleetLearning({ board: view.notes, clock, scheduler, meter: silentMeter });
-    this.#rents = createSharedRents({ board: view.notes, clock, scheduler, meter: silentMeter });
+    this.#learning = createFleetLearning({ channel: view.notes, clock, scheduler, meter: silentMeter });
+    this.#rents = createSharedRents({ channel: view.notes, clock, scheduler, meter: silentMeter });
     this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
     this.readsPrefixes = policyCatalogue[options.policy.name].readsPrefixes;
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
     this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);
-    const quiet = [quietTraffic(traffic), quietSessions(sessions), quietRents(this.#rents)] as const;
-    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
+    const dryRun = [dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(this.#rents)] as const;
+    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...dryRun);
     const selectors = { selector: this.selector, dryRunSelector };
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);
     this.admission = admissionOf(options);
-    if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
+    if (!options.admission?.classes.some(({ maxColdWaitMs }) => maxColdWaitMs > 0)) return;
     this.coldPrompts = {
       ...{ watch: view.watchMemory(), dryRunSelector, pool: this.pool },
       pendingTokens: ({ index, load }) => load.pendingPrefillTokens + (sharedLoad.pendingPrefillTokens[index] ?? 0),

@@ -24,8 +24,8 @@ function factDifferences(router: number, view: RealView, engine: SimEngine): str
   if (view.index.digest(number).join() !== digestOf(engine)) {
     found.push(`router ${router} holds other blocks of ${key} than the engine`);
   }
-  const standing = view.tier.replica.qualityOf(key);
-  if (standing !== "complete") found.push(`router ${router} takes ${key} for ${standing}`);
+  const confidence = view.tier.replica.qualityOf(key);
+  if (confidence !== "complete") found.push(`router ${router} takes ${key} for ${confidence}`);
   return found;
 }
 

@@ -66,8 +66,8 @@ test("what is lost for good makes routers doubt that engine alone, until its nex
   await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
-  const standings = fleet.routerNodes.map(({ router }) => router!.view.isSettled);
-  expect(standings).toEqual([false, false, false]);
+  const confidences = fleet.routerNodes.map(({ router }) => router!.view.isSettled);
+  expect(confidences).toEqual([false, false, false]);
   expect(differencesIn(fleet).every((what) => what.includes("engine-1"))).toBe(true);
   fleet.killEngine(1);
   await rig.pass(second);

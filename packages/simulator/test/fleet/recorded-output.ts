@@ -65,6 +65,6 @@ export function recordedOutput(): RecordedOutput {
       sequences.length = 0;
     },
     emptied: () => news.push("emptied"),
-    condition: ({ standing }) => news.push(standing),
+    condition: ({ confidence }) => news.push(confidence),
   };
 }

@@ -39,7 +39,7 @@ describe("its workload", () => {
 });
 
 /** Runs of seconds, on machines that do other things beside. */
-const patienceMs = 90_000;
+const timeoutMs = 90_000;
 
 async function run(policy: string, options: Partial<RunOptions> = {}): Promise<SimulateRow> {
   const all: RunOptions = {
@@ -65,7 +65,7 @@ describe("a run of two routers", () => {
       expect(aware.ttft_mean_s).toBeLessThan(0.8 * blind.ttft_mean_s!);
       expect(aware.cached_share).toBeGreaterThan(blind.cached_share!);
     },
-    patienceMs,
+    timeoutMs,
   );
 
   test(
@@ -75,7 +75,7 @@ describe("a run of two routers", () => {
       const aware = await run("least_work");
       expect(aware.adapter_loads_per_1000).toBeLessThan(0.6 * unaware.adapter_loads_per_1000!);
     },
-    patienceMs,
+    timeoutMs,
   );
 
   test(
@@ -85,7 +85,7 @@ describe("a run of two routers", () => {
       const affine = await run("epp_weighted", { policyOptions: { "lora-affinity-weight": 3 } });
       expect(affine.adapter_loads_per_1000).toBeLessThan(0.7 * without.adapter_loads_per_1000!);
     },
-    patienceMs,
+    timeoutMs,
   );
 
   test(
@@ -96,7 +96,7 @@ describe("a run of two routers", () => {
       expect(many.adapter_loads_per_1000! - alone.adapter_loads_per_1000!).toBeLessThan(coldLoads / 2);
       expect(many.ttft_mean_s).toBeLessThan(1.2 * alone.ttft_mean_s!);
     },
-    patienceMs,
+    timeoutMs,
   );
 
   test(
@@ -105,6 +105,6 @@ describe("a run of two routers", () => {
       const row = await run("round_robin", { parameters: { adapterSlots: 64 } });
       expect(row.adapter_loads_per_1000).toBeLessThanOrEqual(8 * coldLoads);
     },
-    patienceMs,
+    timeoutMs,
   );
 });

@@ -62,7 +62,7 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
 });
 
 /** Runs of seconds, on machines that do other things beside. */
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 
 async function run(variant: string): Promise<SimulateRow> {
   const { scale = 1 } = longIn!.variants.find(({ name }) => name === variant)!;
@@ -91,7 +91,7 @@ test(
     expect(dynamic.split_share!).toBeGreaterThan(0.1);
     expect(dynamic.split_share!).toBeLessThan(0.9);
   },
-  patienceMs,
+  timeoutMs,
 );
 
 test(
@@ -102,5 +102,5 @@ test(
     expect(applied.split_share!).toBeGreaterThan(flexible.split_share!);
     expect([applied.errors, flexible.errors]).toEqual([0, 0]);
   },
-  patienceMs,
+  timeoutMs,
 );

@@ -2,7 +2,7 @@ import { noPeerLoad } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { createRig, full } from "./rig.ts";
 
-test("while an engine has room a request goes before `enter` returns, and nothing waits for it", () => {
+test("while an engine is unsaturated a request goes before `enter` returns, and nothing waits for it", () => {
   const rig = createRig({ targets: 3 });
   const sent = rig.send("a");
   expect(sent).toMatchObject({ target: 0, open: [0, 1, 2], refusal: undefined });
@@ -11,7 +11,7 @@ test("while an engine has room a request goes before `enter` returns, and nothin
   expect(rig.time.pendingCount).toBe(0);
 });
 
-test("with room everywhere the very array of the pool is given, so that nothing is allocated", () => {
+test("with every engine unsaturated the very array of the pool is given, so that nothing is allocated", () => {
   const rig = createRig();
   let given: unknown;
   const listener = {
@@ -26,20 +26,20 @@ test("with room everywhere the very array of the pool is given, so that nothing 
   expect(given).toBe(rig.targets);
 });
 
-test("while one engine has room the choice is among all of them, and with none a request waits", () => {
+test("the choice is among all unsaturated engines, and with none a request waits", () => {
   const rig = createRig({ targets: 3 });
   rig.targets[0]!.load.pendingPrefillTokens = full;
   rig.targets[1]!.load.pendingPrefillTokens = full;
   expect(rig.send("a").open).toEqual([0, 1, 2]);
   rig.targets[2]!.load.pendingPrefillTokens = full;
   expect(rig.send("b").target).toBe(-1);
-  // One that cannot be used has no room, whatever waits there.
+  // One that cannot be used counts as saturated, whatever waits there.
   rig.targets[2]!.load.pendingPrefillTokens = 0;
   rig.targets[2]!.usable = false;
   expect(rig.send("c").target).toBe(-1);
 });
 
-test("of what waits the first goes when an engine has room, to whichever it is best for", () => {
+test("of what waits the first goes when an engine has capacity, to whichever it is best for", () => {
   const rig = createRig({ targets: 2 });
   rig.fill();
   const { open } = rig.send("a");
@@ -49,7 +49,7 @@ test("of what waits the first goes when an engine has room, to whichever it is b
   expect(rig.admission.queued).toBe(0);
 });
 
-test("the knee counts what other routers have sent, and the weight of an engine", () => {
+test("the saturation limit counts what other routers have sent, and the weight of an engine", () => {
   const pendingPrefillTokens = Float64Array.of(32_767, 1, 0);
   const rig = createRig({
     targets: 3,
@@ -62,7 +62,7 @@ test("the knee counts what other routers have sent, and the weight of an engine"
   rig.targets[1]!.load.pendingPrefillTokens = 16_383;
   expect(rig.send("a").target).toBe(-1);
   rig.targets[1]!.load.pendingPrefillTokens = 16_382;
-  rig.admission.eased();
+  rig.admission.capacityFreed();
   expect(rig.went).toEqual(["a"]);
 });
 

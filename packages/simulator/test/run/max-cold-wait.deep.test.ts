@@ -12,14 +12,14 @@ vi.setConfig({ testTimeout: 180_000 });
 
 const agents = 40;
 
-/** Agents whose conversations are twice what the engine has room for. */
-const crowded: Scenario = {
+/** Agents whose conversations are twice what the engine holds. */
+const fullMemory: Scenario = {
   ...smallScenario(),
-  name: "crowded",
+  name: "full-memory",
   fleet: { preset: "smg-generic", parameters: { blockCount: 8_000 }, engines: 1, routers: 1 },
   variants: [
     { name: "at-once", admission: true },
-    { name: "patient", admission: true, maxColdWaitS: 300 },
+    { name: "parked", admission: true, maxColdWaitS: 300 },
   ],
   isOpenLoop: false,
   createWorkload: ({ seed }) =>
@@ -41,7 +41,7 @@ const crowded: Scenario = {
 
 async function run(variant: string, changes: Partial<RunOptions> = {}): Promise<SimulateRow> {
   const options: RunOptions = {
-    ...{ scenario: crowded, variant, policy: "predicted_latency", routers: 1, engines: 1 },
+    ...{ scenario: fullMemory, variant, policy: "predicted_latency", routers: 1, engines: 1 },
     ...{ sharing: "mesh", links: "delays", seed: 1, scale: 1 },
     ...changes,
   };
@@ -52,17 +52,17 @@ test.each([
   { routers: 1, links: "delays" },
   { routers: 3, links: "delays" },
   { routers: 2, links: "real" },
-] as const)("with patience agents do not drive out what others come back for: %o", async (fleet) => {
+] as const)("with a max cold wait agents do not evict what others come back for: %o", async (fleet) => {
   const atOnce = await run("at-once", fleet);
-  const patient = await run("patient", fleet);
-  expect([atOnce.errors, patient.errors, patient.requests - atOnce.requests]).toEqual([0, 0, 0]);
-  expect(patient.cached_share!).toBeGreaterThan(atOnce.cached_share! + 0.1);
-  expect(patient.e2e_mean_s!).toBeLessThan(0.8 * atOnce.e2e_mean_s!);
-  expect(patient.duration_s).toBeLessThan(0.95 * atOnce.duration_s);
+  const parked = await run("parked", fleet);
+  expect([atOnce.errors, parked.errors, parked.requests - atOnce.requests]).toEqual([0, 0, 0]);
+  expect(parked.cached_share!).toBeGreaterThan(atOnce.cached_share! + 0.1);
+  expect(parked.e2e_mean_s!).toBeLessThan(0.8 * atOnce.e2e_mean_s!);
+  expect(parked.duration_s).toBeLessThan(0.95 * atOnce.duration_s);
 });
 
-test("where memory has room for all, patience changes nothing", async () => {
+test("where memory holds all, a max cold wait changes nothing", async () => {
   const parameters = { blockCount: 40_000 };
   const { wall_s: _, variant: __, realtime_factor: ___, ...atOnce } = await run("at-once", { parameters });
-  expect(await run("patient", { parameters })).toMatchObject(atOnce);
+  expect(await run("parked", { parameters })).toMatchObject(atOnce);
 });

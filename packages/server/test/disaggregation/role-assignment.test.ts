@@ -24,7 +24,7 @@ async function busyRig(
   return rig;
 }
 
-const dutiesOf = ({ context, fleet }: SplitRig) =>
+const assignedRolesOf = ({ context, fleet }: SplitRig) =>
   Object.fromEntries(fleet.fleet.engines.map((engine) => [engine.id, context.split.assignedRoleOf(engine)]));
 
 /** Who is chosen for many requests: the sides of pairs, and engines that serve alone. */
@@ -50,8 +50,8 @@ function chosen(rig: SplitRig, promptTokens: number, tried = untried) {
 
 test("half of the work is prefill: two engines compute, two answer, short prompts among it", async () => {
   const rig = await busyRig(0.5);
-  const duties = dutiesOf(rig);
-  const on = (duty: string) => names.filter((name) => duties[name] === duty);
+  const roles = assignedRolesOf(rig);
+  const on = (role: string) => names.filter((name) => roles[name] === role);
   expect([on("prefill").length, on("decode").length]).toEqual([2, 2]);
   expect(chosen(rig, 8_000)).toEqual({ prefill: on("prefill"), decode: on("decode"), alone: [] });
   expect(chosen(rig, 100)).toEqual({ prefill: [], decode: [], alone: on("decode") });
@@ -60,43 +60,43 @@ test("half of the work is prefill: two engines compute, two answer, short prompt
 
 test("not applied, every engine is on either side", async () => {
   const rig = await busyRig(0.5, { ...low, appliesRoleBalance: false });
-  expect(dutiesOf(rig)).toEqual({ a: undefined, b: undefined, c: undefined, d: undefined });
+  expect(assignedRolesOf(rig)).toEqual({ a: undefined, b: undefined, c: undefined, d: undefined });
   expect(chosen(rig, 100).alone).toEqual(names);
   expect(chosen(rig, 8_000).decode).toEqual(names);
 });
 
 test("engines of other roles stay what they are, and count", async () => {
   const rig = await busyRig(0.5, low, { ...four, p: ["prefill", "nixl"], q: ["decode", "nixl"] });
-  const duties = dutiesOf(rig);
-  expect([duties.p, duties.q]).toEqual([undefined, undefined]);
-  expect(names.filter((name) => duties[name] === "prefill")).toHaveLength(2);
+  const roles = assignedRolesOf(rig);
+  expect([roles.p, roles.q]).toEqual([undefined, undefined]);
+  expect(names.filter((name) => roles[name] === "prefill")).toHaveLength(2);
   expect(chosen(rig, 8_000).prefill).toContain("p");
   expect(chosen(rig, 8_000).decode).toContain("q");
 });
 
-test("engines that hand nothing over, or cannot be either, have no duty and serve alone", async () => {
+test("engines that hand nothing over, or cannot be either, are assigned no role and serve alone", async () => {
   const rig = await busyRig(0.5, low, { ...four, x: ["both"], s: ["both", "sglang"] });
-  expect(dutiesOf(rig)).toMatchObject({ x: undefined, s: undefined });
+  expect(assignedRolesOf(rig)).toMatchObject({ x: undefined, s: undefined });
   expect(chosen(rig, 100).alone).toEqual(expect.arrayContaining(["x", "s"]));
 });
 
 test("when those that answer have failed the request, one that computes prompts answers", async () => {
   const rig = await busyRig(0.75);
-  const duties = dutiesOf(rig);
-  const [answering] = names.filter((name) => duties[name] === "decode");
+  const roles = assignedRolesOf(rig);
+  const [answering] = names.filter((name) => roles[name] === "decode");
   const tried = { any: new Set([answering!]), prefill: new Set<string>() };
   expect(chosen(rig, 100, tried).alone).toEqual(names.filter((name) => name !== answering));
 });
 
-test("when those that answer are gone, another engine takes the duty within a second", async () => {
+test("when those that answer are gone, another engine takes the role within a second", async () => {
   const rig = await busyRig(0.75);
-  const [answering] = names.filter((name) => dutiesOf(rig)[name] === "decode");
+  const [answering] = names.filter((name) => assignedRolesOf(rig)[name] === "decode");
   rig.fleet.fleet.setDraining(rig.fleet.engine(answering!).id, true);
   expect(chosen(rig, 100).alone.length).toBeGreaterThan(0);
   await rig.fleet.time.advanceAsync(1_000);
   choosePair(rig.context, rig.plan(), untried);
   const left = names.filter((name) => name !== answering);
-  expect(left.filter((name) => dutiesOf(rig)[name] === "decode")).toHaveLength(1);
+  expect(left.filter((name) => assignedRolesOf(rig)[name] === "decode")).toHaveLength(1);
   expect(chosen(rig, 8_000).decode).toHaveLength(1);
 });
 

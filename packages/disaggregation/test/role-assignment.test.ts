@@ -126,7 +126,7 @@ describe("who computes prompts", () => {
     expect(choosePrefillEngines([], 3).size).toBe(0);
   });
 
-  test("the same ones in whatever order engines are known; one engine more or less changes one duty at most", () => {
+  test("the same ones in whatever order engines are known; one engine more or less changes one assignment at most", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 2, max: 60 }),
@@ -135,71 +135,73 @@ describe("who computes prompts", () => {
         (count, wanted, seed) => {
           const random = createSeededRandom(seed);
           const engines = enginesOf(count);
-          const duties = choosePrefillEngines(engines, wanted);
+          const chosen = choosePrefillEngines(engines, wanted);
           const shuffled = [...engines].sort(() => random.float() - 0.5);
-          expect(choosePrefillEngines(shuffled, wanted)).toEqual(duties);
-          expect(duties.size).toBe(Math.min(wanted, count - 1));
+          expect(choosePrefillEngines(shuffled, wanted)).toEqual(chosen);
+          expect(chosen.size).toBe(Math.min(wanted, count - 1));
           const gone = engines[random.integer(count)]!;
           const left = choosePrefillEngines(
             engines.filter((engine) => engine !== gone),
             wanted,
           );
-          const changed = engines.filter(({ id }) => id !== gone.id && duties.has(id) !== left.has(id));
+          const changed = engines.filter(({ id }) => id !== gone.id && chosen.has(id) !== left.has(id));
           expect(changed.length).toBeLessThanOrEqual(1);
           const more = choosePrefillEngines(engines, wanted + 1);
-          for (const id of duties) expect(more.has(id)).toBe(true);
+          for (const id of chosen) expect(more.has(id)).toBe(true);
         },
       ),
     );
   });
 
-  test("names that resemble each other are not neighbours: of racks of four, no rack has all the duties", () => {
+  test("names that resemble each other are not neighbours: of racks of four, no rack has all of them", () => {
     const racks = Array.from({ length: 16 }, (_, at) => ({
       id: `rack-${Math.floor(at / 4)}-engine-${at % 4}`,
       role: "both" as const,
     }));
-    const duties = [...choosePrefillEngines(racks, 8)];
-    expect(new Set(duties.map((id) => id.slice(0, 6))).size).toBeGreaterThanOrEqual(3);
+    const chosen = [...choosePrefillEngines(racks, 8)];
+    expect(new Set(chosen.map((id) => id.slice(0, 6))).size).toBeGreaterThanOrEqual(3);
   });
 });
 
-describe("duties", () => {
+describe("role assignment", () => {
   test("there are none at first; then every engine of role both has one, and those of other roles have none", () => {
     const { clock, advance } = createVirtualTime();
-    const duties = createRoleAssignment(clock);
+    const assignment = createRoleAssignment(clock);
     const engines = [...enginesOf(4), ...enginesOf(1, "decode", 4), ...enginesOf(1, "prefill", 5)];
     const look = (share: number) =>
-      duties.update(
+      assignment.update(
         () => engines,
         () => share,
       );
     look(0.5);
-    expect(engines.map((engine) => duties.assignedRoleOf(engine))).toEqual(engines.map(() => undefined));
-    expect(engines.every((engine) => duties.allows(engine, "prefill") && duties.allows(engine, "decode"))).toBe(true);
-    expect(duties.prefillCount).toBeUndefined();
+    expect(engines.map((engine) => assignment.assignedRoleOf(engine))).toEqual(engines.map(() => undefined));
+    expect(engines.every((engine) => assignment.allows(engine, "prefill") && assignment.allows(engine, "decode"))).toBe(
+      true,
+    );
+    expect(assignment.prefillCount).toBeUndefined();
     advance(prefillCountSettleMs);
     look(0.5);
-    expect(duties.prefillCount).toBe(3);
-    const given = engines.map((engine) => duties.assignedRoleOf(engine));
+    expect(assignment.prefillCount).toBe(3);
+    const given = engines.map((engine) => assignment.assignedRoleOf(engine));
     expect(given.slice(0, 4).sort()).toEqual(["decode", "decode", "prefill", "prefill"]);
     expect(given.slice(4)).toEqual([undefined, undefined]);
     for (const engine of engines.slice(0, 4)) {
-      const duty = duties.assignedRoleOf(engine)!;
-      expect(duties.allows(engine, duty)).toBe(true);
-      expect(duties.allows(engine, duty === "prefill" ? "decode" : "prefill")).toBe(false);
+      const role = assignment.assignedRoleOf(engine)!;
+      expect(assignment.allows(engine, role)).toBe(true);
+      expect(assignment.allows(engine, role === "prefill" ? "decode" : "prefill")).toBe(false);
     }
   });
 
   test("engines are looked at once a second, however often it is asked", () => {
     const { clock, advance } = createVirtualTime();
-    const duties = createRoleAssignment(clock);
+    const assignment = createRoleAssignment(clock);
     let looks = 0;
     const engines = () => {
       looks += 1;
       return enginesOf(2);
     };
     for (let asked = 0; asked < 1_000; asked++) {
-      duties.update(engines, () => 0.5);
+      assignment.update(engines, () => 0.5);
       advance(10);
     }
     expect(looks).toBe(10);

@@ -22,12 +22,12 @@ function mix(rig: Rig, { chats, jobs, seconds = 30 }: { chats: number; jobs: num
 test("work that yields keeps to some engines, and the rest of the work to the others", () => {
   const rig = createRig({ targets: 8 });
   mix(rig, { chats: 40, jobs: 4 });
-  const lanes = rig.send("job", job).open;
+  const partition = rig.send("job", job).open;
   const others = rig.send("chat", chat).open;
-  expect(lanes.length + others.length).toBe(8);
-  expect(lanes.filter((index) => others.includes(index))).toEqual([]);
+  expect(partition.length + others.length).toBe(8);
+  expect(partition.filter((index) => others.includes(index))).toEqual([]);
   // 40 x (200 + 5 x 250) tokens of chats beside 4 x (10,000 + 5 x 300) of jobs: 3.5 of 8 engines.
-  expect([3, 4]).toContain(lanes.length);
+  expect([3, 4]).toContain(partition.length);
 });
 
 test.each([
@@ -35,7 +35,7 @@ test.each([
   [{ chats: 5, jobs: 4 }, 6.9],
   [{ chats: 40, jobs: 2 }, 2.3],
   [{ chats: 20, jobs: 4 }, 4.9],
-])("there are as many lanes as the work asks for, nearly, but never all or none: %o", (work, wanted) => {
+])("a partition has as many engines as the work asks for, nearly, but never all or none: %o", (work, wanted) => {
   const rig = createRig({ targets: 8 });
   mix(rig, work);
   const { length } = rig.send("job", job).open;
@@ -43,17 +43,17 @@ test.each([
   expect(length).toBeGreaterThan(0);
 });
 
-test("all routers have the same lanes, whatever the order in which they know the engines", () => {
+test("all routers have the same partition, whatever the order in which they know the engines", () => {
   const one = createRig({ targets: 8 });
   const other = createRig({ targets: 8 });
   const random = createSeededRandom(1);
   other.targets.sort(() => random.float() - 0.5);
   for (const rig of [one, other]) mix(rig, { chats: 40, jobs: 3 });
-  const lanesOf = (rig: Rig) => [...rig.send("job", job).open].sort((a, b) => a - b);
-  expect(lanesOf(other)).toEqual(lanesOf(one));
+  const partitionOf = (rig: Rig) => [...rig.send("job", job).open].sort((a, b) => a - b);
+  expect(partitionOf(other)).toEqual(partitionOf(one));
 });
 
-test("with more work that yields there are more lanes, and those that were stay lanes", () => {
+test("with more work that yields the partition grows, and keeps the engines that it had", () => {
   const rig = createRig({ targets: 8 });
   mix(rig, { chats: 40, jobs: 2 });
   const before = rig.send("job", job).open;
@@ -67,14 +67,14 @@ test("with more work that yields there are more lanes, and those that were stay 
   expect(again.filter((index) => !after.includes(index))).toEqual([]);
 });
 
-test("neighbours in name, which often stand in one machine, are none in the order of lanes", () => {
+test("neighbours in name, which often stand in one machine, are none in the order of the partition", () => {
   const rig = createRig({ targets: 8 });
   mix(rig, { chats: 40, jobs: 4 });
-  const lanes = [...rig.send("job", job).open].sort((a, b) => a - b);
-  expect(lanes).not.toEqual(lanes.map((_, at) => at));
+  const partition = [...rig.send("job", job).open].sort((a, b) => a - b);
+  expect(partition).not.toEqual(partition.map((_, at) => at));
 });
 
-test("jobs wait for a lane while other engines have only little to do", () => {
+test("jobs wait for their partition while other engines have only little to do", () => {
   const rig = createRig({ targets: 8 });
   mix(rig, { chats: 40, jobs: 4 });
   for (const index of rig.send("job", job).open) rig.targets[index]!.load.pendingPrefillTokens = 16_384;
@@ -91,18 +91,18 @@ test("but an engine without any request is there for all", () => {
   expect(rig.send("job", job).open).toContain(chats[0]);
 });
 
-test("with a crowd at the other engines people's requests use lanes as well, before they wait", () => {
+test("with the other engines busy people's requests use the partition as well, before they wait", () => {
   const rig = createRig({ targets: 8 });
   mix(rig, { chats: 40, jobs: 4 });
-  const lanes = rig.send("job", job).open;
+  const partition = rig.send("job", job).open;
   const chats = rig.send("chat", chat).open;
   for (const index of chats) rig.targets[index]!.load.pendingPrefillTokens = 8_192;
-  expect(rig.send("chat", chat).open).toEqual(expect.arrayContaining([...lanes, ...chats]));
-  for (const index of [...lanes, ...chats]) rig.targets[index]!.load.pendingPrefillTokens = full;
+  expect(rig.send("chat", chat).open).toEqual(expect.arrayContaining([...partition, ...chats]));
+  for (const index of [...partition, ...chats]) rig.targets[index]!.load.pendingPrefillTokens = full;
   expect(rig.send("chat", chat).target).toBe(-1);
 });
 
-test("lanes are given up when one kind of work has gone", () => {
+test("the partition ends when one kind of work has gone", () => {
   const rig = createRig({ targets: 4 });
   mix(rig, { chats: 40, jobs: 4 });
   mix(rig, { chats: 0, jobs: 4, seconds: 600 });
@@ -112,21 +112,21 @@ test("lanes are given up when one kind of work has gone", () => {
   expect(rig.send("chat", chat).open).toHaveLength(4);
 });
 
-test("an engine that cannot be used is no lane, and of one usable engine none is taken away", () => {
+test("an engine that cannot be used is in no partition, and of one usable engine none is taken away", () => {
   const rig = createRig({ targets: 4 });
   mix(rig, { chats: 40, jobs: 4 });
-  const lanes = rig.send("job", job).open;
-  for (const index of lanes) rig.targets[index]!.usable = false;
+  const partition = rig.send("job", job).open;
+  for (const index of partition) rig.targets[index]!.usable = false;
   const [next] = rig.send("job", job).open;
   expect(next).toBeDefined();
-  expect(lanes).not.toContain(next);
+  expect(partition).not.toContain(next);
   for (const target of rig.targets) target.usable = target.index === next;
   for (const { load } of rig.targets) load.pendingPrefillTokens = 0;
   const only = rig.send("chat", chat);
   expect(only.target).toBe(next);
 });
 
-test("classes that do not yield know no lanes", () => {
+test("classes that do not yield know no partition", () => {
   const rig = createRig({ targets: 4 });
   for (let count = 0; count < 100; count++) {
     rig.time.advance(100);

@@ -1,15 +1,15 @@
 import type { Answer, LoadClient, LoadRequest } from "@espalier/load-driver";
 
 /** The outcome of one request, as seen by a client that uses the routers' name. */
-export interface Told extends Answer {
+export interface Outcome extends Answer {
   readonly isStream: boolean;
   /** Addresses that refused the connection before one accepted it. */
   readonly refused: number;
 }
 
 /** Sends requests to the addresses in turn. */
-export interface PatientClient {
-  send(request: Omit<LoadRequest, "url">, isStream: boolean): Promise<Told>;
+export interface FailoverClient {
+  send(request: Omit<LoadRequest, "url">, isStream: boolean): Promise<Outcome>;
 }
 
 /** Header in which the router reports how many engines it asked, and when to retry. */
@@ -22,7 +22,7 @@ const roundsOfAddresses = 2;
  * Imitates HTTP clients for a name with several addresses. Each connection takes the next address; if it is refused, it
  * tries the one after. Nothing else is sent again, so every other failure is counted.
  */
-export function createPatientClient(client: LoadClient, urls: readonly string[]): PatientClient {
+export function createFailoverClient(client: LoadClient, urls: readonly string[]): FailoverClient {
   let turn = 0;
   return {
     async send(request, isStream) {

@@ -88,18 +88,18 @@ function run(request) {
 }
 
 /** @returns whether all went well */
-function summarise(told) {
-  const reports = told.filter(({ cases }) => cases !== undefined);
-  const ended = new Set(told.map(({ name }) => name));
-  const hanging = hung ? told.filter(({ began }) => began !== undefined && !ended.has(began)) : [];
+function summarise(reported) {
+  const reports = reported.filter(({ cases }) => cases !== undefined);
+  const ended = new Set(reported.map(({ name }) => name));
+  const hanging = hung ? reported.filter(({ began }) => began !== undefined && !ended.has(began)) : [];
   const findings = [
-    ...told.filter(({ finding }) => finding !== undefined).map(({ finding }) => finding),
+    ...reported.filter(({ finding }) => finding !== undefined).map(({ finding }) => finding),
     ...hanging.map(
       ({ began }) => `${began} hangs; run it again: npm run test:fuzz -- --decoder "${began}" --seed ${seed}`,
     ),
   ];
   const cases = reports.reduce((sum, report) => sum + report.cases, 0);
-  const isKnown = decoder === undefined || told.length > 0;
+  const isKnown = decoder === undefined || reported.length > 0;
   if (values.json) console.log(JSON.stringify({ seed, seconds, decoders: reports.length, cases, reports, findings }));
   else tell(reports, findings);
   if (!isKnown) console.error(`error: no decoder is called ${decoder}`);

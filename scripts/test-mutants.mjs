@@ -127,13 +127,13 @@ function draw(mutants) {
 /** A line on standard error: on a terminal always the same one, elsewhere now and then. */
 function tellProgress() {
   const isTerminal = process.stderr.isTTY === true;
-  let toldMs = Number.NEGATIVE_INFINITY;
+  let shownMs = Number.NEGATIVE_INFINITY;
   let firstMs;
   return (results, step) => {
     const nowMs = performance.now();
     if (step === "") firstMs ??= nowMs;
-    if (nowMs - toldMs < (isTerminal ? 100 : progressMs)) return;
-    toldMs = nowMs;
+    if (nowMs - shownMs < (isTerminal ? 100 : progressMs)) return;
+    shownMs = nowMs;
     const done = results.size;
     const leftS = done === 0 ? undefined : Math.ceil((((nowMs - firstMs) / done) * (chosen.length - done)) / 1_000);
     const left = leftS === undefined ? "" : `, about ${leftS} s left`;

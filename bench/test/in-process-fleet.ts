@@ -69,13 +69,13 @@ function pairs(words: readonly string[]): readonly (readonly [string, string])[]
 
 function childOf<Listening>(listening: Listening, end: () => Promise<unknown>): Child<Listening> {
   let ended: Promise<number | null> | undefined;
-  let told: (code: number | null) => void = () => {};
+  let resolveEnded: (code: number | null) => void = () => {};
   const exited = new Promise<number | null>((resolve) => {
-    told = resolve;
+    resolveEnded = resolve;
   });
   const stop = async (): Promise<void> => {
     ended ??= end().then(() => null);
-    told(await ended);
+    resolveEnded(await ended);
   };
   const process = Object.assign(new EventEmitter(), {
     kill: () => {

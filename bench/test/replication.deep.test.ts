@@ -29,7 +29,7 @@ function steppingCpu() {
 test("what is recorded is played as it was", () => {
   const feedOf = () => new SyntheticFeed({ random: createSeededRandom(4), seed: 4, liveBlocks: 300 });
   const [recorded, live] = [feedOf(), feedOf()];
-  const told: string[] = [];
+  const reported: string[] = [];
   const sinkTo = (lines: string[]) => ({
     stored: (inTier: number, words: Uint32Array, from: number, to: number) =>
       void lines.push(`stored ${inTier} ${words.slice(2 * from, 2 * to).join()}`),
@@ -42,11 +42,11 @@ test("what is recorded is played as it was", () => {
   const expected: string[] = [];
   for (let message = 0; message < 300; message++) {
     const step = recordStep(recorded);
-    playStep(step, sinkTo(told));
+    playStep(step, sinkTo(reported));
     expect(opsOf(step)).toBe(live.step(sinkTo(expected)));
   }
-  expect(told).toEqual(expected);
-  expect(told.some((line) => line.startsWith(`removed ${tier.gpu} `))).toBe(true);
+  expect(reported).toEqual(expected);
+  expect(reported.some((line) => line.startsWith(`removed ${tier.gpu} `))).toBe(true);
 });
 
 test("a router's commits are taken by another, in order, and a second time refused", () => {

@@ -73,8 +73,8 @@ interface Pipe {
 
 function createPipe(dialer: Socket, target: Socket, fault: FaultProxyOptions["fault"]): Pipe {
   let opening = "";
-  const toTarget = createLane(dialer, target, () => fault("to-target", opening));
-  const toDialer = createLane(target, dialer, () => fault("to-dialer", opening));
+  const toTarget = createDirection(dialer, target, () => fault("to-target", opening));
+  const toDialer = createDirection(target, dialer, () => fault("to-dialer", opening));
   dialer.on("data", (chunk: Buffer) => {
     if (opening.length < openingBytes) opening += chunk.toString("latin1", 0, openingBytes - opening.length);
     toTarget.add(chunk);
@@ -99,7 +99,7 @@ function closeOf(socket: Socket): Promise<void> {
 }
 
 /** One direction: bytes wait in a queue, each until its time has come. The end of the sender is the last thing in it. */
-function createLane(from: Socket, to: Socket, fault: () => Fault | undefined) {
+function createDirection(from: Socket, to: Socket, fault: () => Fault | undefined) {
   const queue: { readonly chunk: Buffer | "reset" | "end"; readonly atMs: number }[] = [];
   let heldBytes = 0;
   let lineFreeMs = 0;

@@ -127,9 +127,9 @@ test("a router that joins is not ready before it has what its peers have", async
   const waits = joiner.log().find(({ msg }) => msg.startsWith("clients are accepted"));
   expect(waits).toMatchObject({ reasons: expect.arrayContaining([expect.not.stringContaining("engine")]) });
   // Nobody asks engines for anything: what the others know stays as it is.
-  const [{ facts }, { facts: told }] = await Promise.all([fleet.routers[0]!.mesh(), joiner.mesh()]);
+  const [{ facts }, { facts: reported }] = await Promise.all([fleet.routers[0]!.mesh(), joiner.mesh()]);
   expect(facts.blocks).toBeGreaterThan(0);
-  expect(told).toMatchObject({ digest: facts.digest, blocks: facts.blocks });
+  expect(reported).toMatchObject({ digest: facts.digest, blocks: facts.blocks });
   fleet.network.heal();
   await untilWhole([...fleet.routers, joiner], engines);
 });

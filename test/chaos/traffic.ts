@@ -55,9 +55,9 @@ export function startTraffic(options: TrafficOptions): Traffic {
     async stop() {
       isRunning = false;
       await ended;
-      const told = completed + failures.length + allowed.length;
+      const reported = completed + failures.length + allowed.length;
       const counts = { completed, allowedFailures: allowed.length, failures: failures.length };
-      tellChaos({ requests: asked, ...counts, lost: asked - told });
+      tellChaos({ requests: asked, ...counts, lost: asked - reported });
     },
   };
 }

@@ -18,7 +18,7 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
     ...engines.flatMap((engine) => factDifferences(routers, engine, isTruthKnown)),
     ...engines.flatMap((engine) => loadDifferences(routers, engine)),
     ...journalDifferences(routers),
-    ...routers.flatMap(untold),
+    ...routers.flatMap(unreported),
     ...routers.flatMap(unreadPlacements),
     ...[...bound].flatMap((key) =>
       unequal(routers, `binding ${key}`, ({ replica }) => replica.bindings.get(key) ?? "none"),
@@ -33,9 +33,9 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
 function unequal(
   routers: readonly ModelRouter[],
   what: string,
-  told: (router: ModelRouter) => string | undefined,
+  valueOf: (router: ModelRouter) => string | undefined,
 ): string[] {
-  const values = routers.map((router) => [router.name, told(router)] as const);
+  const values = routers.map((router) => [router.name, valueOf(router)] as const);
   const known = values.filter(([, value]) => value !== undefined);
   if (new Set(known.map(([, value]) => value)).size <= 1) return [];
   return [`${what} differs: ${known.map(([name, value]) => `${name} ${value?.slice(0, 160)}`).join(" | ")}`];
@@ -96,7 +96,7 @@ function journalDifferences(routers: readonly ModelRouter[]): string[] {
 }
 
 /** What a router has written itself is in its journal before long. */
-function untold({ name, replica }: ModelRouter): string[] {
+function unreported({ name, replica }: ModelRouter): string[] {
   return replica.store.own.hasPending ? [`${name} has not told what it has written`] : [];
 }
 

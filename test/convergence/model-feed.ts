@@ -12,7 +12,7 @@ export interface ModelFeedOptions {
   /** Whether the engine tells a reader that comes late everything that it has said in this epoch. */
   readonly canReplay: boolean;
   readonly open: (tellAll: (sink: LedgerSink) => void) => FeedReader;
-  readonly onWorth: (worth: FeedQuality) => void;
+  readonly onQuality: (quality: FeedQuality) => void;
 }
 
 /** A router's subscription to an engine, with a ledger of what it was told. */
@@ -38,7 +38,7 @@ export class ModelFeed {
     this.#isComplete = this.#next === 0;
     this.reader = options.open((sink) => this.#tellAll(sink));
     this.#unlisten = engine.onMessage(() => this.#readSoon());
-    this.#tellWorth();
+    this.#tellQuality();
     this.#readSoon();
   }
 
@@ -82,7 +82,7 @@ export class ModelFeed {
     this.#isComplete = true;
     this.#ledger.clear();
     this.reader.newEpoch();
-    this.#tellWorth();
+    this.#tellQuality();
   }
 
   #read(): void {
@@ -92,7 +92,7 @@ export class ModelFeed {
       this.reader.gap(this.#lostFrom, mark.sequence - 1);
       this.#lostFrom = undefined;
       this.#isComplete = false;
-      this.#tellWorth();
+      this.#tellQuality();
     }
     const news = stored.filter((block) => !this.#ledger.has(block));
     const gone = removed.filter((block) => this.#ledger.has(block));
@@ -110,8 +110,8 @@ export class ModelFeed {
     if (blocks.length > 0) sink.stored(tier.gpu, wordsOf(blocks), 0, blocks.length);
   }
 
-  #tellWorth(): void {
-    this.#options.onWorth(this.#isComplete ? "complete" : "partial");
+  #tellQuality(): void {
+    this.#options.onQuality(this.#isComplete ? "complete" : "partial");
     if (this.#isComplete) this.reader.setQuality("complete", "live", "complete", null);
     else this.reader.setQuality("partial", "partial", "incomplete", null);
   }

@@ -147,7 +147,7 @@ export class ModelRouter {
     const feed = new ModelFeed({
       ...{ engine, random, scheduler, maxDelayMs: feedDelayMs, canReplay },
       open: (tellAll) => this.replica.openFeed(target, tellAll),
-      onWorth: (worth) => this.ownership.setQuality(target, worth),
+      onQuality: (quality) => this.ownership.setQuality(target, quality),
     });
     this.feeds.set(target, feed);
     return feed;

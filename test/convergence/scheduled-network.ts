@@ -24,7 +24,7 @@ const reset: ConnectionEnd = { kind: "reset", code: 1006, reason: "broken" };
 const refused: ConnectionEnd = { kind: "refused", code: 0, reason: "nothing listens" };
 
 /** One direction between two processes, or a dial: events in their order. */
-interface Lane {
+interface EventQueue {
   readonly from: string;
   readonly to: string;
   readonly events: (() => void)[];
@@ -37,7 +37,7 @@ export function createScheduledNetwork(random: Random): ScheduledNetwork {
 class Network implements ScheduledNetwork {
   readonly listeners = new Map<string, ScheduledTransport>();
   readonly #random: Random;
-  readonly #lanes = new Set<Lane>();
+  readonly #queues = new Set<EventQueue>();
   readonly #ends = new Set<End>();
   readonly #isolated = new Set<string>();
 
@@ -50,9 +50,9 @@ class Network implements ScheduledNetwork {
   }
 
   deliver(): boolean {
-    const open = [...this.#lanes].filter(({ from, to, events }) => events.length > 0 && !this.#isCheckpoint(from, to));
-    const lane = open[this.#random.integer(Math.max(1, open.length))];
-    const event = lane?.events.shift();
+    const open = [...this.#queues].filter(({ from, to, events }) => events.length > 0 && !this.#isCut(from, to));
+    const queue = open[this.#random.integer(Math.max(1, open.length))];
+    const event = queue?.events.shift();
     event?.();
     return event !== undefined;
   }
@@ -79,18 +79,18 @@ class Network implements ScheduledNetwork {
   kill(address: string): void {
     this.listeners.delete(address);
     for (const end of this.#endsOf(address)) end.vanish();
-    for (const lane of [...this.#lanes])
-      if (lane.from === address && lane.events.length === 0) this.#lanes.delete(lane);
+    for (const queue of [...this.#queues])
+      if (queue.from === address && queue.events.length === 0) this.#queues.delete(queue);
   }
 
-  lane(from: string, to: string): Lane {
-    const lane: Lane = { from, to, events: [] };
-    this.#lanes.add(lane);
-    return lane;
+  queue(from: string, to: string): EventQueue {
+    const queue: EventQueue = { from, to, events: [] };
+    this.#queues.add(queue);
+    return queue;
   }
 
-  closeLane(lane: Lane): void {
-    this.#lanes.delete(lane);
+  closeQueue(queue: EventQueue): void {
+    this.#queues.delete(queue);
   }
 
   /** Connects two processes; the ends know of each other. */
@@ -110,19 +110,19 @@ class Network implements ScheduledNetwork {
     return [...this.#ends].filter(({ address: at }) => at === address);
   }
 
-  #isCheckpoint(from: string, to: string): boolean {
+  #isCut(from: string, to: string): boolean {
     return from !== to && (this.#isolated.has(from) || this.#isolated.has(to));
   }
 }
 
-/** One end of a connection. What it is told of itself comes by a lane of its own, so never from inside a call to it. */
+/** One end of a connection. What it is told of itself comes by a queue of its own, so never from inside a call to it. */
 class End implements Connection {
   readonly address: string;
   readonly remote: string;
   readonly bufferedBytes = 0;
   readonly #network: Network;
-  readonly #out: Lane;
-  readonly #self: Lane;
+  readonly #out: EventQueue;
+  readonly #self: EventQueue;
   #peer: End | undefined;
   #observer: ConnectionObserver | undefined;
   #isOpen = true;
@@ -131,8 +131,8 @@ class End implements Connection {
     this.#network = network;
     this.address = address;
     this.remote = remote;
-    this.#out = network.lane(address, remote);
-    this.#self = network.lane(address, address);
+    this.#out = network.queue(address, remote);
+    this.#self = network.queue(address, address);
   }
 
   static join(one: End, other: End): void {
@@ -173,7 +173,7 @@ class End implements Connection {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#out.events.push(() => {
-      this.#network.closeLane(this.#out);
+      this.#network.closeQueue(this.#out);
       this.#peer?.endedByPeer(end);
     });
     this.#self.events.push(() => this.#tell(end));
@@ -182,12 +182,12 @@ class End implements Connection {
   endedByPeer(end: ConnectionEnd): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    this.#network.closeLane(this.#out);
+    this.#network.closeQueue(this.#out);
     this.#tell(end);
   }
 
   #tell(end: ConnectionEnd): void {
-    this.#network.closeLane(this.#self);
+    this.#network.closeQueue(this.#self);
     this.#network.forget(this);
     this.#observer?.closed(end);
     this.#observer = undefined;
@@ -226,13 +226,13 @@ class ScheduledTransport implements Transport {
   }
 
   dial(address: string, observer: DialObserver): void {
-    const there = this.#network.lane(this.#address, address);
+    const there = this.#network.queue(this.#address, address);
     there.events.push(() => {
-      this.#network.closeLane(there);
+      this.#network.closeQueue(there);
       const listener = this.#network.listeners.get(address);
-      const back = this.#network.lane(address, this.#address);
+      const back = this.#network.queue(address, this.#address);
       back.events.push(() => {
-        this.#network.closeLane(back);
+        this.#network.closeQueue(back);
         if (!this.#isRunning) return;
         if (!listener || this.#network.listeners.get(address) !== listener) observer.closed(refused);
         else this.#open(address, listener, observer);

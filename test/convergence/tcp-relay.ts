@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 export interface TcpRelay {
   readonly port: number;
   /** While it is cut, connections are broken as soon as they are made. */
-  setCut(isCheckpoint: boolean): void;
+  setCut(isCut: boolean): void;
   /** Connections break, and may be made again at once. */
   reset(): void;
   close(): Promise<void>;
@@ -12,7 +12,7 @@ export interface TcpRelay {
 
 export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   const sockets = new Set<Socket>();
-  let isCheckpoint = false;
+  let isCut = false;
   const track = (socket: Socket): Socket => {
     sockets.add(socket);
     socket.on("error", () => socket.destroy());
@@ -21,7 +21,7 @@ export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   };
   const server = createServer((socket) => {
     track(socket);
-    if (isCheckpoint) {
+    if (isCut) {
       socket.resetAndDestroy();
       return;
     }
@@ -39,8 +39,8 @@ export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   return {
     port,
     setCut(isCheckpointNow) {
-      isCheckpoint = isCheckpointNow;
-      if (isCheckpoint) breakAll();
+      isCut = isCheckpointNow;
+      if (isCut) breakAll();
     },
     reset: breakAll,
     async close() {

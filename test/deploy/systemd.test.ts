@@ -50,12 +50,12 @@ if (spawnSync("systemd-analyze", ["--version"]).status !== 0) {
     writeFileSync(unit, readText(path));
     mkdirSync(`${unit}.d`);
     const dropIn = readText("deploy/systemd/processes.conf");
-    for (const [text, told] of [
+    for (const [text, reported] of [
       [dropIn, []],
       [dropIn.replace("OOMPolicy=", "OOMPolice="), [expect.stringContaining("OOMPolice")]],
     ] as const) {
       writeFileSync(join(`${unit}.d`, "processes.conf"), text);
-      expect(complaintsOf(unit)).toEqual(told);
+      expect(complaintsOf(unit)).toEqual(reported);
     }
     const [, name = "", value = ""] = /^Environment=(\w+)=(\w+)$/m.exec(dropIn) ?? [];
     expect(loadConfig({ env: { [name]: value } }).processes).toBe("auto");

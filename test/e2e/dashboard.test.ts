@@ -130,8 +130,9 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     const { address } = (await (await fetch(`${adminUrls[0]}/admin/mesh`)).json()) as { address: string };
     await serve(1, "--mesh-seed", address);
     const { page, complaints } = await openPage();
-    const isTold = async () => (await (await fetch(`${first}/dashboard/`)).text()).includes(`data-origins="${second}"`);
-    await waitFor(isTold, { what: "the other router's origin", deadlineMs: 10_000 });
+    const isOriginListed = async () =>
+      (await (await fetch(`${first}/dashboard/`)).text()).includes(`data-origins="${second}"`);
+    await waitFor(isOriginListed, { what: "the other router's origin", deadlineMs: 10_000 });
     await page.goto(`${first}/dashboard/`);
     await page.locator(live).waitFor();
     expect(await page.locator("#live").textContent()).toBe("live from router-1");

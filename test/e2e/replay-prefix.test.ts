@@ -49,10 +49,10 @@ test("policies are compared with events and without: one row each, cached shares
     ["cache_aware", false],
   ]);
   for (const row of rows) expect(row).toMatchObject({ requests: conversations * turns, errors: 0 });
-  const [scattered, told, guessed] = rows as readonly [Row, Row, Row];
-  expect(told.cached_share).toBeGreaterThan(1.2 * scattered.cached_share);
+  const [scattered, reported, guessed] = rows as readonly [Row, Row, Row];
+  expect(reported.cached_share).toBeGreaterThan(1.2 * scattered.cached_share);
   expect(guessed.cached_share).toBeGreaterThan(1.2 * scattered.cached_share);
-  expect(told.followup_cached_share).toBeGreaterThan(0.75);
+  expect(reported.followup_cached_share).toBeGreaterThan(0.75);
   expect(guessed.followup_cached_share).toBeGreaterThan(0.75);
   for (const { cached_share } of rows) expect(cached_share).toBeLessThanOrEqual(bounds.infinite_cache);
   for (const label of ["round_robin", "cache_aware \\+ events", "cache_aware \\+ guess"]) {

@@ -13,13 +13,13 @@ test("a fleet in virtual time: one JSON object, the same under the same seed, an
   expect(first.stderr).toMatch(/sglang-prefix-groups █{24} 100\/100 {2}\d+ s {2}12 of 12 runs\n/);
   const { name, params, rows, bounds } = JSON.parse(first.stdout);
   expect([name, params.scenario]).toEqual(["simulate", "sglang-prefix-groups"]);
-  const ways = rows.map(({ policy, routers, sharing, seed }: Record<string, unknown>) =>
+  const combinations = rows.map(({ policy, routers, sharing, seed }: Record<string, unknown>) =>
     [policy, routers, sharing, seed].join(" "),
   );
-  expect(ways).toEqual(
+  expect(combinations).toEqual(
     ["random 1 none", "round_robin 1 none", "round_robin 2 none", "least_work 1 oracle"]
       .concat(["least_work 1 mesh", "least_work 2 mesh"])
-      .flatMap((way) => [`${way} 1`, `${way} 2`]),
+      .flatMap((combination) => [`${combination} 1`, `${combination} 2`]),
   );
   for (const row of rows) expect(row).toMatchObject({ requests: 200, errors: 0, engines: 8 });
   const untimed = (text: string) =>

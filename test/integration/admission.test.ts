@@ -185,8 +185,8 @@ test("the priority of a body names a class where the configuration says how, and
   const named = post(url, chat(), { "x-espalier-priority": "batch" });
   await drain(one, 5);
   expect((await named).status).toBe(200);
-  const told = one.engine.requests.map(({ body }) => (JSON.parse(body.toString("utf8")) as Json).priority);
-  expect(told).toEqual([1, -1, undefined, 0, -1]);
+  const reported = one.engine.requests.map(({ body }) => (JSON.parse(body.toString("utf8")) as Json).priority);
+  expect(reported).toEqual([1, -1, undefined, 0, -1]);
 });
 
 test("engines that order by it are told where a prompt stands: by what is to be computed, and by its age", async () => {

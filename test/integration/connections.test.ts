@@ -34,13 +34,13 @@ test("the connection past the bound is told so with 503 and a time to come again
     expect(await connection.until(answer)).toMatch(/^HTTP\/1\.1 200 /);
   }
 
-  const [surplus] = await connections(router, 1);
-  surplus!.write(request);
-  const refusal = await surplus!.until(answer);
+  const [rejected] = await connections(router, 1);
+  rejected!.write(request);
+  const refusal = await rejected!.until(answer);
   expect(refusal).toMatch(/^HTTP\/1\.1 503 [\s\S]*"code":"too_many_connections"/);
   expect(refusal).toMatch(/retry-after: 1\r\n/i);
   expect(refusal).toMatch(/connection: close\r\n/i);
-  await surplus!.closed();
+  await rejected!.closed();
   const probe = await call(`${router.url}/livez`);
   expect([probe.status, probe.headers.connection]).toEqual([200, "close"]);
 
@@ -49,12 +49,12 @@ test("the connection past the bound is told so with 503 and a time to come again
   await kept[0]!.until(/200 [\s\S]*200 /);
   const page = await router.metrics();
   expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "answered" })).toBe(2);
-  const told = (part: string) => router.lines.filter(({ message }) => message.startsWith(part));
-  expect(told("connections are refused")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
+  const linesWith = (part: string) => router.lines.filter(({ message }) => message.startsWith(part));
+  expect(linesWith("connections are refused")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
 
   for (const { socket } of kept) socket.destroy();
   await waitFor(async () => (await openAt(router)) === 0, { what: "no connections" });
-  expect(told("connections are accepted again")).toHaveLength(1);
+  expect(linesWith("connections are accepted again")).toHaveLength(1);
   expect((await call(`${router.url}/v1/models`)).status).toBe(200);
 });
 

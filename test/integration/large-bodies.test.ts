@@ -39,12 +39,12 @@ parentPort.on("message", ({ url, body, isChunked }) => {
   request.end(Buffer.from(body.buffer, half));
 });`;
 
-const told = <Message>(): Promise<Message> => new Promise((resolve) => other.once("message", resolve));
+const received = <Message>(): Promise<Message> => new Promise((resolve) => other.once("message", resolve));
 
 beforeAll(async () => {
   other = new Worker(otherThread, { eval: true });
   rig.own(() => other.terminate());
-  const engine = await told<string>();
+  const engine = await received<string>();
   router = await rig.router({ engines: [engine], config: { "forward-paths": ["/v1/other"] } });
 });
 afterAll(() => rig.close());
@@ -61,7 +61,7 @@ const processorMs = (): number =>
 /** Posts a body from the other thread, and measures this one's longest turn of the event loop meanwhile. */
 async function post(path: string, text: string, isChunked = false, origin = router.url): Promise<Posted> {
   const body = new TextEncoder().encode(text);
-  const answer = told<Posted["answer"]>();
+  const answer = received<Posted["answer"]>();
   other.postMessage({ url: origin + path, body, isChunked }, [body.buffer]);
   let longestMs = 0;
   let isOver = false;

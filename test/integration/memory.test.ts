@@ -27,7 +27,7 @@ async function memoryOf(router: RunningRouter, prompt: readonly number[]): Promi
 }
 
 /** A router that has seen people go on with their conversations, before an engine of 400 blocks that is full of them. */
-async function crowded(admission: object) {
+async function withFullMemory(admission: object) {
   const sims = await publishingSims(rig, 1, { parameters: { blockCount: 400 } });
   const clock = createMovableClock();
   const router = await cacheRouter(rig, sims, { clock, config: { admission } });
@@ -45,8 +45,8 @@ const turnOf = (router: RunningRouter, person: number, turn: number) =>
 
 const cold = tokensOf(900, 2_400);
 
-test("a cold prompt waits while people are expected back, holds nobody up, and goes when they are not", async () => {
-  const { router, clock } = await crowded({ classes: [{ name: "default", patience: "5m" }] });
+test("a cold prompt is parked while people are expected back, delays nobody, and goes when they are not", async () => {
+  const { router, clock } = await withFullMemory({ classes: [{ name: "default", patience: "5m" }] });
   expect(await memoryOf(router, cold)).toMatchObject({ patienceMs: 300_000, isHeld: true });
   const held = openPost(`${router.url}/v1/completions`, completion(cold));
   await waitFor(async () => (await router.metrics()).sum("espalier_admission_held_requests") === 1, { what: "a hold" });
@@ -64,7 +64,7 @@ test("a cold prompt waits while people are expected back, holds nobody up, and g
 });
 
 test("a client that is tired of waiting leaves, and one with a deadline need not wait", async () => {
-  const { router } = await crowded({ classes: [{ name: "default", patience: "5m" }] });
+  const { router } = await withFullMemory({ classes: [{ name: "default", patience: "5m" }] });
   const held = openPost(`${router.url}/v1/completions`, completion(cold));
   held.head.catch(() => {});
   await waitFor(async () => (await router.metrics()).sum("espalier_admission_held_requests") === 1, { what: "a hold" });
@@ -77,8 +77,8 @@ test("a client that is tired of waiting leaves, and one with a deadline need not
   expect([statusCode, headers["x-espalier-queued-ms"]]).toEqual([200, undefined]);
 });
 
-test("without patience nobody waits for memory, and nothing is said of it", async () => {
-  const { router } = await crowded({});
+test("without a max cold wait nobody waits for memory, and nothing is said of it", async () => {
+  const { router } = await withFullMemory({});
   expect(await memoryOf(router, cold)).toBeNull();
   const turn = await ask(router, "/v1/completions", completion(cold));
   expect(turn.cached).toBe(0);

@@ -36,8 +36,8 @@ test("a router that joins expects of the engines what another one has learned, a
   await untilLinked([first!, joiner]);
   await waitFor(
     async () => {
-      const [learned, told] = [await expectedMs(first!), await expectedMs(joiner)];
-      return isLearned(told) && told.every((ms, at) => Math.abs(ms / learned[at]! - 1) < 0.1);
+      const [learned, reported] = [await expectedMs(first!), await expectedMs(joiner)];
+      return isLearned(reported) && reported.every((ms, at) => Math.abs(ms / learned[at]! - 1) < 0.1);
     },
     { what: "rates that the other router has learned", deadlineMs: 10_000 },
   );

@@ -54,8 +54,8 @@ test("after half a minute of requests roles are assigned, which requests keep to
   const [prefill, decode] = [await idsOf("prefill"), await idsOf("decode")];
   // How many of each is by times that are measured here; both sides have one at least.
   expect([prefill.length > 0, decode.length > 0, prefill.length + decode.length]).toEqual([true, true, 4]);
-  const told = (await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" });
-  expect(told).toBe(prefill.length);
+  const reported = (await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" });
+  expect(reported).toBe(prefill.length);
   const answers = await Promise.all(Array.from({ length: 12 }, (_, at) => ask(router, longChat(`then ${at}`))));
   for (const { status, workers } of answers) {
     expect(status).toBe(200);

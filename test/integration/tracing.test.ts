@@ -94,9 +94,11 @@ test("a streamed chat with a retry is one trace, from its caller to the engine t
   expect(good.requests.map(({ headers }) => headers.traceparent).sort()).toEqual(calls.map(traceparentOf).sort());
   expect(good.requests.map(({ headers }) => headers.tracestate)).toEqual(["vendor=1", "vendor=1"]);
 
-  const told = JSON.stringify(seen.spans, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+  const reported = JSON.stringify(seen.spans, (_, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
   for (const secret of ["prompted-secretly", "answered-secretly", "Bearer", "in-query"])
-    expect(told).not.toContain(secret);
+    expect(reported).not.toContain(secret);
 });
 
 test("a policy that looks at prefixes shows how long reading and matching the prompt took", async () => {
@@ -207,9 +209,9 @@ test("of requests that are not sampled those that fail are kept, in the trace th
     "espalier.attempts": 1,
     "espalier.worker": engine.id,
   });
-  const told = engine.requests.map(({ headers }) => headers.traceparent);
-  expect(told[1]).toBe(unsampled.traceparent);
-  expect(told[2]).toBe(`00-${whole!.traceId}-${whole!.spanId}-00`);
+  const reported = engine.requests.map(({ headers }) => headers.traceparent);
+  expect(reported[1]).toBe(unsampled.traceparent);
+  expect(reported[2]).toBe(`00-${whole!.traceId}-${whole!.spanId}-00`);
   expect(new Set(seen.spans.map(({ traceId }) => traceId))).toEqual(new Set([whole!.traceId, callerTrace]));
 });
 

@@ -20,12 +20,12 @@ const readiness = async ({ adminUrl }: RunningRouter): Promise<{ status: number;
 const untilReady = (router: RunningRouter) =>
   waitFor(async () => (await readiness(router)).status === 200, { what: "a ready router", deadlineMs });
 /** Of what a router measures of its process and of its engines by the clock, which says nothing of requests. */
-const untold =
+const unreported =
   /^espalier_(engine_|event_loop|heap_|open_connections|process_|scrape|health|build_|config_applied_timestamp)/;
 /** Every metric else. */
 const counted = async (router: RunningRouter): Promise<readonly string[]> => {
   const { text } = await router.admin("GET", "/metrics");
-  return text.split("\n").filter((line) => /^espalier_/.test(line) && !untold.test(line));
+  return text.split("\n").filter((line) => /^espalier_/.test(line) && !unreported.test(line));
 };
 
 test("a router that warms up is alive, and ready once that is over", async () => {

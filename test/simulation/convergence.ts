@@ -33,12 +33,12 @@ export function differences(fleet: SimFleet, truth: EngineTruth): string[] {
     ...fleet.engines.flatMap((engine) => factDifferences(routers, engine, truth)),
     ...routers.flatMap((router) => phantomLoad(router)),
     ...journalDifferences(routers),
-    ...routers.flatMap(untold),
+    ...routers.flatMap(unreported),
   ];
 }
 
-function unequal(routers: readonly LiveRouter[], what: string, told: (router: LiveRouter) => string): string[] {
-  const values = routers.map((router) => [router.number, told(router)] as const);
+function unequal(routers: readonly LiveRouter[], what: string, valueOf: (router: LiveRouter) => string): string[] {
+  const values = routers.map((router) => [router.number, valueOf(router)] as const);
   if (new Set(values.map(([, value]) => value)).size <= 1) return [];
   return [`${what} differ: ${values.map(([number, value]) => `${number} ${value.slice(0, 160)}`).join(" | ")}`];
 }
@@ -51,8 +51,8 @@ function factDifferences(
   const found = unequal(routers, `facts of ${key}`, ({ view }) => {
     const state = view.tier.replica.fold.state(key);
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
-    const worth = view.tier.replica.qualityOf(key);
-    return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${view.index.digest(number).join(".")} ${worth}`;
+    const quality = view.tier.replica.qualityOf(key);
+    return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${view.index.digest(number).join(".")} ${quality}`;
   });
   const last = messages.length - 1;
   for (const { number: router, view } of last < 0 ? [] : routers) {
@@ -75,7 +75,7 @@ function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
 }
 
 /** What a router has written itself is in its journal before long. */
-function untold({ number, view }: LiveRouter): string[] {
+function unreported({ number, view }: LiveRouter): string[] {
   return view.tier.replica.store.own.hasPending ? [`router ${number} has not told what it has written`] : [];
 }
 

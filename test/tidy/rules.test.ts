@@ -240,12 +240,12 @@ test("files, exports and dependencies for nothing are told, and imports of nothi
     "packages/mesh/src/index.ts": 'import "ws";',
     "packages/mesh/test/a.test.ts": 'import "../src/no.ts";',
   };
-  const told = await knipOf(files, []);
-  expect(told).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
-  expect(told).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
-  expect(told).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
-  expect(told).toMatch(/Unlisted dependencies \(1\)\s+ws/);
-  expect(told).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
+  const reported = await knipOf(files, []);
+  expect(reported).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
+  expect(reported).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
+  expect(reported).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
+  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+ws/);
+  expect(reported).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
 });
 
 test("what only a test reaches is told, and an import of what only development has", async () => {
@@ -256,9 +256,9 @@ test("what only a test reaches is told, and an import of what only development h
     "packages/mesh/test/a.test.ts": 'import { a } from "../src/tested.ts";\na.toFixed();',
   };
   expect(await knipOf(files, [])).toBe("");
-  const told = await knipOf(files, productionFlags);
-  expect(told).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
-  expect(told).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
+  const reported = await knipOf(files, productionFlags);
+  expect(reported).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
+  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
 });
 
 test("biome's rules for this tree bite", () => {
@@ -303,8 +303,8 @@ test("biome's rules for this tree bite", () => {
   const { diagnostics } = JSON.parse(stdout) as {
     readonly diagnostics: readonly { readonly category: string; readonly location: { readonly path: string } }[];
   };
-  const told = diagnostics.map(({ category, location }) => `${location.path} ${category.split("/").at(-1)}`);
-  expect(told.toSorted()).toEqual(
+  const reported = diagnostics.map(({ category, location }) => `${location.path} ${category.split("/").at(-1)}`);
+  expect(reported.toSorted()).toEqual(
     Object.entries(broken)
       .map(([path, [rule]]) => `${path} ${rule}`)
       .toSorted(),

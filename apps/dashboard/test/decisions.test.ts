@@ -24,14 +24,14 @@ import {
 import { decision } from "./fixtures.ts";
 
 test("events are read, and what is no decision counts as one without anything", () => {
-  const told = {
+  const reported = {
     decisions: [{ number: 3, target: "a", reason: "least_time", session: "ab", attempt: 2 }, 7],
     skipped: 5,
   };
-  const [first, second] = readDecisions("router-1", told);
+  const [first, second] = readDecisions("router-1", reported);
   expect(first).toMatchObject({ router: "router-1", number: 3, target: "a", session: "ab", attempt: 2 });
   expect(second).toMatchObject({ router: "router-1", number: 0, target: "", session: null, attempt: 1 });
-  expect([skippedOf(told), skippedOf(undefined), readDecisions("r", "x")]).toEqual([5, 0, []]);
+  expect([skippedOf(reported), skippedOf(undefined), readDecisions("r", "x")]).toEqual([5, 0, []]);
 });
 
 test("decisions of several routers stand in the order of time, the newest first, each once", () => {

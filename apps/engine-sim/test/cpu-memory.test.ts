@@ -31,9 +31,9 @@ test.each(eventDialects)("%s: a prompt goes to CPU memory and comes back, and bo
   expect(await complete(sim, prompt(1, 130))).toBe(0);
   await complete(sim, prompt(2, 130));
   await events.caughtUp();
-  const told = events.events().filter(({ tier }) => tier === "cpu");
-  expect(told.length).toBeGreaterThan(5);
-  expect(told.every(({ kind }) => kind === "stored")).toBe(true);
+  const reported = events.events().filter(({ tier }) => tier === "cpu");
+  expect(reported.length).toBeGreaterThan(5);
+  expect(reported.every(({ kind }) => kind === "stored")).toBe(true);
   expect(events.holdings.match(prompt(1, 130), { limit: 129 })).toBe(128);
   expect(events.holdings.cpuBlocks).toBe((await sim.state()).stats.cpuBlocks);
   expect(await complete(sim, prompt(1, 130))).toBe(128);

@@ -72,8 +72,8 @@ test.each(["vllm-0.32", "sglang-0.5.23"] as const)(
       expect(events.lives, `seed ${seed}`).toBe(1);
       const { nextSequence } = await channelOf(engine);
       expect(events.messages).toHaveLength(nextSequence);
-      const told = events.feed.describe();
-      expect(told).toMatchObject({ undecodedEvents: 0, refusedMessages: 0, gaps: 0, duplicates: 0 });
+      const reported = events.feed.describe();
+      expect(reported).toMatchObject({ undecodedEvents: 0, refusedMessages: 0, gaps: 0, duplicates: 0 });
     }
     const removals = feeds.flatMap((events) => events.events()).filter(({ kind }) => kind === "removed");
     expect(removals.length).toBeGreaterThan(0);

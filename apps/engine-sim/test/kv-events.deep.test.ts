@@ -197,13 +197,13 @@ test("a cache reset is told with the next step by vLLM, at once by SGLang", asyn
   await vllm.post("/reset_prefix_cache", "");
   expect((await channelOf(vllm)).nextSequence).toBe(1);
   await complete(vllm, { prompt: prompt(2, 40) });
-  const told = await followEvents(vllm);
-  await told.caughtUp();
-  expect(told.messages.map(({ events }) => events.map(({ kind }) => kind))).toEqual([
+  const reported = await followEvents(vllm);
+  await reported.caughtUp();
+  expect(reported.messages.map(({ events }) => events.map(({ kind }) => kind))).toEqual([
     ["stored"],
     ["cleared", "stored"],
   ]);
-  expect(told.holdings.blocks).toBe(2);
+  expect(reported.holdings.blocks).toBe(2);
 
   const sglang = await startPublishing("sglang-0.5.23");
   await complete(sglang, { prompt: prompt(1, 40) });

@@ -180,11 +180,11 @@ test("SGLang's own API and chats meet in rooms too", async () => {
   };
   const [, generated] = await Promise.all([prefill.post("/generate", native), decode.post("/generate", native)]);
   expect(at(generated.json, "meta_info", "completion_tokens")).toBe(4);
-  const [drained, told] = await Promise.all([
+  const [drained, reported] = await Promise.all([
     prefill.events("/v1/chat/completions", chat),
     decode.events("/v1/chat/completions", chat),
   ]);
-  expect(told.at(-1)?.data).toBe("[DONE]");
-  expect(told.length).toBeGreaterThan(drained.length);
+  expect(reported.at(-1)?.data).toBe("[DONE]");
+  expect(reported.length).toBeGreaterThan(drained.length);
   await untilNothingHeld(prefill, decode);
 });

@@ -41,9 +41,9 @@ describe("decode first", () => {
       finish_reason: "cache_threshold",
     });
     const chat = { messages: [{ role: "user", content: longPrompt }], stream: true, cache_hit_threshold: 1 };
-    const told = await decode.events("/v1/chat/completions", chat);
-    expect(at(JSON.parse(told[0]?.data ?? ""), "choices", 0, "finish_reason")).toBe("cache_threshold");
-    expect(told.at(-1)?.data).toBe("[DONE]");
+    const reported = await decode.events("/v1/chat/completions", chat);
+    expect(at(JSON.parse(reported[0]?.data ?? ""), "choices", 0, "finish_reason")).toBe("cache_threshold");
+    expect(reported.at(-1)?.data).toBe("[DONE]");
   });
 
   test("what the engine itself has cached counts", async () => {

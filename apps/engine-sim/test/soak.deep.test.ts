@@ -18,7 +18,7 @@ async function completeStream(sim: TestSim, body: Json): Promise<void> {
   expect(events.at(-1)?.data).toBe("[DONE]");
 }
 
-/** One client of the crowd. */
+/** One of the clients. */
 async function act(
   sim: TestSim,
   index: number,
@@ -64,7 +64,7 @@ const faultyBody = (index: number): Json => ({
 });
 
 test.each([1, 2, 3])(
-  "a crowd of clients that finish, leave, err and are failed leaves nothing behind: seed %i",
+  "clients that finish, leave, err and are failed leaves nothing behind: seed %i",
   async (seed) => {
     const random = createSeededRandom(seed);
     const sim = await startSim({ speed: 300, seed, parameters: { maxRunning: 8, blockCount: 4_000 } });

@@ -7,116 +7,116 @@ import { createInbox, ExportTable, type Inbox, maxExports, maxInbox } from "../s
 
 const tokens = Uint32Array.of(1, 2, 3);
 
-function createBoard(timeoutMs = 1_000) {
+function createTable(timeoutMs = 1_000) {
   const time = createVirtualTime();
-  const board = new ExportTable({ clock: time.clock, scheduler: time.scheduler, timeoutMs });
+  const table = new ExportTable({ clock: time.clock, scheduler: time.scheduler, timeoutMs });
   const released: string[] = [];
   const offer = (name: string) => ({ tokens, release: () => void released.push(name) });
-  return { time, board, released, offer };
+  return { time, table, released, offer };
 }
 
 describe("tickets", () => {
   test("one that was offered is claimed, done and given back once", async () => {
-    const { board, released, offer } = createBoard();
-    const begun = board.begin("t", "hold");
+    const { table, released, offer } = createTable();
+    const begun = table.begin("t", "hold");
     begun.offer(offer("t"));
-    const { tokens: fetched, over } = await board.claim("t", false);
+    const { tokens: fetched, over } = await table.claim("t", false);
     expect(fetched).toBe(tokens);
-    expect(board.describe()).toMatchObject([{ ticket: "t", phase: "held", isClaimed: true, tokens: 3 }]);
-    await expect(board.claim("t", true)).rejects.toThrow("being fetched already");
-    board.done("t");
-    board.done("t");
+    expect(table.describe()).toMatchObject([{ ticket: "t", phase: "held", isClaimed: true, tokens: 3 }]);
+    await expect(table.claim("t", true)).rejects.toThrow("being fetched already");
+    table.done("t");
+    table.done("t");
     begun.cancel("too late");
     await over;
     await begun.fetched;
     expect(released).toEqual(["t"]);
-    expect(board.describe()).toEqual([]);
-    expect(board.totals).toEqual({ offered: 1, fetched: 1, expired: 0, lost: 0 });
+    expect(table.describe()).toEqual([]);
+    expect(table.totals).toEqual({ offered: 1, fetched: 1, expired: 0, lost: 0 });
   });
 
   test("a claim waits for an offer, however long it is computed", async () => {
-    const { board, time, offer } = createBoard();
-    const claim = board.claim("t", true);
-    const begun = board.begin("t", "hold");
+    const { table, time, offer } = createTable();
+    const claim = table.claim("t", true);
+    const begun = table.begin("t", "hold");
     await begun.joined;
     await time.advanceAsync(5_000);
     begun.offer(offer("t"));
     expect((await claim).tokens).toBe(tokens);
     // As long as somebody fetches, time does not run out.
     await time.advanceAsync(5_000);
-    expect(board.describe()).toHaveLength(1);
-    board.lost("t");
+    expect(table.describe()).toHaveLength(1);
+    table.lost("t");
     await time.advanceAsync(1_000);
-    expect(board.totals).toMatchObject({ expired: 1, lost: 1 });
+    expect(table.totals).toMatchObject({ expired: 1, lost: 1 });
   });
 
   test("a claim that must not wait, or waits in vain", async () => {
-    const { board, time } = createBoard();
-    await expect(board.claim("t", false)).rejects.toThrow("there is nothing for t");
-    const claim = board.claim("t", true);
+    const { table, time } = createTable();
+    await expect(table.claim("t", false)).rejects.toThrow("there is nothing for t");
+    const claim = table.claim("t", true);
     claim.catch(() => {});
     await time.advanceAsync(999);
-    expect(board.describe()).toMatchObject([{ phase: "asked", ageMs: 999 }]);
+    expect(table.describe()).toMatchObject([{ phase: "asked", ageMs: 999 }]);
     await time.advanceAsync(1);
     await expect(claim).rejects.toThrow("timed out after 1000 ms");
-    expect(board.describe()).toEqual([]);
+    expect(table.describe()).toEqual([]);
   });
 
   test("who asks and goes away leaves nothing behind", async () => {
-    const { board } = createBoard();
-    const claim = board.claim("t", true);
+    const { table } = createTable();
+    const claim = table.claim("t", true);
     claim.catch(() => {});
-    board.lost("t");
+    table.lost("t");
     await expect(claim).rejects.toThrow("might be dead");
-    board.lost("t");
-    expect(board.describe()).toEqual([]);
+    table.lost("t");
+    expect(table.describe()).toEqual([]);
   });
 
   test("an offer after the end is given back at once", () => {
-    const { board, released, offer } = createBoard();
-    const begun = board.begin("t", "hold");
+    const { table, released, offer } = createTable();
+    const begun = table.begin("t", "hold");
     begun.cancel("the caller is gone");
     begun.offer(offer("t"));
     expect(released).toEqual(["t"]);
-    expect(board.describe()).toEqual([]);
+    expect(table.describe()).toEqual([]);
   });
 
   test("an offer that nobody wants any more is given back at once", () => {
-    const { board, released, offer } = createBoard();
-    const begun = board.begin("t", "hold");
-    board.done("t");
-    expect(board.describe()).toHaveLength(1);
+    const { table, released, offer } = createTable();
+    const begun = table.begin("t", "hold");
+    table.done("t");
+    expect(table.describe()).toHaveLength(1);
     begun.offer(offer("t"));
     expect(released).toEqual(["t"]);
   });
 
   test("blocks for one engine alone are dropped with it", async () => {
-    const { board, released, offer } = createBoard();
-    const begun = board.begin("t", "drop");
+    const { table, released, offer } = createTable();
+    const begun = table.begin("t", "drop");
     begun.offer(offer("t"));
-    await board.claim("t", false);
-    board.lost("t");
+    await table.claim("t", false);
+    table.lost("t");
     await expect(begun.fetched).rejects.toThrow("might be dead");
     expect(released).toEqual(["t"]);
   });
 
   test("the death of the engine gives nothing back: the memory is gone", async () => {
-    const { board, released, offer } = createBoard();
-    const begun = board.begin("t", "hold");
+    const { table, released, offer } = createTable();
+    const begun = table.begin("t", "hold");
     begun.offer(offer("t"));
-    board.clear();
+    table.clear();
     await expect(begun.fetched).rejects.toThrow("started over");
     expect(released).toEqual([]);
   });
 
   test(`at most ${maxExports} at a time, each once`, async () => {
-    const { board } = createBoard();
-    for (let at = 0; at < maxExports; at++) board.begin(`${at}`, "hold");
-    expect(() => board.begin("one more", "hold")).toThrow(RangeError);
-    await expect(board.claim("one more", true)).rejects.toThrow(RangeError);
-    board.clear();
-    board.begin("0", "hold");
-    expect(() => board.begin("0", "hold")).toThrow("the ticket 0 is in use");
+    const { table } = createTable();
+    for (let at = 0; at < maxExports; at++) table.begin(`${at}`, "hold");
+    expect(() => table.begin("one more", "hold")).toThrow(RangeError);
+    await expect(table.claim("one more", true)).rejects.toThrow(RangeError);
+    table.clear();
+    table.begin("0", "hold");
+    expect(() => table.begin("0", "hold")).toThrow("the ticket 0 is in use");
   });
 });
 

@@ -90,8 +90,10 @@ test("every engine of a process has its own side channel and name, and shares th
     usage: { prompt_tokens_details: { cached_tokens: number } };
   };
   expect(answer.usage.prompt_tokens_details.cached_tokens).toBe(96);
-  const told = (await (await fetch(`${second?.url}/sim/transfers`)).json()) as { totals: { importedTokens: number } };
-  expect(told.totals.importedTokens).toBe(96);
+  const reported = (await (await fetch(`${second?.url}/sim/transfers`)).json()) as {
+    totals: { importedTokens: number };
+  };
+  expect(reported.totals.importedTokens).toBe(96);
 });
 
 test("an engine tells its connector where vLLM does, and nothing where it has none", async () => {

@@ -92,8 +92,8 @@ test.each([
 
 test("of a feed that another router reads, what only that one knows is a dash", async () => {
   const { target, state, reason, blocks } = feed;
-  const told = { target, state, reason, blocks, floatingBlocks: 0, role: "none", owner: "router-2" };
-  const { admin } = await routerWith([told]);
+  const reported = { target, state, reason, blocks, floatingBlocks: 0, role: "none", owner: "router-2" };
+  const { admin } = await routerWith([reported]);
   const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
   const cells = stdout.trimEnd().split("\n")[1]!.split(/ {2,}/);
   expect(cells.map((cell) => cell.trim())).toEqual([
@@ -110,10 +110,10 @@ test("no feeds: a sentence for people, an empty list for programs", async () => 
 });
 
 test("as JSON a feed has everything that the router told, also what the table leaves out", async () => {
-  const told = [{ ...feed, latestGaps: [{ from: 3, to: 9, reason: "lost" }], topic: "kv-events" }, unknownFeed];
-  const { admin } = await routerWith(told);
+  const reported = [{ ...feed, latestGaps: [{ from: 3, to: 9, reason: "lost" }], topic: "kv-events" }, unknownFeed];
+  const { admin } = await routerWith(reported);
   const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin, "--json");
-  expect(JSON.parse(stdout)).toEqual(told);
+  expect(JSON.parse(stdout)).toEqual(reported);
 });
 
 test("the key is sent", async () => {

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { type Child, startChild, untilReady } from "../src/processes/start-child.ts";
 import { temporaryFile, temporaryServer } from "./temporary.ts";
 
-interface Told {
+interface Listening {
   readonly environment: Record<string, string>;
   readonly arguments: readonly string[];
 }
@@ -12,8 +12,8 @@ interface Told {
 const tell = `process.send({ type: "listening", environment: { ...process.env }, arguments: process.argv.slice(2) });`;
 const stay = "setInterval(() => {}, 60_000);";
 
-async function start(program: string, options: object = {}): Promise<Child<Told>> {
-  const child = await startChild<Told>({
+async function start(program: string, options: object = {}): Promise<Child<Listening>> {
+  const child = await startChild<Listening>({
     name: "the program",
     program: temporaryFile("program.mjs", program),
     arguments: ["--flag", "a b"],

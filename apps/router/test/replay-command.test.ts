@@ -146,9 +146,9 @@ test.each([
     "--sharing",
     sharing,
   );
-  const expected = runs.flatMap((way) => [
-    ["random", way],
-    ["cache_aware", way],
+  const expected = runs.flatMap((combination) => [
+    ["random", combination],
+    ["cache_aware", combination],
   ]);
   expect(rows.map((row) => [row.policy, row.sharing])).toEqual(expected);
   expect(fleets.map((fleet) => [fleet.policy, fleet.sharing])).toEqual(expected);

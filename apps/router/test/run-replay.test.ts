@@ -36,9 +36,9 @@ test("an open loop sends each request and says what the client saw", async () =>
     seen.push(request);
     streamAnswer(request.response, ["one ", "two ", "three"], 64);
   });
-  const told: RequestResult[] = [];
-  const results = await run([url], { requests: plan(6), onResult: (result) => told.push(result) });
-  expect(told).toEqual(results);
+  const reported: RequestResult[] = [];
+  const results = await run([url], { requests: plan(6), onResult: (result) => reported.push(result) });
+  expect(reported).toEqual(results);
   expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(Array(6).fill("POST /v1/chat/completions"));
   expect(seen.map(indexOf).sort()).toEqual([0, 1, 2, 3, 4, 5]);
   for (const request of seen) expect(request.headers["x-session-id"]).toBe(`session-${indexOf(request) % 2}`);

@@ -22,8 +22,8 @@ export function createDigestCheck(): DigestCheck {
     },
     mismatches,
     add(router, facts) {
-      const told = new Set(facts.map(({ target }) => target));
-      for (const target of known.keys()) if (!told.has(target)) known.delete(target);
+      const listed = new Set(facts.map(({ target }) => target));
+      for (const target of known.keys()) if (!listed.has(target)) known.delete(target);
       for (const { target, point, digest } of facts) {
         const points = known.get(target) ?? new Map<string, { router: string; digest: string }>();
         known.set(target, points);

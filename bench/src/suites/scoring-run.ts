@@ -120,7 +120,7 @@ function bytesInUse(): number {
   return heapUsed + arrayBuffers;
 }
 
-/** The share of a prompt that near ties, and unseen requests from other routers, may account for. */
+/** The share of a prompt that near ties, and unreported requests from other routers, may account for. */
 const leewayShare = 0.2;
 
 /** Decisions for the least work must be among the least by the naive computation. */

@@ -205,19 +205,19 @@ function growthRow(router: string, figure: GrowthName, values: readonly TimedVal
   if (values.length === 0) return undefined;
   const sorted = Float64Array.from(values, ({ value }) => value).sort();
   const slope: Slope | undefined = robustSlope(values);
-  const told = slope && { per_hour: slope.perHour, low_per_hour: slope.lowPerHour };
-  return { router, figure, median: percentile(sorted, 50), ...told };
+  const slopes = slope && { per_hour: slope.perHour, low_per_hour: slope.lowPerHour };
+  return { router, figure, median: percentile(sorted, 50), ...slopes };
 }
 
 /** At the times when every router has answered. */
 function handlesTogether(samples: readonly RouterSample[], routers: number): readonly TimedValue[] {
-  const byTime = new Map<number, { told: number; handles: number }>();
+  const byTime = new Map<number, { count: number; handles: number }>();
   for (const { atMs, handles } of samples) {
-    const sum = byTime.get(atMs) ?? { told: 0, handles: 0 };
-    byTime.set(atMs, { told: sum.told + 1, handles: sum.handles + handles });
+    const sum = byTime.get(atMs) ?? { count: 0, handles: 0 };
+    byTime.set(atMs, { count: sum.count + 1, handles: sum.handles + handles });
   }
-  return [...byTime].flatMap(([atMs, { told, handles }]) =>
-    told < routers ? [] : { atH: atMs / msPerHour, value: handles },
+  return [...byTime].flatMap(([atMs, { count, handles }]) =>
+    count < routers ? [] : { atH: atMs / msPerHour, value: handles },
   );
 }
 

@@ -203,8 +203,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       for (let last = queue.youngest(); last && isFull(); last = queue.youngest()) this.#preempt(last);
     }
     while (isFull()) {
-      const crowding = serviceClass.queue.busiestTenant(request.tenant);
-      const last = crowding === undefined ? undefined : serviceClass.queue.youngest(crowding);
+      const busiest = serviceClass.queue.busiestTenant(request.tenant);
+      const last = busiest === undefined ? undefined : serviceClass.queue.youngest(busiest);
       if (!last) return false;
       this.#preempt(last);
     }

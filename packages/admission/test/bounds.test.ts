@@ -72,9 +72,9 @@ test("as many are preempted as their bytes ask for", () => {
 test("a tenant that fills a class makes room for another one of it, until both have as many", () => {
   const rig = createRig({ targets: 1, settings: { classes, maxQueued: 6 } });
   rig.fill();
-  const crowd = [1, 2, 3, 4, 5, 6].map(() => rig.send("crowd", { tenant: "crowd" }));
+  const greedy = [1, 2, 3, 4, 5, 6].map(() => rig.send("greedy", { tenant: "greedy" }));
   const others = [1, 2, 3, 4].map(() => rig.send("other", { tenant: "other" }));
-  expect(crowd.map(({ refusal }) => refusal === undefined)).toEqual([true, true, true, false, false, false]);
+  expect(greedy.map(({ refusal }) => refusal === undefined)).toEqual([true, true, true, false, false, false]);
   expect(others.map(({ refusal }) => refusal === undefined)).toEqual([true, true, true, false]);
   expect(rig.admission.queued).toBe(6);
 });

@@ -6,52 +6,52 @@ const classes = [testClass("default", { maxPendingTokens: 10_000 })];
 
 /** What other routers tell, as a test says it, and what they are told. */
 function fleetOf(tenants: Record<string, Partial<TenantElsewhere>> = {}) {
-  const told: (readonly [what: string, tenant: string, value: number | boolean])[] = [];
+  const reported: (readonly [what: string, tenant: string, value: number | boolean])[] = [];
   const state = { neediest: Number.POSITIVE_INFINITY };
   const fleet: FleetUsage = {
     ...noFleetUsage,
-    served: (_, tenant, tokens) => told.push(["served", tenant, tokens]),
-    lifted: (_, tenant, tokens) => told.push(["lifted", tenant, Math.round(tokens)]),
-    waits: (_, tenant, isWaiting) => told.push(["waits", tenant, isWaiting]),
+    served: (_, tenant, tokens) => reported.push(["served", tenant, tokens]),
+    lifted: (_, tenant, tokens) => reported.push(["lifted", tenant, Math.round(tokens)]),
+    waits: (_, tenant, isWaiting) => reported.push(["waits", tenant, isWaiting]),
     elsewhere: (_, tenant) => tenants[tenant] && { tokens: 0, lift: 0, waits: false, ...tenants[tenant] },
     neediest: () => state.neediest,
   };
-  return { fleet, told, state };
+  return { fleet, reported, state };
 }
 
 describe("others are told", () => {
   test("what a tenant was served, and when it begins to wait and waits no more", () => {
-    const { fleet, told } = fleetOf();
+    const { fleet, reported } = fleetOf();
     const rig = createRig({ targets: 1, settings: { classes }, fleet });
     const { ticket } = rig.send("at once", { tenant: "a" });
     ticket?.ended(100);
-    expect(told).toEqual([
+    expect(reported).toEqual([
       ["served", "a", 1_000],
       ["served", "a", 200],
     ]);
-    told.length = 0;
+    reported.length = 0;
     rig.fill();
     rig.send("first", { tenant: "a" });
     rig.send("second", { tenant: "a" }).ticket?.leave();
-    expect(told).toEqual([["waits", "a", true]]);
+    expect(reported).toEqual([["waits", "a", true]]);
     rig.done(0);
-    expect(told.slice(1)).toEqual([
+    expect(reported.slice(1)).toEqual([
       ["waits", "a", false],
       ["served", "a", 1_000],
     ]);
-    told.length = 0;
+    reported.length = 0;
     rig.fill();
     rig.send("again", { tenant: "a" });
-    expect(told).toEqual([["waits", "a", true]]);
+    expect(reported).toEqual([["waits", "a", true]]);
   });
 
   test("by how much a tenant that was away is lifted", () => {
-    const { fleet, told } = fleetOf({ a: { tokens: 9_000 }, b: { tokens: 2_000 } });
+    const { fleet, reported } = fleetOf({ a: { tokens: 9_000 }, b: { tokens: 2_000 } });
     const rig = createRig({ targets: 1, settings: { classes }, fleet });
     rig.fill();
     rig.send("a", { tenant: "a" });
     rig.send("b", { tenant: "b" });
-    expect(told).toContainEqual(["lifted", "b", 7_000]);
+    expect(reported).toContainEqual(["lifted", "b", 7_000]);
   });
 });
 

@@ -114,15 +114,15 @@ test("errors of a source pass through and leave the list", async () => {
 });
 
 test("what a source says of its failures and their end goes on with its name", async () => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const sources = ["one", "two"].map((name) => createManualSource(name, name));
   const merged = mergeSources(
     sources.map(({ source }) => source),
     {
       onList() {},
-      onError: ({ code }, source) => told.push(`${source}: ${code}`),
+      onError: ({ code }, source) => reported.push(`${source}: ${code}`),
       onConflict() {},
-      onRecovered: (source) => told.push(`${source} is well`),
+      onRecovered: (source) => reported.push(`${source} is well`),
       onFollowed() {},
       onLeft() {},
     },
@@ -131,7 +131,7 @@ test("what a source says of its failures and their end goes on with its name", a
   sources[1]?.fail(new EspalierError("discovery_failed"));
   sources[1]?.recover();
   await merged.stop();
-  expect(told).toEqual(["two: discovery_failed", "two is well"]);
+  expect(reported).toEqual(["two: discovery_failed", "two is well"]);
 });
 
 test("sources start side by side: one that waits for others over the network holds up none", async () => {

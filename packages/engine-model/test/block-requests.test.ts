@@ -16,12 +16,12 @@ function runsOf({ runs, kinds, ends, words }: BlockChanges): [string, number[]][
 }
 
 function createRecorder(changes = {}) {
-  const told: [string, number[]][][] = [];
+  const reported: [string, number[]][][] = [];
   const cached: number[] = [];
   const engine = createBlockEngine({
     parameters: { ...smallEngine, ...changes },
     observer: {
-      blocks: (batch) => void told.push(runsOf(batch)),
+      blocks: (batch) => void reported.push(runsOf(batch)),
       finished: (report) => void cached.push(report.cachedTokens),
     },
   });
@@ -29,7 +29,7 @@ function createRecorder(changes = {}) {
   let id = 0;
   return {
     engine,
-    told,
+    reported,
     cached,
     run(promptTokens: number, outputTokens: number, chain: Uint32Array): void {
       engine.submit({ id: id++, promptTokens, outputTokens, chain }, nowMs);
@@ -41,37 +41,37 @@ function createRecorder(changes = {}) {
 
 describe("what is told of blocks", () => {
   test("a block when it is full, another request's copy not at all", () => {
-    const { run, told, cached } = createRecorder();
+    const { run, reported, cached } = createRecorder();
     const chain = chainFrom(1, 3);
     run(8, 5, chain);
     const [first, second, third] = [chain[0]!, chain[2]!, chain[4]!];
-    expect(told).toEqual([[["stored", [first, second]]], [["stored", [third]]]]);
+    expect(reported).toEqual([[["stored", [first, second]]], [["stored", [third]]]]);
     // The last token of a prompt is always computed, so its block becomes a copy.
     run(8, 1, chain);
     expect(cached).toEqual([0, 4]);
-    expect(told.length).toBe(2);
+    expect(reported.length).toBe(2);
   });
 
   test("what is evicted and what comes instead, in order and in one call per step", () => {
-    const { run, told } = createRecorder({ blockCount: 4 });
+    const { run, reported } = createRecorder({ blockCount: 4 });
     const old = chainFrom(1, 4);
     const other = chainFrom(2, 3);
     run(15, 1, old);
     run(11, 1, other);
-    expect(told.at(-1)).toEqual([
+    expect(reported.at(-1)).toEqual([
       ["removed", [old[4], old[2]]],
       ["stored", [other[0], other[2]]],
     ]);
   });
 
   test("a reset", () => {
-    const { run, told, engine, cached } = createRecorder();
+    const { run, reported, engine, cached } = createRecorder();
     const chain = chainFrom(1, 2);
     run(8, 1, chain);
     expect(engine.resetPrefixCache(5_000)).toBe(true);
     engine.submit({ id: 99, promptTokens: 8, outputTokens: 1, chain }, 5_000);
     engine.advanceTo(6_000);
-    expect(told.at(-1)).toEqual([
+    expect(reported.at(-1)).toEqual([
       ["cleared", []],
       ["stored", [chain[0], chain[2]]],
     ]);
@@ -96,9 +96,9 @@ describe("what is told of blocks", () => {
     expect(batches[0]!.runs).toBe(1);
     expect(Array.from(batches[0]!.words.subarray(0, 24))).toEqual(Array.from(chainFrom(0, 12)));
     expect(batches[1]!.runs).toBeGreaterThan(16);
-    const told = batches.flatMap(runsOf);
+    const reported = batches.flatMap(runsOf);
     const present = new Set<number>();
-    for (const [kind, blocks] of told) {
+    for (const [kind, blocks] of reported) {
       for (const block of blocks) {
         expect(present.has(block)).toBe(kind === "removed");
         if (kind === "stored") present.add(block);

@@ -46,7 +46,7 @@ describe.each(flavours)("what comes from outside, %s", (flavour) => {
 
   test("a prompt that is cached as far is not fetched, and its end is told all the same", () => {
     const arrivals: unknown[] = [];
-    const harness = createHarness({ flavour }, 1, { imported: (...told) => arrivals.push(told) });
+    const harness = createHarness({ flavour }, 1, { imported: (...reported) => arrivals.push(reported) });
     harness.run("A", prompt);
     const sinceMs = harness.nowMs();
     expect(harness.run("B", prompt, 1, import16)).toMatchObject({ importedTokens: 0, scheduledMs: sinceMs });
@@ -308,20 +308,20 @@ test.each(flavours)("nothing is lost, leaks or hangs, whatever comes: %s", (flav
 test.each(flavours)("both forms of the engine import and pin alike: %s", (flavour) => {
   const parameters = playParameters(flavour);
   const random = createSeededRandom(5);
-  const told: [string[], string[]] = [[], []];
+  const reported: [string[], string[]] = [[], []];
   const tokens = createEngine({
     parameters,
     hashSeed: 1,
     observer: {
-      imported: (id, count, timeMs) => void told[0].push(`${id} has ${count} at ${timeMs}`),
-      finished: ({ id, ...report }) => void told[0].push(JSON.stringify({ ...report, id: Number(id) })),
+      imported: (id, count, timeMs) => void reported[0].push(`${id} has ${count} at ${timeMs}`),
+      finished: ({ id, ...report }) => void reported[0].push(JSON.stringify({ ...report, id: Number(id) })),
     },
   });
   const blocks = createBlockEngine({
     parameters,
     observer: {
-      imported: (id, count, timeMs) => void told[1].push(`${id} has ${count} at ${timeMs}`),
-      finished: ({ id, ...report }) => void told[1].push(JSON.stringify({ ...report, id })),
+      imported: (id, count, timeMs) => void reported[1].push(`${id} has ${count} at ${timeMs}`),
+      finished: ({ id, ...report }) => void reported[1].push(JSON.stringify({ ...report, id })),
     },
   });
   let nowMs = 0;
@@ -345,7 +345,7 @@ test.each(flavours)("both forms of the engine import and pin alike: %s", (flavou
   }
   tokens.advanceTo(nowMs + 10_000);
   blocks.advanceTo(nowMs + 10_000);
-  expect(told[1]).toEqual(told[0]);
-  expect(told[0].length).toBeGreaterThan(300);
+  expect(reported[1]).toEqual(reported[0]);
+  expect(reported[0].length).toBeGreaterThan(300);
   expect(blocks.stats()).toEqual(tokens.stats());
 });

@@ -3,7 +3,7 @@ import { type BlockEngine, type BlockReport, createBlockEngine, type EngineParam
 import { describe, expect, test } from "vitest";
 import { smallEngine } from "./harness.ts";
 
-interface Told {
+interface Recording {
   readonly engine: BlockEngine;
   readonly reports: BlockReport[];
   /** Every call but those of progress, with its time. */
@@ -13,12 +13,12 @@ interface Told {
   lastMs: number;
 }
 
-function createTold(parameters: EngineParameters, progressTokens?: number): Told {
+function createRecording(parameters: EngineParameters, progressTokens?: number): Recording {
   const reports: BlockReport[] = [];
   const calls: string[] = [];
   const progress = new Map<number, number[]>();
   const note = (call: string, timeMs: number): void => {
-    told.lastMs = timeMs;
+    recording.lastMs = timeMs;
     calls.push(`${call} ${timeMs}`);
   };
   const engine = createBlockEngine({
@@ -26,7 +26,7 @@ function createTold(parameters: EngineParameters, progressTokens?: number): Told
     observer: {
       firstToken: (id, timeMs) => note(`first ${id}`, timeMs),
       progress(id, tokens, timeMs) {
-        told.lastMs = timeMs;
+        recording.lastMs = timeMs;
         progress.set(id, [...(progress.get(id) ?? []), tokens]);
       },
       finished(report) {
@@ -37,8 +37,8 @@ function createTold(parameters: EngineParameters, progressTokens?: number): Told
     },
     ...(progressTokens === undefined ? {} : { progressTokens }),
   });
-  const told: Told = { engine, reports, calls, progress, lastMs: Number.NaN };
-  return told;
+  const recording: Recording = { engine, reports, calls, progress, lastMs: Number.NaN };
+  return recording;
 }
 
 /** Words that depend on everything before them; `kinds` different beginnings. */
@@ -71,16 +71,17 @@ function arrivals(random: Random, count: number, blockSize: number, meanGapMs: n
 }
 
 /** Hands everything in at its time. Returns how often the engine was woken. */
-function drive(told: Told, script: readonly Arrival[]): number {
-  const { engine } = told;
+function drive(recording: Recording, script: readonly Arrival[]): number {
+  const { engine } = recording;
   let wakes = 0;
   const runUntil = (endMs: number): void => {
     for (let at = engine.nextEventMs(); at !== undefined && at < endMs; at = engine.nextEventMs()) {
       engine.advanceTo(at);
       wakes++;
       // What is told, is told when the engine said that something would happen.
-      if (!Number.isNaN(told.lastMs) && told.lastMs !== at) expect.fail(`told of ${told.lastMs} at ${at}`);
-      told.lastMs = Number.NaN;
+      if (!Number.isNaN(recording.lastMs) && recording.lastMs !== at)
+        expect.fail(`told of ${recording.lastMs} at ${at}`);
+      recording.lastMs = Number.NaN;
     }
   };
   for (const { atMs, id, request } of script) {
@@ -88,7 +89,7 @@ function drive(told: Told, script: readonly Arrival[]): number {
     if (request) engine.submit({ id, ...request }, atMs);
     else engine.abort(id, atMs);
     // A waiting request is dropped at once.
-    told.lastMs = Number.NaN;
+    recording.lastMs = Number.NaN;
   }
   runUntil(Number.POSITIVE_INFINITY);
   return wakes;
@@ -115,8 +116,8 @@ describe("steps that are passed over", () => {
   ] as const)("%s, a request every %i ms: all is as when every step is told of", (flavour, meanGapMs) => {
     for (let seed = 0; seed < 4; seed++) {
       const script = arrivals(createSeededRandom(seed), 50, parameters.blockSize, meanGapMs);
-      const passing = createTold({ ...parameters, flavour });
-      const stepping = createTold({ ...parameters, flavour }, 1);
+      const passing = createRecording({ ...parameters, flavour });
+      const stepping = createRecording({ ...parameters, flavour }, 1);
       const wakes = drive(passing, script);
       const steps = drive(stepping, script);
 
@@ -128,14 +129,14 @@ describe("steps that are passed over", () => {
   });
 
   test("one request alone: the engine is woken for its tokens and blocks only", () => {
-    const told = createTold(parameters);
+    const recording = createRecording(parameters);
     const request = { promptTokens: 31, outputTokens: 97, chain: chainOf(8, 0, 0), priority: 0 };
-    const wakes = drive(told, [{ atMs: 0, id: 0, request }]);
-    const { steps } = told.engine.stats();
+    const wakes = drive(recording, [{ atMs: 0, id: 0, request }]);
+    const { steps } = recording.engine.stats();
     expect(steps).toBe(97);
     // Its beginning, its first token, six blocks that are full and told of, its end.
     expect(wakes).toBeLessThanOrEqual(9);
-    expect(told.progress.get(0)).toEqual([1, 16, 16, 16, 16, 16, 15]);
+    expect(recording.progress.get(0)).toEqual([1, 16, 16, 16, 16, 16, 15]);
   });
 
   test.each(["vllm", "sglang"] as const)("%s: observers drop and send requests in the middle of a step", (flavour) => {
@@ -143,12 +144,12 @@ describe("steps that are passed over", () => {
       const random = createSeededRandom(seed);
       const script = arrivals(random, 40, parameters.blockSize, 40).filter(({ request }) => request);
       const drops = script.map(({ id }) => [id + 1, id - 1, id + 2][random.integer(3)]!);
-      const run = (progressTokens?: number): Told => {
-        const told = createTold({ ...parameters, flavour }, progressTokens);
-        const { engine, reports } = told;
+      const run = (progressTokens?: number): Recording => {
+        const recording = createRecording({ ...parameters, flavour }, progressTokens);
+        const { engine, reports } = recording;
         let known = 0;
         // Acts in the call that tells of an end, of those before and behind it in the batch alike.
-        told.reports.push = (report) => {
+        recording.reports.push = (report) => {
           const length = Array.prototype.push.call(reports, report);
           if (report.finishReason === "aborted") return length;
           engine.abort(drops[report.id % 1_000]!, report.finishedMs);
@@ -159,9 +160,9 @@ describe("steps that are passed over", () => {
           known++;
           return length;
         };
-        drive(told, script);
+        drive(recording, script);
         expect(known).toBeGreaterThan(10);
-        return told;
+        return recording;
       };
       const passing = run();
       const stepping = run(1);
@@ -174,14 +175,14 @@ describe("steps that are passed over", () => {
 
   test("more requests than a phase has room for at first decode together", () => {
     const wide = { ...parameters, blockCount: 400, maxRunning: 64, maxBatchedTokens: 2_048 };
-    const [passing, stepping] = [createTold(wide), createTold(wide, 1)];
-    for (const told of [passing, stepping]) {
+    const [passing, stepping] = [createRecording(wide), createRecording(wide, 1)];
+    for (const recording of [passing, stepping]) {
       const script = Array.from({ length: 40 }, (_, id) => {
         const request = { promptTokens: 1 + id, outputTokens: 60 + id, chain: chainOf(9, id % 4, id), priority: 0 };
         return { atMs: id, id, request };
       });
-      drive(told, script);
-      expect(told.reports).toHaveLength(40);
+      drive(recording, script);
+      expect(recording.reports).toHaveLength(40);
     }
     expect(passing.calls).toEqual(stepping.calls);
     expect(passing.engine.stats()).toEqual(stepping.engine.stats());
@@ -190,8 +191,8 @@ describe("steps that are passed over", () => {
 
 describe("in between", () => {
   test("a request that arrives is admitted with the next step", () => {
-    const told = createTold(parameters);
-    const { engine } = told;
+    const recording = createRecording(parameters);
+    const { engine } = recording;
     engine.submit({ id: 0, promptTokens: 1, outputTokens: 300, chain: chainOf(18, 0, 0) }, 0);
     engine.advanceTo(10);
     const wokenMs = engine.nextEventMs()!;
@@ -200,12 +201,12 @@ describe("in between", () => {
     expect(stepEndMs).toBeLessThan(wokenMs);
     expect(stepEndMs - 10.01).toBeLessThan(2);
     engine.advanceTo(stepEndMs + 3);
-    expect(told.reports).toMatchObject([{ id: 1, arrivedMs: 10.01, scheduledMs: stepEndMs, outputTokens: 1 }]);
+    expect(recording.reports).toMatchObject([{ id: 1, arrivedMs: 10.01, scheduledMs: stepEndMs, outputTokens: 1 }]);
   });
 
   test("a request that is dropped ends with the running step, with all its tokens told", () => {
-    const told = createTold(parameters);
-    const { engine } = told;
+    const recording = createRecording(parameters);
+    const { engine } = recording;
     engine.submit({ id: 0, promptTokens: 1, outputTokens: 300, chain: chainOf(18, 0, 0) }, 0);
     engine.advanceTo(12);
     const { generatedTokens } = engine.stats();
@@ -213,15 +214,15 @@ describe("in between", () => {
     engine.abort(0, 12);
     const stepEndMs = engine.nextEventMs()!;
     engine.advanceTo(stepEndMs);
-    expect(told.reports).toMatchObject([
+    expect(recording.reports).toMatchObject([
       { finishReason: "aborted", outputTokens: generatedTokens, finishedMs: stepEndMs },
     ]);
-    expect(1 + told.progress.get(0)!.reduce((sum, tokens) => sum + tokens, 0)).toBe(generatedTokens);
+    expect(1 + recording.progress.get(0)!.reduce((sum, tokens) => sum + tokens, 0)).toBe(generatedTokens);
   });
 
   test("counts are those of the time reached", () => {
-    const passing = createTold(parameters);
-    const stepping = createTold(parameters, 1);
+    const passing = createRecording(parameters);
+    const stepping = createRecording(parameters, 1);
     for (const { engine } of [passing, stepping]) {
       engine.submit({ id: 0, promptTokens: 40, outputTokens: 300, chain: chainOf(21, 0, 0) }, 0);
     }

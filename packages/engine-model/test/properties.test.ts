@@ -41,9 +41,9 @@ function observerOf(history: History, blockSize: number): EngineObserver {
     finished({ id, outputTokens, cachedTokens, finishReason }) {
       history.finished++;
       const wanted = asked.get(id)!;
-      const told = tokensOf.get(id) ?? 0;
-      if (outputTokens !== told) faults.push(`${id}: reported ${outputTokens}, told ${told}`);
-      if (finishReason === "length" && told !== wanted.outputTokens) faults.push(`${id}: ended after ${told}`);
+      const reported = tokensOf.get(id) ?? 0;
+      if (outputTokens !== reported) faults.push(`${id}: reported ${outputTokens}, told ${reported}`);
+      if (finishReason === "length" && reported !== wanted.outputTokens) faults.push(`${id}: ended after ${reported}`);
       if (finishReason === "aborted" && !aborted.has(id)) faults.push(`${id}: nobody dropped it`);
       if (cachedTokens >= wanted.prompt.length) faults.push(`${id}: every token cached`);
       if (cachedTokens % blockSize !== 0) faults.push(`${id}: part of a block cached`);
@@ -174,8 +174,8 @@ describe("random histories", () => {
         expect(history.finished).toBe(history.asked.size);
         const stats = history.engine.stats();
         expect(stats).toMatchObject({ running: 0, waiting: 0, kvUse: 0, freeBlocks: parameters.blockCount });
-        const told = [...history.tokensOf.values()].reduce((sum, count) => sum + count, 0);
-        expect(stats.generatedTokens).toBe(told);
+        const reported = [...history.tokensOf.values()].reduce((sum, count) => sum + count, 0);
+        expect(stats.generatedTokens).toBe(reported);
         expect(stats.finished).toBe(history.asked.size);
         expect(stats.prefixHits).toBeLessThanOrEqual(stats.prefixQueries);
       }),

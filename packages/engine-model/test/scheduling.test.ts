@@ -134,7 +134,7 @@ test("vLLM admits a prompt in chunks only when all of it fits", () => {
 
 describe("preemption", () => {
   /** Two requests of 8 tokens and 10 to come: 5 blocks each at the end, 8 in all. */
-  function crowded(priorities: readonly [number, number]): Harness {
+  function preempting(priorities: readonly [number, number]): Harness {
     const harness = createHarness({ blockCount: 8, maxBatchedTokens: 64 });
     harness.submit("a", upFrom(100, 8), 10, { priority: priorities[0] });
     harness.submit("b", upFrom(200, 8), 10, { priority: priorities[1] });
@@ -143,7 +143,7 @@ describe("preemption", () => {
   }
 
   test("the one admitted last gives way, starts over, and finds its blocks again", () => {
-    const harness = crowded([0, 0]);
+    const harness = preempting([0, 0]);
     expect(harness.report("a")).toMatchObject({ preemptions: 0, outputTokens: 10 });
     expect(harness.report("b")).toMatchObject({ preemptions: 1, outputTokens: 10, cachedTokens: 0, scheduledMs: 0 });
     expect(harness.report("a").finishedMs).toBeLessThan(harness.report("b").finishedMs);
@@ -154,7 +154,7 @@ describe("preemption", () => {
   });
 
   test("the one with the highest priority value gives way, wherever it stands", () => {
-    const harness = crowded([1, 0]);
+    const harness = preempting([1, 0]);
     // `b` goes first by its priority, so `a` is admitted last and gives way.
     expect(harness.report("a").preemptions).toBe(1);
     expect(harness.report("b").preemptions).toBe(0);

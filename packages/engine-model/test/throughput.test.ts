@@ -27,12 +27,12 @@ describe("one core simulates more than a million tokens a second", () => {
     let tokens = 0;
     let cached = 0;
     let events = 0;
-    let told = 0;
+    let totalTokens = 0;
     const engine = createEngine({
       parameters: { ...enginePresets["smg-generic"].parameters, flavour },
       hashSeed: 1,
       observer: {
-        token: () => void told++,
+        token: () => void totalTokens++,
         events: (batch) => {
           events += batch.length;
         },
@@ -58,7 +58,7 @@ describe("one core simulates more than a million tokens a second", () => {
     process.stdout.write(`${flavour}: ${(rate / 1e6).toFixed(1)} M tokens/s, ${(cached / tokens).toFixed(2)} cached\n`);
 
     expect(engine.stats().finished).toBe(requests.length);
-    expect(told).toBeGreaterThan(200_000);
+    expect(totalTokens).toBeGreaterThan(200_000);
     expect(events).toBeGreaterThan(3_000);
     expect(cached / tokens).toBeGreaterThan(0.2);
     expect(rate).toBeGreaterThan(1e6);

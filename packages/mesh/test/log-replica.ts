@@ -44,7 +44,7 @@ export class LogReplica implements ReplicaPorts {
   readonly gauges = new Map<string, { origin: Origin; counter: number; value: number; frame: Uint8Array }>();
   readonly gone: string[] = [];
   /** Origins that have not told all their gauges yet. */
-  readonly untold = new Set<string>();
+  readonly unreported = new Set<string>();
   /** To how many peers its gauges go. */
   peerCount = 0;
   /** Applied updates and pieces, as name and end. */
@@ -159,7 +159,7 @@ export class LogReplica implements ReplicaPorts {
     setPeerCount: (count) => {
       this.peerCount = count;
     },
-    hasAllOf: (origin) => this.gauges.has(originKey(origin)) && !this.untold.has(originKey(origin)),
+    hasAllOf: (origin) => this.gauges.has(originKey(origin)) && !this.unreported.has(originKey(origin)),
     originGone: (origin) => {
       this.gone.push(originKey(origin));
       this.gauges.delete(originKey(origin));

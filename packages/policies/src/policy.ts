@@ -40,7 +40,7 @@ export interface RequestFeatures {
   readonly estimatedPeerTokens?: number | undefined;
   /**
    * A number that prompts share if they are cold from the same block on, an unsigned 32-bit integer. Routers that get
-   * such prompts at the same time should send them to the same candidate. Absent if nothing is unseen, or nothing is
+   * such prompts at the same time should send them to the same candidate. Absent if nothing is unreported, or nothing is
    * cold.
    */
   readonly coldKey?: number | undefined;

@@ -154,8 +154,8 @@ describe("the load bound", () => {
   });
 
   test("a load factor of 0 removes the bound", () => {
-    const crowded = candidatesOf(ordered.map((key, i) => ({ key, inFlight: i === 0 ? 1_000 : 0 })));
-    expect(home(unbounded(), crowded, session)).toBe(ordered[0]);
+    const overloaded = candidatesOf(ordered.map((key, i) => ({ key, inFlight: i === 0 ? 1_000 : 0 })));
+    expect(home(unbounded(), overloaded, session)).toBe(ordered[0]);
   });
 });
 

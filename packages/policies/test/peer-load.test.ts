@@ -13,7 +13,7 @@ const among = (estimatedPeerTokens: number, promptTokens = 2_000) => ({
 const shares = (rows: readonly CandidateRow[], estimatedPeerTokens: number, promptTokens = 2_000) =>
   byKey(policy.explain(among(estimatedPeerTokens, promptTokens), candidatesOf(rows)));
 
-describe("without work of others that is unseen", () => {
+describe("without work of others that is not reported yet", () => {
   test("the least loaded of equals is taken, as one router does", () => {
     const rows: CandidateRow[] = [
       { key: "a", inFlight: 1 },
@@ -27,7 +27,7 @@ describe("without work of others that is unseen", () => {
 
 describe("with it", () => {
   test("a cold prompt is drawn in proportion to what engines are below the level that it fills", () => {
-    // Two requests here, three there; one is 16 tokens: 48 and 64 high. 200 unseen fill both to 156.
+    // Two requests here, three there; one is 16 tokens: 48 and 64 high. 200 of others fill both to 156.
     const rows: CandidateRow[] = [
       { key: "idle", inFlight: 2 },
       { key: "busy", inFlight: 3 },

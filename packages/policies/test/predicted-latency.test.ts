@@ -209,7 +209,7 @@ describe("near ties", () => {
   });
 });
 
-describe("work that other routers send unseen", () => {
+describe("estimated load of other routers", () => {
   const rows: CandidateRow[] = [
     { key: "idle", backlogMs: 10 },
     { key: "busy", backlogMs: 30 },

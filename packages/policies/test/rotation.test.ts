@@ -86,12 +86,12 @@ test("one key past the bound makes it forget the absent ones and nobody else", (
   const policy = createPolicy("round_robin");
   const pair = [{ key: "x" }, { key: "y" }];
   const [firstOfPair] = take(policy, pair, 1);
-  const crowd = Array.from({ length: maxRotationSlots - 2 }, (_, i) => ({ key: `k${i}` }));
-  const [firstOfCrowd] = take(policy, crowd, 1);
+  const many = Array.from({ length: maxRotationSlots - 2 }, (_, i) => ({ key: `k${i}` }));
+  const [firstOfMany] = take(policy, many, 1);
   // Exactly at the bound everybody is remembered: the other one of the pair is next for certain.
   const other = firstOfPair === "x" ? "y" : "x";
   expect(byKey(policy.explain(anyRequest, candidatesOf(pair)))[other]).toBe(1);
-  take(policy, [...crowd, { key: "one-more" }], 1);
+  take(policy, [...many, { key: "one-more" }], 1);
   expect(byKey(policy.explain(anyRequest, candidatesOf(pair)))).toEqual({ x: 0.5, y: 0.5 });
-  expect(byKey(policy.explain(anyRequest, candidatesOf(crowd)))[firstOfCrowd!]).toBe(0);
+  expect(byKey(policy.explain(anyRequest, candidatesOf(many)))[firstOfMany!]).toBe(0);
 });

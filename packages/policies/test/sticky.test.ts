@@ -88,7 +88,7 @@ describe("the load bound", () => {
   });
 
   test("a session that has to leave goes to the least work among those below their bounds", () => {
-    const crowded = [
+    const overloaded = [
       { key: "e0", inFlight: 20 },
       { key: "e1", inFlight: 20, matchedTokens: 496 },
       { key: "e2", inFlight: 1, pendingPrefillTokens: 700 },
@@ -96,8 +96,8 @@ describe("the load bound", () => {
       ...idleRows(8).map(({ key }) => ({ key: `idle-${key}`, pendingPrefillTokens: 4_000 })),
     ];
     // 42 in flight at 12 engines: 8 each.
-    expect(decide(crowded, inSession("s"))).toEqual(["e1", "session_new"]);
-    expect(decide(crowded, boundTo("e0"))).toEqual(["e3", "session_overflow"]);
+    expect(decide(overloaded, inSession("s"))).toEqual(["e1", "session_new"]);
+    expect(decide(overloaded, boundTo("e0"))).toEqual(["e3", "session_overflow"]);
   });
 
   test("where only one is below its bound, it is that one", () => {
@@ -151,13 +151,13 @@ describe("an explanation", () => {
   });
 
   test("of a session that has to leave gives those past their bounds no chance", () => {
-    const crowded = [
+    const overloaded = [
       { key: "e0", inFlight: 30 },
       { key: "e1", inFlight: 30 },
       { key: "e2", inFlight: 2 },
       ...idleRows(4).map(({ key }) => ({ key: `idle-${key}`, pendingPrefillTokens: 2_000 })),
     ];
-    const explained = policy.explain(boundTo("e0"), candidatesOf(crowded));
+    const explained = policy.explain(boundTo("e0"), candidatesOf(overloaded));
     expect(explained.reason).toBe("session_overflow");
     expect(byKey(explained)).toMatchObject({ e0: 0, e1: 0, e2: 1 });
   });

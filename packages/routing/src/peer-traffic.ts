@@ -35,7 +35,7 @@ const memoryMs = 2_000;
 const loadDelayMs = 6;
 /** Without its largest prompt, a burst is at least this many times the average traffic in the time of that delay. */
 const burstRatio = 3;
-/** If the average unseen share of a prompt is below this, routers seldom meet by accident. */
+/** If the average unreported share of a prompt is below this, routers seldom meet by accident. */
 const seldom = 0.1;
 
 /**

@@ -22,7 +22,7 @@ function sendEvenly({ time, traffic }: ReturnType<typeof rig>, tokens: number, e
   }
 }
 
-describe("what other routers may have sent unseen", () => {
+describe("what other routers may have sent and not reported yet", () => {
   test("is nothing without them, and before anything was sent here", () => {
     const alone = rig(0);
     sendEvenly(alone, 1_000, 10);
@@ -80,11 +80,11 @@ describe("a burst", () => {
 });
 
 describe("prompts should meet", () => {
-  test("where little is unseen, so that nothing else meets there, and in a burst; never without other routers", () => {
+  test("where little is unreported, so that nothing else meets there, and in a burst; never without other routers", () => {
     const [here, alone] = [rig(7), rig(0)];
     expect([here.traffic.isBurstRendezvous(1_000), alone.traffic.isBurstRendezvous(1_000)]).toEqual([true, false]);
     for (const one of [here, alone]) sendEvenly(one, 1_000, 10);
-    // 4,200 tokens are unseen.
+    // 4,200 tokens are not reported yet.
     expect([here.traffic.isBurstRendezvous(1_000), here.traffic.isBurstRendezvous(100_000)]).toEqual([false, true]);
     for (let prompts = 0; prompts < 6; prompts++) here.traffic.sent(cold(1_000));
     expect(here.traffic.isBurstRendezvous(1_000)).toBe(true);

@@ -99,9 +99,9 @@ describe("other routers", () => {
       advance(10);
     }
     expect(writes()).toBeLessThanOrEqual(10_000 / announceEveryMs + 1);
-    const told = writes();
+    const reported = writes();
     advance(60_000);
-    expect(writes()).toBe(told);
+    expect(writes()).toBe(reported);
   });
 
   test("are believed although this router wrote last", () => {

@@ -41,7 +41,7 @@ function create(sections: object) {
     lists: () => applied.map((specs) => specs.map(({ id }) => id).join(" ")),
     now: () => applied.at(-1)!,
     /** Sources that there are figures of, and whether they are up. */
-    async told() {
+    async reported() {
       const { body } = await render();
       return [...body.matchAll(/^espalier_discovery_source_up\{source="(.*)"\} (\d)$/gm)].map(
         ([, name, value]) => `${name}: ${value}`,
@@ -103,24 +103,24 @@ test("a name that is said as before is asked for by the same source, a name said
   const { server, name } = await startNames();
   server.set("x.test", { a: ["10.0.0.1"] });
   server.set("y.test", { a: ["10.0.0.2"] });
-  const { follow, lists, now, told } = await start({ discovery: { dns: [name("x.test:80", { misses: 100 })] } });
+  const { follow, lists, now, reported } = await start({ discovery: { dns: [name("x.test:80", { misses: 100 })] } });
   server.set("x.test", { a: [] });
   await follow({ discovery: { dns: [name("y.test:80"), name("x.test:80", { misses: 100 })] } });
   // A new source would have found no address.
   expect(lists()).toEqual(["10.0.0.1:80", "10.0.0.2:80 10.0.0.1:80"]);
-  expect(await told()).toContain("dns y.test:80: 1");
+  expect(await reported()).toContain("dns y.test:80: 1");
 
   server.mode = "fail";
   await follow({ discovery: { dns: [name("y.test:80", { weight: 3 })] } });
   expect(lists().at(-1)).toBe("10.0.0.2:80");
   expect(now()[0]?.weight).toBe(1);
-  expect((await told()).sort()).toEqual(["dns y.test:80: 0", "operators: 1", "the configuration: 1"]);
+  expect((await reported()).sort()).toEqual(["dns y.test:80: 0", "operators: 1", "the configuration: 1"]);
   server.mode = "answer";
   await waitFor(() => now()[0]?.weight === 3, { what: "what the name says again, with its new weight" });
 
   await follow({});
   expect(lists().at(-1)).toBe("");
-  expect((await told()).sort()).toEqual(["operators: 1", "the configuration: 1"]);
+  expect((await reported()).sort()).toEqual(["operators: 1", "the configuration: 1"]);
 });
 
 test("another API server is asked in place of the first, with connections of its own", async () => {

@@ -49,7 +49,7 @@ export interface EngineRecord {
   /** Whether it is in a `Retry-After` cooldown and gets no requests. */
   readonly isCoolingDown: boolean;
   /** Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. */
-  rest(pauseMs: number): void;
+  coolDown(pauseMs: number): void;
   /** One per rank. */
   readonly targets: readonly Target[];
 }

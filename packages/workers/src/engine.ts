@@ -151,7 +151,7 @@ export class Engine implements EngineRecord {
     return this.#cooldownUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#cooldownUntilMs;
   }
 
-  rest(pauseMs: number): void {
+  coolDown(pauseMs: number): void {
     const untilMs = this.#deps.clock.nowMs() + Math.min(maxCooldownMs, pauseMs);
     this.#cooldownUntilMs = Math.max(this.#cooldownUntilMs, untilMs);
     this.logger.debug("engine asked for a pause", { pauseMs });

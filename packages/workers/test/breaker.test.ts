@@ -213,8 +213,8 @@ test("a result of a request that began before the last change of state does not 
 
 test("every change of state is logged, metered and told of", async () => {
   const harness = await startOne();
-  const told: string[] = [];
-  harness.fleet.onChange((change, engine) => told.push(`${change} ${engine.breaker.state}`));
+  const reported: string[] = [];
+  harness.fleet.onChange((change, engine) => reported.push(`${change} ${engine.breaker.state}`));
   const gauge = (): number | undefined => harness.meter.value("espalier_engine_breaker_state", "a");
   expect(gauge()).toBe(0);
   sendAll(harness, ...times(5, "failure"));
@@ -223,7 +223,7 @@ test("every change of state is logged, metered and told of", async () => {
   expect(gauge()).toBe(1);
   sendAll(harness, "success", "success");
   expect(gauge()).toBe(0);
-  expect(told).toEqual(["breaker open", "breaker half-open", "breaker closed"]);
+  expect(reported).toEqual(["breaker open", "breaker half-open", "breaker closed"]);
   const lines = harness.lines.filter(({ message }) => message === "engine breaker changed");
   expect(lines.map(({ level, fields }) => [level, fields.from, fields.to, fields.reason])).toEqual([
     ["warn", "closed", "open", "5 consecutive failures, last: upstream_reset"],

@@ -103,10 +103,10 @@ test("an idle engine is gone as soon as it is removed", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");
   await harness.apply(engine);
-  const told: string[] = [];
-  harness.fleet.onChange((change, { id, state }) => told.push(`${change} ${id} ${state}`));
+  const reported: string[] = [];
+  harness.fleet.onChange((change, { id, state }) => reported.push(`${change} ${id} ${state}`));
   harness.fleet.apply([]);
-  expect(told).toEqual(["state a removed", "gone a removed"]);
+  expect(reported).toEqual(["state a removed", "gone a removed"]);
   expect(idsOf(harness)).toEqual([]);
   expect(harness.fleet.engine(engine.spec.id)).toBeUndefined();
   const seen = engine.seen.length;
@@ -141,10 +141,10 @@ test("a request that begins on an engine already gone is counted nowhere and har
   await harness.apply(harness.engine("a"));
   const target = harness.target("a");
   harness.fleet.apply([]);
-  const told: string[] = [];
-  harness.fleet.onChange((change) => told.push(change));
+  const reported: string[] = [];
+  harness.fleet.onChange((change) => reported.push(change));
   target.load.begin(size).end();
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
   expect(harness.meter.series).toEqual([]);
 });
 
@@ -279,8 +279,8 @@ test("a draining engine is up and unusable, until it is taken back", async () =>
   const harness = await startHarness();
   const engine = harness.engine("a");
   await harness.apply(engine, harness.engine("b"));
-  const told: string[] = [];
-  harness.fleet.onChange((change) => told.push(change));
+  const reported: string[] = [];
+  harness.fleet.onChange((change) => reported.push(change));
   expect(harness.fleet.setDraining(engine.spec.id, true)).toBe(true);
   expect(harness.fleet.setDraining(engine.spec.id, true)).toBe(true);
   expect(harness.record("a")).toMatchObject({ state: "up", draining: true });
@@ -288,22 +288,22 @@ test("a draining engine is up and unusable, until it is taken back", async () =>
   expect(harness.fleet.usableCount()).toBe(1);
   expect(harness.fleet.setDraining(engine.spec.id, false)).toBe(true);
   expect(harness.target("a").usable).toBe(true);
-  expect(told).toEqual(["draining", "draining"]);
+  expect(reported).toEqual(["draining", "draining"]);
   expect(harness.fleet.setDraining(asEngineId("nobody"), true)).toBe(false);
 });
 
 test("listeners hear of everything in order, until they unsubscribe", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");
-  const told: string[] = [];
-  const unsubscribe = harness.fleet.onChange((change) => told.push(change));
+  const reported: string[] = [];
+  const unsubscribe = harness.fleet.onChange((change) => reported.push(change));
   await harness.apply(engine);
   harness.fleet.apply([{ ...engine.spec, weight: 2 }]);
-  expect(told).toEqual(["added", "state", "models", "spec"]);
+  expect(reported).toEqual(["added", "state", "models", "spec"]);
   unsubscribe();
   unsubscribe();
   harness.fleet.apply([]);
-  expect(told).toHaveLength(4);
+  expect(reported).toHaveLength(4);
 });
 
 test("a listener sees the fleet as it is after the change", async () => {
@@ -319,13 +319,13 @@ test("a listener sees the fleet as it is after the change", async () => {
 
 test("a listener that throws is logged and stops nobody", async () => {
   const harness = await startHarness();
-  const told: string[] = [];
+  const reported: string[] = [];
   harness.fleet.onChange(() => {
     throw new Error("broken listener");
   });
-  harness.fleet.onChange((change) => told.push(change));
+  harness.fleet.onChange((change) => reported.push(change));
   await harness.apply(harness.engine("a"));
-  expect(told).toEqual(["added", "state", "models"]);
+  expect(reported).toEqual(["added", "state", "models"]);
   expect(harness.record("a").state).toBe("up");
   expect(harness.lines.filter(({ message }) => message === "a listener of the fleet failed")).toHaveLength(3);
 });

@@ -92,8 +92,8 @@ test.each([
     const gaps = times.slice(1).map((time, index) => Math.round(time - times[index]!));
     expect(new Set(gaps).size).toBe(1);
     expect(harness.meter.value("espalier_engine_health_probes_total", "a", outcome)).toBeGreaterThan(10);
-    const told = harness.lines.filter(({ message }) => message === "health probe ignored");
-    expect(new Set(told.map(({ fields }) => fields.reason))).toEqual(new Set([reason]));
+    const reported = harness.lines.filter(({ message }) => message === "health probe ignored");
+    expect(new Set(reported.map(({ fields }) => fields.reason))).toEqual(new Set([reason]));
     expect(harness.record("a")).toMatchObject({ state: "up", health: { consecutiveFailures: 0 } });
     expect(harness.target("a").usable).toBe(true);
     // One that is silent while the router has time is down as ever, whatever was before.

@@ -103,15 +103,15 @@ test("a list is fetched again every half minute, and a change takes effect", asy
   const harness = await startHarness();
   const engine = harness.engine("a");
   await harness.apply(engine);
-  const told: string[] = [];
-  harness.fleet.onChange((change) => told.push(change));
+  const reported: string[] = [];
+  harness.fleet.onChange((change) => reported.push(change));
   await harness.time.advanceAsync(29_000);
   expect(engine.times("/v1/models")).toEqual([0]);
   engine.paths["/v1/models"] = modelsAnswer("m", "late");
   await harness.time.advanceAsync(1_000);
   expect(engine.times("/v1/models")).toEqual([0, 30_000]);
   expect(idsOf(harness)).toEqual(["late", "m"]);
-  expect(told).toEqual(["models"]);
+  expect(reported).toEqual(["models"]);
   engine.paths["/v1/models"] = modelsAnswer();
   await harness.time.advanceAsync(30_000);
   expect(idsOf(harness)).toEqual([]);

@@ -132,24 +132,24 @@ test("a hundred thousand of the largest requests still sum exactly", () => {
 });
 
 test("every begun and ended request is told of once, after the numbers have changed", () => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const load: TargetLoad = createTargetLoad({
     clock,
-    onInFlight: (change) => told.push(`${change} -> ${load.inFlight}`),
+    onInFlight: (change) => reported.push(`${change} -> ${load.inFlight}`),
   });
   const first = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
   const second = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
   first.end();
   first.end();
   second.end();
-  expect(told).toEqual(["1 -> 1", "1 -> 2", "-1 -> 1", "-1 -> 0"]);
+  expect(reported).toEqual(["1 -> 1", "1 -> 2", "-1 -> 1", "-1 -> 0"]);
 });
 
 test("every change of a number is told of after it, and nothing else is", () => {
-  const told: (readonly number[])[] = [];
+  const reported: (readonly number[])[] = [];
   const load: TargetLoad = createTargetLoad({
     clock,
-    onChange: () => told.push([load.inFlight, load.decodeTokens]),
+    onChange: () => reported.push([load.inFlight, load.decodeTokens]),
   });
   const ticket = load.begin({ promptTokens: 5, expectedOutputTokens: 2 });
   ticket.firstToken();
@@ -158,7 +158,7 @@ test("every change of a number is told of after it, and nothing else is", () => 
   ticket.end();
   ticket.end();
   ticket.progress(1);
-  expect(told).toEqual([
+  expect(reported).toEqual([
     [1, 0],
     [1, 5],
     [1, 8],

@@ -39,12 +39,12 @@ const selection: RunSelection = {
 const plan = (part: Partial<RunSelection>, of: Scenario = scenario): readonly RunJob[] =>
   planRuns({ ...selection, ...part }, of, () => 4);
 
-const ways = (jobs: readonly RunJob[]): readonly string[] =>
+const combinations = (jobs: readonly RunJob[]): readonly string[] =>
   jobs.map(({ policy, routers, sharing, links }) => `${policy} ${routers} ${sharing} ${links}`);
 
 test("the scenario's own policies on its own fleet, random beside them, each with its all-knowing router", () => {
   const jobs = plan({});
-  expect(ways(jobs)).toEqual([
+  expect(combinations(jobs)).toEqual([
     "random 2 none delays",
     "round_robin 2 none delays",
     "cache_aware 1 oracle delays",
@@ -63,15 +63,15 @@ test("the published comparison's kinds of sharing are run unless others are name
   const result = { source: "s", metric: "m", policyValue: 1, baselineValue: 2 };
   const published = [{ ...result, policy: "least_work", baseline: "least_work", baselineSharing: "none" } as const];
   const of = { ...scenario, published };
-  expect(ways(plan({ policies: ["least_work"] }, of))).toEqual([
+  expect(combinations(plan({ policies: ["least_work"] }, of))).toEqual([
     "random 2 none delays",
     "least_work 1 oracle delays",
     "least_work 2 mesh real",
     "least_work 2 none delays",
   ]);
   const ofAnother = { ...scenario, published: published.map((one) => ({ ...one, variant: "another" })) };
-  expect(ways(plan({ policies: ["least_work"] }, ofAnother)).at(-1)).toBe("least_work 2 mesh real");
-  expect(ways(plan({ policies: ["least_work"], sharing: ["gossip-1s"] }, of)).at(-1)).toBe(
+  expect(combinations(plan({ policies: ["least_work"] }, ofAnother)).at(-1)).toBe("least_work 2 mesh real");
+  expect(combinations(plan({ policies: ["least_work"], sharing: ["gossip-1s"] }, of)).at(-1)).toBe(
     "least_work 2 gossip-1s delays",
   );
 });
@@ -79,7 +79,7 @@ test("the published comparison's kinds of sharing are run unless others are name
 test("all kinds of sharing: what makes no difference is run once", () => {
   const sharing = ["mesh", "none", "events-only", "gossip-1s", "oracle"] as const;
   const jobs = plan({ policies: ["random", "clusterip", "least_work"], routers: [1, 4], sharing });
-  expect(ways(jobs)).toEqual([
+  expect(combinations(jobs)).toEqual([
     "random 1 none delays",
     "clusterip 1 none delays",
     "least_work 1 oracle delays",
@@ -93,7 +93,7 @@ test("all kinds of sharing: what makes no difference is run once", () => {
 });
 
 test("a rotation depends on how many rotate, not on what they share", () => {
-  expect(ways(plan({ policies: ["round_robin"], routers: [1, 2], sharing: ["mesh", "oracle"] }))).toEqual([
+  expect(combinations(plan({ policies: ["round_robin"], routers: [1, 2], sharing: ["mesh", "oracle"] }))).toEqual([
     "random 1 none delays",
     "round_robin 1 none delays",
     "round_robin 2 none delays",
@@ -101,7 +101,7 @@ test("a rotation depends on how many rotate, not on what they share", () => {
 });
 
 test("one router has no gap", () => {
-  expect(ways(plan({ policies: ["least_work"], routers: [1] }))).toEqual([
+  expect(combinations(plan({ policies: ["least_work"], routers: [1] }))).toEqual([
     "random 1 none delays",
     "least_work 1 mesh real",
   ]);
@@ -109,7 +109,9 @@ test("one router has no gap", () => {
 
 test("models of links are a matter of the mesh", () => {
   expect(
-    ways(plan({ policies: ["least_work"], sharing: ["mesh", "gossip-1s"], links: ["real", "delays"] })).slice(1),
+    combinations(plan({ policies: ["least_work"], sharing: ["mesh", "gossip-1s"], links: ["real", "delays"] })).slice(
+      1,
+    ),
   ).toEqual([
     "least_work 1 oracle delays",
     "least_work 2 mesh real",

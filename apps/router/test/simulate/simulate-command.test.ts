@@ -70,18 +70,18 @@ test("JSON stands alone on standard output, with rows of every seed, gaps, media
     "simulate",
     { scenario: "rag", policy: "least_work", routers: "4", seeds: "3", json: true },
   ]);
-  const ways = rows.map(({ policy, routers, sharing, seed }: Record<string, unknown>) => [
+  const combinations = rows.map(({ policy, routers, sharing, seed }: Record<string, unknown>) => [
     policy,
     routers,
     sharing,
     seed,
   ]);
-  expect(ways).toEqual(
+  expect(combinations).toEqual(
     [
       ["random", 4, "none"],
       ["least_work", 1, "oracle"],
       ["least_work", 4, "mesh"],
-    ].flatMap((way) => [1, 2, 3].map((seed) => [...way, seed])),
+    ].flatMap((combination) => [1, 2, 3].map((seed) => [...combination, seed])),
   );
   expect(rows[8].oracle_gap_ttft).toBeCloseTo(4.3 / 1.3, 9);
   expect(rows[0]).not.toHaveProperty("oracle_gap_ttft");

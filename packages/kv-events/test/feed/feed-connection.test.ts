@@ -266,7 +266,7 @@ test("overflow in bytes counts as well", async () => {
   expect(feed.feed.describe()).toMatchObject({ resyncs: 1, pendingMessages: 1 });
 });
 
-test("a flood is worked off in slices, and the socket rests while much waits", async () => {
+test("a flood is worked off in slices, and the socket is paused while much waits", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time), sliceMs: 8 });
   const feed = await startFeed({ replay: false, time, slices, limits: { pendingMessages: 40 } });
@@ -312,7 +312,7 @@ test("overflow of a flood with replay: nothing is lost", async () => {
   expect(feed.state).toBe("live complete");
 });
 
-test("a long history is taken in slices, and the replay socket rests while much waits", async () => {
+test("a long history is taken in slices, and the replay socket is paused while much waits", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time) });
   const feed = await startFeed({ time, slices, limits: { pendingMessages: 100 } });

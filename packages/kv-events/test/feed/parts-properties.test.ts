@@ -56,12 +56,12 @@ describe("ReplayAllowance", () => {
     const cooldownMs = 500 + random.integer(20_000);
     const allowance = new ReplayAllowance(clock, cooldownMs);
     let starts: number[] = [];
-    let restsUntilMs = Number.NEGATIVE_INFINITY;
+    let cooldownUntilMs = Number.NEGATIVE_INFINITY;
     for (let step = 0; step < 400; step++) {
       advance([0, 1, random.integer(2_000), random.integer(12_000)][random.integer(4)]!);
       const nowMs = clock.nowMs();
       starts = starts.filter((startMs) => startMs > nowMs - 10_000);
-      const isOpen = nowMs >= restsUntilMs && starts.length < 8;
+      const isOpen = nowMs >= cooldownUntilMs && starts.length < 8;
       expect(allowance.isOpen, `step ${step}`).toBe(isOpen);
       const action = random.integer(12);
       if (action < 8 && isOpen) {
@@ -69,10 +69,10 @@ describe("ReplayAllowance", () => {
         starts.push(nowMs);
       } else if (action === 8) {
         allowance.failed();
-        restsUntilMs = nowMs + cooldownMs;
+        cooldownUntilMs = nowMs + cooldownMs;
       } else if (action === 9) {
         allowance.reconnected();
-        restsUntilMs = Number.NEGATIVE_INFINITY;
+        cooldownUntilMs = Number.NEGATIVE_INFINITY;
       }
     }
   });

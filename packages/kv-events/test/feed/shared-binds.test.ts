@@ -97,7 +97,7 @@ test("readers of one endpoint are bounded", () => {
   expect(open("kv@more").log).toEqual(["failed: tcp://*:5557 has 4096 topics already"]);
 });
 
-test("the socket rests while any reader asks for it, and closes with the last", () => {
+test("the socket is paused while any reader asks for it, and closes with the last", () => {
   const { transport, open } = createShared();
   const [a, b] = [open("kv@a"), open("kv@b")];
   const socket = transport.subscribers[0]!;

@@ -191,8 +191,10 @@ describe("a document", () => {
     net.add("b", (replica) => replica.dropped.add("journal/default/a/1"));
     net.connect("a", "b");
     net.time.advance(30_000);
-    const wants = net.frames("b", "a", "documents").filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want");
-    expect(wants).toHaveLength(1);
+    const fetches = net
+      .frames("b", "a", "documents")
+      .filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want");
+    expect(fetches).toHaveLength(1);
     expect(net.node("b").exchange.conditions.journals()).toBe(true);
   });
 
@@ -301,8 +303,10 @@ describe("a document that has no room", () => {
       net.time.advance(1_000);
     }
     expect(net.ends).toEqual([]);
-    const wants = net.frames("b", "a", "documents").filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want");
-    expect(wants.length).toBeLessThanOrEqual(1);
+    const fetches = net
+      .frames("b", "a", "documents")
+      .filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want");
+    expect(fetches.length).toBeLessThanOrEqual(1);
     expect(b.tried).toBeLessThanOrEqual(2);
     expect(net.node("c").replica.documents.state(name)?.clock).toBe(a.documents.state(name)?.clock);
     b.write(text("fine"));

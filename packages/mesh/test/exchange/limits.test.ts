@@ -16,7 +16,7 @@ function pairOf(limits = {}): ExchangeNet {
   return net;
 }
 
-const wantsOf = (net: ExchangeNet, from: string, to: string): string[] =>
+const fetchesOf = (net: ExchangeNet, from: string, to: string): string[] =>
   net.frames(from, to, "documents").flatMap(({ bytes }) => {
     const message = decodeDocumentMessage(bytes);
     return message.kind === "want" ? [message.name] : [];
@@ -44,7 +44,7 @@ describe("bounds of the exchange of documents", () => {
     net.deliver("b", "a", "documents", open(9, "journal/default/y/1"));
     net.deliver("b", "a", "documents", vector({ number: 9, version: 1 }));
     net.time.advance(100);
-    expect(wantsOf(net, "b", "a")).toEqual(["journal/default/x/1", "journal/default/y/1"]);
+    expect(fetchesOf(net, "b", "a")).toEqual(["journal/default/x/1", "journal/default/y/1"]);
   });
 
   it("documents that are lacking past the bound wait for the next telling", () => {
@@ -53,10 +53,10 @@ describe("bounds of the exchange of documents", () => {
       net.deliver("b", "a", "documents", open(number, `journal/default/x/${number}`));
       net.deliver("b", "a", "documents", vector({ number, version: 1 }));
     }
-    expect(wantsOf(net, "b", "a")).toHaveLength(2);
+    expect(fetchesOf(net, "b", "a")).toHaveLength(2);
     net.time.advance(100);
     net.deliver("b", "a", "documents", vector({ number: 7, version: 1 }));
-    expect(wantsOf(net, "b", "a")).toHaveLength(3);
+    expect(fetchesOf(net, "b", "a")).toHaveLength(3);
   });
 
   it("diffs asked of one peer at a time end at the bound, and the rest follows", () => {
@@ -72,7 +72,7 @@ describe("bounds of the exchange of documents", () => {
     for (let step = 0; step < 2_000; step++) {
       net.time.advance(1);
       const answered = net.frames("a", "b", "bulk").filter(({ bytes }) => bytes[0] === 2).length;
-      most = Math.max(most, wantsOf(net, "b", "a").length - answered);
+      most = Math.max(most, fetchesOf(net, "b", "a").length - answered);
     }
     expect(most).toBeLessThanOrEqual(2);
     expect(net.digests().size).toBe(1);
@@ -88,9 +88,9 @@ describe("bounds of the exchange of documents", () => {
     });
     net.connect("a", "b");
     net.time.advance(500);
-    expect(wantsOf(net, "b", "a").sort()).toEqual(names);
+    expect(fetchesOf(net, "b", "a").sort()).toEqual(names);
     net.time.advance(25_000);
-    expect(wantsOf(net, "b", "a").length).toBeLessThan(20);
+    expect(fetchesOf(net, "b", "a").length).toBeLessThan(20);
   });
 
   it("a change one byte past what is sent as it happens is asked for instead", () => {
@@ -98,10 +98,10 @@ describe("bounds of the exchange of documents", () => {
     net.sent.length = 0;
     net.node("a").replica.write(new Uint8Array(101));
     net.time.advance(10);
-    expect(wantsOf(net, "b", "a")).toEqual([]);
+    expect(fetchesOf(net, "b", "a")).toEqual([]);
     net.node("a").replica.write(new Uint8Array(102));
     net.time.advance(10);
-    expect(wantsOf(net, "b", "a")).toHaveLength(1);
+    expect(fetchesOf(net, "b", "a")).toHaveLength(1);
     expect(net.digests().size).toBe(1);
   });
 

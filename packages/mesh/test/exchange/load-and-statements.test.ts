@@ -57,13 +57,13 @@ describe("gauges", () => {
   it("are waited for until all of each peer have come", () => {
     const net = lineOf("a", "b");
     net.add("c");
-    net.node("c").replica.untold.add("a@1");
+    net.node("c").replica.unreported.add("a@1");
     net.connect("a", "c");
     net.connect("b", "c");
     net.time.advance(10);
     expect(valueAt(net, "c", "a")).toBe(0);
     expect(net.node("c").exchange.conditions.gauges()).toBe(false);
-    net.node("c").replica.untold.clear();
+    net.node("c").replica.unreported.clear();
     expect(net.node("c").exchange.conditions.gauges()).toBe(true);
   });
 

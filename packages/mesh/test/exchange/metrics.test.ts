@@ -94,7 +94,7 @@ describe("metrics of the exchange", () => {
   });
 });
 
-describe("marks of documents", () => {
+describe("versions of documents", () => {
   it("are the writer's clock, or the same hash in routers that have the same", () => {
     const a = new LogReplica("a");
     const b = new LogReplica("b");

@@ -34,14 +34,14 @@ describe("a router that joins", () => {
     for (const router of ["a", "b", "c"]) net.connect(router, "d");
     const { replica, exchange } = net.node("d");
     expect(exchange.conditions.snapshot()).toBe(false);
-    let wantsBefore = 0;
+    let fetchesBefore = 0;
     for (let step = 0; step < 5_000 && !exchange.conditions.snapshot(); step++) {
-      wantsBefore = net
+      fetchesBefore = net
         .frames("d", "a", "documents")
         .filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want").length;
       net.time.advance(1);
     }
-    expect(wantsBefore).toBe(0);
+    expect(fetchesBefore).toBe(0);
     expect(replica.state.size).toBe(500);
     net.time.advance(500);
     expect(exchange.conditions.journals()).toBe(true);

@@ -95,18 +95,18 @@ test("paths lead over links by the word of the nearer router, over answers to pr
 
 test("a member without a path is suspect, then down, and stays down until a path leads to it", () => {
   const entry = addAlive("a");
-  const judge = (isReached: boolean, nowMs: number, scale = 1) => {
+  const evaluate = (isReached: boolean, nowMs: number, scale = 1) => {
     entry.state = table.evaluate(entry, isReached, nowMs, scale);
     return entry.state;
   };
-  expect(judge(false, 1_000)).toBe("suspect");
-  expect(judge(false, 1_000 + limits.suspectMs - 1)).toBe("suspect");
-  expect(judge(true, 3_000)).toBe("alive");
-  expect(judge(false, 4_000)).toBe("suspect");
-  expect(judge(false, 4_000 + limits.suspectMs, 1.5)).toBe("suspect");
-  expect(judge(false, 4_000 + limits.suspectMs)).toBe("down");
-  expect(judge(false, 4_000 + limits.suspectMs, 4)).toBe("down");
-  expect(judge(true, 9_000)).toBe("alive");
+  expect(evaluate(false, 1_000)).toBe("suspect");
+  expect(evaluate(false, 1_000 + limits.suspectMs - 1)).toBe("suspect");
+  expect(evaluate(true, 3_000)).toBe("alive");
+  expect(evaluate(false, 4_000)).toBe("suspect");
+  expect(evaluate(false, 4_000 + limits.suspectMs, 1.5)).toBe("suspect");
+  expect(evaluate(false, 4_000 + limits.suspectMs)).toBe("down");
+  expect(evaluate(false, 4_000 + limits.suspectMs, 4)).toBe("down");
+  expect(evaluate(true, 9_000)).toBe("alive");
 });
 
 test("signs of death shorten suspicion when they are of the same time, not when they are old", () => {

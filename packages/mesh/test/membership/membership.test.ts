@@ -107,10 +107,10 @@ test("a later epoch of a router replaces the earlier one at once", () => {
   network.add("b", { epoch: 2, seeds: ["a"] });
   network.run(1_500);
   for (const node of network.nodes().filter(({ name }) => name !== "b")) {
-    const told = node.changes.filter(({ member }) => member.origin.router === "b");
-    const ended = told.findIndex(({ isForgotten }) => isForgotten);
-    expect(told[ended]).toMatchObject({ member: { state: "down", origin: { epoch: 1 } } });
-    expect(told.slice(ended + 1).every(({ member }) => member.origin.epoch === 2)).toBe(true);
+    const reported = node.changes.filter(({ member }) => member.origin.router === "b");
+    const ended = reported.findIndex(({ isForgotten }) => isForgotten);
+    expect(reported[ended]).toMatchObject({ member: { state: "down", origin: { epoch: 1 } } });
+    expect(reported.slice(ended + 1).every(({ member }) => member.origin.epoch === 2)).toBe(true);
     expect(node.membership.member("b" as never)).toMatchObject({ state: "alive", origin: { epoch: 2 } });
   }
 });

@@ -39,7 +39,7 @@ function healAll(run: Run): void {
   run.cuts.clear();
 }
 
-function bothWays(run: Run, one: string, other: string): void {
+function inBothDirections(run: Run, one: string, other: string): void {
   cut(run, one, other);
   cut(run, other, one);
 }
@@ -96,7 +96,7 @@ function breakSomething(run: Run): void {
       return;
     }
     case 1:
-      for (const each of others) bothWays(run, name, each);
+      for (const each of others) inBothDirections(run, name, each);
       break;
     case 2:
       cut(run, name, other);
@@ -105,7 +105,8 @@ function breakSomething(run: Run): void {
       const bridge = names[0]!;
       for (const [index, one] of names.entries()) {
         for (const two of names.slice(index + 1)) {
-          if (one !== bridge && two !== bridge && (index + names.indexOf(two)) % 2 === 1) bothWays(run, one, two);
+          if (one !== bridge && two !== bridge && (index + names.indexOf(two)) % 2 === 1)
+            inBothDirections(run, one, two);
         }
       }
       break;
@@ -126,7 +127,7 @@ function breakSomething(run: Run): void {
     default: {
       // A chain: each router has a path to each, most of them a long one.
       for (const [index, one] of names.entries()) {
-        for (const two of names.slice(index + 2)) bothWays(run, one, two);
+        for (const two of names.slice(index + 2)) inBothDirections(run, one, two);
       }
     }
   }
@@ -169,7 +170,7 @@ test("in any mesh a killed router is down within 1 s and a silent one within 4 s
     const victim = run.names[seed % run.names.length]!;
     const isKill = seed % 2 === 0;
     if (isKill) run.network.kill(victim);
-    else for (const other of run.names) if (other !== victim) bothWays(run, victim, other);
+    else for (const other of run.names) if (other !== victim) inBothDirections(run, victim, other);
     const limits = isKill ? { suspect: 1_000, down: 1_000 } : { suspect: 2_000, down: 4_000 };
     run.network.run(limits.suspect);
     for (const node of run.network.nodes().filter(({ name }) => name !== victim)) {
@@ -198,7 +199,7 @@ test("a mesh split for 60 s whose seeds are all on one side, or dead, is one aga
         run.killed.add(seed);
       }
     }
-    for (const one of left) for (const two of right) bothWays(run, one, two);
+    for (const one of left) for (const two of right) inBothDirections(run, one, two);
     run.network.run(60_000);
     for (const name of right) {
       expect(run.network.node(name).membership.members().length).toBe(right.length - 1);

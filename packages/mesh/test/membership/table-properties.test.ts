@@ -114,8 +114,8 @@ describe("what a router says of itself", () => {
 
   test("names as many links as a record holds, the first by name", () => {
     const links = Array.from({ length: 65 }, (_, at) => asRouterId(`r${String(at).padStart(2, "0")}`));
-    const { links: told } = makeOwn().next(links.toReversed());
-    expect(told).toEqual(links.slice(0, 64));
+    const { links: reported } = makeOwn().next(links.toReversed());
+    expect(reported).toEqual(links.slice(0, 64));
   });
 
   test("is news only when it is not what it said before", () => {

@@ -5,8 +5,8 @@ import { type Candidate, candidateHash, decideRole, eligibleFor, rankingOf } fro
 
 const self = asRouterId("self");
 
-function claimOf(router: string, worth: FeedQuality = "complete", stamp = 1): PostedClaim {
-  const claim = { target: "t", stamp, worth, state: "", reason: "", unusable: null };
+function claimOf(router: string, quality: FeedQuality = "complete", stamp = 1): PostedClaim {
+  const claim = { target: "t", stamp, worth: quality, state: "", reason: "", unusable: null };
   return { origin: { router: asRouterId(router), epoch: 1 }, claim };
 }
 

@@ -124,12 +124,12 @@ export class Fleet {
     }
   }
 
-  claim(router: FleetRouter, target: string, worth: FeedQuality): void {
+  claim(router: FleetRouter, target: string, quality: FeedQuality): void {
     const known = [...(router.claims.get(target)?.values() ?? [])].map(({ claim }) => claim.stamp);
     this.#publish(router, {
       target,
       stamp: Math.max(0, ...known) + 1,
-      worth,
+      worth: quality,
       state: "live",
       reason: "",
       unusable: null,
@@ -159,10 +159,11 @@ export class Fleet {
     this.time.scheduler.after(100 + this.random.integer(400), () => {
       const now = router.roles.get(target);
       if (!router.isRunning || now === "none" || router.unreachable.includes(target)) return;
-      const worth = this.qualityOf(target, router.name);
+      const quality = this.qualityOf(target, router.name);
       const own = router.claims.get(target)?.get(router.name);
-      if (now === "owner" && own && own.claim.worth !== worth) this.#publish(router, { ...own.claim, worth });
-      router.ownership.setQuality(target, worth);
+      if (now === "owner" && own && own.claim.worth !== quality)
+        this.#publish(router, { ...own.claim, worth: quality });
+      router.ownership.setQuality(target, quality);
     });
   }
 

@@ -16,12 +16,12 @@ class FakeBackend implements Backend {
   readonly bufferedBytes = 0;
   waitingFor: readonly string[] = ["peers"];
   isStarted = Promise.resolve();
-  readonly #told: string[];
+  readonly #notifications: string[];
   #members: readonly Member[] = [];
   #onMembers = (): void => {};
 
-  constructor(told: string[]) {
-    this.#told = told;
+  constructor(notifications: string[]) {
+    this.#notifications = notifications;
   }
 
   members(): readonly Member[] {
@@ -40,16 +40,16 @@ class FakeBackend implements Backend {
   }
 
   async start(): Promise<void> {
-    this.#told.push("backend starts");
+    this.#notifications.push("backend starts");
     await this.isStarted;
   }
 
   async leave(): Promise<void> {
-    this.#told.push("backend leaves");
+    this.#notifications.push("backend leaves");
   }
 
   async stop(): Promise<void> {
-    this.#told.push("backend stops");
+    this.#notifications.push("backend stops");
   }
 
   setDraining(): void {}
@@ -64,13 +64,13 @@ class FakeBackend implements Backend {
 /** A backend, a replica and an ownership, and what they were told. */
 function rig() {
   const time = createVirtualTime();
-  const told: string[] = [];
-  const say = (line: string) => () => void told.push(line);
-  const backend = new FakeBackend(told);
+  const notifications: string[] = [];
+  const say = (line: string) => () => void notifications.push(line);
+  const backend = new FakeBackend(notifications);
   let claimsListener: (target: string) => void = () => {};
   const replica = {
     setMembers: (given: readonly Member[]) => {
-      told.push(`members of the replica: ${given.map(({ origin }) => origin.router).join(" ") || "none"}`);
+      notifications.push(`members of the replica: ${given.map(({ origin }) => origin.router).join(" ") || "none"}`);
     },
     onClaims(listener: (target: string) => void) {
       claimsListener = listener;
@@ -81,12 +81,12 @@ function rig() {
     start: say("ownership starts"),
     stop: say("ownership stops"),
     membersChanged: say("ownership: members"),
-    claimsChanged: (target: string) => void told.push(`ownership: claims of ${target}`),
+    claimsChanged: (target: string) => void notifications.push(`ownership: claims of ${target}`),
   } as unknown as Ownership;
   const parts = { backend, replica, ownership, scheduler: time.scheduler };
   return {
     time,
-    told,
+    notifications,
     backend,
     parts,
     joined: joinedBackend(parts),
@@ -95,32 +95,32 @@ function rig() {
 }
 
 test("ownership starts once the backend waits for nothing, and is told who lives before that", async () => {
-  const { joined, told, time, backend } = rig();
+  const { joined, notifications, time, backend } = rig();
   await joined.start();
-  expect(told).toEqual(["backend starts", "members of the replica: none", "ownership: members"]);
+  expect(notifications).toEqual(["backend starts", "members of the replica: none", "ownership: members"]);
   time.advance(5_000);
   backend.waitingFor = ["documents"];
   time.advance(5_000);
-  expect(told).not.toContain("ownership starts");
+  expect(notifications).not.toContain("ownership starts");
   backend.waitingFor = [];
   time.advance(20);
-  expect(told.filter((line) => line === "ownership starts")).toHaveLength(1);
+  expect(notifications.filter((line) => line === "ownership starts")).toHaveLength(1);
   expect(time.pendingCount).toBe(0);
   backend.waitingFor = ["documents"];
   time.advance(5_000);
-  expect(told.filter((line) => line.startsWith("ownership s"))).toEqual(["ownership starts"]);
+  expect(notifications.filter((line) => line.startsWith("ownership s"))).toEqual(["ownership starts"]);
 });
 
 test("ownership starts at once where the backend waits for nothing", async () => {
-  const { joined, told, backend, time } = rig();
+  const { joined, notifications, backend, time } = rig();
   backend.waitingFor = [];
   await joined.start();
-  expect(told.at(-1)).toBe("ownership starts");
+  expect(notifications.at(-1)).toBe("ownership starts");
   expect(time.pendingCount).toBe(0);
 });
 
 test("ownership does not start before the backend has", async () => {
-  const { joined, told, backend, time } = rig();
+  const { joined, notifications, backend, time } = rig();
   backend.waitingFor = [];
   let finish = (): void => {};
   backend.isStarted = new Promise((resolve) => {
@@ -128,59 +128,59 @@ test("ownership does not start before the backend has", async () => {
   });
   const started = joined.start();
   time.advance(5_000);
-  expect(told).toEqual(["backend starts"]);
+  expect(notifications).toEqual(["backend starts"]);
   finish();
   await started;
-  expect(told.at(-1)).toBe("ownership starts");
+  expect(notifications.at(-1)).toBe("ownership starts");
 });
 
 test("who comes and goes is told to the replica first: decisions read the claims of the living", async () => {
-  const { joined, told, backend } = rig();
+  const { joined, notifications, backend } = rig();
   await joined.start();
-  told.length = 0;
+  notifications.length = 0;
   backend.setMembers("b", "c");
   backend.setMembers("c");
-  expect(told).toEqual([
+  expect(notifications).toEqual([
     ...["members of the replica: b c", "ownership: members"],
     ...["members of the replica: c", "ownership: members"],
   ]);
 });
 
 test("claims that change are told to the ownership, target by target", async () => {
-  const { joined, told, claim } = rig();
+  const { joined, notifications, claim } = rig();
   await joined.start();
-  told.length = 0;
+  notifications.length = 0;
   claim("engine-1");
   claim("engine-2");
-  expect(told).toEqual(["ownership: claims of engine-1", "ownership: claims of engine-2"]);
+  expect(notifications).toEqual(["ownership: claims of engine-1", "ownership: claims of engine-2"]);
 });
 
 test("at the end no feed is claimed any more, then it says goodbye, and then the backend stops", async () => {
-  const { joined, told, backend } = rig();
+  const { joined, notifications, backend } = rig();
   backend.waitingFor = [];
   await joined.start();
-  told.length = 0;
+  notifications.length = 0;
   await joined.stop();
-  expect(told).toEqual(["ownership stops", "backend leaves", "backend stops"]);
+  expect(notifications).toEqual(["ownership stops", "backend leaves", "backend stops"]);
 });
 
 test("a router that ends while it still waits never starts its ownership", async () => {
-  const { joined, told, time, backend } = rig();
+  const { joined, notifications, time, backend } = rig();
   await joined.start();
   time.advance(100);
   await joined.stop();
   expect(time.pendingCount).toBe(0);
   backend.waitingFor = [];
   time.advance(1_000);
-  expect(told).not.toContain("ownership starts");
+  expect(notifications).not.toContain("ownership starts");
 });
 
 test("a backend that cannot start has it fail with the same error, and nothing is started", async () => {
-  const { joined, told, backend, time } = rig();
+  const { joined, notifications, backend, time } = rig();
   backend.isStarted = Promise.reject(new Error("the port is taken"));
   await expect(joined.start()).rejects.toThrow("the port is taken");
   time.advance(1_000);
-  expect([told, time.pendingCount]).toEqual([["backend starts"], 0]);
+  expect([notifications, time.pendingCount]).toEqual([["backend starts"], 0]);
 });
 
 test("a router that joins takes no feed that another one has claimed, for it decides when it knows that", async () => {
@@ -209,7 +209,7 @@ test("a router that joins takes no feed that another one has claimed, for it dec
 });
 
 test("a router that ends while its backend still starts joins nothing", async () => {
-  const { joined, told, time, backend } = rig();
+  const { joined, notifications, time, backend } = rig();
   let isUp = (): void => {};
   backend.isStarted = new Promise((resolve) => {
     isUp = resolve;
@@ -220,5 +220,5 @@ test("a router that ends while its backend still starts joins nothing", async ()
   isUp();
   await starting;
   time.advance(1_000);
-  expect(told).toEqual(["backend starts", "ownership stops", "backend leaves", "backend stops"]);
+  expect(notifications).toEqual(["backend starts", "ownership stops", "backend leaves", "backend stops"]);
 });

@@ -274,9 +274,9 @@ const memberOf = (name: string, state: Member["state"] = "alive"): Member => {
   return { origin, state, isDraining: false, isLinked: true, unreachable: [] };
 };
 
-const claimOf = (name: string, stamp: number, worth: FeedQuality = "complete"): PostedClaim => ({
+const claimOf = (name: string, stamp: number, quality: FeedQuality = "complete"): PostedClaim => ({
   origin: { router: asRouterId(name), epoch: 1 },
-  claim: { target: "t", stamp, worth, state: "live", reason: "", unusable: null },
+  claim: { target: "t", stamp, worth: quality, state: "live", reason: "", unusable: null },
 });
 
 test("a nominee whose claim does not come to hold is told again every second; a settled feed costs nothing", () => {
@@ -327,9 +327,9 @@ test("a feed whose reader becomes another router is counted, and its first reade
 
 test("of two claims the later holds, of equal ones that of the lower id", () => {
   const fleet = startFleet(3, ["t"]);
-  const stamped = (name: string, stamp: number, worth: FeedQuality = "complete") => ({
+  const stamped = (name: string, stamp: number, quality: FeedQuality = "complete") => ({
     origin: { router: asRouterId(name), epoch: fleet.routers.get(name)!.epoch },
-    claim: { target: "t", stamp, worth, state: "", reason: "", unusable: null },
+    claim: { target: "t", stamp, worth: quality, state: "", reason: "", unusable: null },
   });
   for (const router of fleet.routers.values()) {
     router.claims.set(

@@ -49,7 +49,7 @@ export class FakeReplica implements ReplicaPorts {
   readonly compared: { readonly statement: FoldStatement; readonly from: Origin }[] = [];
   readonly gone: string[] = [];
   /** Routers that have not told all their gauges yet. */
-  readonly untold = new Set<string>();
+  readonly unreported = new Set<string>();
   /** Names of journals that are given up for good. */
   readonly droppedJournals = new Set<string>();
   readonly ownStatements: FoldStatement[] = [];
@@ -135,7 +135,7 @@ export class FakeReplica implements ReplicaPorts {
       this.loads.set(router, load);
       return { origin, isNews };
     },
-    hasAllOf: ({ router }) => this.loads.has(router) && !this.untold.has(router),
+    hasAllOf: ({ router }) => this.loads.has(router) && !this.unreported.has(router),
     originGone: (gone) => {
       this.gone.push(originKey(gone));
       this.loads.set(gone.router, 0);

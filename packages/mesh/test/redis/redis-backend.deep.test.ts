@@ -90,8 +90,8 @@ testWithRedis(
     const node = await startNode(server, "a", { limits: { renewMs: 20 } });
     await ready(node);
     await waitFor(() => node.incidents("older-version") >= 2, { what: "two counts" });
-    const told = node.logger.lines.filter(({ message }) => message.startsWith("routers of an earlier version"));
-    expect(told).toMatchObject([{ level: "error" }]);
+    const reported = node.logger.lines.filter(({ message }) => message.startsWith("routers of an earlier version"));
+    expect(reported).toMatchObject([{ level: "error" }]);
   },
 );
 

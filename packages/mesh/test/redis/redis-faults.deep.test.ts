@@ -105,9 +105,9 @@ testWithRedis(
     await expect(none.backend.start()).rejects.toMatchObject({ code: "redis_unusable" });
     const right = await startNode(server, "c", { url: `redis://:open-sesame@${host}` });
     await ready(right);
-    const told = JSON.stringify([String(error), wrong.logger.lines, right.logger.lines]);
-    expect(told).not.toMatch(/not-the-secret|open-sesame/);
-    expect(told).toContain(host);
+    const reported = JSON.stringify([String(error), wrong.logger.lines, right.logger.lines]);
+    expect(reported).not.toMatch(/not-the-secret|open-sesame/);
+    expect(reported).toContain(host);
     const malformed = makeNode(server, "d", { url: "http://user:secret@host" });
     await expect(malformed.backend.start()).rejects.toMatchObject({ code: "redis_unusable" });
   },

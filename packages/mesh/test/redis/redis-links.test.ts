@@ -18,7 +18,7 @@ function makeRouters(ids: readonly string[], limits: Partial<RedisLimits> = {}) 
   const faults = { lose: (_to: string, _message: RedisMessage): boolean => false };
   const make = (id: string, epoch = 1) => {
     const shared = makeShared(time, limits);
-    const told: string[] = [];
+    const reported: string[] = [];
     const up = new Map<string, Link>();
     const heard: string[] = [];
     const links = new RedisLinks({
@@ -27,18 +27,18 @@ function makeRouters(ids: readonly string[], limits: Partial<RedisLimits> = {}) 
       observer: {
         up: (link) => {
           up.set(link.peer.origin.router, link);
-          told.push(`up ${link.peer.origin.router}@${link.peer.origin.epoch}`);
+          reported.push(`up ${link.peer.origin.router}@${link.peer.origin.epoch}`);
         },
         down: (link, why) => {
           if (up.get(link.peer.origin.router) === link) up.delete(link.peer.origin.router);
-          told.push(`down ${link.peer.origin.router}: ${why}`);
+          reported.push(`down ${link.peer.origin.router}: ${why}`);
         },
         frame: (link, channel, frame) => heard.push(`${link.peer.origin.router} ${channel} ${Buffer.from(frame)}`),
-        drained: (link, channel) => told.push(`drained ${link.peer.origin.router} ${channel}`),
+        drained: (link, channel) => reported.push(`drained ${link.peer.origin.router} ${channel}`),
       },
-      onGreeting: (from) => told.push(`greeted by ${from.router}`),
-      onGoodbye: (from) => told.push(`goodbye of ${from.router}`),
-      onLook: () => told.push("look"),
+      onGreeting: (from) => reported.push(`greeted by ${from.router}`),
+      onGoodbye: (from) => reported.push(`goodbye of ${from.router}`),
+      onLook: () => reported.push("look"),
     });
     let current: { end(why: string): void } | undefined;
     const connect = () => {
@@ -51,7 +51,7 @@ function makeRouters(ids: readonly string[], limits: Partial<RedisLimits> = {}) 
       links.attach(session);
     };
     connect();
-    return { id, epoch, links, told, up, heard, connect, incidents: shared.incidents };
+    return { id, epoch, links, reported, up, heard, connect, incidents: shared.incidents };
   };
   const routers = ids.map((id) => make(id));
   const settle = async (): Promise<void> => void (await time.advanceAsync(1));
@@ -80,7 +80,7 @@ async function linked(ids: readonly string[], limits: Partial<RedisLimits> = {})
 describe("a link", () => {
   test("is up at both ends once both have seen each other, and carries frames in order", async () => {
     const { a, b, settle } = await linked(["a", "b"]);
-    expect([a.told, b.told]).toEqual([["up b@1"], ["up a@1"]]);
+    expect([a.reported, b.reported]).toEqual([["up b@1"], ["up a@1"]]);
     for (let at = 0; at < 5; at++) say(a, b, `${at}`, channels[at === 1 ? 2 : 0]);
     await settle();
     expect(b.heard).toEqual(["a load 0", "a documents 1", "a load 2", "a load 3", "a load 4"]);
@@ -93,7 +93,7 @@ describe("a link", () => {
     const [a, b] = routers as [Router, Router];
     a.links.setPeers([originOf("b")]);
     await settle();
-    expect([a.told, b.told]).toEqual([["up b@1"], ["greeted by a", "up a@1"]]);
+    expect([a.reported, b.reported]).toEqual([["up b@1"], ["greeted by a", "up a@1"]]);
     say(b, a, "x");
     await settle();
     expect(a.heard).toEqual(["b documents x"]);
@@ -126,7 +126,7 @@ describe("a link", () => {
     await settle();
     expect(b.heard).toEqual(["a documents 1"]);
     expect(b.incidents).toEqual(["gap"]);
-    expect([a.told, b.told]).toEqual([
+    expect([a.reported, b.reported]).toEqual([
       ["up b@1", "down b: reset", "up b@1"],
       ["up a@1", "down a: reset", "up a@1"],
     ]);
@@ -142,7 +142,7 @@ describe("a link", () => {
   test("that is closed is down at once, and comes back", async () => {
     const { a, b, settle, time } = await linked(["a", "b"]);
     a.up.get("b")?.close("update-refused");
-    expect(a.told).toEqual(["up b@1", "down b: update-refused"]);
+    expect(a.reported).toEqual(["up b@1", "down b: update-refused"]);
     say(b, a, "lost");
     await time.advanceAsync(defaultRedisLimits.helloAgainMs);
     meet([a, b]);
@@ -155,7 +155,7 @@ describe("a link", () => {
   test("ends with the session, and is back with the next", async () => {
     const { a, b, settle } = await linked(["a", "b"]);
     a.links.detach();
-    expect(a.told.at(-1)).toBe("down b: reset");
+    expect(a.reported.at(-1)).toBe("down b: reset");
     expect(say(a, b, "x")).toBeUndefined();
     a.connect();
     meet([a, b]);
@@ -170,7 +170,7 @@ describe("a link", () => {
     const later = make("b", 2);
     later.links.setPeers([originOf("a")]);
     await settle();
-    expect(a.told).toEqual(["up b@1", "down b: replaced", "greeted by b", "up b@2"]);
+    expect(a.reported).toEqual(["up b@1", "down b: replaced", "greeted by b", "up b@2"]);
     b.links.setPeers([]);
     b.links.setPeers([originOf("a")]);
     await settle();
@@ -180,7 +180,7 @@ describe("a link", () => {
   test("to a router that is gone is down", async () => {
     const { a } = await linked(["a", "b"]);
     a.links.setPeers([]);
-    expect(a.told).toEqual(["up b@1", "down b: reset"]);
+    expect(a.reported).toEqual(["up b@1", "down b: reset"]);
     expect(a.links.links()).toEqual([]);
   });
 });
@@ -221,12 +221,12 @@ describe("what is for all", () => {
     tellAll(a, "2");
     await settle();
     expect(b.heard).toEqual([]);
-    expect(b.told).toContain("down a: reset");
+    expect(b.reported).toContain("down a: reset");
     tellAll(a, "3");
     await settle();
     expect(b.heard).toEqual(["a load 3"]);
     expect(routers[2]!.heard).toEqual(["a load 1", "a load 2", "a load 3"]);
-    expect(routers[2]!.told.filter((line) => line.startsWith("down"))).toEqual([]);
+    expect(routers[2]!.reported.filter((line) => line.startsWith("down"))).toEqual([]);
   });
 });
 
@@ -239,7 +239,7 @@ describe("what waits for Redis", () => {
     expect(a.up.get("b")?.waitingBytes("documents")).toBe(6);
     expect(a.links.waitingBytes).toBe(7);
     await settle();
-    expect(a.told).toEqual(["up b@1", "drained b documents"]);
+    expect(a.reported).toEqual(["up b@1", "drained b documents"]);
     expect(say(a, b, "8")).toBe(true);
     await settle();
     expect(b.heard).toEqual(["a documents 123", "a documents 456", "a load 7", "a documents 8"]);
@@ -251,7 +251,7 @@ test("a goodbye and a call to look reach all", async () => {
   const { a, b } = await linked(["a", "b"]);
   await a.links.tellAll("look");
   await a.links.tellAll("goodbye");
-  expect(b.told.slice(1)).toEqual(["look", "goodbye of a"]);
+  expect(b.reported.slice(1)).toEqual(["look", "goodbye of a"]);
 });
 
 test("one router more than the bound is not linked", async () => {

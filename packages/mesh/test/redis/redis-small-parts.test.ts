@@ -47,8 +47,8 @@ describe("a URL of Redis", () => {
     ["rediss://user:secret@example.org:1/2", "rediss://example.org:1/2"],
     ["redis://:secret@[::1]:6379", "redis://[::1]:6379"],
     ["redis://host/?password=secret", "redis://host/"],
-  ])("%j is told as %j", (url, told) => {
-    expect(checkRedisUrl(url)).toBe(told);
+  ])("%j is told as %j", (url, reported) => {
+    expect(checkRedisUrl(url)).toBe(reported);
   });
 
   test.each(["", "localhost:6379", "http://host", "unix:///secret", "://secret@"])("is not %j", (url) => {

@@ -16,21 +16,23 @@ test.each(fixedSeeds(20))(
         expect(dialed.delete(address)).toBe(true);
       },
     });
-    const users = Array.from({ length: 3 }, () => ({ user: list.user(), wants: new Set<string>() }));
+    const users = Array.from({ length: 3 }, () => ({ user: list.user(), addresses: new Set<string>() }));
     for (let step = 0; step < 300; step++) {
-      const { user, wants } = users[random.integer(users.length)]!;
+      const { user, addresses } = users[random.integer(users.length)]!;
       const address = `host-${random.integer(5)}:1`;
       if (random.integer(2) === 0) {
         user.dial(address);
-        wants.add(address);
+        addresses.add(address);
       } else {
         const before = forgotten.length;
-        const isLast = wants.has(address) && users.every((other) => other.wants === wants || !other.wants.has(address));
+        const isLast =
+          addresses.has(address) &&
+          users.every((other) => other.addresses === addresses || !other.addresses.has(address));
         user.forget(address);
-        wants.delete(address);
+        addresses.delete(address);
         expect(forgotten.length - before).toBe(isLast ? 1 : 0);
       }
-      expect([...dialed].sort()).toEqual([...new Set(users.flatMap((one) => [...one.wants]))].sort());
+      expect([...dialed].sort()).toEqual([...new Set(users.flatMap((one) => [...one.addresses]))].sort());
     }
   },
 );

@@ -76,8 +76,10 @@ describe("the export of all targets", () => {
     index.storeFacts(3, tier.cpu, words, 0, 100);
     index.storeFacts(5, tier.disk, words, 0, 100);
     const groups = [...index.exportAll()].flat();
-    const told = groups.map(({ targets, part }) => [targets.join(), part.kind === "blocks" ? part.tier : -1].join("/"));
-    expect([...new Set(told)].sort()).toEqual(["3,5,9,11,30/0", "3/1", "5/2"]);
+    const reported = groups.map(({ targets, part }) =>
+      [targets.join(), part.kind === "blocks" ? part.tier : -1].join("/"),
+    );
+    expect([...new Set(reported)].sort()).toEqual(["3,5,9,11,30/0", "3/1", "5/2"]);
     expect(groups.reduce((sum, { part }) => sum + (part.kind === "blocks" ? part.words.length / 2 : 0), 0)).toBe(3_200);
   });
 

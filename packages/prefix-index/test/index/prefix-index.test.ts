@@ -170,7 +170,7 @@ test("an export comes in chunks of at most 256 KiB, even while the index changes
   expect(copy.digest(1)).toEqual(index.digest(1));
 });
 
-test("an index that fills up from an export does not crowd", () => {
+test("an index that fills up from an export spreads its hashes", () => {
   // Blocks in the order of their slots would all go to one end of a table that has just begun to grow.
   const { index } = createIndex();
   index.storeFacts(1, tier.gpu, chain(60_000), 0, 60_000);

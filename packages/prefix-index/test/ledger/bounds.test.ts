@@ -126,11 +126,11 @@ describe("block sizes", () => {
     const feed = new PromptFeed({ routerUnits: 2 });
     const odd = new PromptFeed({ engineUnits: 3 });
     feed.apply(odd.stored("abc"));
-    const told = feed.sink.log.length;
+    const reported = feed.sink.log.length;
     expect(feed.apply({ kind: "cleared" }, feed.removed("a"), feed.stored("ab"), odd.stored("abc"))).toMatchObject({
       refusedEvents: 4,
     });
-    expect(feed.sink.log).toHaveLength(told);
+    expect(feed.sink.log).toHaveLength(reported);
     feed.ledger.clear();
     expect(feed.apply(feed.stored("ab"))).toMatchObject({ storedBlocks: 2, refusedEvents: 0 });
   });
@@ -172,9 +172,9 @@ describe("events", () => {
   ])("%s with one hash more than allowed are refused whole, and others of the message are not", (_, make) => {
     const feed = new PromptFeed({ limits: { maxEventHashes: 4 } });
     feed.apply(feed.stored("abcd"));
-    const told = feed.sink.log.length;
+    const reported = feed.sink.log.length;
     expect(feed.apply(make(feed))).toMatchObject({ refusedEvents: 1, removedBlocks: 0, storedBlocks: 0 });
-    expect(feed.sink.log).toHaveLength(told);
+    expect(feed.sink.log).toHaveLength(reported);
     expect(feed.apply(make(feed), feed.stored("abcd|e"))).toMatchObject({ refusedEvents: 1, storedBlocks: 1 });
   });
 

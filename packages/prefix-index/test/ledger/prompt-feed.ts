@@ -104,7 +104,7 @@ export class PromptFeed {
   }
 
   /** Blocks per tier and holes as the sink was told, which is what `stats` has to say. */
-  told(): { blocks: readonly number[]; holes: number } {
+  reported(): { blocks: readonly number[]; holes: number } {
     return {
       blocks: tierNames.map((_, tier) => this.sink.blocks[tier]!.size),
       holes: this.sink.holes.reduce((sum, holes) => sum + holes.size, 0),

@@ -48,7 +48,7 @@ describe.each(cases)("engine blocks of $engineUnits, router blocks of $routerUni
         feed.apply(cache.next());
         const at = `seed ${seed}, event ${event}`;
         expect(stateOf(feed, from.tiers), at).toEqual(truthOf(cache, from.tiers));
-        expect({ blocks: feed.stats.blocks, holes: feed.stats.holes }, at).toEqual(feed.told());
+        expect({ blocks: feed.stats.blocks, holes: feed.stats.holes }, at).toEqual(feed.reported());
       }
     }
   });
@@ -65,7 +65,7 @@ describe.each(cases)("engine blocks of $engineUnits, router blocks of $routerUni
   test("nothing that is announced again is told again", () => {
     const { feed, cache } = setUp(from, 21, false);
     for (let event = 0; event < eventsPerRun || cache.announcements().length < 3; event++) feed.apply(cache.next());
-    const told = feed.sink.log.length;
+    const reported = feed.sink.log.length;
     const { nodes } = feed.stats;
     const events = cache.announcements();
     const named = new Set(events.map(({ hashes }) => hashes![0]));
@@ -73,7 +73,7 @@ describe.each(cases)("engine blocks of $engineUnits, router blocks of $routerUni
     const again = events.filter(({ parent }) => parent === undefined || named.has(parent));
     expect(again.length).toBeGreaterThan(0);
     for (const event of again) expect(feed.apply(event)).toMatchObject({ floatedBlocks: 0 });
-    expect(feed.sink.log).toHaveLength(told);
+    expect(feed.sink.log).toHaveLength(reported);
     expect(feed.stats.nodes).toBe(nodes);
   });
 
@@ -98,7 +98,7 @@ describe.each(cases)("engine blocks of $engineUnits, router blocks of $routerUni
       while (removals.length > 0) {
         const [{ hashes, tier }] = removals.splice(random.integer(removals.length), 1) as [(typeof removals)[number]];
         feed.apply({ kind: "removed", hashes, tier });
-        expect({ blocks: feed.stats.blocks, holes: feed.stats.holes }).toEqual(feed.told());
+        expect({ blocks: feed.stats.blocks, holes: feed.stats.holes }).toEqual(feed.reported());
       }
       expect(feed.stats).toMatchObject({ nodes: 0, holes: 0, blocks: [0, 0, 0, 0], floatingBlocks: 0 });
     }
@@ -108,17 +108,17 @@ describe.each(cases)("engine blocks of $engineUnits, router blocks of $routerUni
 test("blocks are told parents before children, within an event", () => {
   for (const from of cases) {
     const { feed, cache } = setUp(from, 51, false);
-    const told: string[][] = [[], [], []];
+    const reported: string[][] = [[], [], []];
     const { sink } = feed;
     const stored = sink.stored.bind(sink);
     sink.stored = (tier, words, begin, end) => {
       const before = new Set(sink.blocks[tier]);
       stored(tier, words, begin, end);
-      for (const hash of sink.blocks[tier]!) if (!before.has(hash)) told[tier]!.push(feed.nameOf(hash));
+      for (const hash of sink.blocks[tier]!) if (!before.has(hash)) reported[tier]!.push(feed.nameOf(hash));
     };
     for (let event = 0; event < eventsPerRun; event++) {
       feed.apply(cache.next());
-      for (const names of told) {
+      for (const names of reported) {
         for (const [at, name] of names.entries()) {
           expect(names.slice(0, at).filter((earlier) => earlier.startsWith(name))).toEqual([]);
         }

@@ -11,7 +11,7 @@ const shapes = [
   { engineUnits: 1, routerUnits: 4 },
 ] as const;
 
-function told(feed: PromptFeed): FoldingSink {
+function reported(feed: PromptFeed): FoldingSink {
   const sink = new FoldingSink();
   feed.ledger.tellAll(sink);
   return sink;
@@ -29,7 +29,7 @@ describe.each(shapes)(
         const cache = new EngineCache({ feed, random, ...options });
         for (let event = 0; event < 200; event++) {
           feed.apply(cache.next());
-          const sink = told(feed);
+          const sink = reported(feed);
           expect(sink.blocks, `seed ${seed}, event ${event}`).toEqual(feed.sink.blocks);
           expect(sink.holes, `seed ${seed}, event ${event}`).toEqual(feed.sink.holes);
         }
@@ -44,7 +44,7 @@ describe.each(shapes)(
       for (let event = 0; event < 300; event++) {
         feed.apply(cache.next());
         if (event % 10 > 0) continue;
-        const names = Array.from(told(feed).blocks[0]!, (hash) => feed.nameOf(hash));
+        const names = Array.from(reported(feed).blocks[0]!, (hash) => feed.nameOf(hash));
         for (const [at, name] of names.entries()) {
           longest = Math.max(longest, name.length);
           expect(
@@ -62,5 +62,5 @@ test("long chains come in runs, tier by tier, and then the holes", () => {
   const text = "abcde".repeat(300);
   feed.apply(feed.stored(text), feed.stored(text.slice(0, 40), { tier: 1 }));
   feed.apply(feed.removed("abc"));
-  expect(told(feed).log).toEqual(["stored 0 1024", "stored 0 475", "stored 1 40", "orphaned 0 2"]);
+  expect(reported(feed).log).toEqual(["stored 0 1024", "stored 0 475", "stored 1 40", "orphaned 0 2"]);
 });

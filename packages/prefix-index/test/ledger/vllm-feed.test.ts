@@ -54,7 +54,7 @@ describe("reset of the prefix cache", () => {
     expect(feed.stats.holes).toBe(3);
     feed.apply(reset);
     expect(feed.stats).toMatchObject({ nodes: 0, floatingBlocks: 0, holes: 0, blocks: [0, 0, 0, 0], bytes: 0 });
-    expect(feed.told()).toEqual({ blocks: [0, 0, 0, 0], holes: 0 });
+    expect(feed.reported()).toEqual({ blocks: [0, 0, 0, 0], holes: 0 });
     expect(feed.apply(feed.removed("abc"))).toMatchObject({ unknownRemovals: 1 });
   });
 

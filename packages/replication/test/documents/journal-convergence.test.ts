@@ -146,9 +146,9 @@ describe("whatever is lost, late or doubled, replicas end with the same journals
         if (other.store === store) continue;
         expect(claimsOf(other.store, origin)).toEqual(claims);
         expect(other.beliefOf(origin).claims).toEqual(claims);
-        const told = other.beliefOf(origin).facts;
-        expect(new Set(told).size).toBe(told.length);
-        for (const entry of contents(store, origin).entries) expect(told).toContain(textOf(entry));
+        const reported = other.beliefOf(origin).facts;
+        expect(new Set(reported).size).toBe(reported.length);
+        for (const entry of contents(store, origin).entries) expect(reported).toContain(textOf(entry));
       }
     }
   });

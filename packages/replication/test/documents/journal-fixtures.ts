@@ -55,16 +55,16 @@ export const claimOf = (target: string, stamp = 1): FeedClaim => ({
 });
 
 /** Notes as texts what an observer is told. */
-export function tellingObserver(): { readonly told: string[]; readonly observer: JournalObserver } {
-  const told: string[] = [];
+export function recordingObserver(): { readonly reported: string[]; readonly observer: JournalObserver } {
+  const reported: string[] = [];
   return {
-    told,
+    reported,
     observer: {
-      feedDeclared: ({ router }, feed, { target }) => told.push(`${router} feed ${feed} ${target}`),
-      claimChanged: ({ router }, target, claim) => told.push(`${router} claim ${target} ${claim?.stamp}`),
-      facts: ({ router }, entries) => told.push(`${router} facts ${entries.map(textOf)}`),
-      placements: ({ router }, item) => told.push(`${router} placements ${item}`),
-      journalDropped: ({ router, epoch }) => told.push(`${router} dropped ${epoch}`),
+      feedDeclared: ({ router }, feed, { target }) => reported.push(`${router} feed ${feed} ${target}`),
+      claimChanged: ({ router }, target, claim) => reported.push(`${router} claim ${target} ${claim?.stamp}`),
+      facts: ({ router }, entries) => reported.push(`${router} facts ${entries.map(textOf)}`),
+      placements: ({ router }, item) => reported.push(`${router} placements ${item}`),
+      journalDropped: ({ router, epoch }) => reported.push(`${router} dropped ${epoch}`),
     },
   };
 }

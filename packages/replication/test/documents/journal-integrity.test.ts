@@ -7,9 +7,9 @@ import {
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
 } from "./journal-fixtures.ts";
 
 const yjs = vi.hoisted(() => ({ isBroken: false }));
@@ -28,14 +28,14 @@ const alice = originOf("alice");
 function setUp() {
   const { store: writer, updates } = storeOf("alice");
   const { store: reader } = storeOf("bob");
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   const feed = writer.own.declareFeed(feedOf("engine"));
   writer.own.writeFact(record(feed, 1));
   writer.own.claim(claimOf("engine"));
   writer.own.commit();
   sync(writer, reader, writer.own.name);
   reader.observe(observer);
-  return { writer, reader, updates, told, feed };
+  return { writer, reader, updates, reported, feed };
 }
 
 /** The reader is told of something that its Yjs does not take. */
@@ -50,16 +50,16 @@ function breakOn({ reader, updates }: ReturnType<typeof setUp>): void {
 
 test("a journal whose update Yjs takes otherwise than it was read is refused, forgotten, and fetched anew", () => {
   const rig = setUp();
-  const { writer, reader, told, feed } = rig;
+  const { writer, reader, reported, feed } = rig;
   writer.own.writeFact(record(feed, 2));
   writer.own.commit();
   breakOn(rig);
   expect([reader.origins(), entriesOf(reader, alice), reader.state(writer.own.name)]).toEqual([[], [], undefined]);
   expect([...reader.stateVector(writer.own.name)]).toEqual([0]);
-  expect(told.splice(0)).toEqual(["alice dropped 1"]);
+  expect(reported.splice(0)).toEqual(["alice dropped 1"]);
   sync(writer, reader, writer.own.name);
   expect(journalContent(reader, writer.own.name)).toEqual(journalContent(writer, writer.own.name));
-  expect(told).toEqual([
+  expect(reported).toEqual([
     "alice feed 1 engine",
     "alice facts record 1.1",
     "alice claim engine 1",
@@ -71,13 +71,13 @@ test("a journal whose update Yjs takes otherwise than it was read is refused, fo
 // not told that the journal was forgotten, and nothing in the one that came instead told of the end of the claim.
 test("what ended before it was fetched anew does not outlast it", () => {
   const rig = setUp();
-  const { writer, reader, told } = rig;
+  const { writer, reader, reported } = rig;
   writer.own.unclaim("engine");
   writer.own.commit();
   breakOn(rig);
   sync(writer, reader, writer.own.name);
   expect(claimsOf(reader, alice).size).toBe(0);
-  expect(told).toEqual(["alice dropped 1", "alice feed 1 engine", "alice facts record 1.1"]);
+  expect(reported).toEqual(["alice dropped 1", "alice feed 1 engine", "alice facts record 1.1"]);
 });
 
 test("a forgotten journal is not given up for good: what comes after it is a gap, and it counts as an epoch no more", () => {
@@ -94,13 +94,13 @@ test("a forgotten journal is not given up for good: what comes after it is a gap
 test("a first update that is not taken leaves nothing behind, and nobody is told", () => {
   const { store: writer, updates } = storeOf("alice");
   const { store: reader } = storeOf("bob");
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   reader.observe(observer);
   writer.own.claim(claimOf("engine"));
   writer.own.commit();
   yjs.isBroken = true;
   expect(() => reader.apply(updates[0]!)).toThrow("alice");
   yjs.isBroken = false;
-  expect([reader.list().length, told]).toEqual([1, []]);
+  expect([reader.list().length, reported]).toEqual([1, []]);
   expect(reader.apply(updates[0]!)).toBe("applied");
 });

@@ -12,9 +12,9 @@ import {
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
   wholeUpdate,
 } from "./journal-fixtures.ts";
 
@@ -70,12 +70,12 @@ type World = ReturnType<typeof setUp>;
 
 /** Nothing of it is applied. */
 function expectRefused({ reader }: World, bytes: Uint8Array, from: number, to: number): void {
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   reader.observe(observer);
   const before = [journalContent(reader, name), reader.list(), wholeUpdate(reader, name)];
   expect(() => reader.apply({ name, from, to, bytes })).toThrow(EspalierError);
   expect([journalContent(reader, name), reader.list(), wholeUpdate(reader, name)]).toEqual(before);
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
 }
 
 function expectGoesOn({ writer, reader }: World): void {

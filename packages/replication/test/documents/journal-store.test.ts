@@ -11,9 +11,9 @@ import {
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
 } from "./journal-fixtures.ts";
 
 const [alice, bob] = [originOf("alice"), originOf("bob")];
@@ -22,14 +22,14 @@ const [alice, bob] = [originOf("alice"), originOf("bob")];
 function pair(limits = {}) {
   const writer = storeOf("alice");
   const reader = storeOf("bob", limits);
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   reader.store.observe(observer);
-  return { ...writer, own: writer.store.own, reader: reader.store, told };
+  return { ...writer, own: writer.store.own, reader: reader.store, reported };
 }
 
 describe("what a writer commits", () => {
   test("is told to observers in the order: feeds, facts, placements, claims", () => {
-    const { own, updates, reader, told } = pair();
+    const { own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.writePlacements(Uint8Array.of(1, 2), 1_000);
     const feed = own.declareFeed(feedOf("t1"));
@@ -43,7 +43,7 @@ describe("what a writer commits", () => {
     expect(updates).toHaveLength(1);
     expect(updates[0]).toMatchObject({ name: "journal/default/alice/1", from: 0, to: 4 });
     expect(reader.apply(updates[0]!)).toBe("applied");
-    expect(told).toEqual([
+    expect(reported).toEqual([
       "alice feed 1 t1",
       "alice facts record 1.5,gap 1.6-8,checkpoint 1.5",
       "alice placements 1,2",
@@ -74,7 +74,7 @@ describe("what a writer commits", () => {
   });
 
   test("a claim that changes or ends reaches readers, those too that missed the update", () => {
-    const { store, own, updates, reader, told } = pair();
+    const { store, own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.claim(claimOf("t2"));
     own.commit();
@@ -83,16 +83,16 @@ describe("what a writer commits", () => {
     own.unclaim("t2");
     own.unclaim("t3");
     own.commit();
-    told.length = 0;
+    reported.length = 0;
     sync(store, reader, own.name);
-    expect(told).toEqual(["alice claim t1 2", "alice claim t2 undefined"]);
+    expect(reported).toEqual(["alice claim t1 2", "alice claim t2 undefined"]);
     own.unclaim("t1");
     own.commit();
     own.claim(claimOf("t4"));
     own.unclaim("t4");
     own.commit();
     sync(store, reader, own.name);
-    expect(told.slice(2)).toEqual(["alice claim t1 undefined"]);
+    expect(reported.slice(2)).toEqual(["alice claim t1 undefined"]);
     expect(claimsOf(reader, alice).size).toBe(0);
   });
 
@@ -130,7 +130,7 @@ describe("what a writer commits", () => {
 
 describe("updates on their way", () => {
   test("duplicates, gaps and overlaps are seen by their clocks", () => {
-    const { store, own, updates, reader, told } = pair();
+    const { store, own, updates, reader, reported } = pair();
     const feed = own.declareFeed(feedOf("t1"));
     for (let sequence = 1; sequence <= 3; sequence++) {
       own.writeFact(record(feed, sequence));
@@ -146,7 +146,7 @@ describe("updates on their way", () => {
     expect(all).toMatchObject({ from: 0, to: 4 });
     expect(reader.apply(all!)).toBe("applied");
     expect(reader.apply(third!)).toBe("duplicate");
-    expect(told).toEqual([
+    expect(reported).toEqual([
       "alice feed 1 t1",
       "alice facts record 1.1",
       "alice facts record 1.2",
@@ -177,18 +177,18 @@ describe("updates on their way", () => {
 
   test("observers come and go, and an observer of its own journal hears nothing", () => {
     const { own, store, updates, reader } = pair();
-    const { told, observer } = tellingObserver();
+    const { reported, observer } = recordingObserver();
     store.observe(observer);
     const cancel = reader.observe(observer);
     own.claim(claimOf("t1"));
     own.commit();
     reader.apply(updates[0]!);
-    expect(told).toEqual(["alice claim t1 1"]);
+    expect(reported).toEqual(["alice claim t1 1"]);
     cancel();
     own.claim(claimOf("t2"));
     own.commit();
     reader.apply(updates[1]!);
-    expect(told).toHaveLength(1);
+    expect(reported).toHaveLength(1);
   });
 
   test("others hold of the own journal what was written, and more of it is refused", () => {
@@ -202,7 +202,7 @@ describe("updates on their way", () => {
 
 describe("epochs of journals", () => {
   test("a dropped journal is refused, and so are earlier ones of its router, but not later ones", () => {
-    const { own, updates, reader, told } = pair();
+    const { own, updates, reader, reported } = pair();
     own.claim(claimOf("t1"));
     own.commit();
     reader.apply(updates[0]!);
@@ -212,9 +212,9 @@ describe("epochs of journals", () => {
     reader.apply(later.updates[0]!);
     expect(reader.origins()).toEqual([alice, originOf("alice", 7)]);
     expect(reader.highestEpoch("alice")).toBe(7);
-    told.length = 0;
+    reported.length = 0;
     reader.drop(alice);
-    expect(told).toEqual(["alice dropped 1"]);
+    expect(reported).toEqual(["alice dropped 1"]);
     expect(reader.apply(updates[0]!)).toBe("dropped");
     expect(reader.origins()).toEqual([originOf("alice", 7)]);
     reader.drop(originOf("alice", 7));

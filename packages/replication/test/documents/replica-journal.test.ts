@@ -16,16 +16,16 @@ import {
   feedOf,
   originOf,
   record,
+  recordingObserver,
   storeOf,
   sync,
-  tellingObserver,
 } from "./journal-fixtures.ts";
 
 const origin = originOf("alice");
 
 function journalOf() {
   const journal = new ReplicaJournal(new JournalDocument(journalName("default", origin), origin, false));
-  const { told, observer } = tellingObserver();
+  const { reported, observer } = recordingObserver();
   let clock = 0;
   /** One update: what it adds, each with the next clock, and which clocks it deletes. */
   const take = (
@@ -36,7 +36,7 @@ function journalOf() {
     const items = contents.map((content) => ({ clock: clock++, content }));
     const deletions = deleted.map(([begin, end]) => ({ from: begin, to: end }));
     journal.take({ from, to: clock, items, deletions }, [observer]);
-    return told.splice(0);
+    return reported.splice(0);
   };
   return { journal, take };
 }
@@ -69,7 +69,7 @@ describe("what a journal says", () => {
     const deletions = [{ from: 1, to: 2 }];
     take([feed(1), feed(2)]);
     journal.take({ from: 2, to: 3, items: [{ clock: 2, content: facts(1) }], deletions }, [
-      { ...tellingObserver().observer, facts: () => (seen = journal.declarationOf(1)?.target) },
+      { ...recordingObserver().observer, facts: () => (seen = journal.declarationOf(1)?.target) },
     ]);
     expect([seen, journal.declarationOf(1)?.target, journal.declarationOf(2)]).toEqual(["t1", "t1", undefined]);
   });

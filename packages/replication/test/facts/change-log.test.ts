@@ -55,9 +55,9 @@ describe("a log of changes", () => {
     log.removed(tier.gpu, words, 0);
     log.stored(tier.gpu, words, 0);
     expect(log.hasStoredOnGpu).toBe(true);
-    const told: unknown[] = [];
-    log.visit(1, (...change) => told.push(change));
-    expect(told).toEqual([
+    const reported: unknown[] = [];
+    log.visit(1, (...change) => reported.push(change));
+    expect(reported).toEqual([
       [tier.gpu, false, 1, 2],
       [tier.gpu, true, 1, 2],
     ]);

@@ -7,11 +7,11 @@ const second = { sequence: 0, timestampUs: 2_000, checksum: 6 };
 test("an epoch is told as one object until its predecessor becomes known", () => {
   const order = new EpochOrder();
   const known = order.declare({ ...second, predecessor: null });
-  const told = known.epoch;
-  expect(told).toEqual({ ...second, predecessor: null });
-  expect(order.declare({ ...second, predecessor: null }).epoch).toBe(told);
+  const reported = known.epoch;
+  expect(reported).toEqual({ ...second, predecessor: null });
+  expect(order.declare({ ...second, predecessor: null }).epoch).toBe(reported);
   order.declare({ ...first, predecessor: null });
-  expect(known.epoch).toBe(told);
+  expect(known.epoch).toBe(reported);
   const after = order.declare({ ...second, predecessor: epochId(first) });
   expect(after).toBe(known);
   expect(known.epoch).toEqual({ ...second, predecessor: epochId(first) });
@@ -21,10 +21,10 @@ test("an epoch is told as one object until its predecessor becomes known", () =>
 test("of several predecessors, the one that was named first is told", () => {
   const order = new EpochOrder();
   const known = order.declare({ ...second, predecessor: epochId(first) });
-  const told = known.epoch;
+  const reported = known.epoch;
   order.declare({ ...second, predecessor: "9.9.9" });
   expect(known.predecessors).toEqual([epochId(first), "9.9.9"]);
-  expect(known.epoch).toBe(told);
+  expect(known.epoch).toBe(reported);
 });
 
 test("no epoch is told as its own predecessor", () => {

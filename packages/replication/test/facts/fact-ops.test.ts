@@ -5,7 +5,7 @@ import { applyFactOps, countFactOps, type FactOpsSink, FactOpsWriter } from "../
 
 /** What a sink was told, block by block. */
 class TellingSink implements FactOpsSink {
-  readonly told: string[] = [];
+  readonly reported: string[] = [];
   calls = 0;
 
   stored(tier: Tier, words: Uint32Array, from: number, to: number): void {
@@ -18,12 +18,12 @@ class TellingSink implements FactOpsSink {
 
   removedLow(tier: Tier, lows: Uint32Array, from: number, to: number): void {
     this.calls += 1;
-    for (let at = from; at < to; at++) this.told.push(`removedLow ${tier} ${lows[at]}`);
+    for (let at = from; at < to; at++) this.reported.push(`removedLow ${tier} ${lows[at]}`);
   }
 
   orphaned(tier: Tier, words: Uint32Array, at: number, depthBlocks: number): void {
     this.calls += 1;
-    this.told.push(`orphaned ${tier} ${words[2 * at]}:${words[2 * at + 1]} ${depthBlocks}`);
+    this.reported.push(`orphaned ${tier} ${words[2 * at]}:${words[2 * at + 1]} ${depthBlocks}`);
   }
 
   holeGone(tier: Tier, words: Uint32Array, at: number): void {
@@ -32,12 +32,12 @@ class TellingSink implements FactOpsSink {
 
   cleared(): void {
     this.calls += 1;
-    this.told.push("cleared");
+    this.reported.push("cleared");
   }
 
   #blocks(what: string, tier: Tier, words: Uint32Array, from: number, to: number): void {
     this.calls += 1;
-    for (let at = from; at < to; at++) this.told.push(`${what} ${tier} ${words[2 * at]}:${words[2 * at + 1]}`);
+    for (let at = from; at < to; at++) this.reported.push(`${what} ${tier} ${words[2 * at]}:${words[2 * at + 1]}`);
   }
 }
 
@@ -46,7 +46,7 @@ const always = () => new FactOpsWriter({ isUnambiguous: () => true });
 
 function tell(ops: Uint8Array): TellingSink {
   const sink = new TellingSink();
-  expect(applyFactOps(ops, sink)).toBe(sink.told.length);
+  expect(applyFactOps(ops, sink)).toBe(sink.reported.length);
   return sink;
 }
 
@@ -76,7 +76,7 @@ describe("round trips", () => {
       const direct = new TellingSink();
       writer.begin();
       for (let step = random.integer(30); step >= 0; step--) tellRandomly(random, [writer, direct]);
-      expect(tell(writer.finish()).told).toEqual(direct.told);
+      expect(tell(writer.finish()).reported).toEqual(direct.reported);
     }
   });
 
@@ -84,7 +84,7 @@ describe("round trips", () => {
     const writer = never();
     writer.begin();
     expect(writer.finish()).toEqual(new Uint8Array());
-    expect(tell(new Uint8Array()).told).toEqual([]);
+    expect(tell(new Uint8Array()).reported).toEqual([]);
   });
 
   test("begin drops what was not finished", () => {
@@ -107,12 +107,12 @@ describe("round trips", () => {
     const writer = always();
     writer.stored(tier.disk, words, 0, 5_000);
     const sink = tell(writer.finish());
-    expect(sink.told).toHaveLength(5_000);
-    expect(sink.told[4_999]).toBe(`stored 2 ${words[9_998]}:${words[9_999]}`);
+    expect(sink.reported).toHaveLength(5_000);
+    expect(sink.reported[4_999]).toBe(`stored 2 ${words[9_998]}:${words[9_999]}`);
     expect(sink.calls).toBeGreaterThan(1);
     // A run of 3,000 blocks, which other writers might write.
     const long = new Uint8Array([...varint(2_999 * 32 + tier.cpu * 8 + 1), ...new Uint8Array(words.buffer, 0, 24_000)]);
-    expect(tell(long).told[2_999]).toBe(`removed 1 ${words[5_998]}:${words[5_999]}`);
+    expect(tell(long).reported[2_999]).toBe(`removed 1 ${words[5_998]}:${words[5_999]}`);
   });
 
   test("a clearing makes what was told before it superfluous", () => {
@@ -121,7 +121,7 @@ describe("round trips", () => {
     writer.cleared();
     writer.stored(tier.cpu, Uint32Array.of(5, 6), 0, 1);
     const ops = writer.finish();
-    expect(tell(ops).told).toEqual(["cleared", "stored 1 5:6"]);
+    expect(tell(ops).reported).toEqual(["cleared", "stored 1 5:6"]);
     expect(ops.length).toBe(1 + 1 + 8);
   });
 });
@@ -130,7 +130,7 @@ describe("removals by their low words", () => {
   test("take four bytes where the low word says which block it is", () => {
     const writer = new FactOpsWriter({ isUnambiguous: (_tier, low, high) => low !== 3 && high === 9 });
     writer.removed(tier.gpu, Uint32Array.of(1, 9, 2, 9, 3, 9, 4, 9, 5, 8), 0, 5);
-    expect(tell(writer.finish()).told).toEqual([
+    expect(tell(writer.finish()).reported).toEqual([
       "removedLow 0 1",
       "removedLow 0 2",
       "removed 0 3:9",
@@ -144,7 +144,7 @@ describe("removals by their low words", () => {
     writer.stored(tier.gpu, Uint32Array.of(1, 9), 0, 1);
     writer.removed(tier.gpu, Uint32Array.of(1, 9, 1, 8, 2, 9), 0, 3);
     writer.removed(tier.cpu, Uint32Array.of(1, 9), 0, 1);
-    expect(tell(writer.finish()).told).toEqual([
+    expect(tell(writer.finish()).reported).toEqual([
       "stored 0 1:9",
       "removed 0 1:9",
       "removed 0 1:8",
@@ -152,7 +152,7 @@ describe("removals by their low words", () => {
       "removedLow 1 1",
     ]);
     writer.removed(tier.gpu, Uint32Array.of(1, 9), 0, 1);
-    expect(tell(writer.finish()).told).toEqual(["removedLow 0 1"]);
+    expect(tell(writer.finish()).reported).toEqual(["removedLow 0 1"]);
   });
 
   test("the question names tier, low and high word", () => {
@@ -196,7 +196,7 @@ describe("bytes that are no ops", () => {
       const sink = new TellingSink();
       try {
         const count = applyFactOps(ops, sink);
-        expect(sink.told.length).toBe(count);
+        expect(sink.reported.length).toBe(count);
         good += 1;
       } catch (error) {
         expect(error).toBeInstanceOf(RangeError);

@@ -31,7 +31,7 @@ function filled(to: number): FoldHarness {
   return harness;
 }
 
-/** A low word as hashes have them, so that they do not crowd in one part of the index. */
+/** A low word as hashes have them, so that they spread over the index. */
 const spread = (number: number): number => Math.imul(number, 0x9e37_79b1) >>> 0;
 
 /** Blocks enough that they do not fit into one frame. */

@@ -127,7 +127,7 @@ function tellMadeUp(rig: FeedRig, aheadUs: readonly number[]) {
 // Symptom: one epoch that a router declared, dated a day ahead, removed the facts of an engine everywhere and for a day,
 // and the engine's reader said that they were complete. Mechanism: as above, and the reader's word did not depend on whether
 // the facts were of the epoch that it reads.
-test("an epoch that somebody made up is doubted at once by who reads the engine, and outlived", () => {
+test("an epoch that somebody made up counts as unverified at once for who reads the engine, and outlived", () => {
   const { rig, a, b, c } = trio(4);
   rig.publish(60);
   a.read();

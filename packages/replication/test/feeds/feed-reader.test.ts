@@ -58,34 +58,38 @@ describe("an owner", () => {
   test.each([
     ["complete", "nothing-published", true],
     ["partial", "nothing-received", false],
-  ] as const)("claims a feed of which it hears nothing, though others have read it: %s, %s", (worth, reason, isNew) => {
-    const { rig, a, b, c } = pair(7);
-    rig.publish(20);
-    a.read();
-    rig.exchange();
-    const before = c.fold.state(target)!.epoch!;
-    a.reader.stop();
-    if (isNew) rig.engine.restart();
-    b.reader.setRole("owner");
-    b.reader.setQuality("void", "stale", "connecting", null);
-    rig.exchange();
-    expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
-    b.reader.setQuality(worth, "live", reason, null);
-    rig.exchange();
-    expect(b.reader.role).toBe("owner");
-    expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
-    if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
-    else expect(c.fold.state(target)?.epoch, "nothing is said of an engine of which nothing is known").toEqual(before);
-    const known = c.fold.state(target)!.epoch!;
-    rig.publish(5);
-    if (!isNew) b.miss(20);
-    b.read();
-    rig.settle();
-    expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
-    rig.expectEqual();
-    if (isNew) rig.expectTruth();
-    if (isNew) expect(c.fold.state(target)?.epoch?.predecessor).toBe(epochId(known));
-  });
+  ] as const)(
+    "claims a feed of which it hears nothing, though others have read it: %s, %s",
+    (quality, reason, isNew) => {
+      const { rig, a, b, c } = pair(7);
+      rig.publish(20);
+      a.read();
+      rig.exchange();
+      const before = c.fold.state(target)!.epoch!;
+      a.reader.stop();
+      if (isNew) rig.engine.restart();
+      b.reader.setRole("owner");
+      b.reader.setQuality("void", "stale", "connecting", null);
+      rig.exchange();
+      expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
+      b.reader.setQuality(quality, "live", reason, null);
+      rig.exchange();
+      expect(b.reader.role).toBe("owner");
+      expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", quality]]);
+      if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
+      else
+        expect(c.fold.state(target)?.epoch, "nothing is said of an engine of which nothing is known").toEqual(before);
+      const known = c.fold.state(target)!.epoch!;
+      rig.publish(5);
+      if (!isNew) b.miss(20);
+      b.read();
+      rig.settle();
+      expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
+      rig.expectEqual();
+      if (isNew) rig.expectTruth();
+      if (isNew) expect(c.fold.state(target)?.epoch?.predecessor).toBe(epochId(known));
+    },
+  );
 
   test("without a feed any more takes its claim back", () => {
     const { rig, a, b } = pair();
@@ -162,8 +166,8 @@ describe.each(["by another router", "by the same one"])(
 
     test("voids nothing while it is not known that the history is empty", () => {
       const { rig, reader, others } = emptied();
-      for (const worth of ["void", "partial", "none"] as const)
-        reader.reader.setQuality(worth, "partial", "nothing-received", null);
+      for (const quality of ["void", "partial", "none"] as const)
+        reader.reader.setQuality(quality, "partial", "nothing-received", null);
       rig.exchange();
       for (const router of others) expect(router.held().length).toBeGreaterThan(0);
     });

@@ -95,7 +95,7 @@ describe("what others have sent to a target, all in all", () => {
   test("grows by what is told to come, and never by what is told to be done", () => {
     const { time, a, b, c, sent } = sentBy();
     expect(c.plane.shared.sinceMs).toBe(time.clock.nowMs());
-    const told = [
+    const reported = [
       [a, 400, 400],
       [b, 70, 470],
       [a, 150, 470],
@@ -105,7 +105,7 @@ describe("what others have sent to a target, all in all", () => {
       [a, 0, 570],
       [b, 5, 575],
     ] as const;
-    for (const [router, workMs, expected] of told) {
+    for (const [router, workMs, expected] of reported) {
       time.advance(20);
       router.plane.set("e/0", work(workMs));
       expect(sent(), `${workMs}`).toBe(expected);

@@ -265,13 +265,13 @@ describe("exchanges that are joined", () => {
     expect([one.received.length, two.received.length]).toEqual([0, 1]);
     expect(joined.fullFrames().map(([kind]) => kind)).toEqual([1, 2]);
     expect(joined.relayFrames().map(({ frame }) => frame[0])).toEqual([1, 2]);
-    const told: number[] = [];
-    const cancel = joined.onFrame(([kind]) => told.push(kind!));
+    const reported: number[] = [];
+    const cancel = joined.onFrame(([kind]) => reported.push(kind!));
     two.tell();
     one.tell();
     cancel();
     one.tell();
-    expect(told).toEqual([2, 1]);
+    expect(reported).toEqual([2, 1]);
   });
 });
 

@@ -18,33 +18,33 @@ function member(origin: Origin, state: Member["state"] = "alive"): Member {
 }
 
 /** A reader that notes what it is told. */
-function readerOf(told: string[], role: CoordinatedReader["role"] = "owner"): CoordinatedReader {
+function readerOf(reported: string[], role: CoordinatedReader["role"] = "owner"): CoordinatedReader {
   const nothing = (): void => {};
   return {
     ...{ role, setRole: nothing, maintain: nothing },
-    foldChanged: () => told.push("fold"),
-    claimSeen: ({ router }, { stamp }) => told.push(`claim ${router} ${stamp}`),
-    factsSeen: ({ router }, epoch, entries) => told.push(`${router} ${epoch.sequence} ${entries.map(textOf)}`),
+    foldChanged: () => reported.push("fold"),
+    claimSeen: ({ router }, { stamp }) => reported.push(`claim ${router} ${stamp}`),
+    factsSeen: ({ router }, epoch, entries) => reported.push(`${router} ${epoch.sequence} ${entries.map(textOf)}`),
   };
 }
 
 function coordinatorOf() {
   const states = new Map<string, FoldState>();
-  const told: string[] = [];
+  const reported: string[] = [];
   const coordinator = new FeedCoordinator({
     ...{ fold: { state: (target) => states.get(target) }, self: () => self },
     ...{ clock: createVirtualTime().clock, meter: silentMeter },
   });
-  coordinator.onClaims((target) => told.push(target));
+  coordinator.onClaims((target) => reported.push(target));
   return {
     coordinator,
-    told,
+    reported,
     folded(state: Partial<FoldState>, target = "engine") {
       const empty = { target, epoch: undefined, last: undefined, isComplete: false, progress: "current" } as const;
       states.set(target, { ...empty, ...state });
     },
-    claim(origin: Origin, worth: FeedQuality, stamp = 1, target = "engine") {
-      coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
+    claim(origin: Origin, quality: FeedQuality, stamp = 1, target = "engine") {
+      coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth: quality });
     },
   };
 }
@@ -96,12 +96,12 @@ describe("what facts are worth", () => {
     ["the reader is dead", "partial", { claimed: "complete", isAlive: false, state: current }],
     ["the reader is dead and had read nothing", "partial", { claimed: "complete", isAlive: false }],
     ["the reader is dead and had said void", "void", { claimed: "void", isAlive: false, state: current }],
-  ])("%s: %s", (_what, worth, { claimed, isAlive = true, state }) => {
+  ])("%s: %s", (_what, quality, { claimed, isAlive = true, state }) => {
     const rig = coordinatorOf();
     if (claimed) rig.claim(originOf("a"), claimed);
     rig.coordinator.setMembers(isAlive ? [member(originOf("a"))] : []);
     if (state) rig.folded(state);
-    expect(rig.coordinator.qualityOf("engine")).toBe(worth);
+    expect(rig.coordinator.qualityOf("engine")).toBe(quality);
   });
 
   test("a living router's claim goes before a dead one's later claim", () => {
@@ -132,13 +132,13 @@ describe("listeners", () => {
     rig.claim(originOf("a"), "complete", 1, "x");
     rig.claim(originOf("b"), "complete", 1, "y");
     rig.coordinator.claimChanged(originOf("a"), "x", undefined);
-    expect(rig.told.splice(0)).toEqual(["x", "y", "x"]);
+    expect(rig.reported.splice(0)).toEqual(["x", "y", "x"]);
     rig.coordinator.setMembers([]);
-    expect(rig.told.splice(0)).toEqual(["y"]);
+    expect(rig.reported.splice(0)).toEqual(["y"]);
     rig.coordinator.foldChanged("z");
     rig.coordinator.dropOrigin(originOf("a"));
     rig.coordinator.dropOrigin(originOf("b"));
-    expect(rig.told).toEqual(["z", "y"]);
+    expect(rig.reported).toEqual(["z", "y"]);
     expect(rig.coordinator.claimsOf("y")).toEqual([]);
   });
 
@@ -147,21 +147,21 @@ describe("listeners", () => {
     const heard: string[] = [];
     rig.coordinator.onClaims((target) => heard.push(target))();
     rig.claim(originOf("a"), "complete");
-    expect([heard, rig.told]).toEqual([[], ["engine"]]);
+    expect([heard, rig.reported]).toEqual([[], ["engine"]]);
   });
 });
 
 describe("readers", () => {
   test("hear of others' claims on their target and of its fold, and of nothing else", () => {
     const rig = coordinatorOf();
-    const told: string[] = [];
-    rig.coordinator.opened("engine", readerOf(told));
+    const reported: string[] = [];
+    rig.coordinator.opened("engine", readerOf(reported));
     rig.claim(originOf("a"), "complete", 5);
     rig.claim(originOf("a"), "complete", 6, "other");
     rig.coordinator.claimChanged(originOf("a"), "engine", undefined);
     rig.coordinator.foldChanged("engine");
     rig.coordinator.foldChanged("other");
-    expect(told).toEqual(["claim a 5", "fold"]);
+    expect(reported).toEqual(["claim a 5", "fold"]);
   });
 
   test("hear of facts of their target by epoch, all entries of a feed together", () => {
@@ -178,10 +178,10 @@ describe("readers", () => {
 
   test("hear nothing of facts in a feed without an epoch", () => {
     const rig = coordinatorOf();
-    const told: string[] = [];
-    rig.coordinator.opened("engine", readerOf(told));
+    const reported: string[] = [];
+    rig.coordinator.opened("engine", readerOf(reported));
     rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", epoch: null }));
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
   });
 
   test("of a target the one that was opened last holds, and only its own end ends it", () => {

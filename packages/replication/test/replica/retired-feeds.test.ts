@@ -47,14 +47,14 @@ describe("an owner that stops reading", () => {
     store(backup, 1, chainOf(2, 5));
     if (how === "stop") owner.stop();
     else owner.setRole("none");
-    const told: string[] = [];
+    const reported: string[] = [];
     b.replica.onClaims((target) => {
-      if (b.replica.claimOf(target) !== undefined || told.length > 0) return;
-      told.push(target);
+      if (b.replica.claimOf(target) !== undefined || reported.length > 0) return;
+      reported.push(target);
       backup.setRole("owner");
     });
     time.advance(tickMs);
-    expect(told).toEqual(["engine"]);
+    expect(reported).toEqual(["engine"]);
     time.advance(tickMs);
     expect(a.replica.claimOf("engine")?.origin.router).toBe("b");
     expect(a.heldBlocks("engine", chainOf(2, 5))).toBe(5);

@@ -228,10 +228,10 @@ describe("what does not come", () => {
 
 test("a listener that has left is not told", () => {
   const { time, requests, need, asked } = rigOf();
-  const told: unknown[] = [];
-  const leave = requests.onRequest((request) => told.push(request));
+  const reported: unknown[] = [];
+  const leave = requests.onRequest((request) => reported.push(request));
   leave();
   need("t");
   time.advance(gatherMs);
-  expect([told, asked.length]).toEqual([[], 1]);
+  expect([reported, asked.length]).toEqual([[], 1]);
 });

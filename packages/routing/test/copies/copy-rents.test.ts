@@ -155,8 +155,8 @@ test("others are told of the largest parts, not of more than the bound, and of n
     ledger.add(key, 10 + key, a);
   }
   ledger.add(1_000, 0.5, a);
-  const told = ledger.parts().map(({ key }) => key);
-  expect(told.toSorted((one, other) => one - other)).toEqual(
+  const reported = ledger.parts().map(({ key }) => key);
+  expect(reported.toSorted((one, other) => one - other)).toEqual(
     Array.from({ length: maxReportedRents }, (_, at) => at + 1),
   );
   const hearing = ledgerAt().ledger;

@@ -63,7 +63,7 @@ test("it goes where it does no harm, though the policy would choose otherwise", 
   expect(keys(cold.among(targets))).toEqual(["e0", "e1", "e2"]);
   expect(cold.fitsInMemory(targets)).toBe(true);
   expect(keys(cold.among(targets))).toEqual(["e2"]);
-  // Where that one is past its knee, it goes to those that are not.
+  // Where that one is past its saturation limit, it goes to those that are not.
   expect(keys(cold.among(targets.slice(0, 2)))).toEqual(["e0", "e1"]);
 });
 

@@ -111,20 +111,20 @@ test("a prompt that waits in a queue is believed in until it is computed", () =>
 });
 
 describe("which placements the events may use to find a block's place", () => {
-  test.each<{ name: string; of: PromptBlocks; confidence: FeedConfidence; told: boolean }>([
-    { name: "tokens at a target without events", of: prompt, confidence: "none", told: false },
-    { name: "tokens at a target with some", of: prompt, confidence: "partial", told: true },
-    { name: "tokens at a target whose events are void", of: prompt, confidence: "void", told: true },
-    { name: "the beginning of a prompt", of: beginning, confidence: "partial", told: true },
-    { name: "tokens at a target whose events tell all", of: prompt, confidence: "complete", told: false },
-    { name: "bytes", of: inBytes, confidence: "partial", told: false },
-    { name: "a prompt of no block", of: empty, confidence: "partial", told: false },
-  ])("$name: $told", ({ of, confidence, told }) => {
+  test.each<{ name: string; of: PromptBlocks; confidence: FeedConfidence; reported: boolean }>([
+    { name: "tokens at a target without events", of: prompt, confidence: "none", reported: false },
+    { name: "tokens at a target with some", of: prompt, confidence: "partial", reported: true },
+    { name: "tokens at a target whose events are void", of: prompt, confidence: "void", reported: true },
+    { name: "the beginning of a prompt", of: beginning, confidence: "partial", reported: true },
+    { name: "tokens at a target whose events tell all", of: prompt, confidence: "complete", reported: false },
+    { name: "bytes", of: inBytes, confidence: "partial", reported: false },
+    { name: "a prompt of no block", of: empty, confidence: "partial", reported: false },
+  ])("$name: $reported", ({ of, confidence, reported }) => {
     const { knowledge, target, recent, placed } = knowledgeRig({ confidence });
     knowledge.place(target, of, 0);
-    expect(placed).toEqual(told ? [target.index] : []);
+    expect(placed).toEqual(reported ? [target.index] : []);
     const tail = of.contents.subarray(2);
-    expect(recent.find(tail, of.blockCount - 1)?.blocks).toBe(told ? 1 : undefined);
+    expect(recent.find(tail, of.blockCount - 1)?.blocks).toBe(reported ? 1 : undefined);
   });
 });
 

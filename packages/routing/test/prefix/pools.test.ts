@@ -68,8 +68,8 @@ describe("what a pool holds", () => {
     ["partial", 64],
     ["void", 0],
     ["none", 0],
-  ])("is believed as the pool's own feed is: %s", (worth, external) => {
-    const { see, pool } = poolRig({ confidence: (target) => (target === 0 ? "complete" : worth) });
+  ])("is believed as the pool's own feed is: %s", (confidence, external) => {
+    const { see, pool } = poolRig({ confidence: (target) => (target === 0 ? "complete" : confidence) });
     pool(near.index, 0, 4);
     expect(see(prompt)).toMatchObject({ external, pooled: external });
   });

@@ -54,7 +54,7 @@ function rig(count = 2, waits = false) {
       onlyEngine: undefined,
     },
   };
-  const told: string[] = [];
+  const reported: string[] = [];
   const create = (): RequestLifecycle<ScriptedTarget> => {
     const lifecycle: RequestLifecycle<ScriptedTarget> = new RequestLifecycle({
       ...{ clock: time.clock, knowledge, planner: undefined, queue: waits ? queue : undefined },
@@ -69,14 +69,14 @@ function rig(count = 2, waits = false) {
         handOver: () => false,
         withdraw() {},
         resume() {},
-        admitted: () => void told.push("admitted"),
-        shed: ({ code }: EspalierError) => void told.push(code),
+        admitted: () => void reported.push("admitted"),
+        shed: ({ code }: EspalierError) => void reported.push(code),
       },
     });
     return lifecycle;
   };
   const loads = (): number[] => targets.map(({ load }) => load.inFlight);
-  return { time, targets, placements, told, create, loads };
+  return { time, targets, placements, reported, create, loads };
 }
 
 /** The target of the next attempt, which goes out. */
@@ -173,21 +173,21 @@ describe("a request", () => {
 
 describe("where engines are busy", () => {
   test("it waits for its turn, and says how long; one that leaves, and one too many, take nothing", () => {
-    const { create, told, time, targets } = rig(1, true);
+    const { create, reported, time, targets } = rig(1, true);
     const busy = Array.from({ length: 2_000 }, () => targets[0]!.load.begin(features));
-    const [waiting, surplus] = [create(), create()];
+    const [waiting, excess] = [create(), create()];
     waiting.enter();
-    surplus.enter();
-    expect(told).toEqual(["queue_full"]);
+    excess.enter();
+    expect(reported).toEqual(["queue_full"]);
     waiting.leave();
     waiting.finish(gone);
     const next = create();
     next.enter();
     time.advance(50);
-    expect([told, next.queuedMs]).toEqual([["queue_full"], 0]);
+    expect([reported, next.queuedMs]).toEqual([["queue_full"], 0]);
     for (const ticket of busy) ticket.end();
     time.advance(100);
-    expect(told).toEqual(["queue_full", "admitted"]);
+    expect(reported).toEqual(["queue_full", "admitted"]);
     expect(next.queuedMs).toBeGreaterThanOrEqual(50);
     expect(attempt(next)).toBe("a");
     next.finish(answered);

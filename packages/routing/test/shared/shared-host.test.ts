@@ -24,12 +24,12 @@ async function startHost() {
   });
   await replica.start();
   ends.push(() => replica.stop());
-  const told: string[] = [];
+  const reported: string[] = [];
   const unreachable: (readonly string[])[] = [];
   const ownership = {
-    addTarget: (target: string) => void told.push(`add ${target}`),
-    removeTarget: (target: string) => void told.push(`remove ${target}`),
-    setQuality: (target: string, worth: string) => void told.push(`${target} is worth ${worth}`),
+    addTarget: (target: string) => void reported.push(`add ${target}`),
+    removeTarget: (target: string) => void reported.push(`remove ${target}`),
+    setQuality: (target: string, quality: string) => void reported.push(`${target} is worth ${quality}`),
   } as unknown as Ownership;
   const host = createSharedHost({
     replica,
@@ -42,12 +42,12 @@ async function startHost() {
   });
   const engine = new ScriptedEngine("a", time.scheduler);
   const open = () => host.open({ index: asTargetIndex(slots.slotOf("a")), key: "a" }, engine.readBy("r1"));
-  return { time, replica, host, engine, told, unreachable, open, feed: open() };
+  return { time, replica, host, engine, reported, unreachable, open, feed: open() };
 }
 
 test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
-  const { told, host, engine, feed } = await startHost();
-  expect([told, host.targets(), engine.readers]).toEqual([["add a"], ["a"], []]);
+  const { reported, host, engine, feed } = await startHost();
+  expect([reported, host.targets(), engine.readers]).toEqual([["add a"], ["a"], []]);
   expect(feed.confidence).toBe("none");
   expect(feed.describe()).toEqual({
     ...{ target: "a", role: "none", owner: null, state: "off", reason: "not-started" },
@@ -56,12 +56,12 @@ test("a target is known to the ownership from the beginning, and nothing is read
 });
 
 test("an owner reads and claims; what it read is worth what its feed is", async () => {
-  const { host, engine, told, time, replica, feed } = await startHost();
+  const { host, engine, reported, time, replica, feed } = await startHost();
   engine.store(chainOf(1, 4));
   host.setRole("a", "owner");
-  expect(told.at(-1)).toBe("a is worth void");
+  expect(reported.at(-1)).toBe("a is worth void");
   time.advance(connectMs);
-  expect(told.at(-1)).toBe("a is worth complete");
+  expect(reported.at(-1)).toBe("a is worth complete");
   time.advance(100);
   expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
@@ -70,12 +70,12 @@ test("an owner reads and claims; what it read is worth what its feed is", async 
 });
 
 test("a backup reads along and writes nothing, until it becomes the owner: then all of it is there", async () => {
-  const { host, engine, time, replica, feed, told } = await startHost();
+  const { host, engine, time, replica, feed, reported } = await startHost();
   host.setRole("a", "backup");
   time.advance(connectMs);
   for (let seed = 1; seed <= 3; seed++) engine.store(chainOf(seed, seed));
   time.advance(100);
-  expect(told.at(-1)).toBe("a is worth complete");
+  expect(reported.at(-1)).toBe("a is worth complete");
   expect([feed.describe().role, feed.describe().blocks.gpu, replica.store.stats().ownFactItems]).toEqual([
     ...["backup", 0, 0],
   ]);
@@ -95,17 +95,17 @@ test("an owner that is told so again goes on with the reading that it has", asyn
 });
 
 test("who loses its role reads no more, and is worth nothing; the facts stay", async () => {
-  const { host, engine, time, told, feed } = await startHost();
+  const { host, engine, time, reported, feed } = await startHost();
   host.setRole("a", "owner");
   time.advance(connectMs);
   engine.store(chainOf(1, 4));
   host.setRole("a", "none");
   time.advance(100);
-  expect([engine.readers, told.at(-1)]).toEqual([[], "a is worth none"]);
+  expect([engine.readers, reported.at(-1)]).toEqual([[], "a is worth none"]);
   expect(feed.describe()).toMatchObject({ role: "none", floatingBlocks: 0, blocks: { gpu: 4 } });
-  const before = told.length;
+  const before = reported.length;
   host.setRole("a", "none");
-  expect(told).toHaveLength(before);
+  expect(reported).toHaveLength(before);
 });
 
 test("a role that is given again is taken up with a new reading", async () => {
@@ -162,22 +162,22 @@ test("an engine whose process is another one is a new epoch: what was told of th
 });
 
 test("a feed that is stopped is gone from the ownership, and takes no role any more", async () => {
-  const { host, engine, time, told, feed } = await startHost();
+  const { host, engine, time, reported, feed } = await startHost();
   host.setRole("a", "owner");
   time.advance(connectMs);
   await feed.stop();
-  expect([told.includes("remove a"), host.targets(), engine.readers]).toEqual([true, [], []]);
+  expect([reported.includes("remove a"), host.targets(), engine.readers]).toEqual([true, [], []]);
   host.setRole("a", "owner");
   expect(engine.readers).toEqual([]);
 });
 
 test("a feed that another one of its target has replaced takes nothing from it when it stops", async () => {
-  const { host, engine, time, told, feed, open } = await startHost();
+  const { host, engine, time, reported, feed, open } = await startHost();
   host.setRole("a", "owner");
   time.advance(connectMs);
   const next = open();
   await feed.stop();
-  expect([host.targets(), told.includes("remove a"), engine.readers]).toEqual([["a"], false, []]);
+  expect([host.targets(), reported.includes("remove a"), engine.readers]).toEqual([["a"], false, []]);
   host.setRole("a", "owner");
   expect([engine.readers, next.describe().role]).toEqual([["r1"], "owner"]);
 });
@@ -189,11 +189,11 @@ test("a target that nobody reads here takes no role", async () => {
 });
 
 test("what a reading says goes to the reader of the feed, message by message", () => {
-  const told: unknown[][] = [];
+  const reported: unknown[][] = [];
   const note =
     (name: string) =>
     (...given: unknown[]) =>
-      void told.push([name, ...given]);
+      void reported.push([name, ...given]);
   const reader = {
     sink: {},
     ...Object.fromEntries(
@@ -226,7 +226,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
   output?.condition({ confidence: "partial", state: "live", reason: "gap", unusable: undefined });
   output?.condition({ confidence: "none", state: "off", reason: "stopped", unusable: undefined });
   expect(output?.sink).toBe(reader.sink);
-  expect(told).toEqual([
+  expect(reported).toEqual([
     ["setRole", "owner"],
     ["batch", mark, false],
     ["unknownRemovals", 2],

@@ -191,22 +191,22 @@ describe("a new epoch of an engine", () => {
   test("is told at both routers, by their own numbers, once for each, and not for the first", async () => {
     await startBoth();
     other.indexOf("engine-0");
-    const told: string[] = [];
-    for (const { name, tier } of [one, other]) tier.onNewEpoch((slot) => told.push(`${name} ${slot}`));
+    const reported: string[] = [];
+    for (const { name, tier } of [one, other]) tier.onNewEpoch((slot) => reported.push(`${name} ${slot}`));
     for (const router of [one, other]) router.read(engine);
     engine.store(chainOf(1, 4));
     cluster.until(() => [one, other].every((router) => router.held(engine.key, chainOf(1, 4)) === 4));
     engine.store(chainOf(2, 4));
     engine.lose(chainOf(5, 1));
     cluster.time.advance(1_000);
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
     for (const seed of [3, 4]) {
-      told.length = 0;
+      reported.length = 0;
       engine.restart();
       engine.store(chainOf(seed, 3));
       cluster.until(() => [one, other].every((router) => router.held(engine.key, chainOf(seed, 3)) === 3));
       cluster.time.advance(1_000);
-      expect(told.sort()).toEqual(["a 0", "b 1"]);
+      expect(reported.sort()).toEqual(["a 0", "b 1"]);
       expect(one.held(engine.key, chainOf(1, 4))).toBe(0);
     }
   });

@@ -25,58 +25,58 @@ describe("the numbers of targets", () => {
 describe("what is out of reach", () => {
   function watch() {
     const time = createVirtualTime();
-    const told: (readonly string[])[] = [];
-    return { time, told, reach: createReachability(time.scheduler, (targets) => told.push(targets)) };
+    const reported: (readonly string[])[] = [];
+    return { time, reported, reach: createReachability(time.scheduler, (targets) => reported.push(targets)) };
   }
 
   test("is told after two seconds, once, with all that is", () => {
-    const { time, told, reach } = watch();
+    const { time, reported, reach } = watch();
     reach.note("a", false);
     time.advance(1_999);
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
     time.advance(1);
-    expect(told).toEqual([["a"]]);
+    expect(reported).toEqual([["a"]]);
     reach.note("a", false);
     reach.note("b", false);
     time.advance(10_000);
-    expect(told).toEqual([["a"], ["a", "b"]]);
+    expect(reported).toEqual([["a"], ["a", "b"]]);
   });
 
   test("is measured from the first failure, however often it is tried", () => {
-    const { time, told, reach } = watch();
+    const { time, reported, reach } = watch();
     for (let at = 0; at < 4; at++) {
       reach.note("a", false);
       time.advance(500);
     }
-    expect(told).toEqual([["a"]]);
+    expect(reported).toEqual([["a"]]);
     time.advance(10_000);
-    expect(told).toEqual([["a"]]);
+    expect(reported).toEqual([["a"]]);
   });
 
   test.each([true, undefined])("is not told when it is over before that: connected %s", (isConnected) => {
-    const { time, told, reach } = watch();
+    const { time, reported, reach } = watch();
     reach.note("a", false);
     time.advance(1_000);
     reach.note("a", isConnected);
     time.advance(10_000);
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
   });
 
   test("is in reach again only once it was connected: not to try says nothing", () => {
-    const { time, told, reach } = watch();
+    const { time, reported, reach } = watch();
     reach.note("a", false);
     time.advance(2_000);
     reach.note("a", undefined);
     reach.note("b", true);
-    expect(told).toEqual([["a"]]);
+    expect(reported).toEqual([["a"]]);
     reach.note("a", true);
-    expect(told).toEqual([["a"], []]);
+    expect(reported).toEqual([["a"], []]);
     reach.note("a", true);
-    expect(told).toHaveLength(2);
+    expect(reported).toHaveLength(2);
   });
 
   test("is not so any more, nor ever will be, once it is forgotten", () => {
-    const { time, told, reach } = watch();
+    const { time, reported, reach } = watch();
     reach.note("a", false);
     time.advance(1_000);
     reach.note("b", false);
@@ -85,10 +85,10 @@ describe("what is out of reach", () => {
     reach.forget("a");
     reach.forget("a");
     time.advance(10_000);
-    expect(told).toEqual([["a"], []]);
+    expect(reported).toEqual([["a"], []]);
     reach.note("a", false);
     time.advance(2_000);
-    expect(told.at(-1)).toEqual(["a"]);
+    expect(reported.at(-1)).toEqual(["a"]);
   });
 });
 
@@ -97,16 +97,16 @@ test("guesses are told by the target's key", () => {
   const slots = createTargetSlots(4);
   slots.slotOf("engine-a");
   const target = asTargetIndex(slots.slotOf("engine-b"));
-  const told: unknown[][] = [];
+  const reported: unknown[][] = [];
   const log = {
-    place: (...given: unknown[]) => void told.push(["place", ...given]),
-    refute: (...given: unknown[]) => void told.push(["refute", ...given]),
+    place: (...given: unknown[]) => void reported.push(["place", ...given]),
+    refute: (...given: unknown[]) => void reported.push(["refute", ...given]),
   } as unknown as PlacementLog;
   const placements = createSharedPlacements(log, slots);
   placements.place(target, prompt, 5_000);
   placements.confirm(target, prompt, 6_000);
   placements.refute(target, prompt, 2);
-  expect(told).toEqual([
+  expect(reported).toEqual([
     ["place", "engine-b", prompt.chain, 4, { ttlMs: 5_000, isConfirmed: false }],
     ["place", "engine-b", prompt.chain, 4, { ttlMs: 6_000, isConfirmed: true }],
     ["refute", "engine-b", prompt.chain, { from: 2, blockCount: 4 }],
@@ -116,13 +116,13 @@ test("guesses are told by the target's key", () => {
 describe("what facts are worth", () => {
   function confidences() {
     const slots = createTargetSlots(4);
-    const worth: Record<string, FeedConfidence> = {};
+    const quality: Record<string, FeedConfidence> = {};
     const asked: string[] = [];
     let listener: (target: string) => void = () => {};
     const replica = {
       qualityOf(target: string) {
         asked.push(target);
-        return worth[target] ?? "none";
+        return quality[target] ?? "none";
       },
       onClaims(given: typeof listener) {
         listener = given;
@@ -131,7 +131,7 @@ describe("what facts are worth", () => {
     };
     return {
       slots,
-      worth,
+      quality: quality,
       asked,
       claims: (target: string) => listener(target),
       known: createConfidenceCache(replica, slots),
@@ -139,12 +139,12 @@ describe("what facts are worth", () => {
   }
 
   test("is asked for once, until claims of that target change", () => {
-    const { slots, worth, asked, claims, known } = confidences();
+    const { slots, quality, asked, claims, known } = confidences();
     const [one, other] = [asTargetIndex(slots.slotOf("a")), asTargetIndex(slots.slotOf("b"))];
-    worth.a = "complete";
+    quality.a = "complete";
     for (let turn = 0; turn < 3; turn++) expect([known.of(one), known.of(other)]).toEqual(["complete", "none"]);
     expect(asked).toEqual(["a", "b"]);
-    worth.a = "partial";
+    quality.a = "partial";
     expect(known.of(one)).toBe("complete");
     claims("a");
     expect([known.of(one), known.of(other)]).toEqual(["partial", "none"]);
@@ -154,8 +154,8 @@ describe("what facts are worth", () => {
   });
 
   test("is another target's once it has the number: nothing is left of the one before", () => {
-    const { slots, worth, known } = confidences();
-    worth.a = "complete";
+    const { slots, quality, known } = confidences();
+    quality.a = "complete";
     const number = asTargetIndex(slots.slotOf("a"));
     expect(known.of(number)).toBe("complete");
     slots.release("a");

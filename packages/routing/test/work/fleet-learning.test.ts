@@ -14,7 +14,7 @@ import { type LearnedTimes, sumsOfFit } from "../../src/work/learned-times.ts";
 import type { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-engine.ts";
 
-/** A board on which a test reads, and writes for others. */
+/** A channel that a test reads, and writes to for others. */
 class ScriptedChannel implements NoteChannel {
   readonly posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
   isFull = false;
@@ -135,7 +135,7 @@ describe("what is told", () => {
     expect(channel.posted.length).toBeLessThanOrEqual(count + 1);
   });
 
-  test("is told later when the board had no room", () => {
+  test("is told later when the channel is full", () => {
     learn(learning.workOf("llama"), 20);
     channel.isFull = true;
     time.advance(10 * publishMs);

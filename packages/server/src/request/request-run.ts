@@ -367,7 +367,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #coolDown(pauseMs: number | undefined): void {
     const engine = this.#lifecycle.selection?.target.engine;
     if (!engine || !pauseMs) return;
-    if (this.#plan.targets.some((other) => other.usable && other.engine !== engine)) engine.rest(pauseMs);
+    if (this.#plan.targets.some((other) => other.usable && other.engine !== engine)) engine.coolDown(pauseMs);
   }
 
   #leaveQueue(outcome: string): void {

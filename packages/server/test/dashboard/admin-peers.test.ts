@@ -12,7 +12,7 @@ import {
   writeAdminNote,
 } from "../../src/admin/admin-peers.ts";
 
-function createBoard() {
+function createTable() {
   const listeners = new Set<(note: Note) => void>();
   const posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
   const notes: NoteChannel = {
@@ -30,7 +30,7 @@ function createBoard() {
 }
 
 function start(changes: Partial<AdminPeersOptions> = {}) {
-  const made = createBoard();
+  const made = createTable();
   const states = new Map<string, string>();
   const members = () => [...states].map(([router, state]) => ({ router, state }));
   const time = createVirtualTime();

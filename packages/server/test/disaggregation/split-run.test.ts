@@ -38,9 +38,9 @@ test("each leg is told what its engine computes: the prompt as far as it has to,
   const work = new PoolWork(rig.fleet.time.clock);
   const expectedMs = work.rates.workMs(rig.fleet.target("p"), { uncachedTokens: 6_000, matchedTokens: 2_000 });
   expect(expectedMs).toBeGreaterThan(700);
-  const told: LegBody[] = [];
+  const received: LegBody[] = [];
   const edit: SplitSource["edit"] = (set, leg) => {
-    told.push(leg);
+    received.push(leg);
     return split!.edit(set, leg);
   };
   const run = new SplitRun(
@@ -50,7 +50,7 @@ test("each leg is told what its engine computes: the prompt as far as it has to,
   const next = run.next(none);
   rig.legs[0]!.settle(prefilled);
   await next;
-  expect(told).toEqual([
+  expect(received).toEqual([
     { isAnswer: false, workMs: expectedMs },
     { isAnswer: true, workMs: 0 },
   ]);

@@ -41,9 +41,9 @@ test("a view is what it would be had the body been read at once", async () => {
   const found = await createBodyReader()(readTask(1, fields));
   if (found.kind !== "read") throw new Error(found.kind);
   const { endpoint: _, body: __, spans, ...plain } = readRequestView(chat, bytesOf(fields), rules);
-  const { frame, spans: told, ...view } = found.view;
+  const { frame, spans: reported, ...view } = found.view;
   expect(view).toEqual(plain);
-  expect(new Map(told)).toEqual(new Map([...spans].map(([name, { start, end }]) => [name, { start, end }])));
+  expect(new Map(reported)).toEqual(new Map([...spans].map(([name, { start, end }]) => [name, { start, end }])));
   expect(JSON.parse(Buffer.from(frame).toString())).toEqual({ ...fields, messages: [] });
 });
 

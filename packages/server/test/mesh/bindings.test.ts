@@ -3,14 +3,14 @@ import { createStoredResponses } from "../../src/data-plane/stored-responses.ts"
 
 describe("who holds a stored response", () => {
   function bindings() {
-    const told: string[] = [];
+    const reported: string[] = [];
     const known = new Map<string, string>();
     return {
-      told,
+      reported,
       known,
       get: (id: string) => known.get(id),
-      set: (id: string, engine: string, ttlMs: number) => void told.push(`${id} is at ${engine} for ${ttlMs} ms`),
-      forget: (id: string) => void told.push(`forget ${id}`),
+      set: (id: string, engine: string, ttlMs: number) => void reported.push(`${id} is at ${engine} for ${ttlMs} ms`),
+      forget: (id: string) => void reported.push(`forget ${id}`),
     };
   }
 
@@ -19,9 +19,9 @@ describe("who holds a stored response", () => {
     const stored = createStoredResponses(10, shared);
     for (let turn = 0; turn < 3; turn++) stored.remember("resp_1", "engine-a");
     stored.holderOf("resp_1");
-    expect(shared.told).toEqual(["resp_1 is at engine-a for 3600000 ms"]);
+    expect(shared.reported).toEqual(["resp_1 is at engine-a for 3600000 ms"]);
     stored.remember("resp_1", "engine-b");
-    expect(shared.told).toHaveLength(2);
+    expect(shared.reported).toHaveLength(2);
   });
 
   test("is what this router knows, else what another one has told, else unknown", () => {
@@ -41,7 +41,7 @@ describe("who holds a stored response", () => {
     const stored = createStoredResponses(10, shared);
     stored.remember("resp_1", "engine-a");
     stored.forget("resp_1");
-    expect([stored.holderOf("resp_1"), shared.told.at(-1)]).toEqual([undefined, "forget resp_1"]);
+    expect([stored.holderOf("resp_1"), shared.reported.at(-1)]).toEqual([undefined, "forget resp_1"]);
   });
 
   test("one past the capacity, the one used longest ago is asked of the others", () => {
@@ -53,6 +53,6 @@ describe("who holds a stored response", () => {
     stored.remember("resp_3", "engine-a");
     shared.known.set("resp_2", "engine-a");
     expect([stored.size, stored.holderOf("resp_2")]).toEqual([2, "engine-a"]);
-    expect(shared.told.some((line) => line.startsWith("forget"))).toBe(false);
+    expect(shared.reported.some((line) => line.startsWith("forget"))).toBe(false);
   });
 });

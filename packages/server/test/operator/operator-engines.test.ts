@@ -67,9 +67,9 @@ const tables: readonly (readonly [string, () => OperatorTable])[] = [
   ["in the registry", () => createSharedTable(createLoneReplica(createVirtualTime()).replica.registry)],
 ];
 
-describe.each(tables)("engines that operators add and remove, %s", (_, createBoard) => {
+describe.each(tables)("engines that operators add and remove, %s", (_, createTable) => {
   test("join the configured ones, and leave", async () => {
-    const { operators, now } = await start(createBoard(), "a", "b");
+    const { operators, now } = await start(createTable(), "a", "b");
     expect(operators.add({ url: "http://C:8000/", models: ["m"], weight: 2 })).toBe("c:8000");
     expect(now()).toBe("a b c:8000");
     operators.remove(id("c:8000"));
@@ -77,7 +77,7 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createBoa
   });
 
   test("a configured one that was removed stays away, also when the configuration is read again", async () => {
-    const { operators, list, now } = await start(createBoard(), "a", "b");
+    const { operators, list, now } = await start(createTable(), "a", "b");
     operators.remove(id("a"));
     expect(now()).toBe("b");
     list.replace(specs("a", "b", "c"));
@@ -87,7 +87,7 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createBoa
   });
 
   test("what is there is not added again, what is not there is not removed", async () => {
-    const { operators } = await start(createBoard(), "a");
+    const { operators } = await start(createTable(), "a");
     expect(codeOf(() => operators.add({ url: "http://a:1", id: "a" }))).toBe("worker_exists");
     expect(codeOf(() => operators.add({ url: "http://a:1", id: "other" }))).toBe("worker_exists");
     expect(codeOf(() => operators.remove(id("z")))).toBe("worker_not_found");
@@ -104,20 +104,20 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createBoa
     ["an unknown key", { url: "http://a:1", wieght: 2 }],
     ["a value out of range", { url: "http://a:1", weight: -1 }],
   ])("%s is refused", async (_what, written) => {
-    const { operators, now } = await start(createBoard(), "b");
+    const { operators, now } = await start(createTable(), "b");
     expect(codeOf(() => operators.add(written))).toBe("invalid_value");
     expect(now()).toBe("b");
   });
 
   test("are told of what happened before they started", async () => {
-    const table = createBoard();
+    const table = createTable();
     table.put("x", { url: "http://x:1", id: "x" });
     table.put("a", { removed: true });
     expect((await start(table, "a", "b")).now()).toBe("b x");
   });
 
   test("one that cannot be read is left out, and the log says so", async () => {
-    const table = createBoard();
+    const table = createTable();
     const { logger, now } = await start(table, "a");
     table.put("x", { url: "http://x:1", id: "x", "key-of-a-later-version": 1 });
     expect(now()).toBe("a");
@@ -126,7 +126,7 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createBoa
 
   test("are as a plain set would have it, whatever is done in whatever order", async () => {
     const random = createSeededRandom(7);
-    const { operators, list, now } = await start(createBoard(), "a", "b");
+    const { operators, list, now } = await start(createTable(), "a", "b");
     const names = ["a", "b", "c", "d"];
     let configured = new Set(["a", "b"]);
     const added = new Set<string>();
@@ -151,7 +151,7 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createBoa
   });
 
   test("are heard of no more after the stop", async () => {
-    const table = createBoard();
+    const table = createTable();
     const { stop, now } = await start(table, "a");
     await stop();
     table.put("x", { url: "http://x:1", id: "x" });

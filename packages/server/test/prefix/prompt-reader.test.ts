@@ -370,7 +370,7 @@ describe("prompts that an engine tokenizes", () => {
 });
 
 describe("threads are made ready before the first request", () => {
-  const untold = ["the tokenizers are being loaded"];
+  const unreported = ["the tokenizers are being loaded"];
   const warnings = ({ lines }: Rig) => lines.filter(({ level }) => level === "warn").map(({ fields }) => fields.reason);
 
   test("each model that they serve once, whatever the patterns", async () => {
@@ -386,10 +386,10 @@ describe("threads are made ready before the first request", () => {
         });
       },
     });
-    expect(rig.reader.waitingFor).toEqual(untold);
+    expect(rig.reader.waitingFor).toEqual(unreported);
     await rig.reader.start();
     await rig.time.advanceAsync(maxWarmUpMs - 1);
-    expect([folders, rig.reader.waitingFor]).toEqual([[shippedModelFolder()], untold]);
+    expect([folders, rig.reader.waitingFor]).toEqual([[shippedModelFolder()], unreported]);
     loaded();
     await rig.time.advanceAsync(0);
     expect([rig.reader.waitingFor, warnings(rig), rig.time.pendingCount]).toEqual([[], [], 0]);
@@ -411,7 +411,7 @@ describe("threads are made ready before the first request", () => {
   test("one that takes too long is told of, and not waited for any longer", async () => {
     const rig = await start({ warm: () => new Promise(() => {}) });
     await rig.time.advanceAsync(maxWarmUpMs - 1);
-    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([untold, []]);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([unreported, []]);
     await rig.time.advanceAsync(1);
     expect([rig.reader.waitingFor, warnings(rig)]).toEqual([[], [`it takes longer than ${maxWarmUpMs} ms`]]);
   });

@@ -8,10 +8,13 @@ function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
-  return { time, links: createBroadcastLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
+  return {
+    time,
+    links: createBroadcastLinks({ createPlane, dueMs: (reportedMs) => reportedMs + delayMs, clock, scheduler }),
+  };
 }
 
-/** What a board has had, as `router text`. */
+/** What a channel has received, as `router text`. */
 function heardBy(board: NoteChannel): string[] {
   const heard: string[] = [];
   board.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));

@@ -32,7 +32,7 @@ export class NaiveTier {
     this.#times = times;
   }
 
-  told(news: NaiveNews): void {
+  reported(news: NaiveNews): void {
     this.#updates.push(news);
   }
 

@@ -129,7 +129,7 @@ class Rig {
     if (to === from) return;
     this.held[target]!.store(hashes.slice(from, to));
     const changes = hashes.slice(from, to).map((hash) => ({ isStored: true, hash }));
-    this.naive.told({ target, atMs: this.time.clock.nowMs(), changes });
+    this.naive.reported({ target, atMs: this.time.clock.nowMs(), changes });
     this.engines[target]!.tell("stored", chain, from, to);
   }
 
@@ -145,7 +145,7 @@ class Rig {
       return all[block] === hash && all.length > block + 1 ? [all[block + 1]!] : [];
     });
     if (!this.held[target]!.drop(hash, followers)) return;
-    this.naive.told({ target, atMs: this.time.clock.nowMs(), changes: [{ isStored: false, hash }] });
+    this.naive.reported({ target, atMs: this.time.clock.nowMs(), changes: [{ isStored: false, hash }] });
     this.engines[target]!.tell("removed", chain, block, block + 1);
   }
 
@@ -167,7 +167,7 @@ class Rig {
   #restart(): void {
     const target = this.random.integer(engineCount);
     this.held[target]!.clear();
-    this.naive.told({ target, atMs: this.time.clock.nowMs(), changes: undefined });
+    this.naive.reported({ target, atMs: this.time.clock.nowMs(), changes: undefined });
     this.engines[target]!.start();
   }
 }

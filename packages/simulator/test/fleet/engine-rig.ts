@@ -7,7 +7,7 @@ export interface EngineRig {
   readonly time: VirtualTime;
   readonly engine: SimEngine;
   /** All that it has told, whatever its epoch. */
-  readonly told: readonly EngineMessage[];
+  readonly messages: readonly EngineMessage[];
 }
 
 export interface EngineRigOptions {
@@ -27,7 +27,7 @@ export function createEngineRig({
   const engine = new ModelledEngine({
     ...{ number: 0, parameters: { ...engineParameters, ...parameters }, clock, scheduler, hasEvents, keepsMessages },
   });
-  const told: EngineMessage[] = [];
-  engine.onMessage((message) => told.push(message));
-  return { time, engine, told };
+  const messages: EngineMessage[] = [];
+  engine.onMessage((message) => messages.push(message));
+  return { time, engine, messages };
 }

@@ -5,38 +5,39 @@ import { recordedAnswer } from "./recorded-answer.ts";
 import { requestOf } from "./requests.ts";
 
 function createRig() {
-  const { engine, time, told } = createEngineRig();
+  const { engine, time, messages } = createEngineRig();
   const faults = createEventFaults([engine]);
   let sent = 0;
   const answer = (): void => {
     engine.submit(requestOf({ index: sent++ }), recordedAnswer());
     time.advance(1_000);
   };
-  const lost = (): number[] => told.map(({ sequence }) => sequence).filter((sequence) => faults.isLost(0, sequence));
-  return { engine, told, faults, answer, lost };
+  const lost = (): number[] =>
+    messages.map(({ sequence }) => sequence).filter((sequence) => faults.isLost(0, sequence));
+  return { engine, messages, faults, answer, lost };
 }
 
 test("the next messages are lost, as many as were asked for together, and no others", () => {
-  const { told, faults, answer, lost } = createRig();
+  const { messages, faults, answer, lost } = createRig();
   answer();
-  const from = told.length;
+  const from = messages.length;
   faults.lose(0, 1);
   faults.lose(0, 1);
   for (let requests = 0; requests < 3; requests++) answer();
-  expect(told.length).toBeGreaterThan(from + 2);
+  expect(messages.length).toBeGreaterThan(from + 2);
   expect(lost()).toEqual([from, from + 1]);
 });
 
 test("what was lost of an earlier epoch does not count in the next one", () => {
-  const { engine, told, faults, answer, lost } = createRig();
+  const { engine, messages, faults, answer, lost } = createRig();
   faults.lose(0, 1);
   answer();
   expect(lost()).toEqual([0]);
   engine.kill();
   engine.start();
-  const before = told.length;
+  const before = messages.length;
   answer();
-  expect(told.slice(before).map(({ sequence }) => faults.isLost(0, sequence))).not.toContain(true);
+  expect(messages.slice(before).map(({ sequence }) => faults.isLost(0, sequence))).not.toContain(true);
 });
 
 test("healed, nothing more is lost, though what was stays so", () => {

@@ -57,7 +57,7 @@ test("messages that are lost on the way to readers are replayed", async () => {
   expect(differencesIn(fleet)).toEqual([]);
 });
 
-test("what is lost for good makes routers doubt that engine alone, until its next epoch", async () => {
+test("what is lost for good makes routers distrust that engine only, until its next epoch", async () => {
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();

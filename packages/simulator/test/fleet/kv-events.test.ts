@@ -43,7 +43,7 @@ function createRig(options: EngineRigOptions = small) {
 }
 
 /** What the reading says of everything that it knows. */
-function toldAtOnce(reading: { tellAll(sink: ReturnType<typeof recordedSink>): void }): string[] {
+function reportedAtOnce(reading: { tellAll(sink: ReturnType<typeof recordedSink>): void }): string[] {
   const sink = recordedSink();
   reading.tellAll(sink);
   return sink.held();
@@ -56,13 +56,13 @@ test("who reads from the start is complete and hears everything, in order", asyn
   rig.time.advance(3 * delayMs);
   expect(reading.confidence).toBe("complete");
   rig.answer(12);
-  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
-  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.messages));
   expect(output.held().length).toBeGreaterThan(0);
   expect(output.isComplete).toBe(true);
   expect(output.unknownRemovals).toBe(0);
   expect(output.news).toEqual(["complete"]);
-  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(reportedAtOnce(reading)).toEqual(output.held());
 });
 
 test("a message arrives after the wire's delay, and not before", async () => {
@@ -70,7 +70,7 @@ test("a message arrives after the wire's delay, and not before", async () => {
   const { output } = await rig.read();
   rig.time.advance(second);
   rig.engine.submit(requestOf({ index: 99 }), recordedAnswer());
-  while (rig.told.length === 0) rig.time.runUntil(rig.time.nextDueMs);
+  while (rig.messages.length === 0) rig.time.runUntil(rig.time.nextDueMs);
   rig.time.advance(delayMs - 0.01);
   expect(output.sequences).toEqual([]);
   rig.time.advance(0.02);
@@ -83,10 +83,10 @@ test("who comes late is told what was missed where the engine tells it", async (
   const { output, reading } = await rig.read();
   rig.time.advance(3 * delayMs);
   expect(reading.confidence).toBe("complete");
-  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.held()).toEqual(heldAfter(rig.messages));
   rig.answer(5);
-  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
-  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.messages));
 });
 
 test("who comes late without a replay knows a part, tells nothing wrong, and counts what it did not know", async () => {
@@ -97,15 +97,15 @@ test("who comes late without a replay knows a part, tells nothing wrong, and cou
   rig.time.advance(3 * delayMs);
   expect(reading.confidence).toBe("partial");
   expect(output.held()).toEqual([]);
-  const before = rig.told.length;
+  const before = rig.messages.length;
   rig.answer(4);
   expect(output.isComplete).toBe(false);
   expect(output.unknownRemovals).toBeGreaterThan(0);
-  expect(output.held()).toEqual(heldAfter(rig.told.slice(before)));
-  const truth = new Set(heldAfter(rig.told));
+  expect(output.held()).toEqual(heldAfter(rig.messages.slice(before)));
+  const truth = new Set(heldAfter(rig.messages));
   expect(output.held().every((name) => truth.has(name))).toBe(true);
   expect(output.held().length).toBeGreaterThan(0);
-  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(reportedAtOnce(reading)).toEqual(output.held());
   const cpu = output.held().filter((name) => name.startsWith(`${tier.cpu}/`)).length;
   expect(cpu).toBeGreaterThan(0);
   expect(reading.describe()).toMatchObject({ state: "partial", blocks: { gpu: output.held().length - cpu, cpu } });
@@ -117,8 +117,8 @@ test("lost messages are replayed when the next one shows the gap", async () => {
   rig.answer(6);
   rig.faults.lose(0, 3);
   rig.answer(12);
-  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
-  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.messages));
   expect(output.news).toEqual(["complete"]);
   expect(reading.confidence).toBe("complete");
 });
@@ -128,15 +128,15 @@ test("lost messages that are not told again are a gap, and what is known from th
   const { output, reading } = await rig.read();
   rig.answer(6);
   rig.faults.setReplay(0, false);
-  const from = rig.told.length;
+  const from = rig.messages.length;
   rig.faults.lose(0, 3);
   rig.answer(12);
   expect(output.news).toEqual(["complete", `gap ${from}-${from + 2}`, "partial"]);
   expect(output.isComplete).toBe(false);
   expect(reading.confidence).toBe("partial");
-  const read = rig.told.filter(({ sequence }) => sequence < from || sequence > from + 2);
+  const read = rig.messages.filter(({ sequence }) => sequence < from || sequence > from + 2);
   expect(output.held()).toEqual(heldAfter(read));
-  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(reportedAtOnce(reading)).toEqual(output.held());
 });
 
 test("a new epoch is told as one, and is complete again whatever was missed before", async () => {
@@ -149,15 +149,15 @@ test("a new epoch is told as one, and is complete again whatever was missed befo
   rig.engine.kill();
   rig.time.advance(delayMs);
   expect(reading.confidence).toBe("void");
-  const before = rig.told.length;
+  const before = rig.messages.length;
   rig.engine.start();
   rig.time.advance(delayMs);
   expect(reading.confidence).toBe("complete");
   rig.answer(12);
   expect(output.news).toEqual(["partial", "void", "new life", "complete"]);
-  expect(output.sequences).toEqual(rig.told.slice(before).map(({ sequence }) => sequence));
-  expect(output.held()).toEqual(heldAfter(rig.told.slice(before)));
-  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(output.sequences).toEqual(rig.messages.slice(before).map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.messages.slice(before)));
+  expect(reportedAtOnce(reading)).toEqual(output.held());
 });
 
 test("an engine that was down at first is read once it runs, without an epoch to forget", async () => {
@@ -166,12 +166,12 @@ test("an engine that was down at first is read once it runs, without an epoch to
   const { output, reading } = await rig.read();
   rig.time.advance(second);
   expect(reading.confidence).toBe("void");
-  expect(toldAtOnce(reading)).toEqual([]);
+  expect(reportedAtOnce(reading)).toEqual([]);
   rig.engine.start();
   rig.answer(3);
   expect(output.news.at(-1)).toBe("complete");
   expect(output.news).not.toContain("new life");
-  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.held()).toEqual(heldAfter(rig.messages));
 });
 
 test("messages of an epoch that ended on the way are not taken for those of the next", async () => {
@@ -179,7 +179,7 @@ test("messages of an epoch that ended on the way are not taken for those of the 
   const { output } = await rig.read();
   rig.time.advance(second);
   rig.engine.submit(requestOf({ index: 99 }), recordedAnswer());
-  while (rig.told.length === 0) rig.time.runUntil(rig.time.nextDueMs);
+  while (rig.messages.length === 0) rig.time.runUntil(rig.time.nextDueMs);
   rig.engine.kill();
   rig.engine.start();
   rig.time.advance(second);
@@ -191,16 +191,16 @@ test("what was heard of an epoch is known until the reader hears of its end", as
   const rig = createRig();
   const { output, reading } = await rig.read();
   rig.answer(6);
-  const held = heldAfter(rig.told);
+  const held = heldAfter(rig.messages);
   expect(held.length).toBeGreaterThan(0);
   rig.engine.kill();
-  expect(toldAtOnce(reading)).toEqual(held);
+  expect(reportedAtOnce(reading)).toEqual(held);
   rig.engine.start();
   rig.time.advance(delayMs - 0.01);
-  expect(toldAtOnce(reading)).toEqual(held);
+  expect(reportedAtOnce(reading)).toEqual(held);
   rig.time.advance(0.02);
   expect(output.news).toContain("new life");
-  expect(toldAtOnce(reading)).toEqual([]);
+  expect(reportedAtOnce(reading)).toEqual([]);
 });
 
 test("what was missed of an epoch that has ended is a gap, and is not read from the next one", async () => {
@@ -208,13 +208,13 @@ test("what was missed of an epoch that has ended is a gap, and is not read from 
   const reader = createNodeTime(rig.time);
   const { output, reading } = await rig.read(reader.scheduler);
   rig.answer(6);
-  const from = rig.told.length;
+  const from = rig.messages.length;
   reader.pause();
   rig.faults.lose(0, 1);
   rig.answer(1);
   rig.engine.kill();
   rig.engine.start();
-  const next = rig.told.length;
+  const next = rig.messages.length;
   rig.answer(12);
   expect(rig.engine.messages.length).toBeGreaterThan(next);
   reader.resume();
@@ -222,7 +222,7 @@ test("what was missed of an epoch that has ended is a gap, and is not read from 
   expect(output.news.slice(0, 4)).toEqual(["complete", `gap ${from}-${from}`, "partial", "new life"]);
   expect(output.held()).toEqual(heldAfter(rig.engine.messages));
   expect(reading.confidence).toBe("complete");
-  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(reportedAtOnce(reading)).toEqual(output.held());
 });
 
 test("who has stopped hears nothing, and leaves no timer", async () => {
@@ -230,7 +230,7 @@ test("who has stopped hears nothing, and leaves no timer", async () => {
   const { output, reading } = await rig.read();
   rig.answer(1);
   rig.engine.submit(requestOf({ index: 98 }), recordedAnswer());
-  while (rig.told.length === output.sequences.length) rig.time.runUntil(rig.time.nextDueMs);
+  while (rig.messages.length === output.sequences.length) rig.time.runUntil(rig.time.nextDueMs);
   await reading.stop();
   const read = output.sequences.length;
   rig.answer(2);
@@ -257,11 +257,11 @@ for (let seed = 1; seed <= 40; seed++) {
       else if (kind === 2 || kind === 3) rig.engine.start();
       else rig.answer(1 + random.integer(3));
       rig.time.advance(random.integer(4) * delayMs);
-      expect(toldAtOnce(reading)).toEqual(output.held());
+      expect(reportedAtOnce(reading)).toEqual(output.held());
     }
     rig.engine.start();
     rig.time.advance(second);
-    expect(toldAtOnce(reading)).toEqual(output.held());
+    expect(reportedAtOnce(reading)).toEqual(output.held());
     if (reading.confidence === "complete")
       expect(output.held()).toEqual(heldAfter(rig.engine.messages.slice(0, (output.sequences.at(-1) ?? -1) + 1)));
     else expect(reading.confidence).toBe("partial");

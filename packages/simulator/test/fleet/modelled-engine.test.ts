@@ -33,34 +33,34 @@ test("the first token comes after the prompt's computation, by the engine's own 
 });
 
 test("messages are numbered from 0 and tell the blocks of prompt and answer, once", () => {
-  const { time, engine, told } = createEngineRig();
+  const { time, engine, messages } = createEngineRig();
   for (let index = 0; index < 5; index++) {
     engine.submit(requestOf({ index, sharedTokens: 64 }), recordedAnswer());
     time.advance(second);
   }
-  expect(told.map(({ sequence }) => sequence)).toEqual(told.map((_, at) => at));
-  expect(engine.messages).toEqual(told);
+  expect(messages.map(({ sequence }) => sequence)).toEqual(messages.map((_, at) => at));
+  expect(engine.messages).toEqual(messages);
   expect(engine.firstReplayed).toBe(0);
-  const names = told.flatMap(({ changes }) =>
+  const names = messages.flatMap(({ changes }) =>
     Array.from({ length: changes.words.length / 2 }, (_, block) => nameOf(changes.words, block)),
   );
   expect(new Set(names).size).toBe(names.length);
   // The last token of an answer is never computed, so that its block is not full: 4 shared blocks and 6 of each prompt.
   expect(names).toHaveLength(4 + 5 * 6);
-  expect(new Set(told.map(({ checksum }) => checksum)).size).toBe(told.length);
-  const times = told.map(({ timestampUs }) => timestampUs);
+  expect(new Set(messages.map(({ checksum }) => checksum)).size).toBe(messages.length);
+  const times = messages.map(({ timestampUs }) => timestampUs);
   expect([...times].sort((one, other) => one - other)).toEqual(times);
 });
 
 test("blocks that are evicted are told as removed", () => {
-  const { time, engine, told } = createEngineRig({ parameters: { blockCount: 40 } });
+  const { time, engine, messages } = createEngineRig({ parameters: { blockCount: 40 } });
   for (let index = 0; index < 10; index++) {
     engine.submit(requestOf({ index }), recordedAnswer());
     time.advance(second);
   }
-  const kinds = told.flatMap(({ changes }) => [...changes.kinds.subarray(0, changes.runs)]);
+  const kinds = messages.flatMap(({ changes }) => [...changes.kinds.subarray(0, changes.runs)]);
   expect(kinds).toContain(blockChange.removed);
-  expect(heldAfter(told)).toHaveLength(engine.stats().cachedBlocks);
+  expect(heldAfter(messages)).toHaveLength(engine.stats().cachedBlocks);
 });
 
 test("an engine that nobody listens to makes no messages, and one that keeps none keeps none", () => {
@@ -70,8 +70,8 @@ test("an engine that nobody listens to makes no messages, and one that keeps non
     engine.submit(requestOf({ index: 0 }), recordedAnswer());
     time.advance(second);
   }
-  expect(deaf.told).toHaveLength(0);
-  expect(forgetful.told.length).toBeGreaterThan(0);
+  expect(deaf.messages).toHaveLength(0);
+  expect(forgetful.messages.length).toBeGreaterThan(0);
   expect(forgetful.engine.messages).toHaveLength(0);
 });
 
@@ -99,7 +99,7 @@ test("an aborted request that is alone leaves an idle engine without a timer", (
 });
 
 test("a killed engine loses its answers, once, refuses others, and says nothing more", () => {
-  const { time, engine, told } = createEngineRig();
+  const { time, engine, messages } = createEngineRig();
   const answers = Array.from({ length: 3 }, (_, index) => {
     const answer = recordedAnswer();
     engine.submit(requestOf({ index, outputTokens: 200 }), answer);
@@ -108,7 +108,7 @@ test("a killed engine loses its answers, once, refuses others, and says nothing 
   let epochs = 0;
   engine.onEpoch(() => epochs++);
   time.advance(200);
-  const toldBefore = told.length;
+  const messagesBefore = messages.length;
   engine.kill();
   engine.kill();
   expect(answers.map(({ heard }) => heard.join())).toEqual(Array(3).fill("first,lost"));
@@ -116,7 +116,7 @@ test("a killed engine loses its answers, once, refuses others, and says nothing 
   expect(engine.isUp).toBe(false);
   expect(engine.submit(requestOf({ index: 9 }), recordedAnswer())).toBe(false);
   time.advance(5 * second);
-  expect(told).toHaveLength(toldBefore);
+  expect(messages).toHaveLength(messagesBefore);
   expect(answers.map(({ heard }) => heard.length)).toEqual([2, 2, 2]);
   expect(time.pendingCount).toBe(0);
 });
@@ -132,10 +132,10 @@ test("an engine that is gone has no load: samples of the fleet must not count wh
 });
 
 test("a new epoch begins empty, with messages from 0 that are told apart from the old ones", () => {
-  const { time, engine, told } = createEngineRig();
+  const { time, engine, messages } = createEngineRig();
   engine.submit(requestOf({ index: 0 }), recordedAnswer());
   time.advance(second);
-  const old = [...told];
+  const old = [...messages];
   engine.kill();
   engine.start();
   engine.start();
@@ -145,7 +145,7 @@ test("a new epoch begins empty, with messages from 0 that are told apart from th
   expect(engine.submit(requestOf({ index: 1, session: 0 }), answer)).toBe(true);
   time.advance(second);
   expect(answer.cachedTokens).toBe(0);
-  const anew = told.slice(old.length);
+  const anew = messages.slice(old.length);
   expect(anew.map(({ sequence }) => sequence)).toEqual(old.map(({ sequence }) => sequence));
   expect(heldAfter(anew)).toEqual(heldAfter(old));
   for (const [at, { checksum }] of anew.entries()) expect(checksum).not.toBe(old[at]!.checksum);

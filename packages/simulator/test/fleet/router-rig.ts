@@ -107,12 +107,12 @@ function watched(knowledge: PrefixKnowledge, placed: string[]): PrefixKnowledge 
     place(target, prompt, matchedTokens) {
       const placement = knowledge.place(target, prompt, matchedTokens);
       placed.push(target.key);
-      return told(placement, (what) => placed.push(`${target.key} ${what}`));
+      return messages(placement, (what) => placed.push(`${target.key} ${what}`));
     },
   };
 }
 
-function told(placement: Placement, tell: (what: string) => void): Placement {
+function messages(placement: Placement, tell: (what: string) => void): Placement {
   return {
     computed() {
       tell("computed");

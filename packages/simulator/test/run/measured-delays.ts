@@ -55,9 +55,9 @@ export async function measureDelays(options: DelayMeasurement): Promise<Measured
   const random = createSeededRandom(seed);
   const untilMs = clock.nowMs() + (durationS - 1.5) * 1_000;
   for (let mark = 0; clock.nowMs() < untilMs; mark++) {
-    const way = { fleet, seat: fleet.routerNodes[random.integer(routers)]!, engine: random.integer(engines), mark };
-    placements.push(...(await placementDelays(way)));
-    load.push(...(await loadDelays(way)));
+    const route = { fleet, seat: fleet.routerNodes[random.integer(routers)]!, engine: random.integer(engines), mark };
+    placements.push(...(await placementDelays(route)));
+    load.push(...(await loadDelays(route)));
     await fleet.run(clock.nowMs() + gapMs * random.float());
   }
   await fleet.stop();
@@ -88,14 +88,14 @@ function watchFacts(fleet: SimFleet, facts: number[]): void {
   });
 }
 
-interface Way {
+interface Route {
   readonly fleet: SimFleet;
   readonly seat: RouterNode;
   readonly engine: number;
   readonly mark: number;
 }
 
-function placementDelays({ fleet, seat, engine, mark }: Way): Promise<number[]> {
+function placementDelays({ fleet, seat, engine, mark }: Route): Promise<number[]> {
   const chain = createChainBuilder({ seed: 77 });
   const blockCount = 8;
   chain.append(mark, blockCount * blockTokens);
@@ -118,7 +118,7 @@ function placementDelays({ fleet, seat, engine, mark }: Way): Promise<number[]> 
   }).finally(() => placement.withdraw());
 }
 
-function loadDelays({ fleet, seat, engine }: Way): Promise<number[]> {
+function loadDelays({ fleet, seat, engine }: Route): Promise<number[]> {
   const { load } = seat.router!.targets[engine]!;
   const ticket = load.begin({ promptTokens: markTokens, expectedOutputTokens: 1 });
   return untilSeen(fleet, seat, ({ sharedLoad }) => {

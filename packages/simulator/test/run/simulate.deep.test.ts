@@ -82,11 +82,11 @@ test("the bounds are those of the requests in the order of sending", async () =>
 test("progress never goes back, and ends at 1, however many requests were expected", async () => {
   // The end was told as the share of the expected requests, which is a guess where follow-ups are drawn.
   for (const limit of [{ requests: 25 }, { durationS: 3 }]) {
-    const told: number[] = [];
-    await run(smallRun(limit), (share) => told.push(share));
-    expect(told.at(-1)).toBe(1);
-    expect([...told].sort((one, other) => one - other)).toEqual(told);
-    expect(told.every((share) => share >= 0 && share <= 1)).toBe(true);
+    const reported: number[] = [];
+    await run(smallRun(limit), (share) => reported.push(share));
+    expect(reported.at(-1)).toBe(1);
+    expect([...reported].sort((one, other) => one - other)).toEqual(reported);
+    expect(reported.every((share) => share >= 0 && share <= 1)).toBe(true);
   }
 });
 

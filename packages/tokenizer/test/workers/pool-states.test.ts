@@ -121,8 +121,8 @@ describe("making threads ready", () => {
   test("every thread is given the same long texts, once for each model", async () => {
     const { pool } = await rig(await programOf(counting), { threads: 3 });
     await Promise.all([pool.warm("one"), pool.warm("another")]);
-    const told = await Promise.all([1, 2, 3].map(() => pool.encode(batch("how often"))));
-    const lengths = told.map((rows) => [...rows![0]!]);
+    const reported = await Promise.all([1, 2, 3].map(() => pool.encode(batch("how often"))));
+    const lengths = reported.map((rows) => [...rows![0]!]);
     expect(lengths.map(({ length }) => length)).toEqual([2, 2, 2]);
     expect(new Set(lengths.flat()).size).toBe(1);
     expect(lengths[0]![0]).toBeGreaterThan(10_000);

@@ -18,7 +18,7 @@ const rig = createRig();
 afterEach(() => rig.close());
 
 /** Faults come one after another, and no engine is to be left alone for them. */
-const patient = {
+const withLongTimeouts = {
   breaker: { "consecutive-failures": 1_000, "window-requests": 100_000 },
   retry: { "budget-minimum": 100 },
   health: { interval: "10m" },
@@ -37,7 +37,7 @@ async function fleetOf(protocol: KvTransferProtocol): Promise<Fleet> {
   const pair = await pairSims(rig, { protocol, roles: ["prefill", "decode"] });
   const [alone] = await rig.sims(1);
   const engines = [...pair.map(({ entry }) => entry), alone!.url];
-  const router = await rig.router({ engines, config: { ...splitConfig, ...patient } });
+  const router = await rig.router({ engines, config: { ...splitConfig, ...withLongTimeouts } });
   return { router, pair, prefill: pair[0]!, decode: pair[1]!, alone: alone! };
 }
 
@@ -121,7 +121,7 @@ async function active(sim: PairSim): Promise<number> {
 
 test("engines that need each other: without a prefill engine there is no answer, and with another pair there is", async () => {
   const sims = await pairSims(rig, { protocol: "sglang", roles: ["prefill", "prefill", "decode"] });
-  const router = await pairRouter(rig, sims, patient);
+  const router = await pairRouter(rig, sims, withLongTimeouts);
   await sims[0]!.fault({ kind: "status", status: 503 });
   for (const name of ["a", "b", "c", "d"]) {
     const answer = await ask(router, longChat(name));
@@ -135,7 +135,7 @@ test("engines that need each other: without a prefill engine there is no answer,
 
 test("nixl: what was computed is not lost when the decode engine is: another one fetches it", async () => {
   const sims = await pairSims(rig, { protocol: "nixl", roles: ["prefill", "decode", "decode"] });
-  const router = await pairRouter(rig, sims, patient);
+  const router = await pairRouter(rig, sims, withLongTimeouts);
   let count = 0;
   const [prefill, faulty] = sims;
   await faulty!.fault({ kind: "reset-before-headers", count: 1 });

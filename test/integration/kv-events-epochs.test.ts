@@ -66,12 +66,12 @@ test("a restarted engine has no credit, and soon is complete again", async () =>
   const router = await cacheRouter(rig, sims);
   const prompt = tokensOf(1, 200);
   const turn = () => ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-  for (let life = 1; life <= 3; life++) {
+  for (let epoch = 1; epoch <= 3; epoch++) {
     expect(await turn()).toMatchObject({ predicted: 0, cached: 0 });
     await untilHeard(router, sims);
     expect(await turn()).toMatchObject({ predicted: 192, cached: 192 });
     await restartEngine(sims[0]!);
-    await waitFor(async () => (await feedsOf(router))[0]?.restarts === life, { what: "new life" });
+    await waitFor(async () => (await feedsOf(router))[0]?.restarts === epoch, { what: "new epoch" });
     expect((await feedsOf(router))[0]?.blocks).toMatchObject({ gpu: 0 });
   }
 });
@@ -171,7 +171,7 @@ test("eight engines restarted one after the other under load: only what had begu
     await restartEngine(sim);
     const feed = async () => (await feedsOf(router)).find(({ target }) => target === sim.id);
     const isKnown = async () => Number((await feed())?.restarts) > 0;
-    await waitFor(isKnown, { what: `new life of ${sim.id}` });
+    await waitFor(isKnown, { what: `new epoch of ${sim.id}` });
   }
   await load.end();
   const count = (fate: Stream["fate"]) => load.streams.filter((stream) => stream.fate === fate).length;

@@ -108,7 +108,7 @@ describe("three routers", () => {
         const target = await targetOf(onlooker, sim);
         return target?.life !== life && target?.blocks === 6 && target.worth === "complete";
       },
-      { what: "the new life" },
+      { what: "the new epoch" },
     );
     expect(await complete(onlooker, other)).toMatchObject({ predicted: 96, cached: 96 });
     expect(await complete(onlooker, prompt)).toMatchObject({ predicted: 0, cached: 0 });

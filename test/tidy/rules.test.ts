@@ -9,6 +9,7 @@ import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
+import { checkWords, oldWords } from "./words.ts";
 
 /** A rule that cannot fail is a defect: each is shown a tree that breaks it. */
 
@@ -126,6 +127,47 @@ test.each([
   ["package-lock.json", '"resolved": "packages/common"'],
 ])("%s may say %s", (file, text) => {
   expect(checkPatterns(treeOf({ [file]: text }))).toEqual([]);
+});
+
+test.each(oldWords.flatMap(({ words, use }) => words.map((word) => [word, use])))(
+  "no identifier and no file has the word %s",
+  (word, use) => {
+    const camelCase = word.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+    const capital = camelCase.replace(/^./, (letter) => letter.toUpperCase());
+    const files = {
+      "packages/a/src/b.ts": `export const ${camelCase}Of = 1;\n`,
+      "packages/a/test/b.ts": `// ${word}\nclass A {\n  readonly #is${capital} = true;\n}\n`,
+      [`test/e2e/${word}.ts`]: "",
+    };
+    expect(checkWords(treeOf(files))).toEqual([
+      `packages/a/src/b.ts:1 ${camelCase}Of has ${word}: the field says ${use}`,
+      `packages/a/test/b.ts:3 is${capital} has ${word}: the field says ${use}`,
+      `test/e2e/${word}.ts:1 is named with ${word}: the field says ${use}`,
+    ]);
+  },
+);
+
+test.each([
+  ['describe("lanes of a pool", () => {});', "lanes"],
+  ['test.each([1, 2])("%i errands", () => {});', "errands"],
+  ["it(`${2} duties`, () => {});", "duties"],
+  ['testWithRedis("what an heir does", () => {});', "heir"],
+])("no title of a test has an old word: %s", (text, word) => {
+  const [first, ...more] = checkWords(treeOf({ "packages/a/test/b.test.ts": text }));
+  expect(more).toEqual([]);
+  expect(first).toMatch(new RegExp(`^packages/a/test/b.test.ts:1 .* has ${word}: the field says `));
+});
+
+test.each([
+  ["packages/a/src/b.ts", '// Lanes, told by a teller.\nconst a = `${b("lanes")}: a knee`;'],
+  ["packages/a/src/b.ts", "const usageHalfLifeMs = 1;\nconst { life } = statement;"],
+  ["packages/a/src/b.ts", "const their = planes.map(lifecycleOf);"],
+  ["packages/a/test/b.test.ts", 'test("who is told of a doubt", () => {});\nitems("lanes");'],
+  ["packages/prefix-index/src/hash/hash-kernel.ts", "const lanes = 4;"],
+  ["packages/simulator/src/measure/knee.ts", "export const findKnee = 1;"],
+  ["docs/lanes.md", "lanes"],
+])("%s may have %s", (file, text) => {
+  expect(checkWords(treeOf({ [file]: text }))).toEqual([]);
 });
 
 test.each([

@@ -5,6 +5,7 @@ import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
+import { checkWords } from "./words.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const tree = loadTree(root);
@@ -16,6 +17,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "versions are pinned": checkVersions,
   "no build product is tracked": checkNoBuildProducts,
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
+  "names are the words of the field": checkWords,
   "links in documents lead somewhere": checkLinks,
   "commands in documents exist": checkCommands,
   "measured figures of documents are in BENCHMARKS, or made from its data": checkFigures,

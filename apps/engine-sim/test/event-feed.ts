@@ -151,7 +151,7 @@ export interface FollowedEvents {
   readonly holdings: Holdings;
   /** Messages of the present epoch. */
   readonly messages: readonly { readonly sequence: number; readonly events: readonly PlainEvent[] }[];
-  readonly lives: number;
+  readonly epochs: number;
   /** Events of the present epoch. */
   events(): PlainEvent[];
   /** Waits until the last message that was published is applied. */
@@ -167,7 +167,7 @@ export async function followEvents(sim: TestSim, blockSize = 16): Promise<Follow
   const { port, replayPort, subscriptions } = await channelOf(sim);
   const holdings = createHoldings(blockSize);
   let messages: { sequence: number; events: PlainEvent[] }[] = [];
-  let lives = 1;
+  let epochs = 1;
   const sink: FeedSink = {
     batch(batch, sequence) {
       const events = plainEvents(batch);
@@ -175,7 +175,7 @@ export async function followEvents(sim: TestSim, blockSize = 16): Promise<Follow
       holdings.apply(events);
     },
     newEpoch() {
-      lives += 1;
+      epochs += 1;
       messages = [];
       holdings.clear();
     },
@@ -209,8 +209,8 @@ export async function followEvents(sim: TestSim, blockSize = 16): Promise<Follow
     get messages() {
       return messages;
     },
-    get lives() {
-      return lives;
+    get epochs() {
+      return epochs;
     },
     events: () => messages.flatMap(({ events }) => events),
     async caughtUp() {

@@ -173,7 +173,7 @@ describe("as a router's feed takes them", () => {
     await events.caughtUp();
     await events.is(state);
     expect(events.messages.map(({ sequence }) => sequence)).toEqual(sequences);
-    expect(events.lives).toBe(1);
+    expect(events.epochs).toBe(1);
   });
 
   test("messages lost while the replay is silent are a hole", async () => {
@@ -208,7 +208,7 @@ describe("as a router's feed takes them", () => {
     expect(await channelOf(sim)).toMatchObject({ replaySilent: true, nextSequence: 0 });
     await sim.del("/sim/kv-events");
     await publish(sim, 2);
-    await waitFor(() => events.lives === 2, { what: "a new life", deadlineMs: 10_000 });
+    await waitFor(() => events.epochs === 2, { what: "a new epoch", deadlineMs: 10_000 });
     await events.caughtUp();
     await events.is("live complete");
     expect(events.messages.map(({ sequence }) => sequence)).toEqual([0, 1]);

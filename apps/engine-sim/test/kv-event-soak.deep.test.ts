@@ -69,7 +69,7 @@ test.each(["vllm-0.32", "sglang-0.5.23"] as const)(
       const events = feeds[index] as FollowedEvents;
       await agrees(engine, events);
       await events.is("live complete");
-      expect(events.lives, `seed ${seed}`).toBe(1);
+      expect(events.epochs, `seed ${seed}`).toBe(1);
       const { nextSequence } = await channelOf(engine);
       expect(events.messages).toHaveLength(nextSequence);
       const reported = events.feed.describe();
@@ -113,7 +113,7 @@ test("through faults, a restart and cache resets, a feed ends up with what the e
     await events.is("live complete");
     await agrees(sim, events);
   }
-  expect(events.lives, `seed ${seed}`).toBe(2);
+  expect(events.epochs, `seed ${seed}`).toBe(2);
 }, 40_000);
 
 test("a replay while messages are published is in order and whole", async () => {

@@ -218,7 +218,7 @@ test("a cache reset is told with the next step by vLLM, at once by SGLang", asyn
   expect(flushed.messages[0]?.events.map(({ kind }) => kind)).toEqual(["cleared"]);
 });
 
-test.each(["vllm-0.32", "sglang-0.5.23"] as const)("%s: a restart is a new life on the same ports", async (dialect) => {
+test.each(["vllm-0.32", "sglang-0.5.23"] as const)("%s: a restart is an epoch on the same ports", async (dialect) => {
   const sim = await startPublishing(dialect);
   for (let round = 0; round < 3; round++) await complete(sim, { prompt: prompt(round, 40) });
   const events = await followEvents(sim);
@@ -233,7 +233,7 @@ test.each(["vllm-0.32", "sglang-0.5.23"] as const)("%s: a restart is a new life 
     nextSequence: started,
   });
   await complete(sim, { prompt: prompt(0, 40) });
-  await waitFor(() => events.lives === 2, { what: "a second life", deadlineMs: 10_000 });
+  await waitFor(() => events.epochs === 2, { what: "a second epoch", deadlineMs: 10_000 });
   await events.is("live complete");
   await events.caughtUp();
   expect(events.messages.map(({ sequence }) => sequence)[0]).toBe(0);

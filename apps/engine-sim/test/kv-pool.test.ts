@@ -93,7 +93,7 @@ describe.each(["vllm-0.32", "sglang-0.5.23"] as const)("a pool that speaks %s", 
     await holder.post(path, body);
     expect(await lastImport(holder)).toEqual([96, 96]);
     await heard.caughtUp();
-    expect([heard.messages.length, heard.lives]).toEqual([1, 1]);
+    expect([heard.messages.length, heard.epochs]).toEqual([1, 1]);
   });
 });
 

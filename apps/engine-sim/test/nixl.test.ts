@@ -161,13 +161,13 @@ describe("what does not come", () => {
     const { prefill, decode } = await startPair(slow);
     const lenient = await startPd({ ...slow, role: "decode", onFailure: "recompute" });
     const strict = decodeLeg(decode, await prefillLeg(prefill));
-    const patient = decodeLeg(lenient, await prefillLeg(prefill));
+    const lenientAnswer = decodeLeg(lenient, await prefillLeg(prefill));
     for (const sim of [decode, lenient]) {
       await waitFor(async () => (await sim.transfers()).importing === 1, { what: "a transfer" });
     }
     await prefill.post("/sim/reset", {});
     expect((await strict).status).toBe(500);
-    expect((await patient).status).toBe(200);
+    expect((await lenientAnswer).status).toBe(200);
     expect(await lastImport(lenient)).toEqual([0, 0]);
     await untilNothingHeld(prefill, decode, lenient);
   });

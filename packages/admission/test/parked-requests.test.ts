@@ -46,7 +46,7 @@ test("classes without a max cold wait, requests with a deadline and listeners th
   const late = testClass("late", { maxColdWaitMs, targetMs: 1_000 });
   const rig = createRig({ settings: { classes: [...waitsForMemory, late] } });
   const { state, fitsInMemory } = memory();
-  rig.send("unparked", { className: "other" }, fitsInMemory);
+  rig.send("at once", { className: "other" }, fitsInMemory);
   rig.done(0);
   rig.done(1);
   rig.send("due", { deadlineMs: 60_000 }, fitsInMemory);
@@ -54,7 +54,7 @@ test("classes without a max cold wait, requests with a deadline and listeners th
   rig.done(1);
   rig.send("due by its class", { className: "late" }, fitsInMemory);
   rig.send("unknown");
-  expect(rig.went).toEqual(["unparked", "due", "due by its class", "unknown"]);
+  expect(rig.went).toEqual(["at once", "due", "due by its class", "unknown"]);
   expect(state.asked).toBe(0);
 });
 

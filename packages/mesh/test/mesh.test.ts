@@ -231,13 +231,13 @@ describe("members that go", () => {
 
   it("come back in a later epoch, and are told when they claim an earlier one", async () => {
     await meshOf("a", "b", "c");
-    cluster.router("c").replica.write(text("first life"));
+    cluster.router("c").replica.write(text("first epoch"));
     cluster.time.advance(2_000);
     await cluster.kill("c");
     cluster.time.advance(100);
     const c = await cluster.add("c", 0);
     cluster.until(() => c.replica.origin.epoch > 1 && c.mesh.members().every(({ isLinked }) => isLinked), 8_000);
-    c.replica.write(text("second life"));
+    c.replica.write(text("second epoch"));
     cluster.until(() => digests().size === 1, 3_000);
     expect(cluster.router("a").replica.documents.state(`journal/default/c/${c.replica.origin.epoch}`)?.clock).toBe(1);
   });
@@ -251,7 +251,7 @@ describe("members that go", () => {
     for (let seed = 1; seed <= 4; seed++) {
       newCluster(seed);
       await cluster.add("a");
-      (await cluster.add("c", 3)).replica.write(text("an earlier life"));
+      (await cluster.add("c", 3)).replica.write(text("an earlier epoch"));
       cluster.time.advance(3_000);
       await cluster.kill("c");
       cluster.time.advance(1_000);

@@ -79,7 +79,7 @@ describe("a burst", () => {
   });
 });
 
-describe("prompts should meet", () => {
+describe("prompts are sent to one candidate", () => {
   test("where little is unreported, so that nothing else meets there, and in a burst; never without other routers", () => {
     const [here, alone] = [rig(7), rig(0)];
     expect([here.traffic.isBurstRendezvous(1_000), alone.traffic.isBurstRendezvous(1_000)]).toEqual([true, false]);

@@ -58,11 +58,11 @@ interface RawStored {
 }
 
 function readMessages(messages: CaptureFiles["messages"]): CapturedMessage[] {
-  const lives = new Map<string, ContentNames>();
+  const epochs = new Map<string, ContentNames>();
   return messages.map(({ n, session, endpoint, frames }) => {
     const key = `${session}/${endpoint}`;
-    const names = lives.get(key) ?? createContentNames();
-    lives.set(key, names);
+    const names = epochs.get(key) ?? createContentNames();
+    epochs.set(key, names);
     const [, events] = decode(Buffer.from(frames[2]!, "base64"), { useBigInt64: true }) as [number, unknown[]];
     const hybrid = events.some((event) => Number(fieldOf(event, "group_idx", 9) ?? 0) > 0);
     return { n, session, endpoint, events: events.map((event) => toContent(event, names)), hybrid };

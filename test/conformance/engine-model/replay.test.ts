@@ -4,7 +4,7 @@ import type { CapturedSession } from "@espalier/bench";
 import { sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { type Capture, readCapture } from "./capture.ts";
-import { type LifeResult, replayLife } from "./replay.ts";
+import { type EpochResult, replayEpoch } from "./replay.ts";
 
 /**
  * What is not compared, and why. Everything else must agree: `cached_tokens` of every request, the contents that become
@@ -32,14 +32,14 @@ describe.skipIf(!fixtures)("captured engines", () => {
   test.each(folders)("%s: the same hits and the same evictions", (folder) => {
     const capture = readCapture(join(fixtures!, folder));
     const totals = { requests: 0, evictions: 0, stored: 0, excluded: 0 };
-    for (const [session, endpoint] of livesOf(capture)) {
-      const life = replayLife(capture, session, endpoint);
-      const where = `${folder}, life ${session.session} (${session.label}), rank ${endpoint}`;
-      expectAgreement(life, where);
-      totals.requests += life.compared.length;
-      totals.excluded += life.excluded.length;
-      totals.evictions += life.stretches.reduce((sum, stretch) => sum + stretch.engine.flat().length, 0);
-      totals.stored += life.stored.reduce((sum, stretch) => sum + stretch.engine.length, 0);
+    for (const [session, endpoint] of epochsOf(capture)) {
+      const epoch = replayEpoch(capture, session, endpoint);
+      const where = `${folder}, epoch ${session.session} (${session.label}), rank ${endpoint}`;
+      expectAgreement(epoch, where);
+      totals.requests += epoch.compared.length;
+      totals.excluded += epoch.excluded.length;
+      totals.evictions += epoch.stretches.reduce((sum, stretch) => sum + stretch.engine.flat().length, 0);
+      totals.stored += epoch.stored.reduce((sum, stretch) => sum + stretch.engine.length, 0);
     }
     process.stdout.write(`${folder}: ${JSON.stringify(totals)}\n`);
     expect(totals.requests).toBeGreaterThan(50);
@@ -50,7 +50,7 @@ describe.skipIf(!fixtures)("captured engines", () => {
 });
 
 /** Every epoch and rank but those of hybrid models, whose sliding-window layers keep blocks of their own. */
-function livesOf(capture: Capture): [CapturedSession, number][] {
+function epochsOf(capture: Capture): [CapturedSession, number][] {
   return capture.sessions.flatMap((session) => {
     const messages = capture.messages.filter((message) => message.session === session.session);
     if (messages.some((message) => message.hybrid)) return [];
@@ -61,11 +61,11 @@ function livesOf(capture: Capture): [CapturedSession, number][] {
   });
 }
 
-function expectAgreement(life: LifeResult, where: string): void {
-  for (const { id, phase, engine, model } of life.compared) {
+function expectAgreement(epoch: EpochResult, where: string): void {
+  for (const { id, phase, engine, model } of epoch.compared) {
     expect(model, `${where}: cached tokens of request ${id} (${phase})`).toBe(engine);
   }
-  for (const { name, engine, model } of life.stretches) expect(model, `${where}: evictions, ${name}`).toEqual(engine);
-  for (const { name, engine, model } of life.stored) expect(model, `${where}: stored, ${name}`).toEqual(engine);
-  for (const { reason } of life.excluded) expect(reasons).toContain(reason);
+  for (const { name, engine, model } of epoch.stretches) expect(model, `${where}: evictions, ${name}`).toEqual(engine);
+  for (const { name, engine, model } of epoch.stored) expect(model, `${where}: stored, ${name}`).toEqual(engine);
+  for (const { reason } of epoch.excluded) expect(reasons).toContain(reason);
 }

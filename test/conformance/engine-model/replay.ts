@@ -11,7 +11,7 @@ interface Comparison {
   readonly model: number;
 }
 
-export interface LifeResult {
+export interface EpochResult {
   readonly compared: Comparison[];
   /** Requests whose figure cannot be compared, with the reason. */
   readonly excluded: { readonly id: number; readonly phase: string; readonly reason: string }[];
@@ -22,10 +22,10 @@ export interface LifeResult {
 }
 
 /** Replays what one engine (one data-parallel rank of one epoch) was asked through the model. */
-export function replayLife(capture: Capture, session: CapturedSession, endpoint: number): LifeResult {
+export function replayEpoch(capture: Capture, session: CapturedSession, endpoint: number): EpochResult {
   const messages = capture.messages.filter((m) => m.session === session.session && m.endpoint === endpoint);
   const steps = stepsOf(capture, session, endpoint, messages);
-  const result: LifeResult = { compared: [], excluded: [], stretches: [], stored: [] };
+  const result: EpochResult = { compared: [], excluded: [], stretches: [], stored: [] };
   let replayer: Replayer | undefined = createReplayer(capture, session);
   let stretchFrom = messages[0]?.n ?? 0;
   let stretchName = "from the start";
@@ -91,7 +91,7 @@ function unmodelled(step: RequestStep, session: CapturedSession): string | undef
   return "more at the same time than there are blocks: who is preempted depends on the engine's speed";
 }
 
-function collect(step: RequestStep, cached: readonly number[], result: LifeResult): void {
+function collect(step: RequestStep, cached: readonly number[], result: EpochResult): void {
   const requests = step.requests.map((request, at) => ({ request, model: cached[at]! }));
   const comparable: { request: CapturedRequest; model: number; engine: number }[] = [];
   for (const { request, model } of requests) {

@@ -519,7 +519,7 @@ test("what others know of this router is answered only when it is ahead of what 
     return peer.take("records").flatMap(({ records }) => records.map((one) => one.incarnation));
   };
   expect(tell(0)).toEqual([]);
-  expect(tell(5, 0), "of an earlier life").toEqual([]);
+  expect(tell(5, 0), "of an earlier epoch").toEqual([]);
   expect(tell(5)).toEqual([incarnation + 6]);
 });
 

@@ -84,12 +84,12 @@ testWithRedis("a router starts without Redis, is used after a while, and joins w
   await server.kill();
   const node = await startNode(server, "a", { limits: { redisTimeoutMs: 600_000 } });
   expect(node.backend.waitingFor).toContain("redis");
-  const impatient = await startNode(server, "c", { limits: { redisTimeoutMs: 0 } });
-  expect(impatient.backend.waitingFor).toEqual([]);
+  const hasty = await startNode(server, "c", { limits: { redisTimeoutMs: 0 } });
+  expect(hasty.backend.waitingFor).toEqual([]);
   node.replica.write("early");
   await server.restart();
   const other = await startNode(server, "b");
-  await converged([node, impatient, other]);
+  await converged([node, hasty, other]);
   await ready(node);
 });
 

@@ -128,7 +128,7 @@ export class OwnClaim {
   }
 
   /**
-   * Sets whether it is unverified whether the facts are of the engine that is read. Then their quality is `void`, whatever
+   * Sets whether the facts may be of another engine than the one that is read. Then their quality is `void`, whatever
    * the reader reports.
    */
   setUnverified(isUnverified: boolean): void {

@@ -19,7 +19,7 @@ test("a router that was alive and is down, or is no member any more, is lost; on
 
 test("one that comes back is lost no more, and may be lost again", () => {
   const lost = createLostRouters(createVirtualTime().clock);
-  for (let life = 0; life < 2; life++) {
+  for (let epoch = 0; epoch < 2; epoch++) {
     lost.update(members({ r1: "alive" }));
     expect(lost.list()).toEqual([]);
     lost.update([]);

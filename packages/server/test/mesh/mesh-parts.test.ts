@@ -87,7 +87,7 @@ test("guesses of a target are forgotten at every router when its engine's epoch 
   expect([one.forgotten, other.forgotten]).toEqual([[], []]);
   reader.newEpoch();
   store(0, 9_000_000, 3);
-  await waitFor(isAt(0), { what: "the new life" });
+  await waitFor(isAt(0), { what: "the new epoch" });
   expect([one.forgotten, other.forgotten]).toEqual([[0], [0]]);
   expect(other.parts.describe().facts).toEqual(one.parts.describe().facts);
   expect(other.parts.describe().facts.blocks).toBe(4);

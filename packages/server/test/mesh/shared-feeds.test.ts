@@ -152,7 +152,7 @@ test("an engine whose process is another one is a new epoch: what was told of th
   await tell(0, "a", 4);
   await tell(1, "b", 4);
   const before = replica.fold.state("a")?.epoch;
-  transport.life = 1;
+  transport.epoch = 1;
   await tell(0, "c", 3);
   expect(described().blocks.gpu).toBe(3);
   expect(replica.fold.state("a")?.epoch).not.toEqual(before);

@@ -25,7 +25,7 @@ export interface FakeTransport extends EventTransport {
   /** `ENDPOINT from SEQUENCE` of all requests for history. */
   readonly replays: string[];
   /** Which process of the engine speaks: later ones have later times. */
-  life: number;
+  epoch: number;
   /** What is answered to a request for history from a number on; undefined never answers. */
   history: ((endpoint: string) => readonly (readonly WireEvent[])[]) | undefined;
 }
@@ -41,12 +41,12 @@ const empty = Buffer.alloc(0);
 export function createFakeTransport(): FakeTransport {
   const sockets: FakeSocket[] = [];
   const payloadOf = (events: readonly WireEvent[], sequence: number): Uint8Array => {
-    const timestampS = 1_700_000_000 + 1_000 * transport.life + sequence / 1_000;
+    const timestampS = 1_700_000_000 + 1_000 * transport.epoch + sequence / 1_000;
     return encodeEventMessage(events, "vllm-0.32", { timestampS, rank: 0 });
   };
   const transport: FakeTransport = {
     sockets,
-    life: 0,
+    epoch: 0,
     get open() {
       return sockets.filter(({ isOpen }) => isOpen).map(({ endpoint, mode, topic }) => `${endpoint} ${mode} ${topic}`);
     },

@@ -86,7 +86,7 @@ describe("a pool's events", () => {
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 3, state: "live", blocks: { external: 0 } });
     socket.tell(1, stored(tokens.subarray(0, 16), { first: 9 }), named(9));
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 3, blocks: { gpu: 1, external: 1 } });
-    rig.transport.life = 1;
+    rig.transport.epoch = 1;
     socket.tell(0, stored(tokens.subarray(0, 16), { first: 9, ...external }));
     expect(rig.feeds.describe()[0]).toMatchObject({ unplacedBlocks: 0, blocks: { external: 1 } });
   });
@@ -111,7 +111,7 @@ describe("a pool beside engines", () => {
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
     socket.tell(1, stored(tokensOf("b", 16), { first: 50, ...external }));
-    rig.transport.life = 1;
+    rig.transport.epoch = 1;
     socket.tell(0, stored(tokensOf("c", 16), { first: 1, ...external }));
     expect(depth(rig.index, prompt)).toBe(0);
     expect(depth(rig.index, promptOf(tokensOf("c", 16)))).toBe(1);

@@ -196,7 +196,7 @@ describe("with events over real sockets", () => {
       if (change === "restarted") restarts++;
     });
     pages["/metrics"] = vllmPage({ blockSize: 16, blocks: 100, promptTokens: 64 });
-    await waitFor(() => restarts === 1, { what: "metrics of the new life" });
+    await waitFor(() => restarts === 1, { what: "metrics of the new epoch" });
     expect(await heldBy(parts, target)).toBe(64);
     publisher.publish([stored(tokens.subarray(64, 96), { first: 5, parent: 4, size: 16 })]);
     await waitFor(() => parts.feeds?.describe()[0]?.blocks.gpu === 6, { what: "6 blocks" });

@@ -355,7 +355,7 @@ describe("blocks whose parent was never told", () => {
   test("are void with the epoch that they are of", async () => {
     const live = await liveRig();
     live.socket.tell(9, tail);
-    live.transport.life++;
+    live.transport.epoch++;
     live.socket.tell(0, stored(tokensOf("c", 16), { first: 1 }));
     live.recent.add(prompt);
     live.feed.attach();

@@ -15,13 +15,13 @@ function makeLinks(delayMs: number) {
 }
 
 /** What a channel has received, as `router text`. */
-function heardBy(board: NoteChannel): string[] {
+function heardBy(channel: NoteChannel): string[] {
   const heard: string[] = [];
-  board.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
+  channel.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
   return heard;
 }
 
-const post = (board: NoteChannel, text: string) => board.post("k", new TextEncoder().encode(text));
+const post = (channel: NoteChannel, text: string) => channel.post("k", new TextEncoder().encode(text));
 
 describe("routers that leave each other notes", () => {
   test("hear them after the delay, and never their own", () => {

@@ -44,14 +44,14 @@ export class NaiveTier {
     const query = hashesOf(words, blockCount);
     const held = new Set<string>();
     const depths: NaiveDepths = { facts: 0, placed: 0, confirmed: 0, usedMs: 0 };
-    let lifeMs = Number.NEGATIVE_INFINITY;
+    let epochStartMs = Number.NEGATIVE_INFINITY;
     for (const { news, known } of this.#arrivals(target, nowMs)) {
-      if (known) fold(depths, known, query, nowMs, lifeMs);
+      if (known) fold(depths, known, query, nowMs, epochStartMs);
       else if (news?.changes) {
         for (const { isStored, hash } of news.changes) isStored ? held.add(hash) : held.delete(hash);
       } else if (news) {
         held.clear();
-        lifeMs = news.atMs;
+        epochStartMs = news.atMs;
         Object.assign(depths, { placed: 0, confirmed: 0, usedMs: 0 });
       }
     }
@@ -59,7 +59,7 @@ export class NaiveTier {
       const { placement } = known;
       const isPending = this.#times.placementsDueMs(placement.atMs) > nowMs;
       if (placement.router === router && placement.target === target && isPending) {
-        fold(depths, known, query, nowMs, lifeMs);
+        fold(depths, known, query, nowMs, epochStartMs);
       }
     }
     while (depths.facts < blockCount && held.has(query[depths.facts]!)) depths.facts++;
@@ -91,9 +91,15 @@ interface Arrival {
   readonly known: Known | undefined;
 }
 
-function fold(depths: NaiveDepths, { placement, hashes }: Known, query: string[], nowMs: number, lifeMs: number): void {
+function fold(
+  depths: NaiveDepths,
+  { placement, hashes }: Known,
+  query: string[],
+  nowMs: number,
+  epochStartMs: number,
+): void {
   const { kind, blockCount, atMs, ttlMs } = placement;
-  if (atMs < lifeMs) return;
+  if (atMs < epochStartMs) return;
   let common = 0;
   while (common < query.length && common < hashes.length && query[common] === hashes[common]) common++;
   if (kind === "refute") {

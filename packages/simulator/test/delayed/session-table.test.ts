@@ -5,13 +5,13 @@ import { SessionTable } from "../../src/delayed/session-table.ts";
 
 function rig(routers = 2, capacity?: number) {
   const { clock, ...time } = createVirtualTime();
-  const board = new SessionTable({
+  const channel = new SessionTable({
     clock,
     dueMs: (atMs) => atMs + 20,
     ...(capacity === undefined ? {} : { capacity }),
   });
-  const views = Array.from({ length: routers }, (_, router) => board.seenBy(router));
-  return { board, clock, time, views, all: (key: string) => views.map((view) => view.get(key)) };
+  const views = Array.from({ length: routers }, (_, router) => channel.seenBy(router));
+  return { channel, clock, time, views, all: (key: string) => views.map((view) => view.get(key)) };
 }
 
 test("a binding counts at its router at once, at the others after the delay, everywhere until its time is over", () => {
@@ -59,9 +59,9 @@ test("one past the capacity, what arrived the longest ago goes", () => {
 });
 
 test("a router that is started again knows what it has told, and all agree in the end", () => {
-  const { board, time, views } = rig();
+  const { channel, time, views } = rig();
   views[0]!.set("s", "e0", 1_000);
-  const again = board.seenBy(0);
+  const again = channel.seenBy(0);
   expect(again.get("s")).toBe("e0");
   time.advance(20);
   expect([again, ...views].map((view) => view.get("s"))).toEqual(["e0", "e0", "e0"]);

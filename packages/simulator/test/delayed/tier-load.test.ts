@@ -202,7 +202,7 @@ describe("load under random traffic", () => {
 test("sums of reports are what each router but one's own last said", () => {
   const { clock } = createVirtualTime();
   const random = createSeededRandom(21);
-  const board = new LoadTable({ routers: 3, targets: 2 }, clock);
+  const channel = new LoadTable({ routers: 3, targets: 2 }, clock);
   const last = Array.from({ length: 3 }, () => [0, 0]);
   const wrong: number[] = [];
   for (let step = 0; step < 2_000; step++) {
@@ -218,11 +218,11 @@ test("sums of reports are what each router but one's own last said", () => {
       pendingWorkMs: 0,
       activeTokens: inFlight * 16,
     };
-    board.receive(report);
+    channel.receive(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
       const expected = last.reduce((sum, said, other) => sum + (other === reader ? 0 : said[target]!), 0);
-      const seen = board.seenBy(reader);
+      const seen = channel.seenBy(reader);
       if (seen.inFlight[target] !== expected || seen.activeTokens[target] !== expected * 16) wrong.push(step);
     }
   }
@@ -231,11 +231,11 @@ test("sums of reports are what each router but one's own last said", () => {
 
 test("work of others is pending since it was first heard of, and computed when some of it was last heard to be gone", () => {
   const time = createVirtualTime();
-  const board = new LoadTable({ routers: 3, targets: 1 }, time.clock);
-  const seen = board.seenBy(2);
+  const channel = new LoadTable({ routers: 3, targets: 1 }, time.clock);
+  const seen = channel.seenBy(2);
   const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
   const say = (router: number, pendingWorkMs: number) => {
-    board.receive({
+    channel.receive({
       router,
       target: 0,
       inFlight: 3,
@@ -267,5 +267,5 @@ test("work of others is pending since it was first heard of, and computed when s
   // One's own work is not that of others.
   say(2, 900);
   expect(times()).toEqual([7, startMs + 60, startMs + 50]);
-  expect([0, 1, 2].map((router) => board.seenBy(router).sentWorkMs[0])).toEqual([957, 1_200, 357]);
+  expect([0, 1, 2].map((router) => channel.seenBy(router).sentWorkMs[0])).toEqual([957, 1_200, 357]);
 });

@@ -30,7 +30,7 @@ export class ScriptedEngine implements SimEngine {
   isUp = true;
   epochs = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();
-  readonly #lifeListeners = new ListenerSet<void>();
+  readonly #epochListeners = new ListenerSet<void>();
 
   constructor(number: number) {
     this.number = number;
@@ -42,7 +42,7 @@ export class ScriptedEngine implements SimEngine {
   }
 
   onEpoch(listener: () => void): Cancel {
-    return this.#lifeListeners.add(listener);
+    return this.#epochListeners.add(listener);
   }
 
   /** Tells of the blocks `from` to `to` of a chain. */
@@ -59,13 +59,13 @@ export class ScriptedEngine implements SimEngine {
 
   kill(): void {
     this.isUp = false;
-    this.#lifeListeners.notify();
+    this.#epochListeners.notify();
   }
 
   start(): void {
     this.isUp = true;
     this.epochs++;
-    this.#lifeListeners.notify();
+    this.#epochListeners.notify();
   }
 
   stats(): EngineStats {

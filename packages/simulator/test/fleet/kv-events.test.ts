@@ -154,7 +154,7 @@ test("a new epoch is told as one, and is complete again whatever was missed befo
   rig.time.advance(delayMs);
   expect(reading.confidence).toBe("complete");
   rig.answer(12);
-  expect(output.news).toEqual(["partial", "void", "new life", "complete"]);
+  expect(output.news).toEqual(["partial", "void", "new epoch", "complete"]);
   expect(output.sequences).toEqual(rig.messages.slice(before).map(({ sequence }) => sequence));
   expect(output.held()).toEqual(heldAfter(rig.messages.slice(before)));
   expect(reportedAtOnce(reading)).toEqual(output.held());
@@ -170,7 +170,7 @@ test("an engine that was down at first is read once it runs, without an epoch to
   rig.engine.start();
   rig.answer(3);
   expect(output.news.at(-1)).toBe("complete");
-  expect(output.news).not.toContain("new life");
+  expect(output.news).not.toContain("new epoch");
   expect(output.held()).toEqual(heldAfter(rig.messages));
 });
 
@@ -199,7 +199,7 @@ test("what was heard of an epoch is known until the reader hears of its end", as
   rig.time.advance(delayMs - 0.01);
   expect(reportedAtOnce(reading)).toEqual(held);
   rig.time.advance(0.02);
-  expect(output.news).toContain("new life");
+  expect(output.news).toContain("new epoch");
   expect(reportedAtOnce(reading)).toEqual([]);
 });
 
@@ -219,7 +219,7 @@ test("what was missed of an epoch that has ended is a gap, and is not read from 
   expect(rig.engine.messages.length).toBeGreaterThan(next);
   reader.resume();
   rig.time.advance(second);
-  expect(output.news.slice(0, 4)).toEqual(["complete", `gap ${from}-${from}`, "partial", "new life"]);
+  expect(output.news.slice(0, 4)).toEqual(["complete", `gap ${from}-${from}`, "partial", "new epoch"]);
   expect(output.held()).toEqual(heldAfter(rig.engine.messages));
   expect(reading.confidence).toBe("complete");
   expect(reportedAtOnce(reading)).toEqual(output.held());

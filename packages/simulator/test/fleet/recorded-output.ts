@@ -60,7 +60,7 @@ export function recordedOutput(): RecordedOutput {
     },
     gap: (from, to) => news.push(`gap ${from}-${to}`),
     newEpoch() {
-      news.push("new life");
+      news.push("new epoch");
       sink.clear();
       sequences.length = 0;
     },

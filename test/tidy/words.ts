@@ -46,7 +46,7 @@ export const oldWords: readonly OldWord[] = [
   { words: ["pool-moment"], use: "decision snapshot" },
   { words: ["should-meet"], use: "burst rendezvous" },
   {
-    words: ["unseen"],
+    words: ["unseen-work", "unseen-tokens"],
     use: "estimated peer load",
     allowed: [{ names: /^unseenTokens$/, why: "a field of the answer of /admin/explain" }],
   },

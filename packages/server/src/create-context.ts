@@ -34,7 +34,7 @@ import {
 } from "@espalier/routing";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
-import { createAdapterLoader } from "./adapters/adapter-loader.ts";
+import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionFeed } from "./admin/decision-feed.ts";
 import type { RouterDependencies } from "./create-router.ts";
@@ -119,7 +119,7 @@ export function createContext(
     }),
     split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, notes: mesh?.replica.notes }),
     relay: createRelayParts(config, proxy, ports),
-    adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
+    adapterLoader: new AdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
       ...{ config: config.admission, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },

@@ -3,7 +3,7 @@ import { createSeededRandom, EspalierError, type HttpRequest, type HttpResponse 
 import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import type { EngineRecord, FleetChange } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { createAdapterLoader, maxLoadsUnderWay, maxUnloadsPerLoad } from "../src/adapters/adapter-loader.ts";
+import { AdapterLoader, maxLoadsUnderWay, maxUnloadsPerLoad } from "../src/adapters/adapter-loader.ts";
 import { createAdapterUse } from "../src/adapters/adapter-use.ts";
 
 /** As much of an engine as loading looks at. */
@@ -24,7 +24,7 @@ function rig(names: readonly string[] = ["sql", "law"], maxLoaded = 1_000) {
   const asked: HttpRequest[] = [];
   const waiting: { answer(response: Partial<HttpResponse>): void; fail(error: unknown): void }[] = [];
   const listeners: ((change: FleetChange, engine: EngineRecord) => void)[] = [];
-  const loader = createAdapterLoader({
+  const loader = new AdapterLoader({
     adapters: Object.fromEntries(names.map((name) => [name, { path: `/adapters/${name}` }])),
     fleet: {
       onChange(listener) {

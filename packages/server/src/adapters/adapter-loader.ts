@@ -19,21 +19,6 @@ export const maxLoadsUnderWay = 256;
 /** Most adapters unloaded to make space for one load: an engine may have more than its limit. */
 export const maxUnloadsPerLoad = 4;
 
-/** Loads the configured LoRA adapters in engines, and unloads others to make space. */
-export interface AdapterLoader {
-  /**
-   * Ensures that an engine serves an adapter. Call `begin` of the adapter's use first.
-   *
-   * @param headers flat name and value pairs to send: the engine's credentials
-   * @returns undefined when the engine serves it already or it is not configured; else whether it serves it now
-   */
-  load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined;
-  /** Whether the adapter is configured. */
-  isManaged(adapter: string): boolean;
-  /** An engine answered that it lacks an adapter: something other than this router unloaded it. */
-  missing(engine: EngineRecord, adapter: string): void;
-}
-
 interface AdapterLoaderOptions {
   /** Adapters by name. */
   readonly adapters: Readonly<Record<string, { readonly path: string }>>;
@@ -68,16 +53,14 @@ interface LoadJob {
 }
 
 /**
+ * Loads the configured LoRA adapters in engines, and unloads others to make space.
+ *
  * Concurrent requests share one load. A loaded adapter is remembered until the engine's list of models changes, since
  * the engine may then be a new process. When an engine is full, the least recently used idle adapter is unloaded. Only
  * configured adapters are unloaded, since those can be loaded again. Routers need no coordination: loading a loaded
  * adapter or unloading a missing one is no failure, and a request that finds its adapter gone has it loaded again.
  */
-export function createAdapterLoader(options: AdapterLoaderOptions): AdapterLoader {
-  return new RuntimeLoader(options);
-}
-
-class RuntimeLoader implements AdapterLoader {
+export class AdapterLoader {
   readonly #options: AdapterLoaderOptions;
   readonly #known = new WeakMap<EngineRecord, EngineAdapters>();
   readonly #loads: (outcome: Outcome) => void;
@@ -106,10 +89,17 @@ class RuntimeLoader implements AdapterLoader {
     });
   }
 
+  /** Whether the adapter is configured. */
   isManaged(adapter: string): boolean {
     return Object.hasOwn(this.#options.adapters, adapter);
   }
 
+  /**
+   * Ensures that an engine serves an adapter. Call `begin` of the adapter's use first.
+   *
+   * @param headers flat name and value pairs to send: the engine's credentials
+   * @returns undefined when the engine serves it already or it is not configured; else whether it serves it now
+   */
   load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined {
     if (!this.isManaged(adapter)) return undefined;
     const state = this.#stateOf(engine);
@@ -124,6 +114,7 @@ class RuntimeLoader implements AdapterLoader {
     return begun;
   }
 
+  /** An engine answered that it lacks an adapter: something other than this router unloaded it. */
   missing(engine: EngineRecord, adapter: string): void {
     this.#forget(engine, this.#stateOf(engine), adapter);
   }

@@ -31,15 +31,6 @@ import {
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
-/** The KV event feeds of the fleet's engines and of KV pools. Discovers them and keeps one feed per target. */
-export interface EngineFeeds extends Startable {
-  feedConfidenceOf(target: TargetIndex): FeedConfidence;
-  /** Tells that a prompt was placed at a target, which may attach floating blocks of its feed. */
-  attach(target: TargetIndex): void;
-  /** Every target with a feed, for operators. */
-  describe(): readonly TargetFeedDescription[];
-}
-
 /** A target's feed; if another router reads it, only what that router reports. */
 export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> &
   FeedStatus & {
@@ -74,11 +65,8 @@ interface EngineEntry {
   asks: number;
 }
 
-export function createEngineFeeds(options: EngineFeedsOptions): EngineFeeds {
-  return new FleetFeeds(options);
-}
-
-class FleetFeeds implements EngineFeeds {
+/** The KV event feeds of the fleet's engines and of KV pools. Discovers them and keeps one feed per target. */
+export class EngineFeeds implements Startable {
   readonly #options: EngineFeedsOptions;
   readonly #parts: TargetFeedParts;
   readonly #entries = new Map<EngineId, EngineEntry>();
@@ -124,10 +112,12 @@ class FleetFeeds implements EngineFeeds {
     return this.#byTarget[target]?.confidence ?? "none";
   }
 
+  /** Tells that a prompt was placed at a target, which may attach floating blocks of its feed. */
   attach(target: TargetIndex): void {
     this.#byTarget[target]?.attach();
   }
 
+  /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[] {
     const feeds = [...this.#entries.values()].flatMap((entry) => entry.feeds);
     return [...feeds, ...this.#pools].map((feed) => feed.describe());

@@ -30,8 +30,8 @@ import {
 import { createTokenizerPool } from "@espalier/tokenizer";
 import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/workers";
 import { globPattern } from "../routing/pools.ts";
-import { createEngineFeeds, type EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
-import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
+import { EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
+import { PromptReader } from "./prompt-reader.ts";
 
 /** All that the router knows about engines' prefix caches. */
 export interface PrefixParts extends Startable {
@@ -106,7 +106,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const feeds =
     kvEvents.mode === "off"
       ? undefined
-      : createEngineFeeds({
+      : new EngineFeeds({
           ...options,
           recent,
           blockSize,
@@ -120,7 +120,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
           maxReplays: kvEvents.maxReplays,
           transport: createSharedBinds(createZmqTransport(slices), logger),
         });
-  const reader = createPromptReader({
+  const reader = new PromptReader({
     ...{ ...options, http: options.lookups, tokenizers, ...tokenize },
     meters,
     seed,

@@ -38,16 +38,6 @@ export interface LargePrompt {
   readonly sizeBytes: number;
 }
 
-/** Splits prompts into hashed blocks. */
-export interface PromptReader extends Startable {
-  /** Returns no promise when nearly all of it is cached, else resolves within the budget. Never fails. */
-  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
-  /** Resolves to undefined when the thread exceeds the budget, which applies per MiB of the body. Never fails. */
-  readLarge(source: PromptSource, large: LargePrompt): Promise<PromptBlocks | undefined>;
-  /** What readiness waits for, as sentences; empty once the tokenizer threads are loaded. */
-  readonly waitingFor: readonly string[];
-}
-
 export interface PromptReaderOptions {
   readonly tokenizers: readonly TokenizerConfig[];
   readonly budgetMs: number;
@@ -80,10 +70,6 @@ export const maxWarmUpMs = 15_000;
 /** The budget applies once per this many bytes of a large body, since the prefill that a hit saves grows as well. */
 const budgetedBytes = 1_048_576;
 
-export function createPromptReader(options: PromptReaderOptions): PromptReader {
-  return new ConfiguredReader(options);
-}
-
 function saltOf(body: JsonBody): string | undefined {
   const node = body.member("cache_salt");
   if (node === undefined || body.kindOf(node) !== "string") return undefined;
@@ -98,7 +84,8 @@ interface Entry {
   readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
 }
 
-class ConfiguredReader implements PromptReader {
+/** Splits prompts into hashed blocks. */
+export class PromptReader implements Startable {
   readonly #options: PromptReaderOptions;
   readonly #hasher = createPromptHasher();
   readonly #entries: Entry[] = [];
@@ -136,10 +123,12 @@ class ConfiguredReader implements PromptReader {
     return this.#options.pool.stop();
   }
 
+  /** What readiness waits for, as sentences; empty once the tokenizer threads are loaded. */
   get waitingFor(): readonly string[] {
     return this.#isWarm ? [] : ["the tokenizers are being loaded"];
   }
 
+  /** Returns no promise when nearly all of it is cached, else resolves within the budget. Never fails. */
   read(source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
     const { model, parent = model } = source;
     const known = this.#entryOf(parent);
@@ -150,6 +139,7 @@ class ConfiguredReader implements PromptReader {
     return this.#readBy(tokenizer, request, source);
   }
 
+  /** Resolves to undefined when the thread exceeds the budget, which applies per MiB of the body. Never fails. */
   async readLarge(source: PromptSource, { readPrompt, sizeBytes }: LargePrompt): Promise<PromptBlocks | undefined> {
     const { blockSize, cacheBytes, scheduler, logger } = this.#options;
     const { model, parent = model } = source;

@@ -5,7 +5,7 @@ import { createPrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots } from "@espalier/replication";
 import { createRecentPrompts, createSharedTier, maxKnownTargets } from "@espalier/routing";
 import { afterEach, expect, test } from "vitest";
-import { createEngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, stored } from "../prefix/fake-events.ts";
 import { blockSize, digests, tokensOf } from "../prefix/prompts.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
@@ -37,7 +37,7 @@ async function startFeeds() {
   });
   await replica.start();
   const transport = createFakeTransport();
-  const feeds = createEngineFeeds({
+  const feeds = new EngineFeeds({
     ...time,
     ...{ fleet, http, digests, blockSize, host, maxReplays: 8, listen: undefined },
     recent: createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 }),

@@ -9,7 +9,7 @@ import {
   type RecentPrompts,
 } from "@espalier/routing";
 import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
-import { createEngineFeeds, type EngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
 import { blockSize, digests } from "./prompts.ts";
 import { type ScriptedFleet, startScriptedFleet } from "./scripted-fleet.ts";
@@ -38,7 +38,7 @@ export async function feedsRig({ listen, maxReplays = 8, pools = [] }: FeedsRigO
   const transport = createFakeTransport();
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
   const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 });
-  const feeds = createEngineFeeds({
+  const feeds = new EngineFeeds({
     ...time,
     ...{ fleet, http, recent, digests, blockSize, listen, maxReplays, pools },
     host: createLocalHost((target) =>

@@ -11,10 +11,9 @@ import {
 import { shippedModelFolder, type TokenizerPool } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
 import {
-  createPromptReader,
   maxEngineTokenizers,
   maxWarmUpMs,
-  type PromptReader,
+  PromptReader,
   type PromptReaderOptions,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
@@ -91,7 +90,7 @@ function create(options: RigOptions = {}): Rig {
     encode: () => void pool.batches++,
     warm,
   };
-  const reader = createPromptReader({
+  const reader = new PromptReader({
     ...time,
     ...{ tokenizers, budgetMs, cacheBytes: 1_048_576, seed, blockSize: size, http, logger, engineUrl },
     engineKind: options.engineKind ?? (() => undefined),

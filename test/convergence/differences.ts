@@ -33,9 +33,9 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
 function unequal(
   routers: readonly ModelRouter[],
   what: string,
-  valueOf: (router: ModelRouter) => string | undefined,
+  textOf: (router: ModelRouter) => string | undefined,
 ): string[] {
-  const values = routers.map((router) => [router.name, valueOf(router)] as const);
+  const values = routers.map((router) => [router.name, textOf(router)] as const);
   const known = values.filter(([, value]) => value !== undefined);
   if (new Set(known.map(([, value]) => value)).size <= 1) return [];
   return [`${what} differs: ${known.map(([name, value]) => `${name} ${value?.slice(0, 160)}`).join(" | ")}`];

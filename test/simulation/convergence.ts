@@ -37,8 +37,8 @@ export function differences(fleet: SimFleet, truth: EngineTruth): string[] {
   ];
 }
 
-function unequal(routers: readonly LiveRouter[], what: string, valueOf: (router: LiveRouter) => string): string[] {
-  const values = routers.map((router) => [router.number, valueOf(router)] as const);
+function unequal(routers: readonly LiveRouter[], what: string, textOf: (router: LiveRouter) => string): string[] {
+  const values = routers.map((router) => [router.number, textOf(router)] as const);
   if (new Set(values.map(([, value]) => value)).size <= 1) return [];
   return [`${what} differ: ${values.map(([number, value]) => `${number} ${value.slice(0, 160)}`).join(" | ")}`];
 }

@@ -8,7 +8,7 @@ import { type BodyMode, bodyModes, type ProcessingRequest, type ProcessingRespon
 interface Played {
   readonly exchange: Exchange;
   readonly sent: ProcessingResponse[];
-  readonly told: string[];
+  readonly reported: string[];
   readonly body: Buffer[];
   readonly answer: Buffer[];
   head: RequestHead | undefined;
@@ -19,16 +19,16 @@ interface Played {
 
 function play(onComplete: (played: Played) => void = route): Played {
   const sent: ProcessingResponse[] = [];
-  const told: string[] = [];
+  const reported: string[] = [];
   const exchange = new Exchange({
     write: (message) => sent.push(message) > 0,
-    end: () => void told.push("stream ended"),
-    fail: (why) => void told.push(`stream failed: ${why}`),
-    pause: () => void told.push("paused"),
-    resume: () => void told.push("resumed"),
+    end: () => void reported.push("stream ended"),
+    fail: (why) => void reported.push(`stream failed: ${why}`),
+    pause: () => void reported.push("paused"),
+    resume: () => void reported.push("resumed"),
   });
   const played: Played = {
-    ...{ exchange, sent, told, body: [], answer: [], head: undefined, end: undefined },
+    ...{ exchange, sent, reported, body: [], answer: [], head: undefined, end: undefined },
     onReceived: (chunk) => void exchange.write(chunk),
   };
   const owner: ExchangeOwner = {
@@ -37,11 +37,11 @@ function play(onComplete: (played: Played) => void = route): Played {
     },
     piece: (chunk) => void played.body.push(chunk),
     complete() {
-      told.push("complete");
+      reported.push("complete");
       onComplete(played);
     },
     answered(status) {
-      told.push(`answered ${status}`);
+      reported.push(`answered ${status}`);
       exchange.answerHeaders(["x-picked", "yes"], []);
     },
     received(chunk) {
@@ -50,7 +50,7 @@ function play(onComplete: (played: Played) => void = route): Played {
       return true;
     },
     ended() {
-      told.push("ended");
+      reported.push("ended");
       exchange.end();
     },
     drained() {},
@@ -112,7 +112,7 @@ test.each(fixedSeeds(200))("bodies of any size in any pieces pass whole, with on
   const ends = (field: "requestBody" | "responseBody") =>
     played.sent.filter((message) => message[field]?.response?.bodyMutation?.streamedResponse?.endOfStream).length;
   expect([ends("requestBody"), ends("responseBody")]).toEqual([1, 1]);
-  expect(played.told).toEqual(["complete", "answered 200", "ended", "stream ended"]);
+  expect(played.reported).toEqual(["complete", "answered 200", "ended", "stream ended"]);
   expect(played.end).toBe("finished");
 });
 
@@ -144,7 +144,7 @@ describe("how bodies are shown", () => {
     const played = play();
     played.exchange.accept(head({ requestBodyMode }));
     expect(played.head?.showsBody).toBe(false);
-    expect(played.told).toEqual(["complete"]);
+    expect(played.reported).toEqual(["complete"]);
     played.exchange.accept(body("a", false));
     played.exchange.accept(body("b"));
     expect(played.sent.slice(1)).toEqual([{ requestBody: {} }, { requestBody: {} }]);
@@ -175,7 +175,7 @@ describe("how bodies are shown", () => {
   test("an observing gateway is told nothing", () => {
     const played = play();
     played.exchange.accept({ ...head(), observabilityMode: true });
-    expect([played.sent, played.told]).toEqual([[], []]);
+    expect([played.sent, played.reported]).toEqual([[], []]);
   });
 });
 
@@ -206,7 +206,7 @@ describe("how exchanges end", () => {
     played.exchange.accept(body("a", false));
     played.exchange.refuse(413, ["content-type", "text/plain"], Buffer.from("too long"), "why");
     expect(played.sent.at(-1)?.immediateResponse).toMatchObject({ status: { code: 413 }, details: "why" });
-    expect([played.end, played.told]).toEqual(["finished", ["stream ended"]]);
+    expect([played.end, played.reported]).toEqual(["finished", ["stream ended"]]);
     played.exchange.accept(body("b"));
     played.exchange.refuse(500, [], Buffer.alloc(0), "twice");
     expect(played.sent).toHaveLength(1);
@@ -217,7 +217,7 @@ describe("how exchanges end", () => {
     played.exchange.accept(head());
     played.exchange.accept(body("{}"));
     played.exchange.accept(answerHead(true));
-    expect(played.told).toEqual(["complete", "answered 200", "ended", "stream ended"]);
+    expect(played.reported).toEqual(["complete", "answered 200", "ended", "stream ended"]);
   });
 });
 

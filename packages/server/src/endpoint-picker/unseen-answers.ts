@@ -76,7 +76,7 @@ export class UnseenAnswers {
       const sampledMs = nowMs - target.signals.ageMs();
       const isNew = sampledMs > waiting.readMs;
       waiting.readMs = Math.max(waiting.readMs, sampledMs);
-      let over = isNew ? this.#surplusAt(target) : 0;
+      let over = isNew ? this.#finishedAt(target) : 0;
       const { releaseAfterMs } = this.#options;
       const isBlind = Number.isNaN(target.signals.running + target.signals.waiting);
       const mostMs = isBlind ? Math.min(releaseAfterMs, withoutMetricsMs) : releaseAfterMs;
@@ -104,7 +104,7 @@ export class UnseenAnswers {
   }
 
   /** How many of this router's requests the engine did not have any more at its last scrape. */
-  #surplusAt(target: Target): number {
+  #finishedAt(target: Target): number {
     const { running, waiting, inFlightAtScrape } = target.signals;
     const busy = running + waiting;
     if (Number.isNaN(busy) || Number.isNaN(inFlightAtScrape)) return 0;

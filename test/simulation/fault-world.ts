@@ -10,7 +10,7 @@ export interface FaultWorld {
   readonly random: Random;
   /** Mean time between two faults of this kind. */
   readonly paceMs: number;
-  readonly cuts: CountedCheckpoints;
+  readonly cuts: CountedCuts;
   readonly counts: RunCounts;
   /** Routers that have never run. */
   readonly spares: number[];
@@ -24,7 +24,7 @@ export interface FaultWorld {
 }
 
 /** Directions between routers that several faults may have cut at once. */
-export class CountedCheckpoints {
+export class CountedCuts {
   readonly #fleet: FleetControls;
   readonly #counts = new Map<number, number>();
 

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { Conversations } from "./conversations.ts";
 import { createEventLog, logged } from "./event-log.ts";
 import { type FaultKind, faultKindNames, faultKinds } from "./fault-kinds.ts";
-import { CountedCheckpoints, type FaultWorld } from "./fault-world.ts";
+import { CountedCuts, type FaultWorld } from "./fault-world.ts";
 import { noCounts } from "./run-counts.ts";
 import { commandOf } from "./run-seed.ts";
 import { readSeedRequest } from "./seeds.ts";
@@ -111,7 +111,7 @@ function played(kind: FaultKind, seed: number): readonly string[] {
   } as unknown as FleetControls;
   const world: FaultWorld = {
     ...{ fleet, scheduler: time.scheduler, random: createSeededRandom(seed), paceMs: 500 },
-    ...{ cuts: new CountedCheckpoints(fleet), counts: noCounts(), spares: [5, 6], replaced: new Set<number>() },
+    ...{ cuts: new CountedCuts(fleet), counts: noCounts(), spares: [5, 6], replaced: new Set<number>() },
     ...{ paused: new Set<number>(), isOver: false, note: () => {} },
   };
   faultKinds[kind](world);
@@ -140,7 +140,7 @@ test("a direction that two faults cut is mended when both are over", () => {
     cutLink: (from: number, to: number) => calls.push(`cut ${from}>${to}`),
     mendLink: (from: number, to: number) => calls.push(`mend ${from}>${to}`),
   } as unknown as FleetControls;
-  const cuts = new CountedCheckpoints(fleet);
+  const cuts = new CountedCuts(fleet);
   const first = cuts.separate([0], [1]);
   const second = cuts.cut(0, 1);
   first();

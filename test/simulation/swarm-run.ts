@@ -6,7 +6,7 @@ import { createCountingMeter } from "./counting-meter.ts";
 import { EngineTruth } from "./engine-truth.ts";
 import { createEventLog, logged } from "./event-log.ts";
 import { faultKindNames, faultKinds } from "./fault-kinds.ts";
-import { CountedCheckpoints, type FaultWorld } from "./fault-world.ts";
+import { CountedCuts, type FaultWorld } from "./fault-world.ts";
 import { FuzzyStates } from "./fuzzy-states.ts";
 import { liveRouters } from "./live-router.ts";
 import { probeQuality } from "./quality.ts";
@@ -149,7 +149,7 @@ export class SwarmRun {
   #beginFaults(): void {
     const { seed, kinds, paceMs, routers, spareRouters } = this.#swarm;
     const fleet = this.#fleet;
-    const cuts = new CountedCheckpoints(fleet);
+    const cuts = new CountedCuts(fleet);
     const spares = Array.from({ length: spareRouters }, (_, at) => routers + at);
     const replaced = new Set<number>();
     const paused = new Set<number>();

@@ -15,7 +15,7 @@ import { PlacementItemWriter, readPlacementItem } from "../src/placements/placem
 import { readRegistryEntry, readRegistryKey } from "../src/registry/registry-entry.ts";
 import { maxUsageReports, readUsageFrame, writeUsageFrame } from "../src/usage/usage-frame.ts";
 import { journalContent } from "./documents/journal-content.ts";
-import { claimOf, cut, feedOf, record, storeOf } from "./documents/journal-fixtures.ts";
+import { checkpoint, claimOf, feedOf, record, storeOf } from "./documents/journal-fixtures.ts";
 import { a, createFoldHarness, storing } from "./facts/fold-harness.ts";
 
 const origin = { router: asRouterId("r\u00e4uter"), epoch: 1_700_000_000_000 };
@@ -46,14 +46,15 @@ alice.store.own.writePlacements(Uint8Array.of(5), 1_000);
 alice.store.own.commit();
 for (let sequence = 1; sequence < 6; sequence++) alice.store.own.writeFact(record(feed, sequence, 3));
 alice.store.own.commit();
-alice.store.own.writeFact(cut(feed, 5));
+alice.store.own.writeFact(checkpoint(feed, 5));
 alice.store.own.settle(feed, 5);
 alice.store.own.commit();
 const { updates } = alice;
 const journal = "journal/default/alice/1";
 
 const items = new FactItemWriter();
-for (const entry of [record(1, 1), cut(1, 1), { kind: "gap", feed: 1, from: 2, to: 9 } as const]) items.add(entry);
+for (const entry of [record(1, 1), checkpoint(1, 1), { kind: "gap", feed: 1, from: 2, to: 9 } as const])
+  items.add(entry);
 
 function placementItem(): Uint8Array {
   const writer = new PlacementItemWriter();

@@ -176,7 +176,7 @@ test("objectives and rewrites of an inference pool are followed with it, and for
   const pool = (options: object = {}) => ({
     discovery: { "inference-pools": [{ pool: "ai/chat", ...options }], kubernetes: { "api-server": url } },
   });
-  const { follow, sources, told, render } = await start(pool());
+  const { follow, sources, reported, render } = await start(pool());
   const { requestTables: tables } = sources;
   const name = "requests of inference pool ai/chat";
   const figures = async () => {
@@ -186,19 +186,19 @@ test("objectives and rewrites of an inference pool are followed with it, and for
     );
   };
   expect([tables.priorityOf("urgent"), tables.rewriteOf("b")?.targets[0]?.model]).toEqual([7, "target"]);
-  expect(await told()).toContain(`${name}: 1`);
+  expect(await reported()).toContain(`${name}: 1`);
   expect(await figures()).toEqual([1, 2]);
 
   api.put(objectives("ai"), objective("urgent", 8));
   await waitFor(() => tables.priorityOf("urgent") === 8, { what: "the new priority" });
   await follow(pool({ objectives: false }));
   expect([tables.priorityOf("urgent"), tables.rewriteOf("b") === undefined]).toEqual([undefined, false]);
-  expect(await told()).toContain(`${name}: 1`);
+  expect(await reported()).toContain(`${name}: 1`);
   await follow(pool());
   expect(tables.priorityOf("urgent")).toBe(8);
   await follow(pool({ objectives: false, "model-rewrites": false }));
   expect([tables.priorityOf("urgent"), tables.rewriteOf("b")]).toEqual([undefined, undefined]);
-  expect(await told()).not.toContain(`${name}: 1`);
+  expect(await reported()).not.toContain(`${name}: 1`);
   expect(await figures()).toEqual([0, 0]);
 });
 
@@ -234,7 +234,7 @@ test("models that rewrites name beyond what is kept are told of, and the others 
 test("an API server that stops answering is counted and told of, until it answers again", async () => {
   const { api, url } = await startPools("ai");
   api.put(objectives("ai"), objective("urgent", 7));
-  const { sources, told, logged } = await start({
+  const { sources, reported, logged } = await start({
     discovery: { "inference-pools": [{ pool: "ai/chat", "model-rewrites": false }], kubernetes: { "api-server": url } },
   });
   const watch = () => [...api.watches].find(({ request }) => request.path === objectives("ai"));
@@ -248,7 +248,7 @@ test("an API server that stops answering is counted and told of, until it answer
   const source = "requests of inference pool ai/chat";
   expect(logged(failure)).toEqual([expect.objectContaining({ source })]);
   expect(logged(recovery)).toEqual([{ source }]);
-  expect(await told()).toContain(`${source}: 1`);
+  expect(await reported()).toContain(`${source}: 1`);
   expect(sources.requestTables.priorityOf("urgent")).toBe(8);
 });
 

@@ -56,25 +56,25 @@ test("the stock provider gets what is there, says that it is synced, and follows
 });
 
 test("a source hears of each reader of a document, and once that it is gone; not of refused ones", async () => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const documents = {
     ...createMemoryDocuments(journal),
     onFollowed: (name: string) => {
-      const reader = told.push(`${name} follows`);
-      return () => void told.push(`${reader} is gone`);
+      const reader = reported.push(`${name} follows`);
+      return () => void reported.push(`${reader} is gone`);
     },
   };
   const rig = await start({ documents: [documents], limits: { maxConnections: 2 } });
   const [first, second] = [rig.connect(`/yjs/${journal}`), rig.connect(`/yjs/${journal}`)];
   await waitFor(() => first.isOpen() && second.isOpen(), { what: "two readers" });
-  expect(told).toEqual([`${journal} follows`, `${journal} follows`]);
+  expect(reported).toEqual([`${journal} follows`, `${journal} follows`]);
   const refused = [rig.connect(`/yjs/${journal}`), rig.connect("/yjs/nothing")];
   await waitFor(() => refused.every((client) => client.status() !== undefined), { what: "refusals" });
   first.socket.close();
-  await waitFor(() => told.length === 3, { what: "the end of a reader" });
+  await waitFor(() => reported.length === 3, { what: "the end of a reader" });
   second.socket.terminate();
-  await waitFor(() => told.length === 4, { what: "the loss of a reader" });
-  expect(told.slice(2)).toEqual(["1 is gone", "2 is gone"]);
+  await waitFor(() => reported.length === 4, { what: "the loss of a reader" });
+  expect(reported.slice(2)).toEqual(["1 is gone", "2 is gone"]);
 });
 
 test("a provider may escape the slashes of the name, and documents of several sources are found", async () => {

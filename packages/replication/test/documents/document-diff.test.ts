@@ -4,7 +4,7 @@ import * as Y from "yjs";
 import type { Journals } from "../../src/documents/journal-store.ts";
 
 import { journalContent } from "./journal-content.ts";
-import { claimOf, claimsOf, cut, feedOf, record, storeOf, sync, wholeUpdate } from "./journal-fixtures.ts";
+import { checkpoint, claimOf, claimsOf, feedOf, record, storeOf, sync, wholeUpdate } from "./journal-fixtures.ts";
 
 /** A journal of `commits` items, of which some are settled. */
 function longJournal(commits: number, blocks = 20) {
@@ -15,7 +15,7 @@ function longJournal(commits: number, blocks = 20) {
     const feed = feeds[tick % 5]!;
     own.writeFact(record(feed, tick, blocks));
     if (tick % 11 === 0) {
-      own.writeFact(cut(feed, tick));
+      own.writeFact(checkpoint(feed, tick));
       own.settle(feed, tick);
     }
     own.claim(claimOf(`t${tick % 5}`, tick));
@@ -83,7 +83,7 @@ describe("a diff", () => {
       reader.apply(piece);
       if (tick > 150) continue;
       own.writeFact(record(1, ++tick, 5));
-      own.writeFact(cut(1, tick));
+      own.writeFact(checkpoint(1, tick));
       own.settle(1, tick);
       own.claim(claimOf("t1", tick));
       own.commit();
@@ -174,7 +174,7 @@ test.each([1, 300, 1e9])(
     }
     const asked = reader.stateVector(own.name);
     for (const update of live.slice(0, 4)) expect(reader.apply(update)).toBe("applied");
-    own.writeFact(cut(feed, 6));
+    own.writeFact(checkpoint(feed, 6));
     own.settle(feed, 6);
     own.commit();
     for (const piece of [...store.diff(own.name, asked, max)]) reader.apply(piece);

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { cut, declarationOf, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
+import { checkpoint, declarationOf, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
 
 describe("a feed of the own journal", () => {
   test.each(fixedSeeds(10))("leaves nothing behind when it ends, here and at a reader, seed %i", (seed) => {
@@ -20,7 +20,7 @@ describe("a feed of the own journal", () => {
         if (kind > 0) {
           const sequence = (open.get(feed) ?? 0) + 1;
           open.set(feed, sequence);
-          own.writeFact(random.integer(4) === 0 ? cut(feed, sequence) : record(feed, sequence));
+          own.writeFact(random.integer(4) === 0 ? checkpoint(feed, sequence) : record(feed, sequence));
         }
       } else if (kind === 3) {
         own.writePlacements(Uint8Array.of(1), time.clock.nowMs() + random.integer(5_000));

@@ -8,9 +8,9 @@ import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
   claimsOf,
-  cut,
   entriesOf,
   feedOf,
   record,
@@ -73,7 +73,7 @@ function write(random: Random, replica: Replica): void {
   const feed = own.declareFeed(feedOf(target, random.integer(40) === 0 ? sequence : 0));
   switch (random.integer(8)) {
     case 0:
-      own.writeFact(cut(feed, sequence));
+      own.writeFact(checkpoint(feed, sequence));
       own.settle(feed, sequence - random.integer(3));
       break;
     case 1:

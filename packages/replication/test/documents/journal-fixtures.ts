@@ -39,7 +39,7 @@ export function record(feed: number, sequence: number, blocks = 1): FactRecord {
   return { kind: "record", feed, sequence, timestampUs, checksum: sequence, isComplete: true, ops: storedOps(blocks) };
 }
 
-export function cut(feed: number, sequence: number): CheckpointEntry {
+export function checkpoint(feed: number, sequence: number): CheckpointEntry {
   const timestampUs = 1_800_000_000_000_000 + sequence;
   const mark = { sequence, timestampUs, checksum: sequence };
   return { kind: "checkpoint", feed, ...mark, isComplete: true, blocks: 1, digest: [1, 2] };

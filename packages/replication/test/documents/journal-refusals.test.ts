@@ -6,8 +6,8 @@ import { DocumentFullError } from "../../src/documents/journal-store.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
-  cut,
   entriesOf,
   feedOf,
   originOf,
@@ -57,7 +57,7 @@ function setUp(limits = {}) {
   own.writeFact(record(feed, 1, 30));
   own.commit();
   for (const update of writer.updates) reader.apply(update);
-  own.writeFact(cut(feed, 1));
+  own.writeFact(checkpoint(feed, 1));
   own.settle(feed, 1);
   own.claim(claimOf("t1", 2));
   own.commit();
@@ -211,8 +211,8 @@ describe("bounds", () => {
     expect(reader.apply({ name, from: 0, to: 4, bytes: two })).toBe("applied");
   });
 
-  // An item goes when the last feed in it is cut. One feed that hardly moves would keep all that others write along with it.
-  test("an own journal over its bound is long until its feeds are cut", () => {
+  // An item goes when the last feed in it has a checkpoint. One feed that hardly moves would keep all that others write along with it.
+  test("an own journal over its bound is long until its feeds have checkpoints", () => {
     const { store } = storeOf("alice", { maxOwnBytes: 6_000 });
     const [busy, slow] = [store.own.declareFeed(feedOf("busy")), store.own.declareFeed(feedOf("slow"))];
     for (let sequence = 0; sequence < 8; sequence++) {
@@ -260,15 +260,15 @@ describe("bounds", () => {
   });
 });
 
-// Symptom: a journal grew beyond what others keep of one, though all feeds were to be cut. Mechanism: a feed whose state is on its
-// way, or that this router reads no more, is not cut, and every item lives as long as the slowest feed in it.
-test("an own journal holds no more than its bound whatever is not cut: the oldest goes, and what comes is held", () => {
+// Symptom: a journal grew beyond what others keep of one, though all feeds were to get checkpoints. Mechanism: a feed whose state is on its
+// way, or that this router reads no more, is without a checkpoint, and every item lives as long as the slowest feed in it.
+test("an own journal holds no more than its bound whatever is without a checkpoint: the oldest goes, and what comes is held", () => {
   const maxHeldBytes = 20_000;
   const { store, updates } = storeOf("alice", { maxOwnBytes: 12_000, maxHeldBytes });
   const reader = storeOf("bob", { maxDocumentBytes: (maxHeldBytes * 4) / 3 }).store;
   const [busy, slow] = [store.own.declareFeed(feedOf("busy")), store.own.declareFeed(feedOf("slow"))];
   const sequences: number[][] = [];
-  store.own.writeFact(cut(slow, 0));
+  store.own.writeFact(checkpoint(slow, 0));
   for (let sequence = 1; sequence < 60; sequence++) {
     for (const feed of [busy, slow]) store.own.writeFact(record(feed, sequence, 40));
     store.own.commit();
@@ -284,7 +284,7 @@ test("an own journal holds no more than its bound whatever is not cut: the oldes
   expect(last).toEqual(Array.from({ length: last.length }, (_, at) => 59 - last.length + 1 + at));
   expect(last.length).toBeGreaterThan(10);
   expect(entriesOf(reader, store.own.origin)).toEqual(entriesOf(store, store.own.origin));
-  store.own.writeFact(cut(slow, 59));
+  store.own.writeFact(checkpoint(slow, 59));
   store.own.settle(slow, 59);
   store.own.claim(claimOf("slow"));
   store.own.commit();

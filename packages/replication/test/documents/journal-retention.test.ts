@@ -4,8 +4,8 @@ import { itemOverheadBytes } from "../../src/documents/journal-document.ts";
 import { maxPlacementItemBytes } from "../../src/documents/own-journal.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
-  cut,
   declarationOf,
   entriesOf,
   feedOf,
@@ -42,7 +42,7 @@ describe("settled entries", () => {
     own.commit();
     own.writeFact(record(a, 2));
     own.commit();
-    own.writeFact(cut(a, 2));
+    own.writeFact(checkpoint(a, 2));
     own.settle(a, 2);
     own.commit();
     expect(held()).toEqual(["record 1.1", "record 2.1", "checkpoint 1.2"]);
@@ -64,12 +64,12 @@ describe("settled entries", () => {
     expect(store.stats()).toMatchObject({ ownFactItems: 2, ownPlacementItems: 0, documents: 1 });
   });
 
-  test("the newest cut of a feed stays, whatever is settled; older ones go", () => {
+  test("the newest checkpoint of a feed stays, whatever is settled; older ones go", () => {
     const { own, held } = pair();
     const feed = own.declareFeed(feedOf("a"));
     for (let sequence = 1; sequence <= 3; sequence++) {
       own.writeFact(record(feed, sequence));
-      own.writeFact(cut(feed, sequence));
+      own.writeFact(checkpoint(feed, sequence));
       own.settle(feed, sequence);
       own.commit();
     }
@@ -84,7 +84,7 @@ describe("retired feeds", () => {
   test("a retired feed leaves nothing, its declaration goes when no item mentions it any more", () => {
     const { own, held, reader } = pair();
     const [a, b] = [own.declareFeed(feedOf("a")), own.declareFeed(feedOf("b"))];
-    own.writeFact(cut(a, 1));
+    own.writeFact(checkpoint(a, 1));
     own.writeFact(record(b, 1));
     own.commit();
     own.retireFeed(a);
@@ -107,7 +107,7 @@ describe("retired feeds", () => {
     const [first, second, other] = [of("a", 1), of("a", 2), of("b", 1)];
     const unknown = own.declareFeed({ target: "a", epoch: null });
     for (const feed of [first, second, other]) {
-      own.writeFact(cut(feed, 1));
+      own.writeFact(checkpoint(feed, 1));
       own.commit();
     }
     own.retireFeedsOf("a");
@@ -123,7 +123,7 @@ describe("retired feeds", () => {
     );
     const again = of("a", 2);
     expect(again).toBeGreaterThan(unknown);
-    own.writeFact(cut(again, 7));
+    own.writeFact(checkpoint(again, 7));
     own.commit();
     expect(held()).toEqual([`checkpoint ${other}.1`, `checkpoint ${again}.7`]);
   });
@@ -133,7 +133,7 @@ describe("retired feeds", () => {
   test("the declaration of a retired feed stays for as long as a placement item may mention it", () => {
     const { own, reader, store, time } = pair();
     const feed = own.declareFeed(feedOf("a"));
-    own.writeFact(cut(feed, 1));
+    own.writeFact(checkpoint(feed, 1));
     own.writePlacements(Uint8Array.of(1), time.clock.nowMs() + 1_000);
     own.commit();
     own.retireFeed(feed);
@@ -165,14 +165,14 @@ describe("retired feeds", () => {
     expect(declarationOf(reader, alice, 1)).toBeUndefined();
   });
 
-  test("ops since a feed was cut are counted", () => {
+  test("ops since the checkpoint of a feed are counted", () => {
     const { own } = pair();
     const feed = own.declareFeed(feedOf("a"));
     own.writeFact(record(feed, 1, 10));
     own.writeFact({ kind: "gap", feed, from: 2, to: 3 });
     own.writeFact(record(feed, 4, 5));
     expect(own.opsSinceCheckpoint(feed)).toBe(15);
-    own.writeFact(cut(feed, 4));
+    own.writeFact(checkpoint(feed, 4));
     expect(own.opsSinceCheckpoint(feed)).toBe(0);
     expect(own.opsSinceCheckpoint(77)).toBe(0);
   });
@@ -272,7 +272,7 @@ test("after a hundredfold turnover a journal is as large as it was, in structs a
     for (const [at, feed] of feeds.entries()) {
       own.writeFact(record(feed, tick));
       if (tick % 20 !== 7 * at) continue;
-      own.writeFact(cut(feed, tick));
+      own.writeFact(checkpoint(feed, tick));
       own.settle(feed, tick);
     }
     own.writePlacements(Uint8Array.of(tick & 255, tick >> 8), time.clock.nowMs() + 400 + (tick % 7) * 50);

@@ -3,9 +3,9 @@ import { describe, expect, test } from "vitest";
 import { maxCommitBytes } from "../../src/documents/own-journal.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
   claimsOf,
-  cut,
   declarationOf,
   entriesOf,
   feedOf,
@@ -35,7 +35,7 @@ describe("what a writer commits", () => {
     const feed = own.declareFeed(feedOf("t1"));
     own.writeFact(record(feed, 5));
     own.writeFact({ kind: "gap", feed, from: 6, to: 8 });
-    own.writeFact(cut(feed, 5));
+    own.writeFact(checkpoint(feed, 5));
     expect(updates).toHaveLength(0);
     expect(own.hasPending).toBe(true);
     own.commit();
@@ -52,7 +52,11 @@ describe("what a writer commits", () => {
     expect(declarationOf(reader, alice, 1)).toEqual(feedOf("t1"));
     expect(claimsOf(reader, alice)).toEqual(new Map([["t1", claimOf("t1")]]));
     expect(own.claims).toEqual(claimsOf(reader, alice));
-    expect(entriesOf(reader, alice)).toEqual([record(1, 5), { kind: "gap", feed: 1, from: 6, to: 8 }, cut(1, 5)]);
+    expect(entriesOf(reader, alice)).toEqual([
+      record(1, 5),
+      { kind: "gap", feed: 1, from: 6, to: 8 },
+      checkpoint(1, 5),
+    ]);
   });
 
   test("nothing pending makes no update", () => {

@@ -8,7 +8,7 @@ import { defaultJournalLimits } from "../../src/documents/journal-store.ts";
 import { maxCommitBytes, maxPlacementItemBytes, OwnJournal } from "../../src/documents/own-journal.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
 import { maxRunBlocks } from "../../src/placements/placement-item.ts";
-import { claimOf, cut, feedOf, originOf, record, storeOf } from "./journal-fixtures.ts";
+import { checkpoint, claimOf, feedOf, originOf, record, storeOf } from "./journal-fixtures.ts";
 
 const origin = originOf("alice");
 
@@ -269,7 +269,7 @@ test.each([1, 2, 3, 4])("half an hour of churn leaves a journal as small as what
     journal.writePlacements(new Uint8Array(random.integer(300)), time.clock.nowMs() + 10_000);
     if (random.integer(10) === 0) {
       const at = random.integer(feeds.length);
-      journal.writeFact(cut(feeds[at]!, sequence));
+      journal.writeFact(checkpoint(feeds[at]!, sequence));
       journal.settle(feeds[at]!, sequence);
     }
     if (random.integer(60) === 0) {

@@ -9,9 +9,9 @@ import type { JournalUpdate, LogItem } from "../../src/documents/read-journal-up
 import { ReplicaJournal } from "../../src/documents/replica-journal.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
   claimsOf,
-  cut,
   declarationOf,
   feedOf,
   originOf,
@@ -194,7 +194,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
           const number = writer.own.declareFeed(feedOf(target, random.integer(3)));
           feeds.set(number, target);
           if (random.integer(2) === 0)
-            writer.own.writeFact(random.integer(3) === 0 ? cut(number, step) : record(number, step));
+            writer.own.writeFact(random.integer(3) === 0 ? checkpoint(number, step) : record(number, step));
         }
       } catch (error) {
         expect(error).toBeInstanceOf(RangeError);

@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";
 import {
+  checkpoint,
   claimOf,
-  cut,
   declarationOf,
   entriesOf,
   factItemsOf,
@@ -59,7 +59,7 @@ function randomEntry(random: Random, feed: number, sequence: number): FactEntry 
   const at = Math.max(0, sequence - random.integer(12));
   switch (random.integer(6)) {
     case 0:
-      return cut(feed, at);
+      return checkpoint(feed, at);
     case 1:
       return { kind: "gap", feed, from: at, to: at + random.integer(5) };
     default:

@@ -5,7 +5,17 @@ import { applyUpdate, Doc, encodeStateAsUpdate, encodeStateVector, type YArrayEv
 import type { Journals } from "../../src/documents/journal-store.ts";
 
 import { journalContent } from "./journal-content.ts";
-import { claimOf, claimsOf, cut, feedOf, originOf, record, storeOf, sync, wholeUpdate } from "./journal-fixtures.ts";
+import {
+  checkpoint,
+  claimOf,
+  claimsOf,
+  feedOf,
+  originOf,
+  record,
+  storeOf,
+  sync,
+  wholeUpdate,
+} from "./journal-fixtures.ts";
 
 const alice = originOf("alice");
 
@@ -41,7 +51,7 @@ function createWriter(store: Journals, random: Random): () => void {
     else if (choice === 5 && feeds.length > 2) store.own.retireFeed(feeds.splice(random.integer(feeds.length), 1)[0]!);
     else
       store.own.writeFact(
-        random.integer(4) === 0 ? cut(feed, ++sequence) : record(feed, ++sequence, 1 + random.integer(9)),
+        random.integer(4) === 0 ? checkpoint(feed, ++sequence) : record(feed, ++sequence, 1 + random.integer(9)),
       );
     if (random.integer(3) === 0) store.own.commit();
   };

@@ -5,9 +5,9 @@ import {
   b,
   blocksOf,
   c,
+  checkpointAt,
   checkpointOf,
   createFoldHarness,
-  cutAt,
   gap,
   record,
   storing,
@@ -15,20 +15,20 @@ import {
   transfer,
 } from "./fold-harness.ts";
 
-describe("cuts", () => {
+describe("checkpoints", () => {
   it("change nothing where the state is the same", () => {
     const { fold, reloads, changes } = createFoldHarness();
     fold.apply(a, storing(0, 4));
     changes.length = 0;
-    fold.apply(a, [cutAt(4, blocksOf(0, 4))]);
+    fold.apply(a, [checkpointAt(4, blocksOf(0, 4))]);
     expect(reloads).toEqual([]);
     expect(changes).toEqual([]);
   });
 
   it("reload a state that differs, once", () => {
     const { fold, reloads } = createFoldHarness();
-    fold.apply(a, [...storing(0, 4), cutAt(4, [1])]);
-    fold.apply(a, [...storing(5, 6), cutAt(6, [1, 2])]);
+    fold.apply(a, [...storing(0, 4), checkpointAt(4, [1])]);
+    fold.apply(a, [...storing(5, 6), checkpointAt(6, [1, 2])]);
     expect(reloads).toEqual([{ target, reason: "digest-mismatch", from: a }]);
     expect(fold.state(target)?.progress).toBe("loading");
     expect(fold.statement(target)).toBeUndefined();
@@ -37,14 +37,14 @@ describe("cuts", () => {
   it("reload what lags behind records that are gone", () => {
     const { fold, reloads } = createFoldHarness();
     fold.apply(a, storing(0, 1));
-    fold.apply(b, [...storing(5, 6), cutAt(6, blocksOf(0, 6))]);
+    fold.apply(b, [...storing(5, 6), checkpointAt(6, blocksOf(0, 6))]);
     expect(reloads).toEqual([{ target, reason: "behind-cut", from: b }]);
   });
 
   it("do not reload when what is missing comes after all", () => {
     const { fold, held } = createFoldHarness();
     fold.apply(a, storing(0, 1));
-    fold.apply(b, [...storing(5, 6), cutAt(6, blocksOf(0, 6)), ...storing(7, 7)]);
+    fold.apply(b, [...storing(5, 6), checkpointAt(6, blocksOf(0, 6)), ...storing(7, 7)]);
     fold.apply(a, storing(2, 4));
     expect(fold.state(target)).toMatchObject({ progress: "current", last: { sequence: 7 } });
     expect(held()).toEqual(blocksOf(0, 7));
@@ -52,7 +52,7 @@ describe("cuts", () => {
 
   it("are not skipped over by a gap that another writer has read through", () => {
     const { fold, reloads } = createFoldHarness();
-    fold.apply(b, [cutAt(4, blocksOf(0, 4))]);
+    fold.apply(b, [checkpointAt(4, blocksOf(0, 4))]);
     expect(reloads).toEqual([{ target, reason: "behind-cut", from: b }]);
     fold.apply(a, [...storing(0, 1), gap(2, 5), ...storing(6, 6, false)]);
     expect(fold.state(target)).toMatchObject({ progress: "loading", last: { sequence: 1 }, isComplete: true });
@@ -62,7 +62,7 @@ describe("cuts", () => {
     const { fold, held } = createFoldHarness();
     fold.apply(a, [...storing(0, 1), gap(2, 5), ...storing(6, 6, false)]);
     expect(fold.state(target)?.progress).toBe("open");
-    fold.apply(a, [cutAt(6, [100, 101, 106], false)]);
+    fold.apply(a, [checkpointAt(6, [100, 101, 106], false)]);
     expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: false });
     expect(fold.byteLength).toBe(0);
     fold.apply(b, storing(2, 5));
@@ -72,9 +72,9 @@ describe("cuts", () => {
   it("close a gap that lies below them, also when they come late", () => {
     const { fold } = createFoldHarness();
     fold.apply(a, [...storing(0, 1), gap(2, 5), ...storing(6, 9, false)]);
-    fold.apply(a, [cutAt(1, [100, 101])]);
+    fold.apply(a, [checkpointAt(1, [100, 101])]);
     expect(fold.state(target)?.progress).toBe("open");
-    fold.apply(a, [cutAt(6, [100, 101, 106], false)]);
+    fold.apply(a, [checkpointAt(6, [100, 101, 106], false)]);
     expect(fold.state(target)?.progress).toBe("current");
     expect(fold.byteLength).toBe(0);
   });
@@ -82,16 +82,16 @@ describe("cuts", () => {
   it("do not close a gap above them", () => {
     const { fold } = createFoldHarness();
     fold.apply(a, [...storing(0, 1), gap(2, 5)]);
-    fold.apply(a, [cutAt(1, [100, 101])]);
+    fold.apply(a, [checkpointAt(1, [100, 101])]);
     expect(fold.state(target)).toMatchObject({ progress: "open", last: { sequence: 1 }, isComplete: false });
   });
 });
 
-describe("cuts of which one is better than the other", () => {
+describe("checkpoints of which one is better than the other", () => {
   it("make a state complete that they agree with", () => {
     const { fold, reloads } = createFoldHarness();
     fold.apply(a, storing(0, 3, false));
-    fold.apply(b, [cutAt(3, blocksOf(0, 3), true)]);
+    fold.apply(b, [checkpointAt(3, blocksOf(0, 3), true)]);
     expect(fold.state(target)).toMatchObject({ isComplete: true, progress: "current" });
     expect(reloads).toEqual([]);
   });
@@ -99,36 +99,36 @@ describe("cuts of which one is better than the other", () => {
   it("that are complete replace what has been incomplete since before them", () => {
     const { fold, reloads } = createFoldHarness();
     fold.apply(a, [...storing(0, 1), ...storing(2, 9, false)]);
-    fold.apply(b, [cutAt(1, blocksOf(0, 1))]);
+    fold.apply(b, [checkpointAt(1, blocksOf(0, 1))]);
     expect(reloads).toEqual([]);
-    fold.apply(b, [cutAt(5, blocksOf(0, 5))]);
+    fold.apply(b, [checkpointAt(5, blocksOf(0, 5))]);
     expect(reloads).toEqual([{ target, reason: "behind-cut", from: b }]);
   });
 
   it("that are incomplete do not shake a complete state, unless they are repeated", () => {
     const { fold, reloads, held } = createFoldHarness();
     fold.apply(b, storing(0, 6));
-    fold.apply(a, [cutAt(6, [1], false)]);
+    fold.apply(a, [checkpointAt(6, [1], false)]);
     expect(held()).toEqual(blocksOf(0, 6));
-    fold.apply(a, [cutAt(6, [1], false)]);
+    fold.apply(a, [checkpointAt(6, [1], false)]);
     expect(reloads).toEqual([]);
     fold.apply(b, storing(7, 7));
-    fold.apply(a, [cutAt(7, [1], false)]);
+    fold.apply(a, [checkpointAt(7, [1], false)]);
     expect(reloads).toEqual([{ target, reason: "digest-mismatch", from: a }]);
   });
 
   it("of the lowest router win where two say different things", () => {
     const { fold, reloads } = createFoldHarness();
-    fold.apply(b, [...storing(0, 2), cutAt(2, blocksOf(0, 2))]);
-    fold.apply(c, [cutAt(2, [5])]);
+    fold.apply(b, [...storing(0, 2), checkpointAt(2, blocksOf(0, 2))]);
+    fold.apply(c, [checkpointAt(2, [5])]);
     expect(reloads).toEqual([]);
-    fold.apply(a, [cutAt(2, [6])]);
+    fold.apply(a, [checkpointAt(2, [6])]);
     expect(reloads).toEqual([{ target, reason: "digest-mismatch", from: a }]);
   });
 
   it("of this router itself are no reason to doubt its state", () => {
     const { fold, reloads } = createFoldHarness({ self: a.router });
-    fold.apply(a, [...storing(0, 2), cutAt(2, [5]), ...storing(3, 3), cutAt(3, [5])]);
+    fold.apply(a, [...storing(0, 2), checkpointAt(2, [5]), ...storing(3, 3), checkpointAt(3, [5])]);
     expect(reloads).toEqual([]);
   });
 
@@ -144,11 +144,11 @@ describe("cuts of which one is better than the other", () => {
   it("wait in a bounded number, the highest ones", () => {
     const table = new CheckpointTable();
     for (let sequence = 0; sequence <= maxWaitingCheckpoints; sequence++)
-      table.add({ checkpoint: cutAt(sequence, []), origin: a });
+      table.add({ checkpoint: checkpointAt(sequence, []), origin: a });
     expect(table.count).toBe(maxWaitingCheckpoints);
     expect(table.take(0)).toBeUndefined();
     expect(table.highest?.checkpoint.sequence).toBe(maxWaitingCheckpoints);
-    table.add({ checkpoint: cutAt(3, [], false), origin: a });
+    table.add({ checkpoint: checkpointAt(3, [], false), origin: a });
     expect(table.take(3)?.checkpoint.isComplete).toBe(true);
   });
 });
@@ -175,7 +175,7 @@ describe("comparing statements", () => {
 
 /**
  * A replica that nobody had given a snapshot in time went on as partial. It held what the reader held that had read all,
- * and every statement said so, but it took its facts for partial until the reader's next cut, up to a minute later.
+ * and every statement said so, but it took its facts for partial until the reader's next checkpoint, up to a minute later.
  */
 it("a replica that holds what a complete statement says is complete, too", () => {
   const one = createFoldHarness();
@@ -213,7 +213,7 @@ describe("replacing the state by a reader's own", () => {
     const one = createFoldHarness();
     const other = createFoldHarness();
     one.fold.apply(a, storing(0, 9));
-    other.fold.apply(a, [cutAt(9, [3])]);
+    other.fold.apply(a, [checkpointAt(9, [3])]);
     const frames = [...one.fold.exportFrames(65_536)];
     const snapshot = other.fold.beginImport();
     snapshot.frame(frames[0]!);

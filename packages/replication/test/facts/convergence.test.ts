@@ -23,7 +23,7 @@ function run(seed: number): { tier: ModelTier; owner: ModelRouter } {
     tier.message();
     owner.takeOver();
     tier.settle();
-    if (owner.cut() === undefined) owner.replace();
+    if (owner.checkpoint() === undefined) owner.replace();
     tier.settle();
   }
   return { tier, owner };
@@ -34,7 +34,7 @@ const statementOf = ({ harness }: ModelRouter): unknown => {
   return { epoch, sequence, blocks, digest };
 };
 
-describe("a tier with cuts, settled journals, snapshots and faults", () => {
+describe("a tier with checkpoints, settled journals, snapshots and faults", () => {
   const seen = { reloads: 0, imports: 0, aborts: 0, givenUp: 0, restarts: 0, complete: 0 };
 
   it.each(seeds)("comes to one state, seed %i", (seed) => {

@@ -14,7 +14,7 @@ const record = (over: Partial<FactRecord> = {}): FactRecord => ({
   ...{ isComplete: true, ops: Uint8Array.of(0, 1, 2, 3, 4, 5, 6, 7, 8) },
   ...over,
 });
-const cut = (over: Partial<CheckpointEntry> = {}): CheckpointEntry => ({
+const checkpoint = (over: Partial<CheckpointEntry> = {}): CheckpointEntry => ({
   ...{ kind: "checkpoint", feed: 3, sequence: 70, timestampUs: 1_800_000_000_000_000, checksum: 0xdead_beef },
   ...{ isComplete: true, blocks: 32_768, digest: [1, 0xffff_ffff] },
   ...over,
@@ -37,7 +37,7 @@ function randomEntry(random: Random): FactEntry {
       return { kind: "gap", feed, from: random.integer(20), to: 20 + random.integer(100) };
     case 1: {
       const digest = [random.integer(2 ** 32), random.integer(2 ** 32)] as const;
-      return cut({ feed, sequence, timestampUs, checksum, isComplete, blocks: random.integer(2 ** 32), digest });
+      return checkpoint({ feed, sequence, timestampUs, checksum, isComplete, blocks: random.integer(2 ** 32), digest });
     }
     default: {
       const ops = Uint8Array.from({ length: random.integer(3) * 5 }, (_, at) =>
@@ -84,7 +84,7 @@ describe("what is not written", () => {
     ["a sequence of 53 bits", record({ sequence: 2 ** 52 })],
     ["a timestamp before time", record({ timestampUs: -2 })],
     ["a gap that ends before it begins", { kind: "gap", feed: 1, from: 5, to: 4 }],
-    ["a count of blocks that is no number", cut({ blocks: Number.NaN })],
+    ["a count of blocks that is no number", checkpoint({ blocks: Number.NaN })],
     ["a record of more bytes than others take", record({ ops: new Uint8Array(maxRecordOpsBytes + 1) })],
   ])("%s", (_what, entry) => {
     const writer = new FactItemWriter();

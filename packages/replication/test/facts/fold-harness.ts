@@ -144,7 +144,7 @@ export function record(sequence: number, ops: TestOps = {}, isComplete = true, i
 
 export const gap = (from: number, to: number, inFeed = feed): GapEntry => ({ kind: "gap", feed: inFeed, from, to });
 
-/** A cut of what a harness holds now, as its router would write it. */
+/** A checkpoint of what a harness holds now, as its router would write it. */
 export function checkpointOf(harness: FoldHarness, inFeed = feed, key = target): CheckpointEntry {
   const statement = harness.fold.checkpointStatement(key);
   if (!statement) throw new Error("nothing to state");
@@ -152,8 +152,8 @@ export function checkpointOf(harness: FoldHarness, inFeed = feed, key = target):
   return { kind: "checkpoint", feed: inFeed, ...markAt(sequence), isComplete, blocks, digest };
 }
 
-/** A cut of a state that holds these blocks on the GPU and nothing else. */
-export function cutAt(sequence: number, lows: readonly number[], isComplete = true): CheckpointEntry {
+/** A checkpoint of a state that holds these blocks on the GPU and nothing else. */
+export function checkpointAt(sequence: number, lows: readonly number[], isComplete = true): CheckpointEntry {
   const index = createPrefixIndex({ maxTargets: 1 });
   index.storeFacts(0, tier.gpu, wordsOf(lows), 0, lows.length);
   const digest = index.digest(0);

@@ -11,7 +11,7 @@ export interface ModelJournal {
   readonly entries: (FactEntry | undefined)[];
 }
 
-/** A router that folds, and may read the engine, own its feed, and state cuts. */
+/** A router that folds, and may read the engine, own its feed, and state checkpoints. */
 export class ModelRouter {
   readonly origin: Origin;
   readonly harness: FoldHarness;
@@ -33,7 +33,7 @@ export class ModelRouter {
   #latest = -1;
   #engineEpoch = -1;
   #epoch: EngineEpoch | undefined;
-  /** Whether it has stated a cut of what it knew from before the message that names the epoch. */
+  /** Whether it has stated a checkpoint of what it knew from before the message that names the epoch. */
   #isFounded = false;
 
   /** @param engineEpochs the engine's epochs by the ids that routers gave them, which no real router could know */
@@ -91,21 +91,21 @@ export class ModelRouter {
     this.#isFounded = true;
     return (
       this.harness.fold.replaceState({ target, epoch: this.#epoch, mark, isComplete, tellAll }) &&
-      this.cut() !== undefined
+      this.checkpoint() !== undefined
     );
   }
 
-  /** Writes a cut, after which older entries are not needed any more. */
-  cut(): CheckpointEntry | undefined {
+  /** Writes a checkpoint, after which older entries are not needed any more. */
+  checkpoint(): CheckpointEntry | undefined {
     if (!this.#epoch) return undefined;
     const statement = this.harness.fold.checkpointStatement(target);
     const last = this.harness.fold.state(target)?.last;
     if (!statement || !last || statement.epoch !== epochId(this.#epoch)) return undefined;
     const { blocks, digest, isComplete } = statement;
-    const cut: CheckpointEntry = { kind: "checkpoint", feed: this.#feed(), ...last, isComplete, blocks, digest };
-    this.#write(cut);
-    this.settle(statement.epoch, cut.sequence, cut);
-    return cut;
+    const checkpoint: CheckpointEntry = { kind: "checkpoint", feed: this.#feed(), ...last, isComplete, blocks, digest };
+    this.#write(checkpoint);
+    this.settle(statement.epoch, checkpoint.sequence, checkpoint);
+    return checkpoint;
   }
 
   /** Entries of an epoch up to a sequence are gone from the journal. */

@@ -49,7 +49,7 @@ export class ModelTier {
     const dice = random.integer(100);
     if (dice < 40) this.#message();
     else if (dice < 75) this.#deliver();
-    else if (dice < 80) this.#pick(this.living.filter(({ isOwner }) => isOwner))?.cut();
+    else if (dice < 80) this.#pick(this.living.filter(({ isOwner }) => isOwner))?.checkpoint();
     else if (dice < 95) this.#transfer();
     else this.#disturb(random.integer(6));
   }

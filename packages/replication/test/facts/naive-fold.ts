@@ -56,7 +56,7 @@ export interface NaiveFold {
   readonly progress: "current" | "waiting" | "open";
 }
 
-/** The fold by its definition: of the set of all that was ever written, cuts left out. */
+/** The fold by its definition: of the set of all that was ever written, checkpoints left out. */
 export function naiveFold(journals: readonly NaiveJournal[]): NaiveFold {
   const epoch = newestEpoch(journals.flatMap(({ epochs }) => [...epochs.values()]));
   const blocks = new NaiveBlocks();

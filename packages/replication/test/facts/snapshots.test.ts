@@ -10,9 +10,9 @@ import {
   b,
   blocksOf,
   chainOf,
+  checkpointAt,
   checkpointOf,
   createFoldHarness,
-  cutAt,
   type FoldHarness,
   firstEpoch,
   gap,
@@ -103,7 +103,7 @@ describe("snapshots", () => {
   it("are refused where they lead nowhere", () => {
     const source = filled(3);
     const { fold, held } = createFoldHarness();
-    fold.apply(a, [...storing(0, 1), ...storing(9, 9), cutAt(9, blocksOf(0, 9))]);
+    fold.apply(a, [...storing(0, 1), ...storing(9, 9), checkpointAt(9, blocksOf(0, 9))]);
     expect(transfer(source.fold, fold)).toEqual([]);
     expect(fold.state(target)?.progress).toBe("loading");
     expect(held()).toEqual([100, 101]);
@@ -237,7 +237,7 @@ describe("snapshots of open targets", () => {
 describe("snapshots of states that come and go", () => {
   it("leave out what is loading, what has nothing, and what nobody knows", () => {
     const source = createFoldHarness();
-    source.fold.apply(a, [...storing(0, 3), cutAt(3, [1])]);
+    source.fold.apply(a, [...storing(0, 3), checkpointAt(3, [1])]);
     source.fold.declare(a, 2, { target: "empty", epoch: firstEpoch });
     const [first] = source.fold.exportFrames(frameBytes, [target, "empty", "unknown"]);
     expect(readSnapshotFrame(first!)).toEqual({ kind: "groups", groups: [] });
@@ -281,7 +281,7 @@ describe("snapshots of states that come and go", () => {
   it("leave a target waiting for another one when they are broken off", () => {
     const source = filled(9);
     const { fold, held, reloads } = createFoldHarness();
-    fold.apply(a, [...storing(0, 2), ...storing(8, 8), cutAt(8, blocksOf(0, 8))]);
+    fold.apply(a, [...storing(0, 2), ...storing(8, 8), checkpointAt(8, blocksOf(0, 8))]);
     const [stamps, blocks] = source.fold.exportFrames(frameBytes);
     const snapshot = fold.beginImport();
     snapshot.frame(stamps!);
@@ -311,7 +311,7 @@ describe("snapshots of states that come and go", () => {
 describe("going on without a snapshot", () => {
   it("goes over everything that is missing, as partial", () => {
     const { fold, held } = createFoldHarness();
-    fold.apply(a, [...storing(0, 1), ...storing(5, 5), ...storing(8, 8), cutAt(9, blocksOf(0, 9))]);
+    fold.apply(a, [...storing(0, 1), ...storing(5, 5), ...storing(8, 8), checkpointAt(9, blocksOf(0, 9))]);
     fold.giveUpLoading([target, "unknown"]);
     expect(held()).toEqual([100, 101, 105, 108]);
     expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: false, last: { sequence: 9 } });

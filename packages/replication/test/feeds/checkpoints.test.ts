@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { checkpointUrgency, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
 import { FeedRig } from "./feed-rig.ts";
 
-describe("when a cut is due", () => {
+describe("when a checkpoint is due", () => {
   const still = { ops: 0, blocks: 0, sinceCheckpointMs: 0, hasMoved: true };
   test.each([
     [{ ...still, ops: 4_095 }, "none"],
@@ -28,7 +28,7 @@ function lone(seed: number, limits = {}) {
   return { rig, a, c };
 }
 
-test("cuts keep a journal small, however much happens", () => {
+test("checkpoints keep a journal small, however much happens", () => {
   const { rig, a } = lone(1, { minCheckpointOps: 200 });
   let largest = 0;
   for (let round = 0; round < 120; round++) {
@@ -39,30 +39,30 @@ test("cuts keep a journal small, however much happens", () => {
   }
   rig.expectTruth();
   // At most three times what is held in changes, and what one commit adds.
-  expect(a.cuts).toBeGreaterThan(10);
+  expect(a.checkpoints).toBeGreaterThan(10);
   expect(largest).toBeLessThan(400 * 3 * 12);
 });
 
-test("a feed that moves slowly is cut once a minute, a silent one is not", () => {
+test("a feed that moves slowly has a checkpoint once a minute, a silent one has none", () => {
   const { rig, a } = lone(2);
   rig.publish(5);
   a.read();
   rig.exchange();
-  expect(a.cuts).toBe(1);
+  expect(a.checkpoints).toBe(1);
   rig.publish(1);
   a.read();
   for (let second = 0; second < 59; second++) rig.time.advance(1_000);
   rig.exchange();
-  expect(a.cuts).toBe(1);
+  expect(a.checkpoints).toBe(1);
   rig.time.advance(1_000);
   rig.exchange();
-  expect(a.cuts).toBe(2);
+  expect(a.checkpoints).toBe(2);
   rig.time.advance(200_000);
   rig.exchange();
-  expect(a.cuts).toBe(2);
+  expect(a.checkpoints).toBe(2);
 });
 
-test("a router that reads no more gives its entries up once the owner has cut beyond them", () => {
+test("a router that reads no more gives its entries up once the owner has a checkpoint beyond them", () => {
   const rig = new FeedRig(3);
   const [a, b, c] = [rig.add("a"), rig.add("b"), rig.add("c")];
   a.reader.setRole("owner");
@@ -91,7 +91,7 @@ test("a router that reads no more gives its entries up once the owner has cut be
   rig.expectTruth([b, c, d]);
 });
 
-test("somebody who joins after cuts has the state by a snapshot and what followed", () => {
+test("somebody who joins after checkpoints has the state by a snapshot and what followed", () => {
   const { rig, a } = lone(4, { minCheckpointOps: 100 });
   for (let round = 0; round < 30; round++) {
     rig.publish(10);

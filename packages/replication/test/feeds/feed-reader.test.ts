@@ -103,7 +103,7 @@ describe("an owner", () => {
     expect(b.held().length).toBeGreaterThan(0);
   });
 
-  test("tells what it will not read any more, and closes it with a cut when nobody fills it", () => {
+  test("tells what it will not read any more, and closes it with a checkpoint when nobody fills it", () => {
     const { rig, a, b, c } = pair(3, { openGapMs: 5_000 });
     b.reader.setRole("none");
     rig.publish(40);
@@ -114,7 +114,7 @@ describe("an owner", () => {
     expect(c.fold.state(target)).toMatchObject({ progress: "open", isComplete: false });
     rig.settle();
     rig.settle();
-    expect(a.cuts).toBeGreaterThan(0);
+    expect(a.checkpoints).toBeGreaterThan(0);
     expect(c.fold.state(target)).toMatchObject({ progress: "current", isComplete: false });
     rig.expectEqual();
     expect(b.held()).toEqual(a.held());

@@ -133,7 +133,7 @@ export class RigRouter {
     return this.meter.value("espalier_feed_takeovers_total", how);
   }
 
-  get cuts(): number {
+  get checkpoints(): number {
     return this.meter.value("espalier_feed_cuts_total");
   }
 

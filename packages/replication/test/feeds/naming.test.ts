@@ -72,8 +72,8 @@ describe("an epoch that is named by a message in the middle", () => {
   });
 });
 
-describe("an inherited state with a hole that a cut has closed", () => {
-  // Records at or below a cut are ignored, so that a complete reader's records from before the hole change nothing.
+describe("an inherited state with a hole that a checkpoint has closed", () => {
+  // Records at or below a checkpoint are ignored, so that a complete reader's records from before the hole change nothing.
   test.each([false, true])("is made whole by a reader that has read everything, the owner gone: %s", (isGone) => {
     const { rig, a, b, c } = trio(24, { openGapMs: 300, maxKeptRecords: 1_000 });
     rig.publish(10);
@@ -84,7 +84,7 @@ describe("an inherited state with a hole that a cut has closed", () => {
     a.read();
     rig.settle();
     expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
-    expect(a.cuts).toBeGreaterThan(0);
+    expect(a.checkpoints).toBeGreaterThan(0);
     if (isGone) rig.apart.add(a);
     b.reader.setRole("owner");
     b.read();

@@ -59,7 +59,7 @@ describe("entries of the own journal", () => {
     expect([feeds.opsSinceCheckpoint(engineEpoch(1)), feeds.opsSinceCheckpoint(engineEpoch(9))]).toEqual([0, 0]);
   });
 
-  test("are given up as far as another router has cut, all of them when it has cut beyond", () => {
+  test("are given up to the checkpoint of another router, all of them when that is beyond them", () => {
     const { journal, fold, taken } = recorded();
     const feeds = new OwnFeeds(target, journal, fold);
     feeds.write(engineEpoch(1), [record(1), record(7)]);
@@ -231,7 +231,7 @@ describe("removals", () => {
   });
 });
 
-test("cuts of several feeds take turns", () => {
+test("checkpoints of several feeds take turns", () => {
   const rig = new FeedRig(3);
   const turns = { left: 0 };
   const a = rig.add("a", {}, () => turns.left-- > 0);
@@ -239,19 +239,19 @@ test("cuts of several feeds take turns", () => {
   rig.publish(5);
   a.read();
   rig.exchange();
-  expect(a.cuts).toBe(0);
+  expect(a.checkpoints).toBe(0);
   turns.left = 1;
   rig.exchange();
-  expect(a.cuts).toBe(1);
+  expect(a.checkpoints).toBe(1);
   // An overdue one does not wait for its turn.
   rig.publish(5);
   a.read();
   rig.time.advance(179_900);
   rig.exchange();
-  expect(a.cuts).toBe(1);
+  expect(a.checkpoints).toBe(1);
   rig.time.advance(100);
   rig.exchange();
-  expect(a.cuts).toBe(2);
+  expect(a.checkpoints).toBe(2);
 });
 
 test("messages that came already and holes without a beginning change nothing", () => {

@@ -4,7 +4,7 @@ import { type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { createDeadJournals, maxDeadJournals } from "../../src/replica/dead-journals.ts";
-import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
+import { checkpoint, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 import { chainOf, createNode, join, type Node, store, tellMembers } from "./replica-pair.ts";
 
 /** Longer than any placement of these replicas is believed, and than upkeep takes to see it. */
@@ -33,9 +33,9 @@ function readerOf({ replica }: Node, sequences: readonly number[], target = "eng
 }
 
 describe("the journal of a router that died", () => {
-  // Symptom: of two routers the one that took a feed over kept the dead one's journal for ever, though it had cut
-  // beyond it. Mechanism: cuts were counted as observers of the store are told of them, and nobody is told of the own.
-  test("goes once this router itself has cut all its feeds beyond it", () => {
+  // Symptom: of two routers the one that took a feed over kept the dead one's journal for ever, though it had checkpoints
+  // beyond it. Mechanism: checkpoints were counted as observers of the store are told of them, and nobody is told of the own.
+  test("goes once this router itself has checkpoints of all its feeds beyond it", () => {
     const time = createVirtualTime();
     const [a, b] = started(["a", "b"], time) as [Node, Node];
     readerOf(a, [0, 1, 2]);
@@ -47,7 +47,7 @@ describe("the journal of a router that died", () => {
     for (const sequence of [0, 1, 2, 3]) expect(b.heldBlocks("engine", chainOf(sequence, 3))).toBe(3);
   });
 
-  test("goes with a third one too once another has cut beyond it, and not before", () => {
+  test("goes with a third one too once another has a checkpoint beyond it, and not before", () => {
     const time = createVirtualTime();
     const [a, b, c] = started(["a", "b", "c"], time) as [Node, Node, Node];
     readerOf(a, [0, 1, 2]);
@@ -156,7 +156,7 @@ describe("which journals go", () => {
 
   // Symptom: a router that crashed again soon after it came back took records along that nobody had covered yet.
   // Mechanism: its second journal was empty and so of no use, and to drop an epoch is to drop those before it.
-  test("a useless one stays while an earlier epoch of its router has records that nobody has cut beyond", () => {
+  test("a useless one stays while an earlier epoch of its router has records that nobody has a checkpoint beyond", () => {
     const rig = rigOf([originOf("a", 1), originOf("a", 2), originOf("b")]);
     rig.note(originOf("a", 1), record(1, 7));
     rig.living.add("b@1");
@@ -164,7 +164,7 @@ describe("which journals go", () => {
     rig.time.advance(1_001);
     rig.collect();
     expect(rig.dropped).toEqual([]);
-    rig.note(originOf("b"), cut(1, 7));
+    rig.note(originOf("b"), checkpoint(1, 7));
     rig.collect();
     expect(rig.origins).toEqual([originOf("b")]);
   });
@@ -203,18 +203,18 @@ describe("which journals go", () => {
     expect(rig.origins).toEqual(others);
   });
 
-  test("the own cuts count, those of a dead router do not", () => {
+  test("the own checkpoints count, those of a dead router do not", () => {
     const rig = rigOf([originOf("a"), originOf("b")]);
     rig.note(originOf("a"), record(1, 7));
-    rig.note(originOf("b"), record(1, 8), cut(1, 8));
+    rig.note(originOf("b"), record(1, 8), checkpoint(1, 8));
     rig.collect();
     rig.time.advance(1_001);
     rig.collect();
     expect(rig.dropped).toEqual([]);
-    rig.note(originOf("self"), cut(1, 7));
+    rig.note(originOf("self"), checkpoint(1, 7));
     rig.collect();
     expect(rig.dropped).toEqual(["a@1"]);
-    rig.note(originOf("self"), cut(1, 8));
+    rig.note(originOf("self"), checkpoint(1, 8));
     rig.collect();
     expect(rig.dropped).toEqual(["a@1", "b@1"]);
   });

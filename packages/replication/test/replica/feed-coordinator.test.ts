@@ -7,7 +7,7 @@ import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { type CoordinatedReader, FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
 import type { Member } from "../../src/replica-ports.ts";
-import { claimOf, cut, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
+import { checkpoint, claimOf, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
 
 const self = originOf("self", 3);
 const mark = { sequence: 9, timestampUs: 1, checksum: 1 };
@@ -171,7 +171,7 @@ describe("readers", () => {
     rig.coordinator.opened("other", readerOf(other));
     const declarations = [feedOf("engine", 0), feedOf("other", 0), feedOf("engine", 50), feedOf("nobody", 0)];
     const entries: FactEntry[] = [record(0, 1), record(1, 1), record(2, 51), record(0, 2), record(3, 7), record(9, 8)];
-    rig.coordinator.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
+    rig.coordinator.factsSeen(originOf("a"), [...entries, checkpoint(1, 1)], (feed) => declarations[feed]);
     expect(engine).toEqual(["a 0 record 0.1,record 0.2", "a 50 record 2.51"]);
     expect(other).toEqual(["a 0 record 1.1,checkpoint 1.1"]);
   });

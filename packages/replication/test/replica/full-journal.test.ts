@@ -55,7 +55,7 @@ test("a router that comes after a journal has dropped its oldest facts fetches t
   for (const node of [b, joiner]) expectWhole(node, a, 60);
 });
 
-test("a journal that found no room is taken as a whole once its writer has cut it", () => {
+test("a journal that found no room is taken as a whole once its writer has a checkpoint", () => {
   const { time, a, b, publish } = rig(1_000_000);
   publish(0, 50);
   const joiner = createNode("c", time, { journalLimits: { maxDocumentBytes: 3_000 } });

@@ -22,7 +22,7 @@ function rig() {
   return { time, compaction, touches: () => touches };
 }
 
-test("for half a second after somebody came, feeds with changes are to be cut", () => {
+test("for half a second after somebody came, feeds with changes are due for a checkpoint", () => {
   const { time, compaction, touches } = rig();
   expect(compaction.isCheckpointWanted(1_000_000)).toBe(false);
   compaction.setMembers([member("b")]);

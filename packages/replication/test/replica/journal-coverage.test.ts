@@ -4,7 +4,7 @@ import { epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry, GapEntry } from "../../src/facts/fact-item.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { isCovered as isJournalCovered } from "../../src/replica/dead-journals.ts";
-import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
+import { checkpoint, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 
 const dead = originOf("dead");
 const living = originOf("living");
@@ -47,42 +47,42 @@ function isCovered(said: Said, newest: Readonly<Record<string, number>> = {}, wr
 
 test.each<[string, boolean, Said]>([
   ["a journal that nothing is known of", true, []],
-  ["a record and no cut", false, [[dead, [record(1, 5)]]]],
-  ["a record and its own writer's cut beyond it", false, [[dead, [record(1, 5), cut(1, 6)]]]],
+  ["a record and no checkpoint", false, [[dead, [record(1, 5)]]]],
+  ["a record and its own writer's checkpoint beyond it", false, [[dead, [record(1, 5), checkpoint(1, 6)]]]],
   [
-    "a cut just before the record",
+    "a checkpoint just before the record",
     false,
     [
       [dead, [record(1, 5)]],
-      [living, [cut(1, 4)]],
+      [living, [checkpoint(1, 4)]],
     ],
   ],
   [
-    "a cut at the record",
+    "a checkpoint at the record",
     true,
     [
       [dead, [record(1, 5)]],
-      [living, [cut(1, 5)]],
+      [living, [checkpoint(1, 5)]],
     ],
   ],
   [
-    "a cut beyond the record",
+    "a checkpoint beyond the record",
     true,
     [
       [dead, [record(1, 5)]],
-      [living, [cut(1, 9)]],
+      [living, [checkpoint(1, 9)]],
     ],
   ],
   [
-    "a cut that came before the record was known",
+    "a checkpoint that came before the record was known",
     true,
     [
-      [living, [cut(1, 5)]],
+      [living, [checkpoint(1, 5)]],
       [dead, [record(1, 5)]],
     ],
   ],
   [
-    "a later record of the living instead of a cut",
+    "a later record of the living instead of a checkpoint",
     false,
     [
       [dead, [record(1, 5)]],
@@ -90,11 +90,11 @@ test.each<[string, boolean, Said]>([
     ],
   ],
   [
-    "a lower cut after a higher one",
+    "a lower checkpoint after a higher one",
     true,
     [
       [dead, [record(1, 5)]],
-      [living, [cut(1, 9), cut(1, 3)]],
+      [living, [checkpoint(1, 9), checkpoint(1, 3)]],
     ],
   ],
   [
@@ -102,23 +102,23 @@ test.each<[string, boolean, Said]>([
     false,
     [
       [dead, [record(1, 9), record(1, 3)]],
-      [living, [cut(1, 5)]],
+      [living, [checkpoint(1, 5)]],
     ],
   ],
   [
-    "only a cut, and a lower one of the living",
+    "only a checkpoint, and a lower one of the living",
     false,
     [
-      [dead, [cut(1, 8)]],
-      [living, [cut(1, 7)]],
+      [dead, [checkpoint(1, 8)]],
+      [living, [checkpoint(1, 7)]],
     ],
   ],
   [
-    "only a cut, and one at it",
+    "only a checkpoint, and one at it",
     true,
     [
-      [dead, [cut(1, 8)]],
-      [living, [cut(1, 8)]],
+      [dead, [checkpoint(1, 8)]],
+      [living, [checkpoint(1, 8)]],
     ],
   ],
   ["only a gap, which says nothing to keep", true, [[dead, [gap(1, 3, 8)]]]],
@@ -127,7 +127,7 @@ test.each<[string, boolean, Said]>([
     false,
     [
       [dead, [record(1, 5), record(3, 5)]],
-      [living, [cut(1, 5)]],
+      [living, [checkpoint(1, 5)]],
     ],
   ],
   [
@@ -135,15 +135,15 @@ test.each<[string, boolean, Said]>([
     true,
     [
       [dead, [record(1, 5), record(3, 5)]],
-      [living, [cut(3, 9), cut(1, 9)]],
+      [living, [checkpoint(3, 9), checkpoint(1, 9)]],
     ],
   ],
   [
-    "the cut of another epoch",
+    "the checkpoint of another epoch",
     false,
     [
       [dead, [record(1, 5)]],
-      [living, [cut(2, 900)]],
+      [living, [checkpoint(2, 900)]],
     ],
   ],
   ["entries of feeds that are not declared, or have no epoch", true, [[dead, [record(9, 5), record(4, 5)]]]],
@@ -151,7 +151,7 @@ test.each<[string, boolean, Said]>([
   expect(isCovered(said)).toBe(expected);
 });
 
-test("records of an epoch that has ended, or of a target that nobody knows, need no cut", () => {
+test("records of an epoch that has ended, or of a target that nobody knows, need no checkpoint", () => {
   const said: Said = [[dead, [record(1, 5)]]];
   expect(isCovered(said, { engine: 2 })).toBe(true);
   expect(isCovered(said, { engine: 9 })).toBe(true);
@@ -161,13 +161,13 @@ test("records of an epoch that has ended, or of a target that nobody knows, need
 test("of a journal that goes from one epoch to the next only the next one counts", () => {
   const said: Said = [[dead, [record(1, 5), record(2, 501)]]];
   expect(isCovered(said, { engine: 2 })).toBe(false);
-  expect(isCovered([...said, [living, [cut(2, 501)]]], { engine: 2 })).toBe(true);
+  expect(isCovered([...said, [living, [checkpoint(2, 501)]]], { engine: 2 })).toBe(true);
 });
 
-test("cuts count of those only who are said to live", () => {
+test("checkpoints count of those only who are said to live", () => {
   const said: Said = [
     [dead, [record(1, 5)]],
-    [living, [cut(1, 5)]],
+    [living, [checkpoint(1, 5)]],
   ];
   expect(isCovered(said, {}, [])).toBe(false);
   expect(isCovered(said, {}, [originOf("living", 2)])).toBe(false);
@@ -176,5 +176,5 @@ test("cuts count of those only who are said to live", () => {
 
 test("a journal that is gone neither needs cover nor gives it", () => {
   expect(isCovered([[dead, [record(1, 5)]]])).toBe(false);
-  expect(isCovered([[living, [cut(1, 5)]]])).toBe(true);
+  expect(isCovered([[living, [checkpoint(1, 5)]]])).toBe(true);
 });

@@ -91,7 +91,7 @@ test("one router at a time begins another generation of the registry: the living
   for (const { replica } of nodes) await replica.stop();
 });
 
-test("every feed is cut, also one that hardly moves, when the own journal is too long", () => {
+test("every feed has a checkpoint, also one that hardly moves, when the own journal is too long", () => {
   const time = createVirtualTime();
   const [a, b] = [createNode("a", time), createNode("b", time)];
   join([a, b]);

@@ -143,7 +143,7 @@ export default {
   description: "A router tier for LLM engines",
   srcDir: relative(site, root),
   outDir,
-  srcExclude: ["{packages,bench,test,examples,deploy,scripts,apps/router,apps/dashboard}/**", "docs/site/**", ".*/**"],
+  srcExclude: ["{packages,bench,test,examples,scripts,apps/router,apps/dashboard,deploy/[!e]*}/**", "docs/site/**", ".*/**"],
   lastUpdated: false,
   // `npm start` prints addresses of this machine.
   ignoreDeadLinks: "localhostLinks",

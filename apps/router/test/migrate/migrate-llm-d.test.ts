@@ -1,4 +1,6 @@
-import { loadConfig } from "@espalier/config";
+import { createSeededRandom, type Random } from "@espalier/common";
+import { loadConfig, parseYaml } from "@espalier/config";
+import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { llmdPlugins } from "../../src/migrate/llm-d/plugins.ts";
 import { translateLlmd } from "../../src/migrate/llm-d/translate.ts";
@@ -383,3 +385,42 @@ test.each([
 ])("a mistake is refused with its place: %j", (text, message) => {
   expect(() => translate(text)).toThrow(message);
 });
+
+/** Values that a mistake may leave in the place of another one. */
+const strangeValues = [
+  ...[null, true, 0, -1, 1.5, 1e12, Number.MAX_SAFE_INTEGER, "", "x", "1m", "10Gi", "tcp://*:5557", "/a/b"],
+  ...[[], {}, [1, "x"], { a: { b: [null] } }, "queue-scorer", "flowControl", "prefix-based-pd-decider"],
+];
+
+test.each(fixedSeeds(100))(
+  "whatever stands in a configuration, it is refused or becomes one of ours: seed %i",
+  (seed) => {
+    const random = createSeededRandom(seed);
+    const texts = Object.values(llmdSamples);
+    for (let changes = 0; changes < 40; changes++) {
+      const tree = structuredClone(parseYaml(texts[random.integer(texts.length)] ?? "", "sample").value);
+      for (let count = 0; count < 3; count++) changeOne(tree, random);
+      let migration: ReturnType<typeof translate>;
+      try {
+        migration = translate(JSON.stringify(tree));
+      } catch (thrown) {
+        expect(thrown).toMatchObject({ code: "config_invalid", message: expect.stringContaining("epp.yaml") });
+        continue;
+      }
+      const file = { path: "espalier.yaml", text: renderMigration(migration, "") };
+      expect(() => loadConfig({ file }), JSON.stringify(tree)).not.toThrow();
+    }
+  },
+);
+
+/** Replaces, removes or adds one value somewhere below. */
+function changeOne(tree: unknown, random: Random): void {
+  if (typeof tree !== "object" || tree === null) return;
+  const node = tree as Record<string, unknown>;
+  const keys = Object.keys(node);
+  const key = keys[random.integer(keys.length)];
+  const strange = structuredClone(strangeValues[random.integer(strangeValues.length)]);
+  if (key === undefined || random.integer(20) === 0) node[Array.isArray(tree) ? tree.length : "added"] = strange;
+  else if (random.integer(10) < 7 && typeof node[key] === "object") changeOne(node[key], random);
+  else node[key] = strange;
+}

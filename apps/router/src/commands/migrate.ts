@@ -35,7 +35,9 @@ function migrate(file: string, { from, json }: MigrateFlags): void {
   for (const entry of migration.entries.filter(isNotable)) writeNote(describeEntry(entry));
   if (json) writeJson({ from: name, configuration: migration.settings, entries: migration.entries });
   else
-    writeResult(renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` from an ${source.reads}.`));
+    writeResult(
+      renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` from an ${source.reads}.`),
+    );
 }
 
 /** @throws UsageError for a file that cannot be read */

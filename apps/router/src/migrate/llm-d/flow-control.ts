@@ -175,7 +175,7 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
       theirs: path,
       outcome: "differs",
       ours: `class \`${nameOf(priority)}\``,
-      why: "a request names its class in `x-espalier-priority`",
+      why: "an InferenceObjective chooses it by the rank of its priority, or a request names it in `x-espalier-priority`",
     });
     return [
       { priority, order: orderOf(band, path), maxRequests: bound(band.maxRequests), maxBytes: bound(band.maxBytes) },

@@ -60,7 +60,7 @@ const missing = (why: string, instead: string, unless?: unknown): ParameterRule 
   ...(unless === undefined ? {} : { unless }),
 });
 
-const builtIn = "built in";
+const builtIn = "built-in";
 const nothing = "nothing to set";
 
 const scorer = (option: string, more: Omit<PluginRule, "kind"> = {}, factor = 1): PluginRule => ({

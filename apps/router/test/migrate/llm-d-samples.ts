@@ -616,7 +616,7 @@ function prefixScorer(prefixMatchInfoProducerName: string): WrittenPlugin {
   return ["prefix-cache-scorer", { prefixMatchInfoProducerName }];
 }
 
-function handler(kind: string, parameters?: object): WrittenPlugin {
+function handler(kind: string, parameters: object = {}): WrittenPlugin {
   return [`${kind}-profile-handler`, parameters];
 }
 

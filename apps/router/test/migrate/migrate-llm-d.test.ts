@@ -112,14 +112,9 @@ test("options of the affinity filter, and of what a policy does not take", () =>
     ...{ affinityThreshold: 0.9, maxTTFTPenaltyMs: 5_000.4, peakPrefillThroughput: 20_000 },
     ...{ explorationProbability: 0.1, ttftSource: "prefillThroughput" },
   };
-  const plugins = [
-    ["prefix-cache-affinity-filter", parameters] as const,
-    "approx-prefix-cache-producer",
-    "token-load-scorer",
-  ];
   const text = sample({
     plugins: [
-      ...plugins.slice(0, 1),
+      ["prefix-cache-affinity-filter", parameters],
       ["approx-prefix-cache-producer", { maxPrefixTokensToMatch: 4_096 }],
       "token-load-scorer",
     ],

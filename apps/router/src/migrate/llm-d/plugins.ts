@@ -226,7 +226,7 @@ const disaggregated: PluginRule = {
   kind: "profile handler",
   ours: "`disaggregation`, `engines[].role`, `kv-transfer` of engines",
   why: "one policy chooses both engines",
-  instead: "give engines `kv-transfer` (`nixl` for llm-d's sidecar) where they are listed or found",
+  instead: "give engines `kv-transfer: llm-d-sidecar` where they are listed or found",
   parameters: {
     ...profilesOf,
     profiles: read,

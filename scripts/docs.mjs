@@ -1,17 +1,22 @@
-// `npm run docs`: writes the documents that are made from the code, and the figures that other documents than BENCHMARKS show: from the
-// last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`, and from docs/benchmarks/figures.json.
+// `npm run docs`: writes the documents that are made from the code, the table of llm-d's plugins in the migration guide, and the
+// figures that other documents than BENCHMARKS show: from the last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`,
+// and from docs/benchmarks/figures.json.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
 ensureBuilt();
-const { generatedDocuments } = await import("../apps/router/dist/generated-documents.js");
+const { generatedDocuments, withPluginTable } = await import("../apps/router/dist/generated-documents.js");
 const { namedFigures, withFigures } = await import("../bench/dist/document-figures.js");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
   console.log(`docs/${name}`);
 }
+
+const guide = join(root, "docs", "MIGRATION.md");
+writeFileSync(guide, withPluginTable(readFileSync(guide, "utf8")));
+console.log("docs/MIGRATION.md");
 
 const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));
 const figures = namedFigures(readJson("peers.json"), readJson("figures.json"));

@@ -1,12 +1,19 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedDocuments } from "../src/generated-documents.ts";
+import { generatedDocuments, withPluginTable } from "../src/generated-documents.ts";
 
 const documents = Object.entries(generatedDocuments());
 
 test.each(documents)("docs/%s is what the code says; `npm run docs` renews it", (name, text) => {
   const path = new URL(`../../../docs/${name}`, import.meta.url);
   expect(readFileSync(path, "utf8")).toBe(text);
+});
+
+test("MIGRATION.md has the plugins of llm-d that the translation knows; `npm run docs` renews it", () => {
+  const guide = readFileSync(new URL("../../../docs/MIGRATION.md", import.meta.url), "utf8");
+  expect(withPluginTable(guide)).toBe(guide);
+  expect(guide).toContain("| `no-hit-lru-scorer` | `policy.no-hit-lru-weight` |  |");
+  expect(() => withPluginTable("# A guide")).toThrow("no line <!-- llm-d plugins -->");
 });
 
 test("every document has content from the code", () => {

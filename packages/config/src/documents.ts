@@ -126,9 +126,14 @@ export function describeConfig({ effective }: CompiledConfig): Readonly<Record<s
   return write(configSchema, effective) as Readonly<Record<string, unknown>>;
 }
 
+/** Plain data as YAML, in the style of `renderConfigYaml`. */
+export function writeYaml(value: unknown): string {
+  return stringify(value);
+}
+
 /** `describeConfig` as YAML. Apart from masked secrets, it reads back as the same configuration. */
 export function renderConfigYaml(config: CompiledConfig): string {
-  return stringify(describeConfig(config));
+  return writeYaml(describeConfig(config));
 }
 
 function write(schema: TSchema, value: unknown): unknown {

@@ -16,10 +16,11 @@ export type {
   TokenizerConfig,
   WeightedModel,
 } from "./compiled-config.ts";
-export { configJsonSchema, describeConfig, renderConfigurationDocs, renderConfigYaml } from "./documents.ts";
+export { configJsonSchema, describeConfig, renderConfigurationDocs, renderConfigYaml, writeYaml } from "./documents.ts";
 export type { Environment } from "./interpolate.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
 export type { FlagValues } from "./overlay.ts";
+export { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
 export { applyReload, changedPaths, isAppliedOnReload, isReloadable } from "./reload.ts";
 export type { ConfigTree } from "./schema.ts";
 export { Secret } from "./secret.ts";
@@ -28,3 +29,5 @@ export { parseEnginesFile } from "./sections/engines.ts";
 export { type MeshConfig, parseSeedsFile, type SeedSourcesConfig } from "./sections/mesh.ts";
 export type { TracingConfig } from "./sections/tracing.ts";
 export { type FlagEntry, flagCatalogue } from "./settings.ts";
+export { formatDuration, formatSize } from "./units.ts";
+export { parseYaml, type YamlDocument } from "./yaml-document.ts";

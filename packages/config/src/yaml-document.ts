@@ -8,7 +8,8 @@ const maxFileLength = 4 * 1024 * 1024;
 /** Most mistakes of one file that are listed. */
 const maxListedMistakes = 20;
 
-interface YamlDocument {
+/** A parsed file, and where its values stand in it. */
+export interface YamlDocument {
   /** Plain data; undefined when the file is empty. */
   readonly value: unknown;
   /** `FILE:LINE:COLUMN` of the key or list element at a path, or of the nearest enclosing one. */

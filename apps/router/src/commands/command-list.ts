@@ -10,6 +10,7 @@ const commands = {
   feeds: ["Look:", "list the KV event feeds of a running router"],
   explain: ["Look:", "say where a running router would send a request, and why"],
   "check-config": ["Look:", "check a configuration and print what it comes to"],
+  migrate: ["Look:", "translate another router's configuration into ours"],
   "verify-tokenizer": ["Look:", "compare a model's tokenizer and chat template with an engine's"],
   version: ["Look:", "print the version"],
   completion: ["Look:", "print a script that completes commands and flags in a shell"],

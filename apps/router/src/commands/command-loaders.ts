@@ -11,6 +11,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   feeds: async () => (await import("./feeds.ts")).registerFeeds,
   explain: async () => (await import("./explain.ts")).registerExplain,
   "check-config": async () => (await import("./check-config.ts")).registerCheckConfig,
+  migrate: async () => (await import("./migrate.ts")).registerMigrate,
   "verify-tokenizer": async () => (await import("./verify-tokenizer.ts")).registerVerifyTokenizer,
   version: async () => (await import("./version.ts")).registerVersion,
   completion: async () => (await import("./completion.ts")).registerCompletion,

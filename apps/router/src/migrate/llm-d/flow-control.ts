@@ -1,0 +1,304 @@
+import { formatDuration, formatSize, type Path } from "@espalier/config";
+import { isSection, type LlmdConfig, type LlmdPlugin, type Section } from "./read-config.ts";
+import type { Translation } from "./translation.ts";
+import { parseGoDuration, parseQuantity } from "./units.ts";
+
+/** Bounds of our settings. */
+const queued = { min: 0, max: 1_000_000 };
+const queuedBytes = { min: 1_024, max: 64 * 1_073_741_824 };
+const heldMs = { min: 10, max: 3_600_000 };
+const pendingTokens = { min: 1, max: 1_000_000_000 };
+const waiting = { min: 1, max: 1_000_000 };
+const maxClasses = 16;
+/** The defaults of llm-d's utilization detector. */
+const defaultQueueDepth = 5;
+const defaultKvUse = 0.8;
+/** How long llm-d's flow control holds a request unless it is told. */
+const defaultTtlMs = 60_000;
+
+const orderings: Readonly<Record<string, string>> = {
+  "fcfs-ordering-policy": "fcfs",
+  "edf-ordering-policy": "edf",
+  "slo-deadline-ordering-policy": "edf",
+};
+
+interface Band {
+  readonly priority: number;
+  readonly order: string;
+  readonly maxRequests: number | undefined;
+  readonly maxBytes: number | undefined;
+}
+
+/** Translates who waits, and for how long: the gate `flowControl`, its section, and the saturation detector. */
+export function translateFlowControl(config: LlmdConfig, translation: Translation): void {
+  const isOn = config.gates.get("flowControl") ?? false;
+  const admitter = config.plugins.find(({ type }) => type === "latency-slo-admitter");
+  if (!isOn) {
+    if (!admitter) translation.set("admission.mode", "off");
+    translation.remark({
+      theirs: config.gates.has("flowControl") ? ["featureGates"] : "featureGates: flowControl",
+      outcome: admitter ? "differs" : "same",
+      ours: admitter ? "`admission.mode: on`" : "`admission.mode: off`",
+      ...(admitter ? { why: "it is off there, and only a queue here knows deadlines" } : {}),
+    });
+    if (config.flowControl) {
+      const ignored = Object.keys(config.flowControl).filter((key) => key !== "saturationDetector");
+      for (const key of ignored) {
+        translation.remark({
+          theirs: ["flowControl", key],
+          outcome: "same",
+          ours: "without effect there, the gate being off",
+        });
+      }
+    }
+  }
+  if (isOn) translateQueues(config.flowControl ?? {}, config, translation);
+  translateDetector(isOn, config, translation);
+}
+
+function translateQueues(flowControl: Section, config: LlmdConfig, translation: Translation): void {
+  translation.remark({ theirs: ["featureGates"], outcome: "same", ours: "`admission.mode: on`" });
+  const bands = readBands(flowControl, config, translation);
+  translateBound("maxRequests", "admission.max-queued", queued, (value) => value);
+  translateBound("maxBytes", "admission.max-queued-bytes", queuedBytes, formatSize);
+  const ttlMs = duration("defaultRequestTTL") ?? defaultTtlMs;
+  const held = ttlMs === 0 ? heldMs.max : Math.min(heldMs.max, Math.max(heldMs.min, ttlMs));
+  translation.translate("endpoint-picker.answer-within", formatDuration(held), {
+    theirs: flowControl.defaultRequestTTL === undefined ? "defaultRequestTTL" : ["flowControl", "defaultRequestTTL"],
+    ...(held === ttlMs ? {} : { why: "a request never waits without a limit, nor longer than an hour" }),
+  });
+  if (duration("noEndpointRequestTTL") !== undefined) {
+    translation.remark({
+      theirs: ["flowControl", "noEndpointRequestTTL"],
+      outcome: "missing",
+      why: "a request for which there is no engine is answered with 503 at once",
+      instead: "let the gateway try again",
+    });
+  }
+  if (flowControl.enableEviction === true) {
+    translation.remark({
+      theirs: ["flowControl", "enableEviction"],
+      outcome: "missing",
+      why: "a request that runs is not ended for another one",
+      instead: "`admission.engine-priority`: engines preempt by class",
+    });
+  }
+  remarkUnknown(flowControl, flowControlKeys, ["flowControl"], translation);
+  if (bands.length > 0) {
+    translation.set(
+      "admission.classes",
+      bands.map(({ priority, order }) => ({ name: nameOf(priority), order })),
+    );
+    translation.set("admission.default-class", nameOf(0));
+  }
+
+  function translateBound(
+    key: "maxRequests" | "maxBytes",
+    setting: string,
+    { min, max }: { readonly min: number; readonly max: number },
+    write: (value: number) => unknown,
+  ): void {
+    const whole = parseQuantity(flowControl[key]);
+    const isTotal = whole !== undefined && whole > 0;
+    const parts = bands.flatMap((band) => band[key] ?? []);
+    if (flowControl[key] !== undefined && flowControl[key] !== null && whole === undefined) {
+      translation.remark({
+        theirs: ["flowControl", key],
+        outcome: "missing",
+        why: "it is not a quantity such as 500, 1k or 10Gi",
+        instead: `set \`${setting}\``,
+      });
+    }
+    if (!isTotal && parts.length === 0) return;
+    const value = isTotal ? whole : parts.reduce((sum, part) => sum + part, 0);
+    translation.translate(setting, write(Math.min(max, Math.max(min, Math.round(value)))), {
+      theirs: isTotal ? ["flowControl", key] : ["flowControl", "priorityBands"],
+      why: "it bounds what waits in one router, all classes together",
+    });
+  }
+
+  function duration(key: string): number | undefined {
+    const written = flowControl[key] ?? undefined;
+    const value = parseGoDuration(written);
+    if (written !== undefined && value === undefined) {
+      translation.remark({
+        theirs: ["flowControl", key],
+        outcome: "missing",
+        why: "it is not a duration such as 60s or 1m30s",
+        instead: "set `endpoint-picker.answer-within`",
+      });
+    }
+    return value;
+  }
+}
+
+const bandKeys = ["priority", "maxBytes", "maxRequests", "fairnessPolicyRef", "orderingPolicyRef"];
+const flowControlKeys = [
+  ...["maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "priorityBands", "enableEviction"],
+  ...["defaultPriorityBand", "defaultNegativePriorityBand", "usageLimitPolicyPluginRef", "saturationDetector"],
+];
+
+/** The bands as classes, the highest first, with one for priority 0; none when no band is written. */
+function readBands(flowControl: Section, config: LlmdConfig, translation: Translation): readonly Band[] {
+  const standard = isSection(flowControl.defaultPriorityBand) ? flowControl.defaultPriorityBand : {};
+  const standardPath = ["flowControl", "defaultPriorityBand"];
+  remarkUnknown(standard, bandKeys, standardPath, translation);
+  const orderOf = (band: Section, path: Path): string => {
+    const reference = band.orderingPolicyRef ?? standard.orderingPolicyRef;
+    const plugin = typeof reference === "string" ? config.find(reference) : undefined;
+    const order = plugin ? orderings[plugin.type] : "fcfs";
+    if (order === undefined || (reference !== undefined && !plugin)) {
+      translation.remark({
+        theirs: [...path, "orderingPolicyRef"],
+        outcome: "missing",
+        why: `${String(reference)} is no order that is known`,
+        instead: "`admission.classes[].order`",
+      });
+    }
+    return order ?? "fcfs";
+  };
+  const written = Array.isArray(flowControl.priorityBands) ? flowControl.priorityBands : [];
+  const bands = written.flatMap((band: unknown, at): Band[] => {
+    const path = ["flowControl", "priorityBands", at];
+    const priority = isSection(band) ? (band.priority ?? 0) : undefined;
+    if (!isSection(band) || typeof priority !== "number" || !Number.isInteger(priority)) {
+      translation.remark({
+        theirs: path,
+        outcome: "missing",
+        why: "it has no whole priority",
+        instead: "`admission.classes`",
+      });
+      return [];
+    }
+    remarkUnknown(band, bandKeys, path, translation);
+    translation.remark({
+      theirs: path,
+      outcome: "differs",
+      ours: `class \`${nameOf(priority)}\``,
+      why: "an InferenceObjective chooses it by the rank of its priority, or a request names it in `x-espalier-priority`",
+    });
+    return [
+      { priority, order: orderOf(band, path), maxRequests: bound(band.maxRequests), maxBytes: bound(band.maxBytes) },
+    ];
+  });
+  const negative = flowControl.defaultNegativePriorityBand ?? undefined;
+  if (negative !== undefined) {
+    translation.remark({
+      theirs: ["flowControl", "defaultNegativePriorityBand"],
+      outcome: "missing",
+      why: "classes are listed one by one",
+      instead: "a last one in `admission.classes`",
+    });
+  }
+  const hasStandard = Object.keys(standard).length > 0;
+  if (bands.length === 0 && !hasStandard) return [];
+  if (!bands.some(({ priority }) => priority === 0)) {
+    const order = orderOf(hasStandard ? standard : {}, standardPath);
+    bands.push({ priority: 0, order, maxRequests: bound(standard.maxRequests), maxBytes: bound(standard.maxBytes) });
+  }
+  const sorted = bands.toSorted((one, other) => other.priority - one.priority);
+  const unique = sorted.filter(({ priority }, at) => sorted[at - 1]?.priority !== priority);
+  // The default class must stay among those that are kept.
+  const kept = unique.filter(({ priority }, at) => at < maxClasses - 1 || priority === 0).slice(0, maxClasses);
+  for (const { priority } of unique.filter((band) => !kept.includes(band))) {
+    translation.remark({
+      theirs: `priority ${priority}`,
+      outcome: "missing",
+      why: `there are at most ${maxClasses} classes`,
+      instead: "one class for several priorities",
+    });
+  }
+  return kept;
+}
+
+function bound(written: unknown): number | undefined {
+  const value = parseQuantity(written);
+  return value === undefined || value === 0 ? undefined : value;
+}
+
+const nameOf = (priority: number): string => `priority-${priority < 0 ? `minus-${-priority}` : priority}`;
+
+/** The limits of engines count only while requests wait. */
+function translateDetector(isOn: boolean, config: LlmdConfig, translation: Translation): void {
+  const { detector } = config;
+  for (const plugin of config.plugins) {
+    if (plugin === detector || plugin.rule?.kind !== "saturation detector") continue;
+    translation.remark({ theirs: plugin.path ?? [], plugin, outcome: "same", ours: "not in use there" });
+  }
+  if (detector && detector.rule === undefined) return;
+  if (translation.get("admission.mode") === "off") {
+    if (!detector) return;
+    translation.remark({
+      theirs: detector.path ?? detector.name,
+      plugin: detector,
+      outcome: "missing",
+      why: "without the gate `flowControl` it only refuses requests of a priority below 0, and here none is refused",
+      instead: "`admission.mode: on`, `admission.max-waiting`, `admission.max-kv-use`",
+    });
+  } else if (detector?.type === "concurrency-detector") translateConcurrency(detector, translation);
+  else if (isOn || detector) translateUtilization(detector, translation);
+}
+
+function translateUtilization(detector: LlmdPlugin | undefined, translation: Translation): void {
+  const { queueDepthThreshold = defaultQueueDepth, kvCacheUtilThreshold = defaultKvUse } = detector?.parameters ?? {};
+  const share = { min: 0, max: 1, isWhole: false };
+  translation.remark({
+    theirs: detector ? (detector.path ?? detector.name) : "the default saturation detector",
+    ...(detector ? { plugin: detector } : {}),
+    outcome: "differs",
+    ours: "`admission.max-waiting`, `admission.max-kv-use`",
+    why: "each engine has its limits; theirs are for the mean of the pool",
+  });
+  const fromQueue = ofDetector(detector, "queueDepthThreshold");
+  translation.translateNumber("admission.max-waiting", queueDepthThreshold, waiting, fromQueue);
+  const fromKvUse = ofDetector(detector, "kvCacheUtilThreshold");
+  translation.translateNumber("admission.max-kv-use", kvCacheUtilThreshold, share, fromKvUse);
+}
+
+function translateConcurrency(detector: LlmdPlugin, translation: Translation): void {
+  const { concurrencyMode = "requests", maxTokenConcurrency = 1_000_000 } = detector.parameters;
+  if (concurrencyMode !== "tokens") {
+    translation.remark({
+      ...ofDetector(detector, "maxConcurrency"),
+      outcome: "missing",
+      why: "engines are full by their own queue and by tokens, not by a count of requests",
+      instead: "`admission.max-waiting`, `admission.classes[].max-pending-tokens`",
+    });
+  }
+  if (concurrencyMode === "requests") return;
+  const classes = translation.get("admission.classes");
+  const names = Array.isArray(classes) ? (classes as readonly Section[]) : [{ name: "default" }];
+  const value = typeof maxTokenConcurrency === "number" ? maxTokenConcurrency : pendingTokens.max;
+  const tokens = Math.min(pendingTokens.max, Math.max(pendingTokens.min, Math.round(value)));
+  translation.remark({
+    ...ofDetector(detector, "maxTokenConcurrency"),
+    outcome: "differs",
+    ours: `\`admission.classes[].max-pending-tokens: ${tokens}\``,
+    why: "only the tokens of prompts count, and only until their answers begin",
+  });
+  const { admission } = translation.settings;
+  translation.settings.admission = {
+    ...(isSection(admission) ? admission : {}),
+    classes: names.map((one) => ({ ...one, "max-pending-tokens": tokens })),
+  };
+}
+
+/** Where a parameter of the detector is written; the detector itself, or words, when it is not. */
+function ofDetector(detector: LlmdPlugin | undefined, key: string) {
+  if (!detector) return { theirs: `${key} of the default saturation detector` };
+  const { path } = detector;
+  const isWritten = path !== undefined && detector.parameters[key] !== undefined;
+  return { theirs: isWritten ? [...path, "parameters", key] : (path ?? detector.name), plugin: detector };
+}
+
+/** Says of every key that none of theirs has this name. */
+export function remarkUnknown(section: Section, known: readonly string[], path: Path, translation: Translation): void {
+  for (const key of Object.keys(section).filter((each) => !known.includes(each))) {
+    translation.remark({
+      theirs: [...path, key],
+      outcome: "missing",
+      why: "llm-d has no such setting",
+      instead: "look for a misspelling",
+    });
+  }
+}

@@ -1,0 +1,79 @@
+import { formatPath, type Path } from "@espalier/config";
+import type { MigrationEntry } from "../migration.ts";
+import { isSection, type LlmdPlugin } from "./read-config.ts";
+
+/** What an entry says; the place is found from the path. */
+export interface Remark extends Omit<MigrationEntry, "theirs" | "plugin" | "place"> {
+  /** A path in their file, or words for what the file leaves out. */
+  readonly theirs: Path | string;
+  readonly plugin?: LlmdPlugin;
+}
+
+/** Our configuration while it is made, and what became of theirs. */
+export class Translation {
+  readonly settings: Record<string, unknown> = {};
+  readonly entries: MigrationEntry[] = [];
+  readonly #locate: (path: Path) => string | undefined;
+
+  constructor(locate: (path: Path) => string | undefined) {
+    this.#locate = locate;
+  }
+
+  remark({ theirs, plugin, ...rest }: Remark): void {
+    const place = typeof theirs === "string" ? undefined : this.#locate(theirs);
+    this.entries.push({
+      ...rest,
+      theirs: typeof theirs === "string" ? theirs : formatPath(theirs),
+      ...(plugin === undefined ? {} : { plugin: plugin.type }),
+      ...(place === undefined ? {} : { place }),
+    });
+  }
+
+  /** @param path keys with dots between them */
+  get(path: string): unknown {
+    let value: unknown = this.settings;
+    for (const key of path.split(".")) value = isSection(value) ? value[key] : undefined;
+    return value;
+  }
+
+  /** Sets what is not set yet. */
+  set(path: string, value: unknown): void {
+    const keys = path.split(".");
+    const last = keys.pop() ?? "";
+    let section = this.settings;
+    for (const key of keys) {
+      section[key] ??= {};
+      section = section[key] as Record<string, unknown>;
+    }
+    section[last] ??= value;
+  }
+
+  /** Sets a value of theirs, and says what became of it. The first of two values stands. */
+  translate(path: string, value: unknown, { theirs, plugin, why }: Pick<Remark, "theirs" | "plugin" | "why">): void {
+    const before = this.get(path);
+    this.set(path, value);
+    const own = { theirs, ...(plugin === undefined ? {} : { plugin }), ours: `\`${path}: ${shown(this.get(path))}\`` };
+    if (before !== undefined && before !== value) {
+      this.remark({ ...own, outcome: "differs", why: `it is ${shown(value)}, and there is one value for all` });
+    } else
+      this.remark({ ...own, outcome: why === undefined ? "same" : "differs", ...(why === undefined ? {} : { why }) });
+  }
+
+  /** A number within the bounds of a setting of ours; the nearest one is taken. */
+  translateNumber(
+    path: string,
+    value: unknown,
+    { min, max, isWhole = true }: { readonly min: number; readonly max: number; readonly isWhole?: boolean },
+    from: Pick<Remark, "theirs" | "plugin">,
+  ): void {
+    if (typeof value !== "number" || !Number.isFinite(value)) {
+      this.remark({ ...from, outcome: "missing", why: "it is not a number", instead: `set \`${path}\`` });
+      return;
+    }
+    const nearest = Math.min(max, Math.max(min, isWhole ? Math.round(value) : value));
+    const why = nearest === value ? {} : { why: `${value} is not a value that it takes` };
+    this.translate(path, nearest, { ...from, ...why });
+  }
+}
+
+const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));

@@ -39,6 +39,11 @@ export interface RequestFeatures {
    */
   readonly estimatedPeerTokens?: number | undefined;
   /**
+   * Milliseconds by which a cold prompt should prefer the candidates that this router owns: of the others it knows less
+   * than their owners. Absent if no other router decides.
+   */
+  readonly ownershipMs?: number | undefined;
+  /**
    * A number that prompts share if they are cold from the same block on, an unsigned 32-bit integer. Routers that get
    * such prompts at the same time should send them to the same candidate. Absent if nothing is unreported, or nothing is
    * cold.

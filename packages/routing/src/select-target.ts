@@ -92,6 +92,7 @@ export function createTargetSelector(
       if (prompt) knowledge.match(prompt);
       const estimatedPeerTokens = traffic.estimatedPeerTokens();
       const isBurst = traffic.isBurst();
+      const ownershipMs = traffic.ownershipMs();
       const snapshot = pool.work?.snapshot(shared);
       const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
@@ -106,7 +107,7 @@ export function createTargetSelector(
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         snapshot?.describe(candidates, index, target);
         if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
-        if (estimatedPeerTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
+        if (ownershipMs > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       onMatched?.();
       if (candidates.count === 0) return undefined;
@@ -121,6 +122,7 @@ export function createTargetSelector(
       const request = withTraffic(features, snapshot, {
         boundKey,
         estimatedPeerTokens,
+        ownershipMs,
         coldKey,
         sharedTokens,
         rentPaidMs,
@@ -162,6 +164,7 @@ interface Surroundings {
   /** Key of the target that the session is bound to. */
   readonly boundKey: string | undefined;
   readonly estimatedPeerTokens: number;
+  readonly ownershipMs: number;
   readonly coldKey: number | undefined;
   /** Prompt tokens shared with other prompts, and the rent that those have paid. */
   readonly sharedTokens: number;
@@ -172,9 +175,10 @@ interface Surroundings {
 function withTraffic(
   features: RequestFeatures,
   snapshot: DecisionSnapshot | undefined,
-  { boundKey, estimatedPeerTokens, coldKey, sharedTokens, rentPaidMs }: Surroundings,
+  { boundKey, estimatedPeerTokens, ownershipMs, coldKey, sharedTokens, rentPaidMs }: Surroundings,
 ): RequestFeatures {
-  if (!snapshot && estimatedPeerTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
+  if (!snapshot && ownershipMs === 0 && estimatedPeerTokens === 0 && coldKey === undefined && boundKey === undefined)
+    return features;
   return {
     promptTokens: features.promptTokens,
     expectedOutputTokens: features.expectedOutputTokens,
@@ -183,6 +187,7 @@ function withTraffic(
     adapter: features.adapter,
     boundKey: boundKey ?? features.boundKey,
     estimatedPeerTokens: estimatedPeerTokens > 0 ? estimatedPeerTokens : features.estimatedPeerTokens,
+    ownershipMs: ownershipMs > 0 ? ownershipMs : features.ownershipMs,
     coldKey: coldKey ?? features.coldKey,
     sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
     rentPaidMs,
@@ -214,6 +219,7 @@ const noTraffic: PeerTraffic = {
   sent() {},
   estimatedPeerTokens: () => 0,
   isBurst: () => false,
+  ownershipMs: () => 0,
   peerTokensAt: () => 0,
   isBurstRendezvous: () => false,
   isOwn: () => false,

@@ -18,6 +18,7 @@ import {
   createForeignBacklog,
   createKvPressure,
   createOwnWork,
+  ownership,
   ownMsOf,
   tokenMsOf,
 } from "../scorers/prefill-time.ts";
@@ -78,6 +79,7 @@ export const predictedLatency: PolicyDefinition = {
         { scorer: createKvPressure(credits), weight: 1 },
         { scorer: slotWait, weight: 1 },
         { scorer: createAdapterLoadMs(), weight: 1 },
+        { scorer: ownership, weight: 1 },
       ],
       picker: createSecondCopyPicker(
         createNearTiePicker({

@@ -46,6 +46,27 @@ export function createForeignBacklog(requestTokens: number): Scorer {
 }
 
 /**
+ * Milliseconds for an engine that another router owns. Each router places cold prompts on the engines that it owns unless
+ * another one's are better by more than this: it knows what it has sent there itself, and learns late what others send. The
+ * price falls with the third power of the cached share, so that conversations are not kept from the engine that has them.
+ */
+export const ownership: Scorer = {
+  name: "ownership_ms",
+  score({ request, candidates, eligible, eligibleCount }, out) {
+    const { ownershipMs = 0, promptTokens } = request;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (ownershipMs === 0 || candidates.own[index] === 1) {
+        out[index] = 0;
+        continue;
+      }
+      const cold = Math.max(0, 1 - matchedInAll(candidates, index) / Math.max(1, promptTokens));
+      out[index] = ownershipMs * cold * cold * cold;
+    }
+  },
+};
+
+/**
  * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for
  * each request in flight, whose answer it stalls.

@@ -11,6 +11,7 @@ import {
 } from "@espalier/router";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Json } from "./client.ts";
+import { pickerConfig } from "./gateway.ts";
 import { type EngineLike, type MeshOptions, meshRouters } from "./mesh-rig.ts";
 import type { Rig, RunningRouter } from "./rig.ts";
 
@@ -63,9 +64,8 @@ export async function meshPickers(
   engines: readonly EngineLike[],
   { config = {}, ...more }: MeshOptions = {},
 ): Promise<readonly (RunningRouter & Pick<RouterListening, "picker">)[]> {
-  const picker = { port: 0, "health-port": 0 };
   const given = config["endpoint-picker"] as Json | undefined;
-  const options = { ...more, config: { ...config, "endpoint-picker": { ...picker, ...given } } };
+  const options = { ...more, config: { ...config, "endpoint-picker": { ...pickerConfig, ...given } } };
   const routers = await meshRouters(rig, 3, engines, options);
   return routers.map((router) => ({ ...router, picker: router.router.picker }));
 }

@@ -84,12 +84,7 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
     ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),
-    ...(options.isPicker
-      ? [
-          ["--ext-proc-port", "0"],
-          ["--ext-proc-health-port", "0"],
-        ]
-      : []),
+    ...(options.isPicker ? pickerFlags : []),
   ];
   return startChild({
     name: "the router",
@@ -99,6 +94,13 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...options.runBy,
   });
 }
+
+/** Envoy tries the next engine that is named if the first takes no connection. */
+const pickerFlags = [
+  ["--ext-proc-port", "0"],
+  ["--ext-proc-health-port", "0"],
+  ["--endpoint-picker-fallbacks", "2"],
+] as const;
 
 function meshFlags({ routerId, seeds }: LocalMesh): readonly (readonly string[])[] {
   return [["--mesh-router-id", routerId], ["--mesh-port", "0"], ...seeds.map((seed) => ["--mesh-seed", seed])];

@@ -71,7 +71,7 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
     });
     void exited.then((code) => {
       cancel();
-      reject(failure(`exited with code ${code}`));
+      reject(failure(code === null ? `was ended by ${child.signalCode}` : `exited with code ${code}`));
     });
   }).catch(async (error: unknown) => {
     await stop();

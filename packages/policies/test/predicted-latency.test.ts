@@ -281,3 +281,30 @@ test("decides as the rule written down plainly does", () => {
     { numRuns: randomRuns(300) },
   );
 });
+
+describe("an engine that another router owns", () => {
+  const ofRouter = { ...prompt, ownershipMs: 20 };
+  const priceOf = (row: Omit<CandidateRow, "key">, request: RequestFeatures = ofRouter): number =>
+    termsOf(
+      [
+        { key: "own", own: 1 },
+        { key: "other", ...row },
+      ],
+      request,
+    ).other!.ownership_ms!;
+
+  test("costs a cold prompt a little more, so that it stays unless that engine is better by more", () => {
+    const rows = (backlogMs: number): CandidateRow[] => [{ key: "own", own: 1, backlogMs }, { key: "other" }];
+    expect(shares(rows(9), ofRouter)).toEqual({ own: 1, other: 0 });
+    expect(shares(rows(40), ofRouter)).toEqual({ own: 0, other: 1 });
+    expect(shares(rows(9))).toEqual({ own: 0, other: 1 });
+  });
+
+  test("costs the less the more of the prompt it has", () => {
+    expect(priceOf({})).toBe(20);
+    expect(priceOf({ matchedTokens: 2_000 })).toBe(2.5);
+    expect(priceOf({ matchedTokens: 4_000 })).toBe(0);
+    expect(priceOf({ own: 1 })).toBe(0);
+    expect(priceOf({}, prompt)).toBe(0);
+  });
+});

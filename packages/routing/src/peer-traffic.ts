@@ -25,8 +25,6 @@ export interface PeerTraffic {
    * Whether prompts that are cold from the same block on should meet at one target, whichever routers they arrive at.
    */
   isBurstRendezvous(promptTokens: number): boolean;
-  /** Milliseconds by which cold prompts should prefer this router's own targets; 0 without other routers. */
-  ownershipMs(): number;
   /** Whether this router is the one, of all routers, that should send there what could go anywhere. */
   isOwn(target: TargetIndex): boolean;
 }
@@ -37,11 +35,6 @@ const memoryMs = 2_000;
 const loadDelayMs = 6;
 /** Without its largest prompt, a burst is at least this many times the average traffic in the time of that delay. */
 const burstRatio = 3;
-/**
- * By how much cold prompts prefer a router's own targets: about what others send in the time that their load is late. Found
- * in simulation: `docs/decisions/0036-cold-prompts-stay-with-the-owner.md`.
- */
-const usualOwnershipMs = 20;
 /** If the average unreported share of a prompt is below this, routers seldom meet by accident. */
 const seldom = 0.1;
 
@@ -79,7 +72,6 @@ export function createPeerTraffic(
   return {
     isOwn,
     isBurst,
-    ownershipMs: () => (shared.originCount === 0 ? 0 : usualOwnershipMs),
     sent({ target, uncachedTokens, matchedTokens }) {
       decay();
       tokensPerMs += uncachedTokens / memoryMs;

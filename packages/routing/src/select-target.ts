@@ -92,7 +92,8 @@ export function createTargetSelector(
       if (prompt) knowledge.match(prompt);
       const estimatedPeerTokens = traffic.estimatedPeerTokens();
       const isBurst = traffic.isBurst();
-      const ownershipMs = traffic.ownershipMs();
+      const hasPeers = shared.originCount > 0;
+      let owned = 0;
       const snapshot = pool.work?.snapshot(shared);
       const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
@@ -107,13 +108,18 @@ export function createTargetSelector(
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         snapshot?.describe(candidates, index, target);
         if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
-        if (ownershipMs > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
+        if (hasPeers && traffic.isOwn(target.index)) {
+          candidates.own[index] = 1;
+          owned += 1;
+        }
       }
       onMatched?.();
       if (candidates.count === 0) return undefined;
       const session = sessionOf(pool, features);
       const boundKey = session && sessions.targetOf(session);
       const isMeeting = prompt !== undefined && traffic.isBurstRendezvous(features.promptTokens);
+      // Prompts that should meet at one target, whichever router has them, cannot stay with their router's own.
+      const ownershipMs = isMeeting ? 0 : ownershipPriceMs(owned);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
@@ -171,6 +177,17 @@ interface Surroundings {
   readonly rentPaidMs: number;
 }
 
+/**
+ * By how much cold prompts prefer a router's own targets: about what others send in the time that their load is late.
+ * Found in simulation: `docs/decisions/0036-cold-prompts-stay-with-the-owner.md`.
+ */
+const usualOwnershipMs = 20;
+
+/** With one target of its own a router has no choice among what it knows best, so that there is nothing to prefer. */
+function ownershipPriceMs(owned: number): number {
+  return owned === 0 ? 0 : usualOwnershipMs * (1 - 1 / owned);
+}
+
 /** Adds what is known about other requests. Written out: spreading an object takes V8 microseconds. */
 function withTraffic(
   features: RequestFeatures,
@@ -219,7 +236,6 @@ const noTraffic: PeerTraffic = {
   sent() {},
   estimatedPeerTokens: () => 0,
   isBurst: () => false,
-  ownershipMs: () => 0,
   peerTokensAt: () => 0,
   isBurstRendezvous: () => false,
   isOwn: () => false,

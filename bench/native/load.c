@@ -38,6 +38,7 @@ struct connection {
   char *request;
   size_t sent;
   enum part part;
+  int is_stream;
   char *head;
   size_t head_length;
   size_t missing;
@@ -178,6 +179,7 @@ static size_t read_head(struct connection *connection) {
   char *length = strcasestr(head, "\r\ncontent-length:");
   if (!length && !strcasestr(head, "\r\ntransfer-encoding: chunked")) fail("an answer has neither length nor chunks");
   connection->part = length ? SIZED : CHUNKED;
+  connection->is_stream = strcasestr(head, "\r\ncontent-type: text/event-stream") != NULL;
   connection->missing = length ? strtoul(length + 17, NULL, 10) : 0;
   return (size_t)(end - head) + 4;
 }
@@ -198,7 +200,7 @@ static void read_body(struct connection *connection, const char *bytes, size_t l
   }
   const char *last = connection->tail + TAIL_BYTES - LAST_CHUNK_BYTES;
   if (memcmp(last, "0\r\n\r\n", LAST_CHUNK_BYTES) != 0) return;
-  if (memcmp(connection->tail, TAIL, TAIL_BYTES) != 0) fail("a stream ended without [DONE]");
+  if (connection->is_stream && memcmp(connection->tail, TAIL, TAIL_BYTES) != 0) fail("a stream ended without [DONE]");
   finish(connection);
 }
 

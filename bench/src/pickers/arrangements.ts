@@ -12,10 +12,10 @@ import {
   startLocalRouter,
   untilReady,
 } from "@espalier/router";
-import { type ContenderPorts, ownContender } from "../data-path/contenders.ts";
+import type { ContenderPorts } from "../data-path/contenders.ts";
 import type { System } from "../data-path/measure-load.ts";
 import { cacheAware } from "../peers/products.ts";
-import { pinProcess } from "../support/cpu-pinning.ts";
+import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
 import type { AskedPicker } from "./gateway-load.ts";
 import { startLlmdPicker } from "./llmd-picker.ts";
 
@@ -95,13 +95,13 @@ export function arrangements(ports: ArrangementPorts): readonly Arrangement[] {
 }
 
 /** The router as a proxy. */
-function proxyArrangement(ports: ContenderPorts): Arrangement {
-  const contender = ownContender(ports);
+function proxyArrangement({ plan }: ContenderPorts): Arrangement {
   return {
     ...{ name: "proxy", owner: "proxy", suffix: "", isEnvoy: false },
     async start(engineUrls) {
-      const { system, stop } = await contender.start(engineUrls, cacheAware);
-      return { running: { system }, stop };
+      const router = await startPinnedRouter(engineUrls, plan, false);
+      const { process, listening, stop } = router;
+      return { running: { system: { name: "proxy", urls: [listening.url], pid: process.pid ?? 0 } }, stop };
     },
   };
 }
@@ -155,15 +155,27 @@ function aloneArrangement(name: string, owner: string, startPicker: StartPicker)
 
 /** `espalier serve`, of which only the endpoint picker is used. */
 async function startOwnPicker(engineUrls: readonly string[], { plan }: ContenderPorts): Promise<RunningEndpointPicker> {
-  const router: Child<RouterListening> = await startLocalRouter({
-    ...{ engineUrls, policy: cacheAware, port: 0, adminPort: 0, isPicker: true, arguments: ["--log-level", "warn"] },
-  });
+  const { process, listening, stop } = await startPinnedRouter(engineUrls, plan, true);
+  const envoyPicker = pickerOf(listening);
+  return { pid: process.pid ?? 0, envoyPicker, address: `${envoyPicker.host}:${envoyPicker.port}`, stop };
+}
+
+/**
+ * `espalier serve` that holds no request back. Engines that answer at once are not what its admission reckons with: where a
+ * gateway hides answers, it counts each prompt as pending until the next scrape of metrics.
+ */
+async function startPinnedRouter(
+  engineUrls: readonly string[],
+  plan: CorePlan | undefined,
+  isPicker: boolean,
+): Promise<Child<RouterListening>> {
+  const flags = ["--log-level", "warn", "--admission-mode", "off"];
+  const more = { policy: cacheAware, port: 0, adminPort: 0, isPicker, arguments: flags };
+  const router = await startLocalRouter({ engineUrls, ...more });
   try {
-    const { pid = 0 } = router.process;
-    if (plan) pinProcess(pid, plan.router);
+    if (plan) pinProcess(router.process.pid ?? 0, plan.router);
     await untilReady(router.listening, engineUrls.length);
-    const envoyPicker = pickerOf(router.listening);
-    return { pid, envoyPicker, address: `${envoyPicker.host}:${envoyPicker.port}`, stop: router.stop };
+    return router;
   } catch (thrown) {
     await router.stop();
     throw thrown;

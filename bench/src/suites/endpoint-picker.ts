@@ -31,7 +31,7 @@ What an endpoint picker costs. The same requests go to engines by way of
   picker-alone           the picker without Envoy: this program asks it as Envoy does in \`picker\`
   llm-d, llm-d-answers-hidden, llm-d-alone  the same with llm-d's picker, built once by git and go (minutes) into --folder
 
-each in fresh processes on one core, with load generator and engines on the others. CPU time is taken in a closed loop of ${concurrency}
+each in fresh processes on one core (\`espalier serve\` with \`--admission-mode off\`), with load generator and engines on the others. CPU time is taken in a closed loop of ${concurrency}
 connections and at ${steadyPerSecond} requests/s, latency at ${steadyPerSecond} requests/s beyond a direct connection. Needs Envoy (\`npm run envoy:install\`,
 or ENVOY_BIN), Linux and a C compiler.
 
@@ -151,6 +151,7 @@ function paramsOf(
     large_body_bytes: largeBodyBytes,
     steady_per_second: steadyPerSecond,
     policy: cacheAware,
+    admission: "off",
     pinned: plan !== undefined,
     node: process.versions.node,
     envoy: process.env.ENVOY_BIN === undefined ? envoyVersion : "ENVOY_BIN",

@@ -23,12 +23,13 @@ test("Envoy without a picker has the same configuration, without the filter and 
 });
 
 test("a quick run leaves out what has to be built; wrong flags are refused", () => {
-  expect(readPickersOptions([]).names).toEqual(arrangementNames);
+  expect(readPickersOptions([]).names).toEqual([...arrangementNames, "fleet"]);
   expect(readPickersOptions([]).runs).toBe(3);
   const quick = readPickersOptions(["--quick"]);
-  expect(quick.names).toEqual(arrangementNames.filter((name) => !name.startsWith("llm-d")));
+  expect(quick.names).toEqual([...arrangementNames.filter((name) => !name.startsWith("llm-d")), "fleet"]);
   expect(quick.runs).toBe(1);
   expect(readPickersOptions(["--only", "envoy,llm-d"]).names).toEqual(["envoy", "llm-d"]);
+  expect(readPickersOptions(["--only", "envoy,llm-d"]).fleet).toBeUndefined();
   expect(() => readPickersOptions(["--only", "envoi"])).toThrow('--only: there is no "envoi"');
   expect(() => readPickersOptions(["--runs", "0"])).toThrow("--runs must be a whole number");
   expect(() => readPickersOptions(["--minutes", "no"])).toThrow("--minutes must be a number");

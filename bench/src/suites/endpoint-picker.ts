@@ -11,6 +11,7 @@ import { repeatWithin } from "../peers/repeat-within.ts";
 import { arrangementNames, arrangements } from "../pickers/arrangements.ts";
 import { buildGoProgram } from "../pickers/build-go-program.ts";
 import { llmdSource } from "../pickers/llmd-picker.ts";
+import { measurePickerFleet, type PickerFleetSizes, pickerFleetParams } from "../pickers/picker-fleet.ts";
 import { measurePickers, type PickerLoadSizes, type PickersRun } from "../pickers/measure-pickers.ts";
 import { type CorePlan, reserveCore } from "../support/cpu-pinning.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
@@ -35,6 +36,9 @@ each in fresh processes on one core (\`espalier serve\` with \`--admission-mode 
 connections and at ${steadyPerSecond} requests/s, latency at ${steadyPerSecond} requests/s beyond a direct connection. Needs Envoy (\`npm run envoy:install\`,
 or ENVOY_BIN), Linux and a C compiler.
 
+Then what three pickers of a mesh do together, before simulated engines (\`fleet\` in --only): the share of conversations whose second
+turn meets another picker, 50 ms after the first, and goes to the same engine; and the requests that fail when a picker is killed.
+
   --only NAMES   some of these, separated by commas (all; with --quick those without llm-d)
   --runs N       runs with fresh processes, of which the medians count (3)
   --minutes N    no run begins that would probably end later (20)
@@ -50,10 +54,17 @@ interface PickersOptions {
   readonly runs: number;
   readonly budgetMs: number;
   readonly sizes: PickerLoadSizes;
+  /** Undefined leaves the fleet out. */
+  readonly fleet: PickerFleetSizes | undefined;
   readonly folder: string;
   /** Whether measured programs take priority over others. */
   readonly isFirst: boolean;
 }
+
+/** Selects what several pickers do together. */
+const fleetName = "fleet";
+const usualFleet: PickerFleetSizes = { conversations: 200, warmUpConversations: 100, killLoadMs: 10_000 };
+const quickFleet: PickerFleetSizes = { conversations: 10, warmUpConversations: 5, killLoadMs: 1_000 };
 
 /** CPU time and latency that an endpoint picker adds, by how Envoy asks it. */
 export const endpointPickerSuite: Suite = {
@@ -69,14 +80,17 @@ export const endpointPickerSuite: Suite = {
     note(plan ? `pinned: measured programs on core ${plan.router.join(",")}` : "not pinned: no taskset, or one core");
     const ports = { clock: systemClock, scheduler: systemScheduler, plan, envoy, llmd };
     const measured = arrangements(ports).filter(({ name }) => options.names.includes(name));
-    const { sizes, runs: count, budgetMs } = options;
+    const { sizes, fleet, runs: count, budgetMs } = options;
     const engine = await startBenchEngine();
     try {
       const deadlineMs = systemClock.nowMs() + budgetMs;
-      const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, (index) => {
+      const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, async (index) => {
         const noteRun = (line: string): void => note(`run ${index + 1} of ${count}: ${line}`);
         const more = { clock: systemClock, note: noteRun };
-        return measurePickers({ arrangements: measured, engine, sizes, ...more }, index + 1);
+        const run = await measurePickers({ arrangements: measured, engine, sizes, ...more }, index + 1);
+        if (!fleet) return run;
+        const together = await measurePickerFleet({ sizes: fleet, envoy, seed: index + 1, ports, note: noteRun });
+        return { ...run, figures: { ...run.figures, [ownName]: { ...run.figures[ownName], ...together } } };
       });
       const names = measured.map(({ name }) => name);
       const report = pickersReport(runs, paramsOf(options, names, plan), plan, missing);
@@ -115,8 +129,8 @@ export function readPickersOptions(args: readonly string[]): PickersOptions {
   });
   const isQuick = values.quick === true;
   const usual = isQuick ? arrangementNames.filter((name) => !name.startsWith("llm-d")) : arrangementNames;
-  const names = values.only?.split(",") ?? usual;
-  const unknown = names.find((name) => !arrangementNames.includes(name));
+  const names = values.only?.split(",") ?? [...usual, fleetName];
+  const unknown = names.find((name) => name !== fleetName && !arrangementNames.includes(name));
   if (unknown !== undefined) throw new UsageError(`--only: there is no ${JSON.stringify(unknown)}`);
   const closedMs = readPositive("--duration", values.duration, { standard: isQuick ? 0.3 : 3, max: 600 }) * 1_000;
   return {
@@ -129,6 +143,7 @@ export function readPickersOptions(args: readonly string[]): PickersOptions {
       // V8 compiles hot code only after some thousand requests.
       warmUpRequests: isQuick ? { "4k": 100, "48k": 50 } : { "4k": 10_000, "48k": 5_000 },
     },
+    fleet: names.includes(fleetName) ? (isQuick ? quickFleet : usualFleet) : undefined,
     folder: values.folder ?? ".cache/pickers",
     isFirst: values.priority === true,
   };
@@ -150,6 +165,7 @@ function paramsOf(
     small_body_bytes: smallBodyBytes,
     large_body_bytes: largeBodyBytes,
     steady_per_second: steadyPerSecond,
+    ...pickerFleetParams,
     policy: cacheAware,
     admission: "off",
     pinned: plan !== undefined,
@@ -222,8 +238,10 @@ export function pickersTable({ metrics, baselines, spread, warnings, params }: B
       ...names.map((figure) => ({ header: figure, value: (row: Row) => cell(figure, row) })),
     ]),
   );
+  const together = Object.keys(metrics).filter((name) => /^(same_engine|failed_after|requests_around)/.test(name));
+  const fleet = together.map((name) => `${name} ${cell(name, { name, owner: ownName, suffix: "" })}\n`).join("");
   const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
-  return `${tables.join("\n")}${pinned}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;
+  return `${tables.join("\n")}${fleet === "" ? "" : `\n${fleet}`}${pinned}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;
 }
 
 function short(value: number): string {

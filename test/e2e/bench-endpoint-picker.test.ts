@@ -28,6 +28,7 @@ describe.skipIf(envoy === undefined || !hasCompiler)("npm run bench -- endpoint-
     }
     expect(metrics.same_engine_share).toBeGreaterThan(0.5);
     expect(metrics.failed_after_kill).toBeGreaterThanOrEqual(0);
+    expect(metrics.streams_cut_after_kill).toBeGreaterThanOrEqual(0);
     expect(metrics.failed_after_kill_answers_hidden).toBeGreaterThanOrEqual(0);
     expect(metrics.picker_cpu_us_4k_alone).toSatisfy(Number.isFinite);
     for (const figure of ["cpu_us_4k", "cpu_us_48k", ...latencies]) {

@@ -64,6 +64,7 @@ export async function measurePickerFleet(options: PickerFleetOptions): Promise<F
   for (const [suffix, answersThroughPicker] of [["", true] as const, ["_answers_hidden", false] as const]) {
     const outcome = await withFleet(options, (fleet) => killOne(fleet, answersThroughPicker, options));
     figures[`failed_after_kill${suffix}`] = outcome.failed;
+    figures[`streams_cut_after_kill${suffix}`] = outcome.cut;
     figures[`requests_around_kill${suffix}`] = outcome.requests;
   }
   return figures;
@@ -116,11 +117,19 @@ async function twoTurns(fleet: MeshFleet, options: PickerFleetOptions): Promise<
   }
 }
 
+interface KillOutcome {
+  readonly requests: number;
+  /** Without an answer that began. */
+  readonly failed: number;
+  /** Streams that began and broke off. */
+  readonly cut: number;
+}
+
 async function killOne(
   fleet: MeshFleet,
   answersThroughPicker: boolean,
   options: PickerFleetOptions,
-): Promise<{ readonly failed: number; readonly requests: number }> {
+): Promise<KillOutcome> {
   const { sizes, seed, ports, note } = options;
   const envoy = await startFleetEnvoy(fleet, fleet.routers, answersThroughPicker, options);
   const client = createLoadClient(ports.clock);
@@ -133,10 +142,9 @@ async function killOne(
     await fleet.kill(0);
     const { requests, failed, cut } = tally(await load);
     const what = answersThroughPicker ? "answers through pickers" : "answers past pickers";
-    const wrong = [...failed, ...cut];
     note(`a picker killed, ${what}: ${failed.length} of ${requests} requests failed, ${cut.length} streams were cut`);
-    for (const line of describeWrong(wrong)) note(`  ${line}`);
-    return { failed: wrong.length, requests };
+    for (const line of describeWrong([...failed, ...cut])) note(`  ${line}`);
+    return { requests, failed: failed.length, cut: cut.length };
   } finally {
     client.close();
     await envoy.stop();

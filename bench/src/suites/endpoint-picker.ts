@@ -238,7 +238,7 @@ export function pickersTable({ metrics, baselines, spread, warnings, params }: B
       ...names.map((figure) => ({ header: figure, value: (row: Row) => cell(figure, row) })),
     ]),
   );
-  const together = Object.keys(metrics).filter((name) => /^(same_engine|failed_after|requests_around)/.test(name));
+  const together = Object.keys(metrics).filter((name) => /^(same_engine|failed_after|streams_cut|requests_around)/.test(name));
   const fleet = together.map((name) => `${name} ${cell(name, { name, owner: ownName, suffix: "" })}\n`).join("");
   const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
   return `${tables.join("\n")}${fleet === "" ? "" : `\n${fleet}`}${pinned}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;

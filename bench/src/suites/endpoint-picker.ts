@@ -11,8 +11,8 @@ import { repeatWithin } from "../peers/repeat-within.ts";
 import { arrangementNames, arrangements } from "../pickers/arrangements.ts";
 import { buildGoProgram } from "../pickers/build-go-program.ts";
 import { llmdSource } from "../pickers/llmd-picker.ts";
-import { measurePickerFleet, type PickerFleetSizes, pickerFleetParams } from "../pickers/picker-fleet.ts";
 import { measurePickers, type PickerLoadSizes, type PickersRun } from "../pickers/measure-pickers.ts";
+import { measurePickerFleet, type PickerFleetSizes, pickerFleetParams } from "../pickers/picker-fleet.ts";
 import { type CorePlan, reserveCore } from "../support/cpu-pinning.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import { readPositive, readWhole } from "../support/read-options.ts";
@@ -238,7 +238,9 @@ export function pickersTable({ metrics, baselines, spread, warnings, params }: B
       ...names.map((figure) => ({ header: figure, value: (row: Row) => cell(figure, row) })),
     ]),
   );
-  const together = Object.keys(metrics).filter((name) => /^(same_engine|failed_after|streams_cut|requests_around)/.test(name));
+  const together = Object.keys(metrics).filter((name) =>
+    /^(same_engine|failed_after|streams_cut|requests_around)/.test(name),
+  );
   const fleet = together.map((name) => `${name} ${cell(name, { name, owner: ownName, suffix: "" })}\n`).join("");
   const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
   return `${tables.join("\n")}${fleet === "" ? "" : `\n${fleet}`}${pinned}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;

@@ -10,9 +10,8 @@ const program = fileURLToPath(new URL("../../bench/dist/main.js", import.meta.ur
 
 describe.skipIf(envoy === undefined || !hasCompiler)("npm run bench -- endpoint-picker", () => {
   test("a quick run prints one JSON object with the fixed keys, and its progress elsewhere", () => {
-    const args = [program, "endpoint-picker", "--quick", "--duration", "0.1", "--json"];
-    const env = { ...process.env, ENVOY_BIN: envoy };
-    const { status, stdout, stderr } = spawnSync(process.execPath, args, { env, encoding: "utf8" });
+    const args = [program, "endpoint-picker", "--quick", "--duration", "0.1", "--envoy-bin", envoy!, "--json"];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
     expect([status, stderr.includes("error:")], stderr).toEqual([0, false]);
     const { name, params, metrics, baselines, spread } = JSON.parse(stdout);
     expect(name).toBe("endpoint-picker");

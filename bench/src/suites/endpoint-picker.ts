@@ -34,7 +34,7 @@ What an endpoint picker costs. The same requests go to engines by way of
 
 each in fresh processes on one core (\`espalier serve\` with \`--admission-mode off\`), with load generator and engines on the others. CPU time is taken in a closed loop of ${concurrency}
 connections and at ${steadyPerSecond} requests/s, latency at ${steadyPerSecond} requests/s beyond a direct connection. Needs Envoy (\`npm run envoy:install\`,
-or ENVOY_BIN), Linux and a C compiler.
+or --envoy-bin), Linux and a C compiler.
 
 Then what three pickers of a mesh do together, before simulated engines (\`fleet\` in --only): the share of conversations whose second
 turn meets another picker, 50 ms after the first, and goes to the same engine; and the requests that fail when a picker is killed.
@@ -43,6 +43,7 @@ turn meets another picker, 50 ms after the first, and goes to the same engine; a
   --runs N       runs with fresh processes, of which the medians count (3)
   --minutes N    no run begins that would probably end later (20)
   --duration S   seconds of each closed loop (3); at a fixed rate it is twice that
+  --envoy-bin FILE  another Envoy than the installed one
   --folder DIR   where llm-d's picker is kept (.cache/pickers)
   --priority     all of it before other programs of this machine; needs root
   --quick        one short run
@@ -57,6 +58,8 @@ interface PickersOptions {
   /** Undefined leaves the fleet out. */
   readonly fleet: PickerFleetSizes | undefined;
   readonly folder: string;
+  /** A program; the installed one when undefined. */
+  readonly envoy: string | undefined;
   /** Whether measured programs take priority over others. */
   readonly isFirst: boolean;
 }
@@ -73,7 +76,7 @@ export const endpointPickerSuite: Suite = {
   help,
   async run(args, note) {
     const options = readPickersOptions(args);
-    const envoy = process.env.ENVOY_BIN ?? installedEnvoy(process.env.XDG_CACHE_HOME);
+    const envoy = options.envoy ?? installedEnvoy();
     if (envoy === undefined) throw new Error("NOT RUN: Envoy is not installed (npm run envoy:install)");
     const { program: llmd, missing } = await llmdProgram(options, note);
     const plan = reserveCore(options.isFirst);
@@ -123,7 +126,7 @@ export function readPickersOptions(args: readonly string[]): PickersOptions {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      ...{ only: text, runs: text, minutes: text, duration: text, folder: text },
+      ...{ only: text, runs: text, minutes: text, duration: text, folder: text, "envoy-bin": text },
       ...{ quick: flag, priority: flag },
     },
   });
@@ -145,12 +148,13 @@ export function readPickersOptions(args: readonly string[]): PickersOptions {
     },
     fleet: names.includes(fleetName) ? (isQuick ? quickFleet : usualFleet) : undefined,
     folder: values.folder ?? ".cache/pickers",
+    envoy: values["envoy-bin"],
     isFirst: values.priority === true,
   };
 }
 
 function paramsOf(
-  { sizes, runs }: PickersOptions,
+  { sizes, runs, envoy }: PickersOptions,
   names: readonly string[],
   plan: CorePlan | undefined,
 ): BenchReport["params"] {
@@ -170,7 +174,7 @@ function paramsOf(
     admission: "off",
     pinned: plan !== undefined,
     node: process.versions.node,
-    envoy: process.env.ENVOY_BIN === undefined ? envoyVersion : "ENVOY_BIN",
+    envoy: envoy ?? envoyVersion,
     llm_d: llmdSource.commit,
   };
 }

@@ -27,7 +27,7 @@ export interface RunningArrangement {
   stop(): Promise<void>;
 }
 
-/** One way for requests to engines. */
+/** One path of requests to engines. */
 export interface Arrangement {
   /** For `--only`, notes and tables. */
   readonly name: string;
@@ -62,18 +62,18 @@ type StartPicker = (engineUrls: readonly string[]) => Promise<RunningEndpointPic
 const host = "127.0.0.1";
 const everything: Asked = { requestBody: "full-duplex", answersThroughPicker: true };
 /** By the end of their names. */
-const ways: Readonly<Record<string, Asked>> = {
+const modes: Readonly<Record<string, Asked>> = {
   "": everything,
   "answers-hidden": { requestBody: "full-duplex", answersThroughPicker: false },
   buffered: { requestBody: "buffered", answersThroughPicker: false },
   "headers-only": { requestBody: "none", answersThroughPicker: false },
 };
 /** llm-d's picker reads bodies only where they are streamed. */
-const llmdWays = ["", "answers-hidden"];
+const llmdModes = ["", "answers-hidden"];
 
 export const arrangementNames: readonly string[] = [
-  ...["proxy", "envoy", ...Object.keys(ways).map((way) => joined("picker", way)), "picker-alone"],
-  ...[...llmdWays.map((way) => joined("llm-d", way)), "llm-d-alone"],
+  ...["proxy", "envoy", ...Object.keys(modes).map((mode) => joined("picker", mode)), "picker-alone"],
+  ...[...llmdModes.map((mode) => joined("llm-d", mode)), "llm-d-alone"],
 ];
 
 export function arrangements(ports: ArrangementPorts): readonly Arrangement[] {
@@ -82,14 +82,14 @@ export function arrangements(ports: ArrangementPorts): readonly Arrangement[] {
   const all = [
     proxyArrangement(ports),
     envoyArrangement(ports),
-    ...Object.keys(ways).map((way) => pickerArrangement("picker", "espalier", way, own, ports)),
+    ...Object.keys(modes).map((mode) => pickerArrangement("picker", "espalier", mode, own, ports)),
     aloneArrangement("picker", "espalier", own),
   ];
   if (llmd === undefined) return all;
   const peer = (urls: readonly string[]) => startPeerPicker(llmd, urls, ports);
   return [
     ...all,
-    ...llmdWays.map((way) => pickerArrangement("llm-d", "llm-d", way, peer, ports)),
+    ...llmdModes.map((mode) => pickerArrangement("llm-d", "llm-d", mode, peer, ports)),
     aloneArrangement("llm-d", "llm-d", peer),
   ];
 }
@@ -121,18 +121,18 @@ function envoyArrangement(ports: ArrangementPorts): Arrangement {
 function pickerArrangement(
   name: string,
   owner: string,
-  way: string,
+  mode: string,
   startPicker: StartPicker,
   ports: ArrangementPorts,
 ): Arrangement {
   return {
-    ...{ name: joined(name, way), owner, suffix: suffixOf(way), isEnvoy: true },
+    ...{ name: joined(name, mode), owner, suffix: suffixOf(mode), isEnvoy: true },
     async start(engineUrls) {
       const picker = await startPicker(engineUrls);
       try {
-        const config = envoyConfig(envoyOptions(engineUrls, picker.envoyPicker, ways[way]!));
+        const config = envoyConfig(envoyOptions(engineUrls, picker.envoyPicker, modes[mode]!));
         const envoy = await startPinnedEnvoy(config, ports);
-        const system = { ...envoy.system, name: joined(name, way), besides: { picker: picker.pid } };
+        const system = { ...envoy.system, name: joined(name, mode), besides: { picker: picker.pid } };
         const stop = async (): Promise<void> => void (await Promise.all([envoy.stop(), picker.stop()]));
         return { running: { system }, stop };
       } catch (thrown) {
@@ -219,10 +219,10 @@ async function startPinnedEnvoy(config: EnvoyConfig, { envoy: program, plan }: A
   return { system: { urls: [envoy.listening.url], pid }, stop: envoy.stop };
 }
 
-function joined(name: string, way: string): string {
-  return way === "" ? name : `${name}-${way}`;
+function joined(name: string, mode: string): string {
+  return mode === "" ? name : `${name}-${mode}`;
 }
 
-function suffixOf(way: string): string {
-  return way === "" ? "" : `_${way.replace("-", "_")}`;
+function suffixOf(mode: string): string {
+  return mode === "" ? "" : `_${mode.replace("-", "_")}`;
 }

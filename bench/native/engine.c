@@ -34,6 +34,9 @@ struct connection {
   size_t length;
   /* Of a body that is only counted. */
   size_t discard;
+  /* Whether a body in chunks is being read, whose length is not known; and whether its last chunk has come. */
+  int is_chunked;
+  int has_last_chunk;
   /* The answer that is being written: so many pieces from `stream` or one, and how far it has come. */
   const struct piece *whole;
   const struct piece *last;
@@ -179,6 +182,43 @@ static void answer_with(struct connection *connection, const char *path, size_t 
   connection->last = memmem(body, body_length, usage_wish, sizeof usage_wish - 1) ? &last_piece_with_usage : &last_piece;
 }
 
+static void take_input(struct connection *connection, size_t size) {
+  connection->length -= size;
+  memmove(connection->input, connection->input + size, connection->length);
+}
+
+/*
+ * Skips what has come of a body in chunks: it is not searched for how to stream, and gets one object. Returns 1 when it has
+ * ended, 0 when more is needed, -1 for no chunks.
+ */
+static int skip_chunks(struct connection *connection) {
+  char *input = connection->input;
+  for (;;) {
+    char *end = memmem(input, connection->length, "\r\n", 2);
+    if (!end) return connection->length >= MAX_HEAD_BYTES ? -1 : 0;
+    size_t line = (size_t)(end - input) + 2;
+    if (connection->has_last_chunk) {
+      /* Trailers, up to an empty line. */
+      take_input(connection, line);
+      if (line == 2) return 1;
+      continue;
+    }
+    char *digits_end;
+    size_t size = strtoul(input, &digits_end, 16);
+    if (digits_end == input) return -1;
+    take_input(connection, line);
+    if (size == 0) {
+      connection->has_last_chunk = 1;
+      continue;
+    }
+    size += 2;
+    size_t taken = connection->length < size ? connection->length : size;
+    take_input(connection, taken);
+    connection->discard = size - taken;
+    if (connection->discard > 0) return 0;
+  }
+}
+
 /* Takes the next whole request from the input. Returns 1 when there was one, 0 when more is needed, -1 for no HTTP. */
 static int take_request(struct connection *connection) {
   char *input = connection->input;
@@ -191,21 +231,27 @@ static int take_request(struct connection *connection) {
   size_t path_length = strcspn(path, " \r");
   *end = 0;
   char *field = strcasestr(input, "\r\ncontent-length:");
+  int is_chunked = strcasestr(input, "\r\ntransfer-encoding: chunked") != NULL;
   *end = '\r';
   size_t body = field && field < end ? strtoul(field + 17, NULL, 10) : 0;
   size_t have = connection->length - head;
+  if (is_chunked) {
+    answer_with(connection, path, path_length, NULL, 0);
+    connection->is_chunked = 1;
+    connection->has_last_chunk = 0;
+    take_input(connection, head);
+    return 1;
+  }
   if (body > MAX_STREAM_BODY_BYTES) {
     answer_with(connection, path, path_length, NULL, 0);
     size_t taken = have < body ? have : body;
     connection->discard = body - taken;
-    connection->length = have - taken;
-    memmove(input, input + head + taken, connection->length);
+    take_input(connection, head + taken);
     return 1;
   }
   if (have < body) return 0;
   answer_with(connection, path, path_length, input + head, body);
-  connection->length = have - body;
-  memmove(input, input + head + body, connection->length);
+  take_input(connection, head + body);
   return 1;
 }
 
@@ -213,6 +259,11 @@ static int take_request(struct connection *connection) {
 static int proceed(struct connection *connection) {
   for (;;) {
     if (connection->discard > 0) return 1;
+    if (connection->is_chunked) {
+      int skipped = skip_chunks(connection);
+      if (skipped <= 0) return skipped == 0;
+      connection->is_chunked = 0;
+    }
     if (connection->is_answering && !write_answer(connection)) return 0;
     if (connection->is_answering) return 1;
     int taken = take_request(connection);

@@ -38,6 +38,8 @@ struct connection {
   char *request;
   size_t sent;
   enum part part;
+  /* Answers that are no stream may come in chunks too, from a gateway. */
+  int is_json;
   char *head;
   size_t head_length;
   size_t missing;
@@ -178,6 +180,7 @@ static size_t read_head(struct connection *connection) {
   char *length = strcasestr(head, "\r\ncontent-length:");
   if (!length && !strcasestr(head, "\r\ntransfer-encoding: chunked")) fail("an answer has neither length nor chunks");
   connection->part = length ? SIZED : CHUNKED;
+  connection->is_json = strcasestr(head, "\r\ncontent-type: application/json") != NULL;
   connection->missing = length ? strtoul(length + 17, NULL, 10) : 0;
   return (size_t)(end - head) + 4;
 }
@@ -198,7 +201,7 @@ static void read_body(struct connection *connection, const char *bytes, size_t l
   }
   const char *last = connection->tail + TAIL_BYTES - LAST_CHUNK_BYTES;
   if (memcmp(last, "0\r\n\r\n", LAST_CHUNK_BYTES) != 0) return;
-  if (memcmp(connection->tail, TAIL, TAIL_BYTES) != 0) fail("a stream ended without [DONE]");
+  if (!connection->is_json && memcmp(connection->tail, TAIL, TAIL_BYTES) != 0) fail("a stream ended without [DONE]");
   finish(connection);
 }
 

@@ -1,4 +1,5 @@
 import { convergenceSuite } from "./suites/convergence.ts";
+import { endpointPickerSuite } from "./suites/endpoint-picker.ts";
 import { eventsSuite } from "./suites/events.ts";
 import { failuresSuite } from "./suites/failures.ts";
 import { hashSuite } from "./suites/hash.ts";
@@ -30,6 +31,7 @@ const suites: readonly Suite[] = [
   eventsSuite,
   proxySuite,
   peersSuite,
+  endpointPickerSuite,
   replicationSuite,
   linksSuite,
   convergenceSuite,

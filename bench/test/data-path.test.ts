@@ -92,6 +92,34 @@ describe.runIf(hasCompiler)("the engine", () => {
     await waitFor(() => text.split("HTTP/1.1 200 OK").length === 4, { what: "three answers" });
   });
 
+  test.each([10, 20_000, 1_000_000])(
+    "reads a body of %d bytes in chunks, and the next request after it",
+    async (bytes) => {
+      const url = await startEngine();
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      parts.unshift({ stop: async () => socket.destroy() });
+      let text = "";
+      socket.setEncoding("utf8").on("data", (more) => {
+        text += more;
+      });
+      const piece = "x".repeat(bytes);
+      const chunk = `${bytes.toString(16)}\r\n${piece}\r\n`;
+      const head = "POST /v1/chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
+      socket.write(`${head}${chunk}${chunk}0\r\n\r\n${head}5;a=b\r\n12345\r\n0\r\na: b\r\n\r\n`);
+      socket.write("POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}");
+      await waitFor(() => text.split("HTTP/1.1 200 OK").length === 4, { what: "three answers" });
+    },
+  );
+
+  test("ends the connection of a body that is not in chunks as its head says, and serves others", async () => {
+    const url = await startEngine();
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    const closed = new Promise<boolean>((resolve) => socket.on("error", () => {}).on("close", () => resolve(true)));
+    socket.write("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nwhat\r\n");
+    expect(await closed).toBe(true);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+
   test("ends the connection of a head that does not end, and serves others", async () => {
     const url = await startEngine();
     const socket = connect(Number(new URL(url).port), "127.0.0.1");

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { bodyModes } from "@espalier/endpoint-picker";
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
@@ -27,6 +29,16 @@ async function picker(engines: readonly HttpEngine[], config: Json = {}, picks: 
     config: { policy: "round_robin", "endpoint-picker": { ...pickerConfig, ...picks }, ...config },
   });
   return { router, gateway: gatewayOf(rig, router) };
+}
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+/** Bytes of buffers of this process that something refers to. */
+function collectedBytes(): number {
+  collect();
+  collect();
+  return process.memoryUsage().arrayBuffers;
 }
 
 const prompt = (text = "hello"): string => JSON.stringify(chat({ messages: [{ role: "user", content: text }] }));
@@ -423,6 +435,30 @@ describe("an answer that is not shown", () => {
     expect(await inFlight(router)).toBe(1);
     running = 0;
     await waitFor(async () => (await inFlight(router)) === 0, { what: "released load" });
+  });
+
+  // Bodies stayed in memory, in no budget, until answers were taken to be over: 65,536 of them at most.
+  test("keeps no body in memory, however long it runs", async () => {
+    const engine = await httpEngine(rig, () => {}, {
+      metrics: () => "vllm:num_requests_running 1000\nvllm:num_requests_waiting 0\n",
+    });
+    const { gateway, router } = await picker([engine], { admission: { mode: "off" } }, { "release-after": "1h" });
+    const requests = 40;
+    // Larger ones are read by a thread.
+    const body = prompt("x".repeat(524_288));
+    const before = collectedBytes();
+    for (let at = 0; at < requests; at++) {
+      const exchange = gateway.exchange().head(modes).body(body);
+      await exchange.routed();
+      exchange.answer(200, { "content-type": "application/json" });
+      expect(await exchange.next()).toHaveProperty("responseHeaders");
+      exchange.stream.cancel();
+    }
+    await waitFor(async () => (await router.metrics()).sum("espalier_picker_unseen_answers_total") === requests, {
+      what: "unseen answers",
+    });
+    expect(await inFlight(router)).toBe(requests);
+    expect(collectedBytes() - before).toBeLessThan((requests * body.length) / 4);
   });
 
   test("ends after a fixed time without metrics, and with the head of the answer shown", async () => {

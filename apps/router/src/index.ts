@@ -13,7 +13,7 @@ export {
   requestBodyModes,
   standardEnvoyLimits,
 } from "./envoy/envoy-config.ts";
-export { installedEnvoy } from "./envoy/install-envoy.ts";
+export { envoyVersion, installedEnvoy } from "./envoy/install-envoy.ts";
 export { type EnvoyListening, type EnvoyProcess, type StartEnvoyOptions, startEnvoy } from "./envoy/start-envoy.ts";
 export {
   type EnginesListening,

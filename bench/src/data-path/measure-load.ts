@@ -12,6 +12,8 @@ export interface System {
   readonly urls: readonly string[];
   /** Its process and all descendants; absent for a system without one. */
   readonly pid?: number;
+  /** Further processes that requests keep busy, each measured by itself. */
+  readonly besides?: Readonly<Record<string, number>>;
 }
 
 /**
@@ -46,6 +48,8 @@ export interface Measurement {
   readonly requestsPerSecond: number;
   /** CPU time of the system's process per request; NaN when it has no process. */
   readonly cpuMicrosPerRequest: number;
+  /** The same of each process besides, by its name. */
+  readonly cpuMicrosBesides: Readonly<Record<string, number>>;
   /** Memory growth of the system's process; NaN when it has none. */
   readonly residentGrowthBytes: number;
   /** Ascending. */
@@ -111,14 +115,16 @@ interface Usages {
   readonly system: number;
   readonly residentBytes: number;
   readonly engine: number;
+  readonly besides: Readonly<Record<string, number>>;
 }
 
-function readUsages({ pid }: System, enginePid: number): Usages {
+function readUsages({ pid, besides = {} }: System, enginePid: number): Usages {
   const own = pid === undefined ? undefined : readTreeUsage(pid);
   return {
     system: own?.cpuSeconds ?? Number.NaN,
     residentBytes: own?.residentBytes ?? Number.NaN,
     engine: readTreeUsage(enginePid).cpuSeconds,
+    besides: Object.fromEntries(Object.entries(besides).map(([name, each]) => [name, readTreeUsage(each).cpuSeconds])),
   };
 }
 
@@ -130,11 +136,15 @@ function summarize(output: Buffer, before: Usages, after: Usages): Measurement {
   const column = (offset: number): Float64Array =>
     Float64Array.from({ length: requests }, (_, at) => timings.readDoubleLE(at * bytesPerTiming + offset)).sort();
   const elapsedS = elapsedNs / 1e9;
-  const spent = (name: keyof Usages): number => after[name] - before[name];
+  const spent = (name: "system" | "residentBytes" | "engine"): number => after[name] - before[name];
+  const perRequest = (cpuSeconds: number): number => (cpuSeconds * 1e6) / requests;
   return {
     requests,
     requestsPerSecond: requests / elapsedS,
-    cpuMicrosPerRequest: (spent("system") * 1e6) / requests,
+    cpuMicrosPerRequest: perRequest(spent("system")),
+    cpuMicrosBesides: Object.fromEntries(
+      Object.entries(after.besides).map(([name, cpuSeconds]) => [name, perRequest(cpuSeconds - before.besides[name]!)]),
+    ),
     residentGrowthBytes: spent("residentBytes"),
     firstByteMs: column(0),
     totalMs: column(8),

@@ -20,10 +20,13 @@ export interface MeshFleetOptions {
   /** Required for sharing by `redis`. */
   readonly redisUrl?: string;
   readonly policy: string;
+  /** Whether each router is an endpoint picker too. */
+  readonly isPicker?: boolean;
 }
 
 /** Simulated engines and routers in front of them, each router a process. */
 export interface MeshFleet {
+  readonly engineUrls: readonly string[];
   readonly routers: readonly RouterListening[];
   /** Kills the router with this index (SIGKILL), and resolves when it is gone. */
   kill(router: number): Promise<void>;
@@ -64,6 +67,7 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
     };
     for (const { adminUrl } of routers) await untilKnown(adminUrl, known, ports);
     return {
+      engineUrls,
       routers,
       async kill(router) {
         const child = processes[router];
@@ -83,7 +87,7 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
 }
 
 function routerOptions(
-  { policy, sharing, redisUrl }: MeshFleetOptions,
+  { policy, sharing, redisUrl, isPicker = false }: MeshFleetOptions,
   engineUrls: readonly string[],
   index: number,
 ): Omit<LocalRouterOptions, "mesh"> {
@@ -91,5 +95,6 @@ function routerOptions(
     sharing === "redis" && redisUrl !== undefined
       ? ["--mesh-redis-url", redisUrl, "--mesh-router-id", `router-${index + 1}`]
       : [];
-  return { engineUrls, policy, port: 0, adminPort: 0, arguments: ["--log-level", "warn", ...byRedis] };
+  const flags = ["--log-level", "warn", ...byRedis];
+  return { engineUrls, policy, port: 0, adminPort: 0, isPicker, arguments: flags };
 }

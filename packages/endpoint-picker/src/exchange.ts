@@ -106,6 +106,7 @@ type Phase = "head" | "body" | "deciding" | "routed" | "answering" | "over";
  */
 const pieceBytes = 256 * 1024;
 const noBytes = Buffer.alloc(0);
+const noStream: ExchangeStream = { write: () => true, end() {}, fail() {}, pause() {}, resume() {} };
 const overwrite = 2;
 
 /**
@@ -114,7 +115,8 @@ const overwrite = 2;
  * configured. All of that is hidden here.
  */
 export class Exchange {
-  readonly #stream: ExchangeStream;
+  /** Of nothing once the exchange is over: the request may be followed for long after that. */
+  #stream: ExchangeStream;
   #owner: ExchangeOwner | undefined;
   #phase: Phase = "head";
   #requestMode: BodyMode = bodyModes.fullDuplexStreamed;
@@ -380,7 +382,10 @@ export class Exchange {
   #over(how: ExchangeEnd): void {
     if (this.#phase === "over") return;
     this.#phase = "over";
-    this.#owner?.closed(how);
+    this.#stream = noStream;
+    const owner = this.#owner;
+    this.#owner = undefined;
+    owner?.closed(how);
   }
 
   /** The owner may have ended the exchange; a method call keeps the compiler from assuming otherwise. */

@@ -175,6 +175,7 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
       return;
     }
     meters.unseen();
+    this.#run.unseen();
     unseen.add(this.#run);
   }
 

@@ -5,7 +5,7 @@ import type { Exchange, RequestHead } from "@espalier/endpoint-picker";
 import { type AttemptRequest, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
 import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import { type PlannedRequest, SplitSource } from "../request/planned-request.ts";
+import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import type { Verdict } from "../request/relay.ts";
 import { RequestRun } from "../request/request-run.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -53,7 +53,7 @@ export interface PickerMeters {
 export class PickedRun extends RequestRun {
   readonly #parts: PickedRunParts;
   readonly #plan: PlannedRequest;
-  readonly #request: PickedRequest;
+  #request: PickedRequest;
   #isRouted = false;
   #hasStatus = false;
   /** The only engine to choose: the one that the gateway says served the request. */
@@ -116,6 +116,13 @@ export class PickedRun extends RequestRun {
     }
     // The router takes the usage out of a stream, so that the length of a stream is not known.
     exchange.answerHeaders(set, this.#plan.stripUsage ? ["content-length"] : []);
+  }
+
+  /** The gateway shows nothing more. Nothing that is as large as a body is kept until the request is taken to be over. */
+  unseen(): void {
+    this.#request = { ...this.#request, received: undefined };
+    dropBody(this.#plan);
+    this.releaseBody();
   }
 
   /** The request is taken to be over, though nobody showed its answer. */

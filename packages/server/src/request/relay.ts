@@ -382,7 +382,7 @@ export abstract class Relay implements AttemptOwner {
       return undefined;
     }
     this.#committed = true;
-    this.#releaseBody();
+    this.releaseBody();
     this.answerStarted(this.#status, headers);
     if (head !== undefined) this.firstByte();
     return head;
@@ -408,8 +408,8 @@ export abstract class Relay implements AttemptOwner {
     return pairs;
   }
 
-  /** Releases the bodies: nothing is resent once the answer has begun. */
-  #releaseBody(): void {
+  /** Releases the bodies: nothing is resent once the answer has begun, or once another has the request. */
+  protected releaseBody(): void {
     for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
     this.#body = null;
     this.#sent = null;

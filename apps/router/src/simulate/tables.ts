@@ -196,20 +196,25 @@ export function extraTables(
   return tables.filter((table) => table.lines.length > 0);
 }
 
-/** What the sessions of users cost, and what they waited for a whole answer. */
+/**
+ * What the sessions of users cost, and what they waited for a whole answer. Users of a slow fleet send less of their
+ * sessions, so the bound of each row is that of its own requests.
+ */
 function sessionTable(medians: readonly MedianRow[]): TextTable {
   return {
     title: "By session",
     headers: [
       ...["policy", "variant", "users", "routers", "sharing", "sessions", "uncached tokens", "engine time (ms)"],
-      ...["e2e p50 (s)", "p99 (s)"],
+      ...["e2e p50 (s)", "p99 (s)", "cached (%)", "infinite memory (%)"],
     ],
     lines: medians.map((row) => {
-      const figure = (key: string, digits: number): string => show(row.figures[key]?.median, digits, 1);
+      const figure = (key: string, digits: number, factor = 1): string =>
+        show(row.figures[key]?.median, digits, factor);
       return [
         ...[row.policy, row.variant ?? "-", String(row.users ?? "-"), String(row.routers), row.sharing],
         ...[figure("sessions", 0), figure("uncached_tokens_per_session", 0), figure("engine_ms_per_session", 0)],
         ...[figure("e2e_p50_s", 2), figure("e2e_p99_s", 2)],
+        ...[figure("cached_share", 1, 100), figure("bounds.infinite_cache", 1, 100)],
       ];
     }),
   };

@@ -116,7 +116,10 @@ function readAgent(
         : seconds(line, `${path}think_time`, entry.think_time);
     const answerMs = entry.api_time === undefined ? 0 : seconds(line, `${path}api_time`, entry.api_time);
     const row = readRequest(context, entry, { path, prefix: own === undefined ? prefix : undefined });
-    own = { row: { ...row, timestampMs: sentMs, wait: { after: after.map((one) => one.row), thinkMs } }, ...{ sentMs, endMs: sentMs + answerMs } };
+    own = {
+      row: { ...row, timestampMs: sentMs, wait: { after: after.map((one) => one.row), thinkMs } },
+      ...{ sentMs, endMs: sentMs + answerMs },
+    };
     context.rows.push(own.row);
     last = own;
     subAgents = [];
@@ -178,7 +181,11 @@ function readRuns(
 /** Gives blocks their names in the whole trace. */
 interface SessionNames {
   /** Notes that the beginning of an agent's first prompt, its tools and system prompt, is that of others. */
-  share(runs: readonly Run[], prefix: Prefix, prompt: { readonly inputTokens: number; readonly blockTokens: number }): void;
+  share(
+    runs: readonly Run[],
+    prefix: Prefix,
+    prompt: { readonly inputTokens: number; readonly blockTokens: number },
+  ): void;
   /** The names of a prompt's blocks, which share memory with those of the prompt before it if this one continues it. */
   expand(runs: readonly Run[], field: string): { readonly ids: Uint32Array; readonly sharedBlocks: number };
 }
@@ -223,7 +230,8 @@ function createBlockNames(): { ofSession(line: LineFields): SessionNames } {
           let place = 0;
           for (const { first, count } of runs) {
             for (let local = first; local < first + count && place < both; local++, place++) {
-              if (!sharedIds.has(local)) sharedIds.set(local, place < tools ? toolId + place : systemId + place - tools);
+              if (!sharedIds.has(local))
+                sharedIds.set(local, place < tools ? toolId + place : systemId + place - tools);
             }
           }
           longestShared = Math.max(longestShared, place);

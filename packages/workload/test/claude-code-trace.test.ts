@@ -15,7 +15,10 @@ const session = (requests: readonly unknown[], fields: object = {}): object => (
 });
 
 const read = (...sessions: readonly object[]): readonly TraceRequest[] =>
-  readTraceLines("file", sessions.map((one) => JSON.stringify(one)));
+  readTraceLines(
+    "file",
+    sessions.map((one) => JSON.stringify(one)),
+  );
 
 const idsOf = (one: TraceRequest | undefined): readonly number[] => [...(one?.blockIds ?? [])];
 
@@ -25,7 +28,14 @@ describe("a session", () => {
       session([
         request(),
         request({ t: 12, type: "s", in: 700, hash_ids: [[1, 10]], think_time: 10, out: 0 }),
-        request({ t: 20, hash_ids: [[1, 9], [12, 1]], think_time: undefined }),
+        request({
+          t: 20,
+          hash_ids: [
+            [1, 9],
+            [12, 1],
+          ],
+          think_time: undefined,
+        }),
       ]),
     );
     expect(requests.map(({ blockIds: _, ...rest }) => rest)).toEqual([
@@ -93,7 +103,10 @@ test("blocks have the same name in two places just when the trace says so, whate
     minLength: 1,
     maxLength: 4,
   });
-  const drawn = fc.record({ prompts: fc.array(runs, { minLength: 1, maxLength: 6 }), tools: fc.integer({ min: 0, max: 9 }) });
+  const drawn = fc.record({
+    prompts: fc.array(runs, { minLength: 1, maxLength: 6 }),
+    tools: fc.integer({ min: 0, max: 9 }),
+  });
   fc.assert(
     fc.property(fc.array(drawn, { minLength: 1, maxLength: 4 }), (sessions) => {
       const localOf = (prompt: readonly (readonly [number, number])[]) =>
@@ -138,7 +151,9 @@ describe("a sub-agent", () => {
     requests.map(({ turn, arrivalMs, wait }) => [turn, arrivalMs / 1_000, wait!.after, wait!.thinkMs / 1_000]);
 
   test("starts so long before its result as it took, and the next request waits for it", () => {
-    const requests = read(session([request(), subAgent(23, 20, [own(0), own(10)]), request({ t: 30, think_time: 28 })]));
+    const requests = read(
+      session([request(), subAgent(23, 20, [own(0), own(10)]), request({ t: 30, think_time: 28 })]),
+    );
     expect(waits(requests)).toEqual([
       [0, 0, [], 0],
       [1, 3, [0], 1],
@@ -150,7 +165,9 @@ describe("a sub-agent", () => {
   });
 
   test("that still works when the next request is sent holds nothing up", () => {
-    const requests = read(session([request(), subAgent(40, 35, [own(0), own(30)]), request({ t: 20, think_time: 18 })]));
+    const requests = read(
+      session([request(), subAgent(40, 35, [own(0), own(30)]), request({ t: 20, think_time: 18 })]),
+    );
     expect(waits(requests)).toEqual([
       [0, 0, [], 0],
       [1, 5, [0], 3],
@@ -197,12 +214,23 @@ describe("what is wrong is named with line and field", () => {
     ["one token too many", session([request({ in: 2 ** 22 + 1 })]), "requests[0].in: must be at most 4194304"],
     ["runs", session([request({ hash_ids: 7 })]), "requests[0].hash_ids: must be a list of runs"],
     ["pairs", session([request({ hash_ids: [[1, 2, 3]] })]), "requests[0].hash_ids: must hold runs"],
-    ["too few", session([request({ hash_ids: [[1, 9]] })]), "requests[0].hash_ids: must name 10 or 10 blocks for 640 tokens, names 9"],
+    [
+      "too few",
+      session([request({ hash_ids: [[1, 9]] })]),
+      "requests[0].hash_ids: must name 10 or 10 blocks for 640 tokens, names 9",
+    ],
     ["empty run", session([request({ hash_ids: [[1, 0]] })]), "requests[0].hash_ids: must be a whole number"],
-    ["names", session([request({ hash_ids: [[2 ** 24 - 9, 10]] })]), "requests[0].hash_ids: must hold numbers below 16777216"],
+    [
+      "names",
+      session([request({ hash_ids: [[2 ** 24 - 9, 10]] })]),
+      "requests[0].hash_ids: must hold numbers below 16777216",
+    ],
     [
       "within a sub-agent",
-      session([request(), { type: "subagent", t: 3, requests: [request({ out: -1 })], tool_tokens: 1, system_tokens: 1 }]),
+      session([
+        request(),
+        { type: "subagent", t: 3, requests: [request({ out: -1 })], tool_tokens: 1, system_tokens: 1 },
+      ]),
       "requests[1].requests[0].out: must be a whole number",
     ],
   ])("%s", (_, line, message) => {
@@ -211,7 +239,9 @@ describe("what is wrong is named with line and field", () => {
   });
 
   test("a session's name is there once", () => {
-    expect(() => read(session([request()]), session([request()]))).toThrow('file:2: id: "one" names an earlier session');
+    expect(() => read(session([request()]), session([request()]))).toThrow(
+      'file:2: id: "one" names an earlier session',
+    );
   });
 
   test("a trace of sessions without requests holds none", () => {

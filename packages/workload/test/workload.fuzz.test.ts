@@ -49,7 +49,17 @@ const agents = lines({
       ...{ t: 9, type: "subagent", duration_ms: 5_000, tool_tokens: 4, system_tokens: 0 },
       requests: [{ t: 0, type: "s", in: 8, out: 3, hash_ids: [[40, 2]], think_time: 0 }],
     },
-    { t: 20.5, type: "s", in: 23, out: 0, hash_ids: [[1, 2], [5, 3]], think_time: 3 },
+    {
+      t: 20.5,
+      type: "s",
+      in: 23,
+      out: 0,
+      hash_ids: [
+        [1, 2],
+        [5, 3],
+      ],
+      think_time: 3,
+    },
   ],
 });
 

@@ -198,7 +198,15 @@ interface RunReport {
   readonly knees: readonly FoundKnee[];
 }
 
-function writeRunJson({ flags, isSynthetic, scenario: { name, ...rest }, made, rows, medians, knees }: RunReport): void {
+function writeRunJson({
+  flags,
+  isSynthetic,
+  scenario: { name, ...rest },
+  made,
+  rows,
+  medians,
+  knees,
+}: RunReport): void {
   const comparisons = compareWithPublished({ name, ...rest }, medians);
   const bounds = rows.find((row) => row.bounds !== undefined)?.bounds;
   writeJson({

@@ -51,7 +51,8 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
     onResult(result);
   };
   const sessions = traceSessions(requests.map(({ trace }) => trace));
-  if (sessions === undefined && starts !== undefined) throw new RangeError("the trace does not say what requests wait for");
+  if (sessions === undefined && starts !== undefined)
+    throw new RangeError("the trace does not say what requests wait for");
   // Timers let the process end, and servers close idle connections while every user of a trace thinks.
   const { port1: alive } = new MessageChannel();
   alive.ref();
@@ -60,8 +61,7 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
       const byIndex = new Map(requests.map((request) => [request.trace.index, request]));
       const run = (session: TraceSession) => () =>
         runSession(session, { send: ({ index }) => send(byIndex.get(index)!), speed, signal });
-      const startsMs =
-        starts === undefined ? undefined : poissonArrivals(starts.perS, createSeededRandom(starts.seed));
+      const startsMs = starts === undefined ? undefined : poissonArrivals(starts.perS, createSeededRandom(starts.seed));
       if (concurrency === undefined) {
         const jobs = sessions.map((session) => {
           const atMs = startsMs?.next().value ?? session[0]!.arrivalMs - (session[0]!.wait?.thinkMs ?? 0);

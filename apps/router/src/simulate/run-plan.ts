@@ -44,9 +44,7 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
     return loadsOf(selection, scenario, fleet, kneeOf).flatMap((load) =>
       named.flatMap((policy) =>
         setupsOf(policy, fleet.routers, setups).flatMap((setup) =>
-          seeds.map(
-            (seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...setup, ...load }),
-          ),
+          seeds.map((seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...setup, ...load })),
         ),
       ),
     );

@@ -85,7 +85,10 @@ function prefixOf(kind: number, random: Random, seed: number): Prefix {
   return {
     toolTokens: Math.round(logNormal(parameters.toolTokens, ownRandom(~seed, kind))),
     systemTokens: Math.round(
-      logNormal(parameters.systemTokens, ownRandom(~seed, parameters.kinds + kind * parameters.systemsPerKind + system)),
+      logNormal(
+        parameters.systemTokens,
+        ownRandom(~seed, parameters.kinds + kind * parameters.systemsPerKind + system),
+      ),
     ),
   };
 }
@@ -125,18 +128,15 @@ function grown(context: Context, namer: Namer, random: Random): Context {
   const length = Math.min(1, between(parameters.compactedLength, random)) * context.tokens;
   if (!isCompacted) {
     const { blockTokens, rewrittenBlocks } = parameters;
-    const keptTokens = Math.max(0, Math.floor(context.tokens / blockTokens) - rewrittenBlocks * random.integer(2)) * blockTokens;
+    const keptTokens =
+      Math.max(0, Math.floor(context.tokens / blockTokens) - rewrittenBlocks * random.integer(2)) * blockTokens;
     return namer.extend(cut(context, keptTokens), context.tokens + added);
   }
   return namer.extend(cut(context, kept), Math.max(parameters.blockTokens, Math.round(length)));
 }
 
 /** A sub-agent with a prompt of its own. Its `t` is when its result was there, as in the traces that this imitates. */
-function subAgent(
-  callS: number,
-  namer: Namer,
-  random: Random,
-): { readonly entry: object; readonly resultS: number } {
+function subAgent(callS: number, namer: Namer, random: Random): { readonly entry: object; readonly resultS: number } {
   const { subAgentToolTokens: toolTokens, subAgentSystemTokens: systemTokens } = parameters;
   const count = Math.round(logNormal(parameters.subAgentRequests, random));
   const requests: object[] = [];

@@ -67,10 +67,7 @@ interface Stage {
   beginSession(done: () => void): void;
 }
 
-function createTraceClients(
-  { seed, rows, limits }: TraceClientsOptions,
-  begin: (stage: Stage) => void,
-): Workload {
+function createTraceClients({ seed, rows, limits }: TraceClientsOptions, begin: (stage: Stage) => void): Workload {
   if (limits.requests === undefined && limits.durationS === undefined) throw new RangeError("sessions need a limit");
   const sessions = traceSessions(rows);
   if (sessions === undefined || sessions.length === 0) throw new RangeError("the rows do not say what they wait for");

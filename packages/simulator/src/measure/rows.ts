@@ -108,8 +108,8 @@ function sessionCosts({
 }: RunRecord): Pick<SimulateRow, "sessions" | "uncached_tokens_per_session" | "engine_ms_per_session"> {
   const sessions = new Set(results.map(({ request }) => request.session)).size;
   let uncached = 0;
-  for (const { request, cachedTokens } of results) {
-    if (!Number.isNaN(cachedTokens)) uncached += request.promptTokens - cachedTokens;
+  for (const { request, cachedTokens, error } of results) {
+    if (error === undefined && !Number.isNaN(cachedTokens)) uncached += request.promptTokens - cachedTokens;
   }
   return {
     sessions,
@@ -177,7 +177,10 @@ export interface FigureSpread {
 
 /** What the rows of one run share across several seeds, and the spread of the rest. */
 export interface MedianRow
-  extends Pick<SimulateRow, "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users"> {
+  extends Pick<
+    SimulateRow,
+    "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users"
+  > {
   readonly seeds: readonly number[];
   /**
    * By row key, with a dot in nested keys, as in `bounds.pooled_lru` and `by_class.batch.ttft_p99_s`. A figure is

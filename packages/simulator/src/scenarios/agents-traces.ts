@@ -36,7 +36,15 @@ export const agentsTraces: Scenario = {
   // Sessions grow to 880,000 tokens, beyond what the preset's model takes. Its memory is kept: eight engines hold 25 M
   // tokens, what 200 users have at work.
   fleet: { preset: "b200-moe", parameters: { maxModelLength: 2 ** 20 }, engines: 8, routers: 4 },
-  policies: ["clusterip", "round_robin", "least_connections", "epp_weighted", "dynamo", "least_work", "predicted_latency"],
+  policies: [
+    "clusterip",
+    "round_robin",
+    "least_connections",
+    "epp_weighted",
+    "dynamo",
+    "least_work",
+    "predicted_latency",
+  ],
   sharing: ["mesh", "none"],
   variants: [
     {

@@ -1,10 +1,10 @@
 import type { LineFields, TraceFormatReader, TraceRow } from "./trace-line.ts";
 
 /** The longest prompt of such a trace, in tokens: four times the largest context of today's models. */
-export const maxAgentPromptTokens = 2 ** 22;
+const maxAgentPromptTokens = 2 ** 22;
 
 /** Maximum block names that such a trace may keep in memory (256 MiB). Prompts that continue others share theirs. */
-export const maxAgentTraceBlocks = 2 ** 26;
+const maxAgentTraceBlocks = 2 ** 26;
 
 /** Names of blocks are below this within a session, and below 2^32 in the whole trace. */
 const maxLocalIds = 2 ** 24;

@@ -2,7 +2,7 @@ import { sharedPath } from "@espalier/testing";
 import { infiniteCacheBound, readTrace, readTraceLines, type TraceRequest } from "@espalier/workload";
 import { beforeAll, describe, expect, test } from "vitest";
 
-/** The bounds `maxAgentPromptTokens` and `maxAgentTraceBlocks`. */
+/** The longest prompt, and the names of blocks that are kept, as docs/LIMITS.md has them. */
 const promptTokens = 2 ** 22;
 const traceBlocks = 2 ** 26;
 

@@ -6,7 +6,7 @@ import { type BoundedLogNormal, createZipf, logNormal, ownRandom } from "./draws
  * (commit 94f6046): requests per session, lengths, growth, times to think, and the share of a prompt that its session
  * had sent before.
  */
-export const agentTraceParameters = {
+const parameters = {
   blockTokens: 64,
   /** Kinds of clients, by their tools; kind r is drawn with a probability proportional to 1 / r. Of each, some system prompts. */
   kinds: 14,
@@ -39,8 +39,6 @@ export const agentTraceParameters = {
 } as const satisfies Readonly<
   Record<string, number | BoundedLogNormal | { readonly least: number; readonly most: number }>
 >;
-
-const parameters = agentTraceParameters;
 
 /** Consecutive names of blocks: the first, and how many. */
 type Run = readonly [first: number, count: number];

@@ -3,7 +3,7 @@ import { agentTraceLines } from "../clients/agent-trace.ts";
 import { createTraceStarts, createTraceUsers } from "../clients/trace-clients.ts";
 import { limitsOf, type Scenario, scaledClients, type WorkloadOptions } from "./scenario.ts";
 
-export const agentsTracesParameters = {
+const agentsTracesParameters = {
   users: 200,
   durationS: 600,
   /** Users begin within this time. */

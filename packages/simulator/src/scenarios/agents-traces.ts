@@ -1,4 +1,5 @@
-import { readTraceLines, type TraceRequest } from "@espalier/workload";
+import { EspalierError } from "@espalier/common";
+import { readTraceLines, type TraceRequest, traceSessions } from "@espalier/workload";
 import { agentTraceLines } from "../clients/agent-trace.ts";
 import { createTraceStarts, createTraceUsers } from "../clients/trace-clients.ts";
 import { limitsOf, type Scenario, scaledClients, type WorkloadOptions } from "./scenario.ts";
@@ -24,7 +25,11 @@ export function syntheticAgentTrace(): Iterable<string> {
 let syntheticRows: readonly TraceRequest[] | undefined;
 
 function rowsOf({ trace }: WorkloadOptions): readonly TraceRequest[] {
-  if (trace !== undefined && trace.length > 0) return trace;
+  if (trace !== undefined) {
+    if (traceSessions(trace) !== undefined) return trace;
+    const message = "agents-traces: the trace does not say what its requests wait for, as claude-code traces do";
+    throw new EspalierError("config_invalid", message, { param: "trace" });
+  }
   syntheticRows ??= readTraceLines("synthetic trace", syntheticAgentTrace(), { format: "claude-code" });
   return syntheticRows;
 }

@@ -67,6 +67,12 @@ test("the shipped trace is what the generator makes: espalier simulate agents-tr
   expect(text === [...syntheticAgentTrace()].map((line) => `${line}\n`).join("")).toBe(true);
 });
 
+test("a trace of single requests is refused", () => {
+  const trace = readTraceLines("file", ['{"prompt":"x"}']);
+  const options = { seed: 1, engines: 2, kvTokens: 1e6, scale: 1, trace };
+  expect(() => agentsTraces.createWorkload(options)).toThrow("does not say what its requests wait for");
+});
+
 test("without a trace the scenario has the invented one", () => {
   const options = { seed: 1, engines: 2, kvTokens: 1e6, scale: 0.01, requests: 5 };
   expect(agentsTraces.createWorkload(options).expectedRequests).toBe(5);

@@ -161,3 +161,58 @@ test.skipIf(!conversations)("the beginning of the Mooncake conversation trace", 
   expect(bounds.infinite_cache).toBeGreaterThan(0.02);
   expect(bounds.infinite_cache).toBeLessThan(0.06);
 });
+
+/** Sessions of a coding agent: two requests, a sub-agent, and one that waits for it. */
+function agentTrace(sessions: number): string {
+  const lines = Array.from({ length: sessions }, (_, number) => ({
+    ...{ id: `agent-${number}`, block_size: 64, hash_id_scope: "local", tool_tokens: 1_024, system_tokens: 512 },
+    requests: [
+      { t: 0, type: "s", in: 2_048, out: 8, hash_ids: [[1, 32]], api_time: 1 },
+      { t: 3, type: "s", in: 2_560, out: 8, hash_ids: [[1, 40]], api_time: 1, think_time: 2 },
+      {
+        ...{ t: 7, type: "subagent", duration_ms: 3_000, tool_tokens: 512, system_tokens: 64 },
+        requests: [{ t: 0, type: "n", in: 1_024, out: 8, hash_ids: [[100, 16]], api_time: 2 }],
+      },
+      {
+        t: 9,
+        type: "s",
+        in: 3_072,
+        out: 8,
+        hash_ids: [
+          [1, 40],
+          [200, 8],
+        ],
+        api_time: 1,
+        think_time: 5,
+      },
+    ],
+  }));
+  return lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+}
+
+test("sessions of coding agents go through routers of a mesh: at a rate, and by users who think", async () => {
+  const path = temporaryFile("agents.jsonl", agentTrace(6));
+  const fleet = ["--routers", "2", "--engines", "2", "--policy", "cache_aware", "--kv-events", "on", "--speed", "20"];
+  for (const loop of [
+    ["--starts", "1"],
+    ["--closed", "3"],
+  ]) {
+    const replayed = ["replay", "--trace", path, "--format", "claude-code", ...loop, ...fleet, "--json"];
+    const { code, stdout } = await run(replayed);
+    expect(code).toBe(0);
+    const { rows, bounds } = JSON.parse(stdout);
+    expect(rows).toHaveLength(1);
+    expect(rows[0]).toMatchObject({ requests: 24, errors: 0, routers: 2, sharing: "mesh" });
+    expect(rows[0].followup_cached_share).toBeGreaterThan(0.6);
+    expect(rows[0].cached_share).toBeLessThanOrEqual(bounds.infinite_cache + 0.01);
+    // Two pauses and a sub-agent; users take two sessions each.
+    expect(rows[0].duration_s).toBeGreaterThan(loop[0] === "--closed" ? 2 * 7 : 7);
+  }
+});
+
+test("a rate of sessions is refused for a trace that does not say what requests wait for", async () => {
+  const path = temporaryFile("trace.jsonl", trace(1));
+  const { code, stderr } = await run(["replay", "--trace", path, "--starts", "1"]);
+  expect(code).toBe(2);
+  expect(stderr).toContain("does not say what its requests wait for, as claude-code traces do");
+});

@@ -65,6 +65,13 @@ test("routers may be compared with and without sharing", () => {
   expect(readReplayOptions({ ...replayFlags, sharing: "mesh, none" }).sharing).toEqual(["mesh", "none"]);
 });
 
+test("sessions begin at a rate, or when others have ended", () => {
+  expect(readReplayOptions({ ...replayFlags, starts: "0.5" })).toMatchObject({ starts: 0.5, users: undefined });
+  expect(readReplayOptions(replayFlags).starts).toBeUndefined();
+  expect(() => readReplayOptions({ ...replayFlags, starts: "1", closed: "2" })).toThrow("--starts: does not go with");
+  expect(() => readReplayOptions({ ...replayFlags, starts: "0" })).toThrow("--starts:");
+});
+
 test("what is not given stays undefined", () => {
   const { limit, users, urls, blocks, apiKey, format } = readReplayOptions(replayFlags);
   expect([limit, users, urls, blocks, apiKey, format]).toEqual(Array(6).fill(undefined));

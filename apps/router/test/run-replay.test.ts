@@ -1,6 +1,6 @@
-import { systemClock } from "@espalier/common";
+import { createSeededRandom, systemClock } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
-import type { RequestResult, TraceRequest } from "@espalier/workload";
+import { poissonArrivals, type RequestResult, type TraceRequest } from "@espalier/workload";
 import { expect, test } from "vitest";
 import type { PlannedRequest } from "../src/replay/replay-plan.ts";
 import { type ReplayRunOptions, runReplay } from "../src/replay/run-replay.ts";
@@ -100,6 +100,78 @@ test("a closed loop never has more requests under way than users, and keeps all 
   const results = await run([url], { requests: plan(12, 1_000_000), concurrency: 3 });
   expect(results).toHaveLength(12);
   expect(most).toBe(3);
+});
+
+/** Two sessions: two requests one after the other; one, and then two beside each other. */
+function plannedSessions(): PlannedRequest[] {
+  const waits: readonly (readonly [session: string, turn: number, after: readonly number[]])[] = [
+    ["one", 0, []],
+    ["two", 0, []],
+    ["one", 1, [0]],
+    ["two", 1, [0]],
+    ["two", 2, [0]],
+  ];
+  return waits.map(([session, turn, after], index) => {
+    const { trace, ...rest } = planned(index, index * 1_000);
+    return { ...rest, trace: { ...trace, session, turn, wait: { after, thinkMs: 2_000 } } };
+  });
+}
+
+test("sessions send what waits for answers when these have ended and the client has thought, scaled by the speed", async () => {
+  const url = await temporaryServer(({ response }) => streamAnswer(response, ["x"]));
+  const results = await run([url], { requests: plannedSessions(), speed: 50 });
+  expect(results).toHaveLength(5);
+  const of = (session: string, turn: number) => results.find((one) => one.session === session && one.turn === turn)!;
+  for (const [session, turn] of [
+    ["one", 1],
+    ["two", 1],
+    ["two", 2],
+  ] as const) {
+    expect(of(session, turn).startMs - of(session, 0).endMs).toBeGreaterThanOrEqual(2_000 / 50 - 2);
+  }
+});
+
+test("a user works through whole sessions; one begins when the one before has ended", async () => {
+  const seen: string[] = [];
+  const url = await temporaryServer(({ response, headers }) => {
+    seen.push(String(headers["x-session-id"]));
+    streamAnswer(response, ["x"]);
+  });
+  await run([url], { requests: plannedSessions(), speed: 10_000, concurrency: 1 });
+  expect(seen).toEqual(["one", "one", "two", "two", "two"]);
+});
+
+test("sessions begin at random times of a rate, and only where the trace says what requests wait for", async () => {
+  const url = await temporaryServer(({ response }) => streamAnswer(response, ["x"]));
+  const begunMs = systemClock.nowMs();
+  const starts = { perS: 1, seed: 2 };
+  const results = await run([url], { requests: plannedSessions(), speed: 20, starts });
+  expect(results).toHaveLength(5);
+  const [one, two] = poissonArrivals(1, createSeededRandom(2));
+  const firsts = results.filter(({ turn }) => turn === 0).sort((a, b) => a.startMs - b.startMs);
+  for (const [at, dueMs] of [one!, two!].entries()) {
+    expect(firsts[at]!.startMs - begunMs).toBeGreaterThanOrEqual((dueMs + 2_000) / 20 - 2);
+  }
+  await expect(run([url], { requests: plan(1), starts })).rejects.toThrow(RangeError);
+});
+
+test("an abort ends sessions whose users think, and those that wait for answers", async () => {
+  const abort = new AbortController();
+  const url = await temporaryServer((request) => {
+    if (indexOf(request) === 0) streamAnswer(request.response, ["x"]);
+  });
+  const results: RequestResult[] = [];
+  const running = run([url], {
+    requests: plannedSessions().map(({ trace, ...rest }) => ({
+      ...rest,
+      trace: { ...trace, wait: { ...trace.wait!, thinkMs: trace.turn * 3_600_000 } },
+    })),
+    signal: abort.signal,
+    onResult: (result) => results.push(result),
+  });
+  await waitFor(() => results.length === 1, { what: "a result" });
+  abort.abort();
+  expect(await running).toHaveLength(1);
 });
 
 test("a key is sent when there is one", async () => {

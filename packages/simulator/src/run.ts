@@ -50,6 +50,8 @@ export interface RunOptions {
   readonly links: LinkModel;
   readonly seed: number;
   readonly scale: number;
+  /** Users of a closed loop, if their number was chosen, for rows. `scale` makes them that many. */
+  readonly users?: number;
   readonly requests?: number;
   readonly durationS?: number;
   readonly trace?: readonly TraceRequest[];
@@ -116,6 +118,8 @@ export interface RunRecord {
   readonly durationMs: number;
   /** Total of LoRA adapters that engines loaded; NaN when no request used one. */
   readonly adapterLoads: number;
+  /** Time that engines spent computing, all together. */
+  readonly engineBusyMs: number;
   /** Total bytes sent over links between routers; NaN without real links. */
   readonly linkBytes: number;
   /** Begin and end of the fault, if any. */

@@ -176,6 +176,7 @@ class Run {
       onProgress(this.#isOver() ? 1 : Math.min(1, share));
     }
     const linkBytes = fleet.bytesSent - bytesBefore;
+    const engineBusyMs = fleet.engines.reduce((sum, engine) => sum + engine.busyMs, 0);
     const adapterLoads = sumOfKnown(fleet.engines.map((engine) => engine.adapterLoads));
     const wallS = (nowMs() - realStartMs) / 1_000;
     await fleet.stop();
@@ -184,6 +185,7 @@ class Run {
       samples: this.#samples,
       durationMs: this.#results.reduce((last, { endMs }) => Math.max(last, endMs), 0),
       adapterLoads,
+      engineBusyMs,
       linkBytes: linkBytes === 0 ? Number.NaN : linkBytes,
       faultMs: this.#faults && { fromMs: this.#faults.fromMs, toMs: this.#faults.toMs },
       bounds: this.#bounds.result(),

@@ -11,6 +11,7 @@ export {
   maxTraceRequests,
   type ReadTraceOptions,
   readTrace,
+  readTraceLines,
   type TraceFormat,
   traceFormats,
 } from "./read-trace.ts";
@@ -35,4 +36,5 @@ export {
   wordTokenIds,
 } from "./synthetic-text.ts";
 export { type BailianRow, bailianLine } from "./trace-formats.ts";
-export type { ChatMessage, Prompt, TraceRequest } from "./trace-request.ts";
+export type { BlockIds, ChatMessage, Prompt, RequestWait, TraceRequest } from "./trace-request.ts";
+export { runTraceSession, type SessionPorts, type TraceSession, traceSessions } from "./trace-sessions.ts";

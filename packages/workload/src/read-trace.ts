@@ -3,6 +3,7 @@ import { open } from "node:fs/promises";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { EspalierError } from "@espalier/common";
+import { createClaudeCodeReader } from "./claude-code-trace.ts";
 import {
   createAzureReader,
   createBailianReader,
@@ -14,13 +15,14 @@ import { createLineFields, type LineFields, type TraceFormatReader, type TraceRo
 import type { TraceRequest } from "./trace-request.ts";
 
 /** The file format of a trace. */
-export type TraceFormat = "mooncake" | "bailian" | "azure" | "prompts";
+export type TraceFormat = "mooncake" | "bailian" | "azure" | "prompts" | "claude-code";
 
 const readers: Readonly<Record<TraceFormat, () => TraceFormatReader>> = {
   mooncake: createMooncakeReader,
   bailian: createBailianReader,
   azure: createAzureReader,
   prompts: createPromptsReader,
+  "claude-code": createClaudeCodeReader,
 };
 
 export const traceFormats = Object.keys(readers) as readonly TraceFormat[];
@@ -41,22 +43,56 @@ export interface ReadTraceOptions {
  * @throws EspalierError `trace_invalid` naming the file, the line and the field; `trace_unreadable`
  */
 export async function readTrace(path: string, options: ReadTraceOptions = {}): Promise<readonly TraceRequest[]> {
+  const rows = createRowCollector(path, options);
+  for await (const text of readLines(path)) if (!rows.add(text)) break;
+  return rows.end();
+}
+
+/**
+ * Reads the lines of a trace that is in memory.
+ *
+ * @param name of the trace, for messages
+ * @throws EspalierError `trace_invalid` naming the trace, the line and the field
+ */
+export function readTraceLines(
+  name: string,
+  lines: Iterable<string>,
+  options: ReadTraceOptions = {},
+): readonly TraceRequest[] {
+  const rows = createRowCollector(name, options);
+  for (const text of lines) if (!rows.add(text)) break;
+  return rows.end();
+}
+
+interface RowCollector {
+  /** @returns whether more lines are wanted */
+  add(text: string): boolean;
+  end(): readonly TraceRequest[];
+}
+
+function createRowCollector(path: string, options: ReadTraceOptions): RowCollector {
   const { format, limit = Number.POSITIVE_INFINITY } = options;
   const rows: TraceRow[] = [];
   let reader: TraceFormatReader | undefined;
   let lineNumber = 0;
-  for await (const text of readLines(path)) {
-    lineNumber += 1;
-    if (text.trim() === "") continue;
-    const line = createLineFields(path, lineNumber, text);
-    if (rows.length === maxTraceRequests) line.fail("line", `more than ${maxTraceRequests} requests: set a limit`);
-    reader ??= readers[format ?? detectFormat(line)]();
-    const row = reader.readRow(line);
-    if (row !== undefined) rows.push(row);
-    if (rows.length >= limit) break;
-  }
-  if (rows.length === 0) throw new EspalierError("trace_invalid", `${path}: holds no request`, { param: "line" });
-  return arrange(rows);
+  return {
+    add(text) {
+      lineNumber += 1;
+      if (text.trim() === "") return true;
+      const line = createLineFields(path, lineNumber, text);
+      reader ??= readers[format ?? detectFormat(line)]();
+      for (const row of reader.readRows(line)) {
+        if (rows.length >= limit) break;
+        if (rows.length === maxTraceRequests) line.fail("line", `more than ${maxTraceRequests} requests: set a limit`);
+        rows.push(row);
+      }
+      return rows.length < limit;
+    },
+    end() {
+      if (rows.length === 0) throw new EspalierError("trace_invalid", `${path}: holds no request`, { param: "line" });
+      return arrange(rows);
+    },
+  };
 }
 
 function detectFormat(line: LineFields): TraceFormat {
@@ -65,6 +101,7 @@ function detectFormat(line: LineFields): TraceFormat {
   const row = line.object();
   if ("prompt" in row || "messages" in row) return "prompts";
   if ("chat_id" in row) return "bailian";
+  if ("requests" in row) return "claude-code";
   if ("hash_ids" in row) return "mooncake";
   return line.fail("line", `is the start of none of ${formatList}`);
 }
@@ -82,10 +119,13 @@ function arrange(rows: readonly TraceRow[]): TraceRequest[] {
   timed.sort((a, b) => a.timestampMs - b.timestampMs || a.position - b.position);
   const startMs = timed[0]!.timestampMs;
   const turns = new Map<string, number>();
+  /** Turns of the rows that others may wait for. */
+  const turnOf = new Map<TraceRow, number>();
   return timed.map(({ row, timestampMs }, index) => {
     const session = row.session ?? `request-${index}`;
     const turn = turns.get(session) ?? 0;
     turns.set(session, turn + 1);
+    if (row.wait !== undefined) turnOf.set(row, turn);
     return {
       index,
       arrivalMs: timestampMs - startMs,
@@ -94,9 +134,13 @@ function arrange(rows: readonly TraceRow[]): TraceRequest[] {
       ...(row.maxOutputTokens === undefined ? {} : { maxOutputTokens: row.maxOutputTokens }),
       blockIds: row.blockIds,
       blockTokens: row.blockTokens,
+      ...(row.sharedBlocks === undefined ? {} : { sharedBlocks: row.sharedBlocks }),
       session,
       turn,
       ...(row.prompt === undefined ? {} : { prompt: row.prompt }),
+      ...(row.wait === undefined
+        ? {}
+        : { wait: { after: row.wait.after.map((earlier) => turnOf.get(earlier)!), thinkMs: row.wait.thinkMs } }),
     };
   });
 }

@@ -11,14 +11,14 @@ const mooncakeBlockTokens = 512;
 export function createMooncakeReader(): TraceFormatReader {
   const inferSession = createSessionInference();
   return {
-    readRow(line) {
+    readRows(line) {
       const row = line.object();
       const timestampMs = line.number("timestamp", row.timestamp);
       const inputTokens = line.count("input_length", row.input_length, 1);
       const outputTokens = line.count("output_length", row.output_length, 0);
       const blockIds = line.blockIds("hash_ids", row.hash_ids, inputTokens, mooncakeBlockTokens);
       const session = inferSession(blockIds.slice(0, Math.floor(inputTokens / mooncakeBlockTokens)));
-      return { timestampMs, inputTokens, outputTokens, blockIds, blockTokens: mooncakeBlockTokens, session };
+      return [{ timestampMs, inputTokens, outputTokens, blockIds, blockTokens: mooncakeBlockTokens, session }];
     },
   };
 }
@@ -53,21 +53,23 @@ export function bailianLine({ chat, parent, arrivalMs, inputTokens, outputTokens
 export function createBailianReader(): TraceFormatReader {
   const sessionOf = new Map<string, string>();
   return {
-    readRow(line) {
+    readRows(line) {
       const row = line.object();
       const chat = line.name("chat_id", row.chat_id);
       const parent = line.name("parent_chat_id", row.parent_chat_id);
       const session = parent === "-1" ? chat : (sessionOf.get(parent) ?? parent);
       sessionOf.set(chat, session);
       const inputTokens = line.count("input_length", row.input_length, 1);
-      return {
-        timestampMs: line.number("timestamp", row.timestamp) * 1_000,
-        inputTokens,
-        outputTokens: line.count("output_length", row.output_length, 0),
-        blockIds: line.blockIds("hash_ids", row.hash_ids, inputTokens, bailianBlockTokens),
-        blockTokens: bailianBlockTokens,
-        session: `chat-${session}`,
-      };
+      return [
+        {
+          timestampMs: line.number("timestamp", row.timestamp) * 1_000,
+          inputTokens,
+          outputTokens: line.count("output_length", row.output_length, 0),
+          blockIds: line.blockIds("hash_ids", row.hash_ids, inputTokens, bailianBlockTokens),
+          blockTokens: bailianBlockTokens,
+          session: `chat-${session}`,
+        },
+      ];
     },
   };
 }
@@ -84,21 +86,23 @@ export function isAzureHeader(line: string): boolean {
 /** Azure LLM inference traces (Azure/AzurePublicDataset): lengths and times only, so each request is its own session. */
 export function createAzureReader(): TraceFormatReader {
   return {
-    readRow(line) {
-      if (isAzureHeader(line.text)) return undefined;
+    readRows(line) {
+      if (isAzureHeader(line.text)) return [];
       const [time = "", context, generated] = line.text.trim().split(",");
       const parts = timestamp.exec(time);
       if (parts === null) return line.fail("TIMESTAMP", "must be a time such as 2023-11-16 18:17:03.9799600");
       const [year, month, day, hour, minute, second] = parts.slice(1, 7).map(Number);
       const wholeSecondMs = Date.UTC(year!, month! - 1, day!, hour!, minute!, second!);
-      return {
-        timestampMs: wholeSecondMs + Number(parts[7] ?? 0) * 1_000,
-        inputTokens: line.count("ContextTokens", numberOf(context), 1),
-        outputTokens: line.count("GeneratedTokens", numberOf(generated), 0),
-        blockIds: undefined,
-        blockTokens: 512,
-        session: undefined,
-      };
+      return [
+        {
+          timestampMs: wholeSecondMs + Number(parts[7] ?? 0) * 1_000,
+          inputTokens: line.count("ContextTokens", numberOf(context), 1),
+          outputTokens: line.count("GeneratedTokens", numberOf(generated), 0),
+          blockIds: undefined,
+          blockTokens: 512,
+          session: undefined,
+        },
+      ];
     },
   };
 }
@@ -119,21 +123,23 @@ const bytesPerToken = 4;
  */
 export function createPromptsReader(): TraceFormatReader {
   return {
-    readRow(line) {
+    readRows(line) {
       const row = line.object();
       const prompt = promptOf(line, row);
       const inputTokens = Math.max(1, Math.ceil(Buffer.byteLength(textOf(prompt)) / bytesPerToken));
       const maxOutputTokens = row.max_tokens === undefined ? undefined : line.count("max_tokens", row.max_tokens, 1);
-      return {
-        timestampMs: row.timestamp === undefined ? undefined : line.number("timestamp", row.timestamp),
-        inputTokens,
-        outputTokens: maxOutputTokens ?? defaultOutputTokens,
-        ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
-        blockIds: undefined,
-        blockTokens: 512,
-        session: row.session === undefined ? undefined : line.name("session", row.session),
-        prompt,
-      };
+      return [
+        {
+          timestampMs: row.timestamp === undefined ? undefined : line.number("timestamp", row.timestamp),
+          inputTokens,
+          outputTokens: maxOutputTokens ?? defaultOutputTokens,
+          ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+          blockIds: undefined,
+          blockTokens: 512,
+          session: row.session === undefined ? undefined : line.name("session", row.session),
+          prompt,
+        },
+      ];
     },
   };
 }

@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/common";
-import type { Prompt } from "./trace-request.ts";
+import type { BlockIds, Prompt } from "./trace-request.ts";
 
 /** One parsed line of a trace. */
 export interface TraceRow {
@@ -8,17 +8,20 @@ export interface TraceRow {
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly maxOutputTokens?: number;
-  readonly blockIds: readonly number[] | undefined;
+  readonly blockIds: BlockIds | undefined;
   readonly blockTokens: number;
+  readonly sharedBlocks?: number;
   /** The conversation; undefined for a request that is its own. */
   readonly session: string | undefined;
   readonly prompt?: Prompt;
+  /** Rows of the same session that it waits for, all before it in the file and in time, and how long after them it is sent. */
+  readonly wait?: { readonly after: readonly TraceRow[]; readonly thinkMs: number };
 }
 
 /** Reads the lines of one trace in order; it may remember earlier ones. */
 export interface TraceFormatReader {
-  /** @returns undefined for a line without a request, such as a header */
-  readRow(line: LineFields): TraceRow | undefined;
+  /** @returns the requests of a line; none for one such as a header */
+  readRows(line: LineFields): readonly TraceRow[];
 }
 
 /** The fields of one line, checked as they are read. Each method throws `trace_invalid` naming file, line and field. */

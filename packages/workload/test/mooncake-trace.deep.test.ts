@@ -28,7 +28,7 @@ describe.skipIf(path === undefined)("the Mooncake conversation trace", () => {
   test("has the sessions that the definition gives, looking through all earlier requests", () => {
     const sample = requests.slice(0, 2_500);
     const chainOf = (request: TraceRequest) =>
-      request.blockIds!.slice(0, Math.floor(request.inputTokens / request.blockTokens));
+      Array.from(request.blockIds!).slice(0, Math.floor(request.inputTokens / request.blockTokens));
     const sessions: number[] = [];
     for (const [i, request] of sample.entries()) {
       const chain = chainOf(request);

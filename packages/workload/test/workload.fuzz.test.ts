@@ -41,12 +41,35 @@ const bailian = lines(
 const azure =
   "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:01:42.0000000,4,10\n2023-11-16 18:01:43.5000000,9,1\n";
 
+const agents = lines({
+  ...{ id: "a", models: ["m"], block_size: 4, hash_id_scope: "local", tool_tokens: 4, system_tokens: 4 },
+  requests: [
+    { t: 0, type: "n", in: 15, out: 3, hash_ids: [[1, 3]], api_time: 2.5 },
+    {
+      ...{ t: 9, type: "subagent", duration_ms: 5_000, tool_tokens: 4, system_tokens: 0 },
+      requests: [{ t: 0, type: "s", in: 8, out: 3, hash_ids: [[40, 2]], think_time: 0 }],
+    },
+    {
+      t: 20.5,
+      type: "s",
+      in: 23,
+      out: 0,
+      hash_ids: [
+        [1, 2],
+        [5, 3],
+      ],
+      think_time: 3,
+    },
+  ],
+});
+
 const target: FuzzTarget = {
   name: "traces",
   seeds: [
     utf8(mooncake),
     utf8(bailian),
     utf8(azure),
+    utf8(agents),
     gzipSync(mooncake),
     utf8(lines({ prompt: "a", output_length: 3 })),
   ],

@@ -7,6 +7,7 @@ import {
   summarize,
   type TraceFormat,
   traceFormats,
+  traceSessions,
 } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
@@ -32,7 +33,15 @@ export function registerReplay(program: Command): void {
     .addOption(oneOf(new Option("--format <name>", "detected from the first line unless given"), traceFormats))
     .option("--requests <n>", "only the first n requests")
     .option("--speed <x>", "trace seconds per real second", "1")
-    .option("--closed <users>", "closed loop: that many users, each sending its next request when the last has ended")
+    .option(
+      "--closed <users>",
+      "closed loop: that many users, each sending its next request when the last has ended; in a claude-code trace, " +
+        "each works through whole sessions, with their times to think",
+    )
+    .option(
+      "--starts <rate>",
+      "of a claude-code trace: begin so many sessions per trace second, at random times (default: all at once)",
+    )
     .option("--seed <n>", "of arrival jitter and invented text", "1")
     .addOption(
       oneOf(
@@ -79,6 +88,8 @@ async function replay(flags: ReplayFlags): Promise<void> {
     seed,
     prompts,
   });
+  if (options.starts !== undefined && traceSessions(requests.map((request) => request.trace)) === undefined)
+    throw new UsageError(`--starts: ${trace} does not say what its requests wait for, as claude-code traces do`);
   const signal = abortOnSignal();
   const rows: ReplayRow[] = [];
   if (urls) rows.push(await measure(options, requests, { urls, speed: 1, labels: {} }, signal));
@@ -155,7 +166,7 @@ interface Measurement {
 }
 
 async function measure(
-  { speed, users, apiKey, seed }: ReplayOptions,
+  { speed, users, starts, apiKey, seed }: ReplayOptions,
   requests: readonly PlannedRequest[],
   { urls, speed: engineSpeed, labels }: Measurement,
   signal: AbortSignal,
@@ -168,6 +179,7 @@ async function measure(
     urls,
     speed,
     concurrency: users,
+    ...(starts === undefined ? {} : { starts: { perS: starts, seed } }),
     ...(apiKey === undefined ? {} : { apiKey }),
     signal,
     onResult({ error }) {
@@ -189,6 +201,7 @@ export interface ReplayFlags {
   readonly requests?: string;
   readonly speed: string;
   readonly closed?: string;
+  readonly starts?: string;
   readonly seed: string;
   readonly url?: readonly string[];
   readonly apiKey?: string;
@@ -214,6 +227,8 @@ export interface ReplayOptions {
   readonly speed: number;
   /** Users of a closed loop; undefined for an open one. */
   readonly users: number | undefined;
+  /** Sessions that begin per trace second; undefined for their times in the trace. */
+  readonly starts: number | undefined;
   readonly seed: number;
   /** Running endpoints; undefined to start a fleet. */
   readonly urls: readonly string[] | undefined;
@@ -244,12 +259,15 @@ const maxBlocks = 10_000_000;
  */
 export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
   const { trace, format, apiKey, model, preset } = flags;
+  if (flags.starts !== undefined && flags.closed !== undefined)
+    throw new UsageError("--starts: does not go with --closed, in which a session begins when one has ended");
   return {
     trace,
     format,
     limit: optional(flags.requests, "--requests", maxRequests),
     speed: readNumber(flags.speed, "--speed", { min: 0.001, max: 10_000 }),
     users: optional(flags.closed, "--closed", maxUsers),
+    starts: flags.starts === undefined ? undefined : readNumber(flags.starts, "--starts", { min: 0.001, max: 10_000 }),
     seed: readNumber(flags.seed, "--seed", { min: 0, max: 2 ** 32 - 1, integer: true }),
     urls: flags.url?.map((url) => readEndpointUrl(url, "--url")),
     apiKey,

@@ -1,5 +1,6 @@
-import { closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
+import { gzipSync } from "node:zlib";
 import { enginePresets } from "@espalier/engine-model";
 import {
   type MedianRow,
@@ -15,7 +16,7 @@ import {
 } from "@espalier/simulator";
 import { bailianLine, formatTable, maxTraceRequests, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
-import { writeJson, writeResult } from "../output.ts";
+import { writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";
 import { executeJobs } from "../simulate/execute-jobs.ts";
 import { figureOf } from "../simulate/figures.ts";
@@ -59,6 +60,7 @@ export function registerSimulate(program: Command): void {
     .option("--requests <n>", "only the first n requests")
     .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
     .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")
+    .option("--users <counts>", "numbers of users of a closed loop, for example 50,200,800")
     .option("--knee-of <policy>", "the policy whose knee that is (default: the scenario's last)")
     .addOption(
       oneOf(
@@ -157,6 +159,12 @@ async function worstCase(command: WorstCaseCommand): Promise<void> {
 
 async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateFlags): Promise<void> {
   const simulated = await loadScenario(selection.source);
+  const { name, trace, syntheticTrace } = simulated.scenario;
+  const isSynthetic = syntheticTrace !== undefined && simulated.trace === undefined;
+  if (isSynthetic)
+    writeNote(
+      `${name}: WITHOUT THE REAL TRACE. These are invented sessions like it; --trace ${trace} runs the real ones.`,
+    );
   const signal = abortOnSignal();
   const { jobs, knees, failures: lostKnees } = await prepareRuns(selection, simulated, { size, signal });
   const isJson = flags.json ?? false;
@@ -171,7 +179,7 @@ async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateF
   const made = outcomes.filter((outcome) => outcome !== undefined);
   const rows = withOracleGaps(made.map(({ row }) => row));
   const medians = medianRows(rows);
-  if (isJson) writeRunJson({ flags, scenario: simulated.scenario, made, rows, medians, knees });
+  if (isJson) writeRunJson({ flags, isSynthetic, scenario: simulated.scenario, made, rows, medians, knees });
   else writeRest(simulated.scenario, made, medians, selection.seeds);
   if (plot !== undefined && made.length > 0)
     await writeFile(plot, renderFigure(figureOf(simulated.scenario.name, made, rows)));
@@ -181,6 +189,8 @@ async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateF
 
 interface RunReport {
   readonly flags: SimulateFlags;
+  /** The scenario replays a trace, and invented sessions took its place. */
+  readonly isSynthetic: boolean;
   readonly scenario: Scenario;
   readonly made: readonly RunOutcome[];
   readonly rows: readonly SimulateRow[];
@@ -188,12 +198,21 @@ interface RunReport {
   readonly knees: readonly FoundKnee[];
 }
 
-function writeRunJson({ flags, scenario: { name, ...rest }, made, rows, medians, knees }: RunReport): void {
+function writeRunJson({
+  flags,
+  isSynthetic,
+  scenario: { name, ...rest },
+  made,
+  rows,
+  medians,
+  knees,
+}: RunReport): void {
   const comparisons = compareWithPublished({ name, ...rest }, medians);
   const bounds = rows.find((row) => row.bounds !== undefined)?.bounds;
   writeJson({
     name: "simulate",
     params: { scenario: name, ...flags },
+    ...(isSynthetic ? { trace: "synthetic" } : {}),
     rows: rows.map((row, at) => ({ ...row, ...(made[at]?.phases ? { phases: made[at].phases } : {}) })),
     medians,
     ...(bounds === undefined ? {} : { bounds }),
@@ -228,6 +247,14 @@ function writeLine(line: string): void {
   writeResult(line);
 }
 
+/** Writes an invented trace, gzipped for a file name that says so. */
+function writeSyntheticTrace(lines: Iterable<string>, file: string): void {
+  const written = [...lines];
+  const text = written.map((line) => `${line}\n`).join("");
+  writeFileSync(file, file.endsWith(".gz") ? gzipSync(text) : text);
+  writeResult(`${written.length} sessions in ${file}; espalier replay --trace ${file} --format claude-code`);
+}
+
 /** Seed of the draws, the same as in the first run of every command. */
 const seed = 1;
 
@@ -246,6 +273,12 @@ export function writeTrace({
 }: WriteTraceCommand): void {
   const scenario = findScenario(name);
   const variant = variantName === undefined ? undefined : findVariant(scenario, variantName);
+  if (scenario.syntheticTrace !== undefined) {
+    if (variantName !== undefined || requests !== undefined || durationS !== undefined)
+      throw new UsageError(`--write-trace: ${name} writes its invented sessions, all of them`);
+    writeSyntheticTrace(scenario.syntheticTrace(), file);
+    return;
+  }
   if (scenario.trace !== undefined)
     throw new UsageError(`--write-trace: ${name} replays a trace, which is one already`);
   if (!scenario.isOpenLoop)

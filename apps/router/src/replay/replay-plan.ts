@@ -81,7 +81,8 @@ const stepToleranceMs = 10;
 
 /** Whether these requests come from a Mooncake trace with rounded times. A trace without block ids does not. */
 function isRoundedToSteps(requests: readonly TraceRequest[]): boolean {
-  return requests.every(({ arrivalMs, blockIds }) => {
+  return requests.every(({ arrivalMs, blockIds, wait }) => {
+    if (wait !== undefined) return false;
     const step = Math.round(arrivalMs / mooncakeStepMs);
     return blockIds !== undefined && Math.abs(arrivalMs - step * mooncakeStepMs) <= stepToleranceMs;
   });

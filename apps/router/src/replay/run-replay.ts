@@ -1,6 +1,13 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { MessageChannel } from "node:worker_threads";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { type Answer, createLoadClient, runClosedLoop, runOpenLoop } from "@espalier/load-driver";
-import type { RequestResult } from "@espalier/workload";
+import {
+  poissonArrivals,
+  type RequestResult,
+  runTraceSession,
+  type TraceSession,
+  traceSessions,
+} from "@espalier/workload";
 import type { PlannedRequest } from "./replay-plan.ts";
 
 export interface ReplayRunOptions {
@@ -9,16 +16,25 @@ export interface ReplayRunOptions {
   readonly urls: readonly string[];
   /** Trace seconds per real second. */
   readonly speed: number;
-  /** Users of a closed loop; undefined sends each request at its time in the trace. */
+  /**
+   * Users of a closed loop; undefined sends each request at its time in the trace. Where the trace says what requests
+   * wait for, users take whole sessions, and without users only the sessions begin at their times.
+   */
   readonly concurrency: number | undefined;
+  /** Mean sessions that begin per trace second, at random times instead of the trace's, and the seed of these. */
+  readonly starts?: { readonly perS: number; readonly seed: number };
   readonly apiKey?: string;
   readonly signal: AbortSignal;
   readonly onResult: (result: RequestResult) => void;
 }
 
-/** Sends every request and returns each outcome, in order of their ends. */
+/**
+ * Sends every request and returns each outcome, in order of their ends.
+ *
+ * @throws RangeError for `starts` with a trace that does not say what requests wait for
+ */
 export async function runReplay(options: ReplayRunOptions): Promise<readonly RequestResult[]> {
-  const { requests, urls, speed, concurrency, signal, onResult } = options;
+  const { requests, urls, speed, concurrency, starts, signal, onResult } = options;
   const client = createLoadClient(systemClock);
   const results: RequestResult[] = [];
   const headers = options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` };
@@ -34,8 +50,33 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
     results.push(result);
     onResult(result);
   };
+  const sessions = traceSessions(requests.map(({ trace }) => trace));
+  if (sessions === undefined && starts !== undefined)
+    throw new RangeError("the trace does not say what requests wait for");
+  // Timers let the process end, and servers close idle connections while every user of a trace thinks.
+  const { port1: alive } = new MessageChannel();
+  alive.ref();
   try {
-    if (concurrency === undefined) {
+    if (sessions !== undefined) {
+      const byIndex = new Map(requests.map((request) => [request.trace.index, request]));
+      const run = (session: TraceSession) => () =>
+        runSession(session, { send: ({ index }) => send(byIndex.get(index)!), speed, signal });
+      const startsMs = starts === undefined ? undefined : poissonArrivals(starts.perS, createSeededRandom(starts.seed));
+      if (concurrency === undefined) {
+        const jobs = sessions.map((session) => {
+          const atMs = startsMs?.next().value ?? session[0]!.arrivalMs - (session[0]!.wait?.thinkMs ?? 0);
+          return { dueMs: Math.max(0, atMs) / speed, run: run(session) };
+        });
+        await runOpenLoop(jobs, { clock: systemClock, scheduler: systemScheduler }, signal);
+      } else {
+        const waiting = sessions.values();
+        const next = () => {
+          const { value, done } = waiting.next();
+          return done ? undefined : run(value);
+        };
+        await runClosedLoop(next, concurrency, signal);
+      }
+    } else if (concurrency === undefined) {
       const jobs = requests.map((request) => ({ dueMs: request.trace.arrivalMs / speed, run: () => send(request) }));
       await runOpenLoop(jobs, { clock: systemClock, scheduler: systemScheduler }, signal);
     } else {
@@ -47,9 +88,55 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
       await runClosedLoop(next, concurrency, signal);
     }
   } finally {
+    alive.close();
     client.close();
   }
   return results;
+}
+
+interface SessionRunOptions {
+  readonly send: (request: TraceSession[number]) => Promise<void>;
+  readonly speed: number;
+  readonly signal: AbortSignal;
+}
+
+/** Runs one session to its last answer, or until it is aborted and nothing is under way any more. */
+function runSession(session: TraceSession, { send, speed, signal }: SessionRunOptions): Promise<void> {
+  return new Promise((resolve) => {
+    const cancels = new Set<() => void>();
+    let underWay = 0;
+    const finish = (): void => {
+      signal.removeEventListener("abort", stop);
+      resolve();
+    };
+    const stop = (): void => {
+      for (const cancel of cancels) cancel();
+      if (underWay === 0) finish();
+    };
+    signal.addEventListener("abort", stop, { once: true });
+    runTraceSession(
+      session,
+      {
+        after(delayMs, task) {
+          const cancel = systemScheduler.after(delayMs / speed, () => {
+            cancels.delete(cancel);
+            task();
+          });
+          cancels.add(cancel);
+        },
+        send(request, ended) {
+          underWay += 1;
+          void send(request).then(() => {
+            underWay -= 1;
+            if (!signal.aborted) ended();
+            else if (underWay === 0) finish();
+          });
+        },
+      },
+      finish,
+    );
+    if (signal.aborted) stop();
+  });
 }
 
 function asResult(trace: PlannedRequest["trace"], answer: Answer): RequestResult {

@@ -25,6 +25,11 @@ export const reportPlan: readonly ReportEntry[] = [
   { scenario: "a10g-8", flags: full, quick: { ...quickly, requests: "2000" } },
   { scenario: "baseten-4", flags: full, quick: { ...quickly, requests: "400" } },
   { scenario: "agents-300", flags: full, quick: { ...quickly, requests: "5000" } },
+  {
+    scenario: "agents-traces",
+    flags: { ...full, policy: "least_connections,dynamo,predicted_latency", users: "50,200" },
+    quick: { ...quickly, users: "50" },
+  },
   { scenario: "rag", flags: full, quick: { ...quickly, duration: "30s" } },
   {
     scenario: "one-prompt",

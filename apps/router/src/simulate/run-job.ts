@@ -43,6 +43,8 @@ export interface RunJob extends JobOfFleet {
   readonly load: number | undefined;
   /** Multiplies arrival rates, or clients of a closed loop. */
   readonly scale: number;
+  /** Users of a closed loop, if the scale was derived from them. */
+  readonly users: number | undefined;
 }
 
 /** A search for the knee of a fleet: several runs, sent to a child process as one job. */
@@ -144,6 +146,7 @@ function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: 
     ...(requests === undefined ? {} : { requests }),
     ...(durationS === undefined ? {} : { durationS }),
     ...(admission === undefined ? {} : { admission }),
+    ...(job.kind === "run" && job.users !== undefined ? { users: job.users } : {}),
     ...(trace === undefined ? {} : { trace }),
   };
 }

@@ -41,12 +41,10 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
       sharings: selection.sharing ?? usualSharing(scenario, fleet.variant),
       linkModels: selection.links,
     };
-    return loadsOf(selection, scenario, fleet, kneeOf).flatMap(({ load, scale }) =>
+    return loadsOf(selection, scenario, fleet, kneeOf).flatMap((load) =>
       named.flatMap((policy) =>
         setupsOf(policy, fleet.routers, setups).flatMap((setup) =>
-          seeds.map(
-            (seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...setup, load, scale }),
-          ),
+          seeds.map((seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...setup, ...load })),
         ),
       ),
     );
@@ -103,19 +101,26 @@ export function findVariant(scenario: Scenario, name: string): ScenarioVariant {
   throw new UsageError(`--variant: ${JSON.stringify(name)} of ${scenario.name}: ${choice}`);
 }
 
-interface Load {
-  readonly load: number | undefined;
-  readonly scale: number;
-}
+type Load = Pick<RunJob, "load" | "scale" | "users">;
 
 function loadsOf(selection: RunSelection, scenario: Scenario, fleet: FleetCase, kneeOf: KneeOf): readonly Load[] {
-  if (selection.loads === undefined) return [{ load: undefined, scale: fleet.variant?.scale ?? 1 }];
+  if (selection.users !== undefined) return usersOf(selection.users, scenario, fleet);
+  if (selection.loads === undefined) return [{ load: undefined, users: undefined, scale: fleet.variant?.scale ?? 1 }];
   const knee = kneeOf(kneeJob(selection, scenario, fleet));
-  return selection.loads.map((load) => ({ load, scale: load * knee }));
+  return selection.loads.map((load) => ({ load, users: undefined, scale: load * knee }));
 }
 
-/** The mesh, and the sharing of the variant's published results. */
-function usualSharing({ published }: Scenario, variant: ScenarioVariant | undefined): readonly Sharing[] {
+/** @throws UsageError where the number of users cannot be chosen */
+function usersOf(users: readonly number[], { name, users: usual }: Scenario, { variant }: FleetCase): readonly Load[] {
+  if (usual === undefined) throw new UsageError(`--users: ${name} has no number of users to choose`);
+  if (variant?.createWorkload !== undefined)
+    throw new UsageError(`--users: the variant ${variant.name} of ${name} has no number of users to choose`);
+  return users.map((count) => ({ load: undefined, users: count, scale: count / usual }));
+}
+
+/** The scenario's own, or else the mesh, and the sharing of the variant's published results. */
+function usualSharing({ published, sharing: own }: Scenario, variant: ScenarioVariant | undefined): readonly Sharing[] {
+  if (own !== undefined) return own;
   const ofVariant = published.filter((result) => result.variant === variant?.name);
   const named = ofVariant.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
   return [...new Set<Sharing>(["mesh", ...named])];
@@ -161,7 +166,7 @@ const isSameSetup = (one: Setup, other: Setup): boolean =>
 /** Counts the runs before it creates a large plan. */
 function checkCount(selection: RunSelection, scenario: Scenario, policies: number): void {
   const fleets = fleetCases(selection, scenario).length;
-  const least = fleets * (selection.loads?.length ?? 1) * policies * selection.seeds;
+  const least = fleets * (selection.loads ?? selection.users ?? [1]).length * policies * selection.seeds;
   if (least > maxPlannedRuns) throw tooMany(least);
 }
 

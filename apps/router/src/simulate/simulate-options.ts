@@ -26,6 +26,7 @@ export interface SimulateFlags {
   readonly seeds?: string;
   readonly load?: string;
   readonly kneeOf?: string;
+  readonly users?: string;
   readonly admission?: "on" | "off";
   readonly variant?: string;
   readonly requests?: string;
@@ -66,6 +67,8 @@ export interface RunSelection {
   readonly loads: readonly number[] | undefined;
   /** The policy of the search for the knee; the scenario's last policy when undefined. */
   readonly kneePolicy: string | undefined;
+  /** Users of a closed loop: one run for each number. */
+  readonly users: readonly number[] | undefined;
   /** Follows the scenario when undefined. */
   readonly admission: boolean | undefined;
   /** Undefined for the scenario itself, without a variant. */
@@ -121,6 +124,7 @@ export type SimulateCommand =
 
 export const maxSeeds = 100;
 export const maxJobs = 64;
+export const maxSimulatedUsers = 100_000;
 export const maxSimulatedRequests = 10_000_000;
 const judgedScenarios = [...new Set(worstCasePlan.map(({ scenario }) => scenario))];
 const reported = reportPlan.map(({ scenario }) => scenario);
@@ -151,6 +155,7 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   if (flags.fleet !== undefined && flags.variant !== undefined)
     throw new UsageError("--variant: is about the scenario's own fleet and does not go with --fleet");
   if (flags.format !== undefined && flags.trace === undefined) throw new UsageError("--format: goes with --trace only");
+  if (flags.users !== undefined && flags.load !== undefined) throw new UsageError("--users: does not go with --load");
   if (flags.kneeOf !== undefined && flags.load === undefined) throw new UsageError("--knee-of: goes with --load only");
   const { trace, format, fleet } = flags;
   return {
@@ -208,6 +213,7 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags): Run
     seeds: flags.seeds === undefined ? 1 : readCount(flags.seeds, "--seeds", maxSeeds),
     loads: listOf(flags.load, (word) => readNumber(word, "--load", loadRange)),
     kneePolicy: flags.kneeOf === undefined ? undefined : readName(flags.kneeOf, "--knee-of", simulatedPolicies),
+    users: listOf(flags.users, (word) => readCount(word, "--users", maxSimulatedUsers)),
     admission: flags.admission === undefined ? undefined : flags.admission === "on",
     variants: flags.variant?.trim() === "all" ? "all" : listOf(flags.variant, (word) => word),
     requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),

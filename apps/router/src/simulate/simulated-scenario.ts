@@ -36,7 +36,7 @@ const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engi
 export async function loadScenario(source: ScenarioSource): Promise<SimulatedScenario> {
   const { name, trace: path, format } = source;
   const known = name === undefined ? undefined : findScenario(name);
-  if (known?.trace !== undefined && path === undefined)
+  if (known?.trace !== undefined && path === undefined && known.syntheticTrace === undefined)
     throw new UsageError(`${known.name} replays a trace: give it with --trace, for example --trace ${known.trace}`);
   if (known !== undefined && known.trace === undefined && path !== undefined)
     throw new UsageError(`--trace: ${known.name} makes its own requests`);

@@ -18,14 +18,15 @@ type RowColumn =
   | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
 
 /** What is known of a row before its measurement. */
-type RowLabels = Pick<MedianRow, "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load">;
+type RowLabels = Pick<MedianRow, "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users">;
 
 /** Labels of a planned run, as its row will have them. */
-function labelsOf({ variant, policy, routers, engines, sharing, links, load }: RunJob): RowLabels {
+function labelsOf({ variant, policy, routers, engines, sharing, links, load, users }: RunJob): RowLabels {
   return {
     ...{ policy, routers, engines, sharing, links },
     ...(variant === undefined ? {} : { variant }),
     ...(load === undefined ? {} : { load }),
+    ...(users === undefined ? {} : { users }),
   };
 }
 
@@ -58,6 +59,7 @@ const figures: readonly RowColumn[] = [
 /** The columns of a plan's table: labels that differ between its runs or are always shown, and all figures. */
 export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
   const hasVariants = rows.some((row) => row.variant !== undefined);
+  const hasUsers = rows.some((row) => row.users !== undefined);
   const hasLoads = rows.some((row) => row.load !== undefined);
   const linkModels = new Set(rows.filter(({ sharing }) => sharing === "mesh").map(({ links }) => links));
   const sharing = (row: RowLabels): string =>
@@ -66,6 +68,7 @@ export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
     { header: "policy", label: (row) => row.policy },
     ...(hasVariants ? [{ header: "variant", label: (row: RowLabels) => row.variant }] : []),
     ...(hasLoads ? [{ header: "of knee", label: (row: RowLabels) => row.load }] : []),
+    ...(hasUsers ? [{ header: "users", label: (row: RowLabels) => row.users }] : []),
     { header: "engines", label: (row) => row.engines },
     { header: "routers", label: (row) => row.routers },
     { header: "sharing", label: sharing },
@@ -140,7 +143,7 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
 }
 
 const isText = (column: RowColumn | undefined): boolean =>
-  column !== undefined && "label" in column && !["engines", "routers", "of knee"].includes(column.header);
+  column !== undefined && "label" in column && !["engines", "routers", "of knee", "users"].includes(column.header);
 
 function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   const widest =
@@ -151,9 +154,9 @@ function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
 /** Upper bounds of the cached share, one line per fleet and load, computed for the requests of its first row. */
 export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
   const seen = new Set<string>();
-  return medians.flatMap(({ variant, engines, load, figures }) => {
+  return medians.flatMap(({ variant, engines, load, users, figures }) => {
     const infinite = figures["bounds.infinite_cache"]?.median;
-    const key = JSON.stringify([variant, engines, load]);
+    const key = JSON.stringify([variant, engines, load, users]);
     if (infinite === undefined || seen.has(key)) return [];
     seen.add(key);
     const followups = figures["bounds.infinite_cache_followup"]?.median;
@@ -167,6 +170,7 @@ export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
       ...(variant === undefined ? [] : [variant]),
       `${engines} engines`,
       ...(load === undefined ? [] : [`${load} of the knee`]),
+      ...(users === undefined ? [] : [`${users} users`]),
     ];
     return [`${where.join(", ")}: ${parts.join(" ").replace(" ,", ",")}`];
   });
@@ -181,15 +185,39 @@ export interface TextTable {
   readonly lines: readonly (readonly string[])[];
 }
 
-/** The additional tables for a plan's rows, without the empty ones: published results, faults, classes. */
+/** The additional tables for a plan's rows, without the empty ones: published results, faults, classes, sessions. */
 export function extraTables(
   scenario: Scenario,
   outcomes: readonly RunOutcome[],
   medians: readonly MedianRow[],
 ): readonly TextTable[] {
-  return [publishedTable(scenario, medians), phaseTable(outcomes), classTable(medians)].filter(
-    (table) => table.lines.length > 0,
-  );
+  const tables = [publishedTable(scenario, medians), phaseTable(outcomes), classTable(medians)];
+  if (scenario.users !== undefined) tables.push(sessionTable(medians));
+  return tables.filter((table) => table.lines.length > 0);
+}
+
+/**
+ * What the sessions of users cost, and what they waited for a whole answer. Users of a slow fleet send less of their
+ * sessions, so the bound of each row is that of its own requests.
+ */
+function sessionTable(medians: readonly MedianRow[]): TextTable {
+  return {
+    title: "By session",
+    headers: [
+      ...["policy", "variant", "users", "routers", "sharing", "sessions", "uncached tokens", "engine time (ms)"],
+      ...["e2e p50 (s)", "p99 (s)", "cached (%)", "infinite memory (%)"],
+    ],
+    lines: medians.map((row) => {
+      const figure = (key: string, digits: number, factor = 1): string =>
+        show(row.figures[key]?.median, digits, factor);
+      return [
+        ...[row.policy, row.variant ?? "-", String(row.users ?? "-"), String(row.routers), row.sharing],
+        ...[figure("sessions", 0), figure("uncached_tokens_per_session", 0), figure("engine_ms_per_session", 0)],
+        ...[figure("e2e_p50_s", 2), figure("e2e_p99_s", 2)],
+        ...[figure("cached_share", 1, 100), figure("bounds.infinite_cache", 1, 100)],
+      ];
+    }),
+  };
 }
 
 function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): TextTable {

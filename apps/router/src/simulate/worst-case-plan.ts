@@ -130,6 +130,7 @@ export function planWorstCase(
       ...{ sharing: "mesh", links: "delays", requests, durationS, admission: true },
       load: one.load,
       scale: one.scale ?? variant?.scale ?? 1,
+      users: undefined,
     };
     return Array.from({ length: seeds }, (_, at) => at + 1).flatMap((seed) =>
       routers.flatMap((count) =>

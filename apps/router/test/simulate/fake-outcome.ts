@@ -17,6 +17,7 @@ export function jobOf(part: Partial<RunJob> = {}): RunJob {
     admission: undefined,
     load: undefined,
     scale: 1,
+    users: undefined,
     ...part,
   };
 }
@@ -31,7 +32,7 @@ export function outcomeOf(job: RunJob, figures: Partial<RunOutcome["row"]> = {})
       ...(variant === undefined ? {} : { variant }),
       ...(load === undefined ? {} : { load }),
       ...{ policy, routers, engines, sharing, links, seed },
-      ...{ requests: 100, errors: 0, duration_s: 50, spills: 0, wall_s: 2, realtime_factor: 25 },
+      ...{ requests: 100, errors: 0, duration_s: 50, sessions: 40, spills: 0, wall_s: 2, realtime_factor: 25 },
       ...{ ttft_mean_s: ttftS, ttft_p50_s: ttftS, ttft_p90_s: ttftS * 2, ttft_p99_s: ttftS * 3, e2e_mean_s: 9 },
       ...{ cached_share: 0.5, followup_cached_share: 1 / routers, load_cov: 0.1, load_cov_time: 0.2 },
       bounds: { infinite_cache: 0.75, infinite_cache_followup: 0.9, pooled_lru: 0.6 },

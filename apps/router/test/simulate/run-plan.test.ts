@@ -30,6 +30,7 @@ const selection: RunSelection = {
   seeds: 1,
   loads: undefined,
   kneePolicy: undefined,
+  users: undefined,
   admission: undefined,
   variants: undefined,
   requests: undefined,
@@ -57,6 +58,20 @@ test("the scenario's own policies on its own fleet, random beside them, each wit
     expect([job.load, job.variant, job.requests, job.durationS]).toEqual([undefined, undefined, undefined, undefined]);
     expect(job.source).toBe(selection.source);
   }
+});
+
+test("each number of users is a load of its own, and a scale of the scenario's users", () => {
+  const jobs = plan({ policies: ["random"], users: [50, 800] }, { ...scenario, users: 200 });
+  expect(jobs.map(({ users, scale, load }) => [users, scale, load])).toEqual([
+    [50, 0.25, undefined],
+    [800, 4, undefined],
+  ]);
+  expect(() => plan({ users: [50] })).toThrow("--users: of-the-test has no number of users to choose");
+});
+
+test("a scenario may say what its routers share", () => {
+  const jobs = plan({ policies: ["least_work"] }, { ...scenario, sharing: ["none"] });
+  expect(combinations(jobs).slice(1)).toEqual(["least_work 1 oracle delays", "least_work 2 none delays"]);
 });
 
 test("the published comparison's kinds of sharing are run unless others are named", () => {

@@ -4,6 +4,7 @@ import {
   maxJobs,
   maxSeeds,
   maxSimulatedRequests,
+  maxSimulatedUsers,
   type RunCommand,
   readSimulateOptions,
   type SimulateFlags,
@@ -96,6 +97,7 @@ test.each([
   { flag: "routers", most: maxFleetRouters },
   { flag: "engines", most: maxFleetEngines },
   { flag: "seeds", most: maxSeeds },
+  { flag: "users", most: maxSimulatedUsers },
   { flag: "requests", most: maxSimulatedRequests },
   { flag: "jobs", most: maxJobs },
 ])("--$flag goes from 1 to $most", ({ flag, most }) => {
@@ -138,6 +140,7 @@ test.each([
   { flags: { writeTrace: "t", seeds: "2" }, says: "--seeds: does not go with --write-trace" },
   { flags: { writeTrace: "t", requests: "1000001" }, says: "--requests must be a whole number from 1 to 1000000" },
   { flags: { only: "rag" }, says: "--only: goes with worst-case only" },
+  { flags: { users: "50", load: "1" }, says: "--users: does not go with --load" },
   { flags: { kneeOf: "random" }, says: "--knee-of: goes with --load only" },
   { flags: { kneeOf: "robin", load: "1" }, says: '--knee-of: "robin" is not one of random' },
   { flags: { format: "azure" }, says: "--format: goes with --trace only" },

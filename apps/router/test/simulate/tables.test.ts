@@ -129,6 +129,16 @@ test("phases of a fault, medians over seeds, and whether quality came back", () 
   expect(partly?.lines.at(-1)?.at(-1)).toBe("-");
 });
 
+test("sessions of users have lines of their own, with the bound of their own requests", () => {
+  const costs = { uncached_tokens_per_session: 1_234.4, engine_ms_per_session: 567.8, e2e_p50_s: 2, e2e_p99_s: 30 };
+  const outcome = outcomeOf(jobOf({ users: 50 }), { users: 50, ...costs });
+  const [table] = extraTables({ ...scenarioWith(), users: 200 }, [outcome], medians(outcome));
+  expect(table?.lines).toEqual([
+    ["least_work", "-", "50", "2", "mesh", "40", "1234", "568", "2.00", "30.00", "50.0", "75.0"],
+  ]);
+  expect(extraTables(scenarioWith(), [outcome], medians(outcome))).toEqual([]);
+});
+
 test("classes of requests have lines of their own", () => {
   const byClass = {
     interactive: { requests: 5, errors: 0, ttft_mean_s: 0.25, ttft_p50_s: 0.2, ttft_p99_s: 1, e2e_mean_s: 3 },

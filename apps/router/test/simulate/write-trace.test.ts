@@ -1,4 +1,5 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 import { maxTraceRequests, readTrace } from "@espalier/workload";
 import { expect, test } from "vitest";
 import { registerSimulate } from "../../src/commands/simulate.ts";
@@ -25,7 +26,20 @@ test("what is written is a trace that replay reads, with what the scenario's cli
   expect(rows.at(-1)!.arrivalMs / 1_000).toBeLessThan(0.8);
 });
 
+test("a scenario with an invented trace writes that, gzipped if the name says so", async () => {
+  const plain = temporaryFile("trace.jsonl", "");
+  const zipped = temporaryFile("trace.jsonl.gz", "");
+  for (const path of [plain, zipped]) {
+    const { stdout, error } = await simulate("agents-traces", "--write-trace", path);
+    expect(error).toBeUndefined();
+    expect(stdout).toContain(`40 sessions in ${path}; espalier replay --trace ${path} --format claude-code`);
+  }
+  expect(gunzipSync(readFileSync(zipped)).equals(readFileSync(plain))).toBe(true);
+  expect((await readTrace(zipped, { limit: 5 }))[4]).toMatchObject({ session: "synthetic_0001", turn: 4 });
+});
+
 test.each([
+  { written: ["agents-traces", "--requests", "5"], says: "writes its invented sessions, all of them" },
   { written: ["a10g-8"], says: "a10g-8 is a closed loop" },
   { written: ["mooncake-conversation"], says: "replays a trace, which is one already" },
   { written: ["one-prompt", "--variant", "none"], says: '--variant: "none" of one-prompt' },

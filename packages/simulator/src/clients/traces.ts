@@ -88,12 +88,17 @@ function createRowWriter(seed: number, rows: readonly TraceRequest[]): (row: Tra
   };
 }
 
-function writeBlocks(row: TraceRequest, conversation: Conversation): void {
-  const { inputTokens, blockIds = [], blockTokens } = row;
+/**
+ * Appends the blocks of a row that has names for them, and a private text for the rest.
+ *
+ * @param ownOffset added to the names of blocks that only its session has, when a session is played again
+ */
+export function writeBlocks(row: TraceRequest, conversation: Conversation, ownOffset = 0): void {
+  const { inputTokens, blockIds = [], blockTokens, sharedBlocks = 0 } = row;
   let left = inputTokens;
-  for (const id of blockIds) {
+  for (let place = 0; place < blockIds.length; place++) {
     const tokens = Math.min(blockTokens, left);
-    conversation.share(id, tokens);
+    conversation.share(blockIds[place]! + (place < sharedBlocks ? 0 : ownOffset), tokens);
     left -= tokens;
   }
   conversation.own(left);

@@ -50,6 +50,8 @@ export interface SimEngine {
   adapterReading(): AdapterReading | undefined;
   /** LoRA adapter loads over all its epochs; NaN before its first request for one. */
   readonly adapterLoads: number;
+  /** Time spent computing in all epochs, in milliseconds. */
+  readonly busyMs: number;
   /** @returns false when it is down: the connection is refused */
   submit(request: SimRequest, observer: AnswerObserver, leg?: LegOptions): boolean;
   /** Frees the blocks of a pinned request. Does nothing when there are none. */
@@ -113,6 +115,8 @@ export class ModelledEngine implements SimEngine {
   #slowdown = 1;
   /** Adapter loads of earlier epochs. */
   #earlierLoads = 0;
+  /** Of the epochs before. */
+  #earlierBusyMs = 0;
   readonly #advance = (): void => {
     const dueMs = this.#dueMs;
     this.#cancel = undefined;
@@ -143,6 +147,10 @@ export class ModelledEngine implements SimEngine {
     if (!this.#usesAdapters) return undefined;
     const { adapterSlots = maxAdapterSlots } = this.#options.parameters;
     return { slots: adapterSlots, ...this.#model.adapterUse() };
+  }
+
+  get busyMs(): number {
+    return this.#earlierBusyMs + this.#model.stats().busyMs;
   }
 
   get adapterLoads(): number {
@@ -194,6 +202,7 @@ export class ModelledEngine implements SimEngine {
     const lost = [...this.#answers.values()];
     this.#answers.clear();
     this.#earlierLoads += this.#model.stats().adapterLoads;
+    this.#earlierBusyMs += this.#model.stats().busyMs;
     this.#usesAdapters = false;
     // A stopped engine runs nothing and caches nothing.
     this.#model = this.#createModel();

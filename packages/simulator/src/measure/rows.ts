@@ -21,6 +21,8 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly links: string;
   /** Share of the knee. */
   readonly load?: number;
+  /** Users of a closed loop, if their number was chosen. */
+  readonly users?: number;
   readonly seed: number;
   /** LoRA adapters that engines loaded; absent when no request used one. */
   readonly adapter_loads_per_1000?: number;
@@ -31,6 +33,10 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
    * none.
    */
   readonly split_share?: number;
+  /** Sessions that sent requests, and what one of them cost on average: prompt tokens computed, time of engines. */
+  readonly sessions: number;
+  readonly uncached_tokens_per_session?: number;
+  readonly engine_ms_per_session?: number;
   /** Requests that were rerouted because their first choice was overloaded or down. */
   readonly spills: number;
   /** Ratios to the same policy in one all-knowing router: see `withOracleGaps`. */
@@ -49,7 +55,7 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
 /** The labels of a row. */
 export type RowOptions = Pick<
   RunOptions,
-  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "seed"
+  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "users" | "seed"
 > & {
   readonly scenario: Pick<Scenario, "name">;
   /** The run's share of the knee. */
@@ -61,7 +67,7 @@ export type RowOptions = Pick<
  * few busy engines among idle ones would outweigh the whole run.
  */
 export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
-  const { scenario, variant, policy, routers, engines, sharing, links, load, seed } = options;
+  const { scenario, variant, policy, routers, engines, sharing, links, load, users, seed } = options;
   const { toMs } = sendingSpan(record.results);
   const summary = summarize(record.results.map(toRequestResult), {
     engines,
@@ -81,16 +87,36 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     sharing,
     links,
     ...(load === undefined ? {} : { load }),
+    ...(users === undefined ? {} : { users }),
     seed,
     ...summary,
     engines,
     ...finite({ adapter_loads_per_1000: (1_000 * record.adapterLoads) / record.results.length }),
     ...finite({ bytes_per_s_per_router: record.linkBytes / summary.duration_s / routers }),
     ...splitShare(record),
+    ...sessionCosts(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
     wall_s: record.wallS,
     ...finite({ realtime_factor: summary.duration_s / record.wallS }),
+  };
+}
+
+function sessionCosts({
+  results,
+  engineBusyMs,
+}: RunRecord): Pick<SimulateRow, "sessions" | "uncached_tokens_per_session" | "engine_ms_per_session"> {
+  const sessions = new Set(results.map(({ request }) => request.session)).size;
+  let uncached = 0;
+  for (const { request, cachedTokens, error } of results) {
+    if (error === undefined && !Number.isNaN(cachedTokens)) uncached += request.promptTokens - cachedTokens;
+  }
+  return {
+    sessions,
+    ...finite({
+      uncached_tokens_per_session: uncached / sessions,
+      engine_ms_per_session: engineBusyMs / sessions,
+    }),
   };
 }
 
@@ -106,7 +132,7 @@ function finite<Names extends string>(figures: Readonly<Record<Names, number>>):
 }
 
 /**
- * Adds to each row its ratios to the oracle's row with the same scenario, variant, policy, engines, load and seed; the
+ * Adds to each row its ratios to the oracle's row with the same scenario, variant, policy, engines, load, users and seed; the
  * oracle always has one router. Rows of the oracle, and rows without a matching one, are unchanged. A ratio that is not
  * a number is absent.
  *
@@ -138,8 +164,8 @@ function gap(name: keyof SimulateRow, own: number | undefined, oracle: number | 
   return own === undefined || oracle === undefined || oracle === 0 ? {} : { [name]: own / oracle };
 }
 
-function runKey({ scenario, variant, policy, engines, load, seed }: SimulateRow): string {
-  return JSON.stringify([scenario, variant, policy, engines, load, seed]);
+function runKey({ scenario, variant, policy, engines, load, users, seed }: SimulateRow): string {
+  return JSON.stringify([scenario, variant, policy, engines, load, users, seed]);
 }
 
 /** One figure across the seeds. */
@@ -151,7 +177,10 @@ export interface FigureSpread {
 
 /** What the rows of one run share across several seeds, and the spread of the rest. */
 export interface MedianRow
-  extends Pick<SimulateRow, "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load"> {
+  extends Pick<
+    SimulateRow,
+    "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users"
+  > {
   readonly seeds: readonly number[];
   /**
    * By row key, with a dot in nested keys, as in `bounds.pooled_lru` and `by_class.batch.ttft_p99_s`. A figure is
@@ -174,19 +203,20 @@ export function medianRows(rows: readonly SimulateRow[]): MedianRow[] {
     else group.push(row);
   }
   return [...groups.values()].map((group) => {
-    const { variant, load, ...labels } = labelsOf(group[0]!);
+    const { variant, load, users, ...labels } = labelsOf(group[0]!);
     return {
       ...labels,
       ...(variant === undefined ? {} : { variant }),
       ...(load === undefined ? {} : { load }),
+      ...(users === undefined ? {} : { users }),
       seeds: group.map(({ seed }) => seed),
       figures: spreads(group.map(figuresOf)),
     };
   });
 }
 
-function labelsOf({ scenario, variant, policy, routers, engines, sharing, links, load }: SimulateRow) {
-  return { scenario, variant, policy, routers, engines, sharing, links, load };
+function labelsOf({ scenario, variant, policy, routers, engines, sharing, links, load, users }: SimulateRow) {
+  return { scenario, variant, policy, routers, engines, sharing, links, load, users };
 }
 
 function figuresOf(row: SimulateRow): Map<string, number> {

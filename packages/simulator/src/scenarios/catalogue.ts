@@ -1,6 +1,7 @@
 import { didYouMean, EspalierError } from "@espalier/common";
 import { a10g8 } from "./a10g-8.ts";
 import { agents300, scaleOut } from "./agents.ts";
+import { agentsTraces } from "./agents-traces.ts";
 import { baseten4 } from "./baseten-4.ts";
 import { evict, hotDocuments, rag, tiers } from "./documents.ts";
 import { lora64 } from "./lora-64.ts";
@@ -24,6 +25,7 @@ const catalogue = new Map(
     sharedPrefix150x5,
     baseten4,
     agents300,
+    agentsTraces,
     mooncakeConversation,
     smg240,
     mega,

@@ -48,7 +48,8 @@ export function customScenario({ name, fleet }: OwnScenarioOptions): Scenario {
 
 function isRounded(rows: readonly TraceRequest[]): boolean {
   if (rows.length < minRowsToTell || rows.at(-1)!.arrivalMs < mooncakeStepMs / 2) return false;
-  return rows.every(({ arrivalMs }) => {
+  return rows.every(({ arrivalMs, wait }) => {
+    if (wait !== undefined) return false;
     const past = arrivalMs % mooncakeStepMs;
     return Math.min(past, mooncakeStepMs - past) <= roundingMs;
   });

@@ -121,8 +121,14 @@ export interface Scenario {
   readonly durationS?: number;
   /** Open loop: `scale` multiplies an arrival rate, so the workload has a knee. */
   readonly isOpenLoop: boolean;
+  /** Users of a closed loop at scale 1, where their number can be chosen. */
+  readonly users?: number;
+  /** What routers share unless the user says so: the mesh, and the sharing of published results, by default. */
+  readonly sharing?: readonly Sharing[];
   /** Name of the trace file to replay; the user provides the file. */
   readonly trace?: string;
+  /** Lines of an invented trace that `createWorkload` takes without the file. */
+  syntheticTrace?(): Iterable<string>;
   /** Whether routers have admission control by class; requests are sent at once when absent. */
   readonly admission?: boolean;
   /** Disaggregated serving; one engine serves each request when absent. */

@@ -27,6 +27,7 @@ export class ScriptedEngine implements SimEngine {
   readonly messages: EngineMessage[] = [];
   readonly firstReplayed = 0;
   readonly adapterLoads = Number.NaN;
+  readonly busyMs = 0;
   isUp = true;
   epochs = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();

@@ -12,6 +12,7 @@ const row = (parts: Partial<SimulateRow>): SimulateRow => ({
   requests: 10,
   errors: 0,
   duration_s: 60,
+  sessions: 10,
   spills: 0,
   wall_s: 1,
   ...parts,

@@ -30,6 +30,7 @@ export function runRecord(parts: Partial<RunRecord>): RunRecord {
     samples: [],
     durationMs: 0,
     adapterLoads: Number.NaN,
+    engineBusyMs: 0,
     linkBytes: Number.NaN,
     faultMs: undefined,
     bounds: { infiniteCache: Number.NaN, infiniteCacheFollowup: Number.NaN, pooledLru: Number.NaN },

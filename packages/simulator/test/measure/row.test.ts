@@ -28,12 +28,13 @@ const record = runRecord({
   ],
   samples: [fleetSample(0, [1, 3]), fleetSample(4_000, [2, 2]), fleetSample(5_000, [0, 1])],
   linkBytes: 40_000,
+  engineBusyMs: 7_500,
   bounds: { infiniteCache: 0.5, infiniteCacheFollowup: 0.75, pooledLru: 0.25 },
   wallS: 2,
 });
 
 test("a worked example, with the keys that readers of rows rely on", () => {
-  expect(createRow(record, { ...options, variant: "large", load: 0.85 })).toEqual({
+  expect(createRow(record, { ...options, variant: "large", load: 0.85, users: 50 })).toEqual({
     scenario: "rag",
     variant: "large",
     policy: "prefix",
@@ -42,6 +43,7 @@ test("a worked example, with the keys that readers of rows rely on", () => {
     sharing: "mesh",
     links: "real",
     load: 0.85,
+    users: 50,
     seed: 7,
     requests: 3,
     errors: 1,
@@ -65,6 +67,10 @@ test("a worked example, with the keys that readers of rows rely on", () => {
     load_cov: 0,
     load_cov_time: expect.closeTo(0.25),
     bytes_per_s_per_router: 2_000,
+    sessions: 1,
+    // 0.4 of 400 prompt tokens, of one session.
+    uncached_tokens_per_session: 160,
+    engine_ms_per_session: 7_500,
     spills: 1,
     bounds: { infinite_cache: 0.5, infinite_cache_followup: 0.75, pooled_lru: 0.25 },
     wall_s: 2,
@@ -85,6 +91,7 @@ test("an empty run has counts and labels alone; no value is NaN, infinite or und
     requests: 0,
     errors: 0,
     duration_s: 0,
+    sessions: 0,
     spills: 0,
     wall_s: 1,
     realtime_factor: 0,

@@ -36,6 +36,7 @@ const trace: readonly TraceRequest[] = Array.from({ length: 300 }, (_, index) =>
   blockTokens: 512,
   session: `session-${index % 50}`,
   turn: Math.floor(index / 50),
+  wait: { after: Math.floor(index / 50) === 0 ? [] : [Math.floor(index / 50) - 1], thinkMs: 1_000 },
 }));
 
 const run = (one: Scenario, options: Partial<WorkloadOptions> = {}) => {

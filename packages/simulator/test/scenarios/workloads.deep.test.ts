@@ -15,6 +15,7 @@ const trace: readonly TraceRequest[] = Array.from({ length: 60 }, (_, index) => 
   blockTokens: 512,
   session: `session-${index % 12}`,
   turn: Math.floor(index / 12),
+  wait: { after: Math.floor(index / 12) === 0 ? [] : [Math.floor(index / 12) - 1], thinkMs: 1_000 },
 }));
 
 const sentBy = (name: string, answerMs: number, options: Partial<WorkloadOptions> = {}): readonly SentRequest[] => {

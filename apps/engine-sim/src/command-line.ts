@@ -243,7 +243,7 @@ const dropUndefined = <T extends object>(values: Loose<T>): T =>
 
 /** The text of `--help`. */
 export function helpText(): string {
-  const presets = presetNames.map((name) => `  ${name.padEnd(15)}${enginePresets[name].description}`).join("\n");
+  const presets = presetNames.map((name) => `  ${name.padEnd(19)}${enginePresets[name].description}`).join("\n");
   return `Usage: espalier-engine-sim [flags]
 
 Simulated LLM engines behind HTTP servers like vLLM's or SGLang's.

@@ -3,6 +3,8 @@ import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, sys
 import {
   type CacheFlavour,
   type CpuWrites,
+  defaultMaxQueued,
+  defaultMaxTransfers,
   type EngineParameters,
   enginePresets,
   type PresetName,
@@ -346,13 +348,14 @@ function resolveP2p(
     ...pull,
   };
   const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs } = options;
-  const limits: PullLimits = {
+  const { maxTransfers = defaultMaxTransfers, maxQueued = defaultMaxQueued } = options;
+  const limits = {
     bytesPerToken: options.bytesPerToken ?? kvBytesPerToken,
     bytesPerSecond: options.bytesPerSecond ?? bytesPerSecond,
     pairBytesPerSecond: options.pairBytesPerSecond ?? pairBytesPerSecond,
     latencyMs: options.latencyMs ?? latencyMs,
-    maxTransfers: options.maxTransfers ?? 32,
-    maxQueued: options.maxQueued ?? 1_024,
+    maxTransfers,
+    maxQueued,
   };
   check(isWhole(port, 0, 65_535), "p2p-port must be a whole number from 0 to 65535");
   check(port === 0 || port + engines <= 65_536, "the ports of p2p must not pass 65535");
@@ -360,8 +363,8 @@ function resolveP2p(
   check(isPositive(limits.bytesPerSecond), "p2p-bytes-per-second must be a number above 0");
   check(isPositive(limits.pairBytesPerSecond), "p2p-pair-bytes-per-second must be a number above 0");
   check(Number.isFinite(limits.latencyMs) && limits.latencyMs >= 0, "p2p-latency-ms must be a number from 0");
-  check(isWhole(limits.maxTransfers!, 1, maxPulls), `p2p-transfers must be a whole number from 1 to ${maxPulls}`);
-  check(isWhole(limits.maxQueued!, 0, maxPulls), `p2p-queue must be a whole number from 0 to ${maxPulls}`);
+  check(isWhole(maxTransfers, 1, maxPulls), `p2p-transfers must be a whole number from 1 to ${maxPulls}`);
+  check(isWhole(maxQueued, 0, maxPulls), `p2p-queue must be a whole number from 0 to ${maxPulls}`);
   check(isWhole(timeoutMs, 1, maxTimeoutMs), `p2p-timeout-ms must be a whole number from 1 to ${maxTimeoutMs}`);
   return { port, limits, timeoutMs };
 }

@@ -258,7 +258,7 @@ test("past the bound of waiting pulls, a request is computed, and the others are
   const limits = { maxTransfers: 1, maxQueued: 1, latencyMs: 0, bytesPerToken: 1e6, pairBytesPerSecond: 2e6 };
   const [first, second] = await startPeers(limits);
   for (const each of [1, 2, 3]) await complete(first, prompt(each, 101));
-  const busy = async (name: string, count: number): Promise<void> =>
+  const busy = (name: string, count: number): Promise<unknown> =>
     waitFor(async () => (await first.peers()).source[name] === count, { what: `${name} of ${count}` });
   const served = [complete(second, prompt(1, 101), sourceOf(first, "a"))];
   await busy("sending", 1);

@@ -5,7 +5,14 @@ export { type BlockChanges, type BlockEngineOptions, blockChange, createBlockEng
 export { maxEngineRequests } from "./engine-loop.ts";
 export type { CancelPull, KvHold, PullReceiver, RemoteSource, TokenRange } from "./kv-pull.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
-export { createPullSource, type PullLimits, type PullSource, type PullStats } from "./pull-source.ts";
+export {
+  createPullSource,
+  defaultMaxQueued,
+  defaultMaxTransfers,
+  type PullLimits,
+  type PullSource,
+  type PullStats,
+} from "./pull-source.ts";
 export { createSharedLink, type LinkRates, type SharedLink } from "./shared-link.ts";
 export { type StepTimes, slowedSteps } from "./step-timing.ts";
 export { createEngine, type EngineOptions } from "./token-engine.ts";

@@ -185,7 +185,7 @@ export function createPullSource<Request>(options: PullSourceOptions<Request>): 
 }
 
 /** @throws RangeError */
-export function checkLimits(limits: PullLimits): void {
+function checkLimits(limits: PullLimits): void {
   for (const name of ["bytesPerSecond", "pairBytesPerSecond", "bytesPerToken"] as const) {
     const value = limits[name];
     if (!(Number.isFinite(value) && value > 0)) throw new RangeError(`${name} ${value} is not a number above 0`);

@@ -1,11 +1,13 @@
 import { parseArgs } from "node:util";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
 import {
+  cpuWriteNames,
   defaultPreset,
   dialectNames,
   type EngineSimOptions,
   engineRoles,
   type KvEventOptions,
+  type P2pOptions,
   type TransferOptions,
   transferProtocols,
 } from "./options.ts";
@@ -34,6 +36,18 @@ const transferFlags = {
   "kv-pool-events-port": { type: "string" },
 } as const;
 
+/** The flags for engines that pull from each other's CPU memory. */
+const p2pFlags = {
+  "p2p-port": { type: "string" },
+  "p2p-bytes-per-token": { type: "string" },
+  "p2p-bytes-per-second": { type: "string" },
+  "p2p-pair-bytes-per-second": { type: "string" },
+  "p2p-latency-ms": { type: "string" },
+  "p2p-transfers": { type: "string" },
+  "p2p-queue": { type: "string" },
+  "p2p-timeout-ms": { type: "string" },
+} as const;
+
 const flags = {
   engines: { type: "string" },
   host: { type: "string" },
@@ -55,12 +69,16 @@ const flags = {
   "lora-load-ms": { type: "string" },
   "cpu-blocks": { type: "string" },
   "cpu-load-ms": { type: "string" },
+  "cpu-writes": { type: "string" },
   "kv-events": { type: "string" },
   "kv-events-port": { type: "string" },
   "kv-events-replay": { type: "string" },
   "kv-events-buffer": { type: "string" },
   "kv-events-topic": { type: "string" },
+  "self-describing-kv-events": { type: "boolean" },
   ...transferFlags,
+  p2p: { type: "boolean" },
+  ...p2pFlags,
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const;
@@ -84,6 +102,7 @@ export function parseCommandLine(args: readonly string[]): Command {
     adapterLoadMs: numberFlag(values["lora-load-ms"], "lora-load-ms"),
     cpuBlocks: numberFlag(values["cpu-blocks"], "cpu-blocks"),
     cpuLoadMsPerBlock: numberFlag(values["cpu-load-ms"], "cpu-load-ms"),
+    cpuWrites: cpuWritesFlag(values["cpu-writes"]),
   });
   const options = dropUndefined<EngineSimOptions>({
     engines: numberFlag(values.engines, "engines"),
@@ -100,6 +119,8 @@ export function parseCommandLine(args: readonly string[]): Command {
     adapters: values.lora,
     kvEvents: kvEventFlags(values),
     transfer: transferOptionsOf(values),
+    p2p: p2pOptionsOf(values),
+    selfDescribingKvEvents: values["self-describing-kv-events"],
   });
   return { showHelp: values.help ?? false, json: values.json ?? false, options };
 }
@@ -114,6 +135,13 @@ function numberFlag(value: string | undefined, name: string): number | undefined
 function flavourFlag(value: string | undefined): "vllm" | "sglang" | undefined {
   if (value === undefined || value === "vllm" || value === "sglang") return value;
   throw new RangeError(`--flavour is vllm or sglang, not "${value}"`);
+}
+
+function cpuWritesFlag(value: string | undefined): EngineParameters["cpuWrites"] {
+  if (value === undefined) return undefined;
+  const writes = cpuWriteNames.find((known) => known === value);
+  if (!writes) throw new RangeError(`--cpu-writes is one of ${cpuWriteNames.join(", ")}, not "${value}"`);
+  return writes;
 }
 
 interface KvEventFlags {
@@ -186,6 +214,28 @@ function poolEventsOf(name: string, port: number | undefined): KvEventOptions {
   return { dialect, ...(port === undefined ? {} : { port }) };
 }
 
+type P2pFlags = { readonly [Flag in keyof typeof p2pFlags]?: string | undefined } & {
+  readonly p2p?: boolean | undefined;
+};
+
+function p2pOptionsOf(values: P2pFlags): P2pOptions | undefined {
+  if (values.p2p !== true) {
+    const stray = Object.keys(p2pFlags).find((flag) => values[flag as keyof P2pFlags] !== undefined);
+    if (stray !== undefined) throw new RangeError(`--${stray} needs --p2p`);
+    return undefined;
+  }
+  return dropUndefined<P2pOptions>({
+    port: numberFlag(values["p2p-port"], "p2p-port"),
+    bytesPerToken: numberFlag(values["p2p-bytes-per-token"], "p2p-bytes-per-token"),
+    bytesPerSecond: numberFlag(values["p2p-bytes-per-second"], "p2p-bytes-per-second"),
+    pairBytesPerSecond: numberFlag(values["p2p-pair-bytes-per-second"], "p2p-pair-bytes-per-second"),
+    latencyMs: numberFlag(values["p2p-latency-ms"], "p2p-latency-ms"),
+    maxTransfers: numberFlag(values["p2p-transfers"], "p2p-transfers"),
+    maxQueued: numberFlag(values["p2p-queue"], "p2p-queue"),
+    timeoutMs: numberFlag(values["p2p-timeout-ms"], "p2p-timeout-ms"),
+  });
+}
+
 type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };
 
 const dropUndefined = <T extends object>(values: Loose<T>): T =>
@@ -193,7 +243,7 @@ const dropUndefined = <T extends object>(values: Loose<T>): T =>
 
 /** The text of `--help`. */
 export function helpText(): string {
-  const presets = presetNames.map((name) => `  ${name.padEnd(15)}${enginePresets[name].description}`).join("\n");
+  const presets = presetNames.map((name) => `  ${name.padEnd(19)}${enginePresets[name].description}`).join("\n");
   return `Usage: espalier-engine-sim [flags]
 
 Simulated LLM engines behind HTTP servers like vLLM's or SGLang's.
@@ -210,8 +260,9 @@ What
   --flavour vllm|sglang    whose cache and HTTP interface (that of the preset)
   --blocks N               KV blocks
   --block-size N           tokens per block
-  --cpu-blocks N           blocks of CPU memory for blocks evicted from KV memory (0)
-  --cpu-load-ms N          engine time to load one of them back (0)
+  --cpu-blocks N           blocks of CPU memory (0, or those of the preset)
+  --cpu-load-ms N          engine time to load one of them back to KV memory (0)
+  --cpu-writes WHAT        what goes there: evicted blocks, or prompt or all that is computed (evicted; with --p2p prompt)
   --max-running N          most running sequences
   --max-batched-tokens N   tokens per step
   --natural-length-mean N  mean tokens of an answer without a limit; 0 to always reach the limit (0)
@@ -230,6 +281,7 @@ KV events
   --kv-events-replay on|off  whether messages can be replayed (on)
   --kv-events-buffer N     messages kept for replay (10000)
   --kv-events-topic TOPIC  first frame of every message (empty)
+  --self-describing-kv-events  events of vLLM's CPU memory have tokens, like those of KV memory
 
 Disaggregated prefill and decode
   --kv-transfer PROTOCOL   protocol that transfers KV blocks: ${transferProtocols.slice(0, 3).join(", ")},
@@ -245,6 +297,17 @@ Disaggregated prefill and decode
   --kv-storage URL         side channel of the engine with the blocks of shared-storage (the first one here)
   --kv-pool-events DIALECT publishes the blocks of shared-storage over ZMQ, like a separate pool
   --kv-pool-events-port P  port of these events, their replay on the next one; 0 for free ports (0)
+
+Pull from other engines' CPU memory
+  --p2p                    requests may name a source (kv_transfer_params.remote_kv_source); needs CPU memory
+  --p2p-port P             side channel of the first engine, counting up; 0 for free ports (5710)
+  --p2p-bytes-per-token N        bytes of KV per token (those of the preset)
+  --p2p-bytes-per-second N       what an engine sends in all (that of the preset, or 12.5e9)
+  --p2p-pair-bytes-per-second N  what it sends to one engine (that of the preset, or 12.5e9)
+  --p2p-latency-ms N             engine time before the first byte (that of the preset, or 16)
+  --p2p-transfers N              transfers of an engine at once; others wait (32)
+  --p2p-queue N                  pulls that wait at an engine; others get nothing (1024)
+  --p2p-timeout-ms N             real time until a pull is given up (30000)
 
 How
   --speed X                engine time per real time (1)

@@ -20,6 +20,7 @@ const faultKinds = [
   "transfer-refused",
   "transfer-slow",
   "transfer-broken",
+  "transfer-missing",
 ] as const;
 
 export type FaultKind = (typeof faultKinds)[number];
@@ -55,6 +56,9 @@ const maxFaults = 16;
 
 /** The path at which other engines fetch blocks, on the side channel. */
 export const transferPath = "/kv/claim";
+
+/** The path at which other engines pull blocks from CPU memory, on the side channel of `--p2p`. */
+export const pullPath = "/kv/pull";
 
 /** @param random draws for `probability` */
 export function createFaultTable(random: Random): FaultTable {
@@ -93,7 +97,9 @@ function matches({ kind, path: prefix }: Fault, path: string, isModelRequest: bo
     case "transfer-refused":
     case "transfer-slow":
     case "transfer-broken":
-      return path === transferPath;
+      return path === transferPath || path === pullPath;
+    case "transfer-missing":
+      return path === pullPath;
     default:
       return isModelRequest;
   }

@@ -2,9 +2,13 @@ import { isIPv4 } from "node:net";
 import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import {
   type CacheFlavour,
+  type CpuWrites,
+  defaultMaxQueued,
+  defaultMaxTransfers,
   type EngineParameters,
   enginePresets,
   type PresetName,
+  type PullLimits,
   presetNames,
 } from "@espalier/engine-model";
 import { type EventDialect, eventDialects } from "@espalier/kv-events";
@@ -36,6 +40,10 @@ export interface EngineSimOptions {
   readonly kvEvents?: KvEventOptions;
   /** Disaggregated prefill and decode; none by default. */
   readonly transfer?: TransferOptions;
+  /** Engines that pull blocks from each other's CPU memory, as vLLM's P2P tier; none by default. Not with `transfer`. */
+  readonly p2p?: P2pOptions;
+  /** Whether KV events of vLLM's CPU memory describe blocks by their tokens; false by default, as there. */
+  readonly selfDescribingKvEvents?: boolean;
   /**
    * Folder of a model whose tokenizer and chat template are used, or `espalier-tiny` for the shipped one; by
    * default tokens are four bytes each.
@@ -89,6 +97,29 @@ export interface TransferOptions {
   readonly poolEvents?: KvEventOptions;
 }
 
+/** Options of the pull of blocks from other engines' CPU memory. */
+export interface P2pOptions {
+  /** Side channel of the first engine, the others count up from it; 5710 by default, as in vLLM; 0 for any free ports. */
+  readonly port?: number;
+  /** Bytes of KV per token; those of the preset by default. */
+  readonly bytesPerToken?: number;
+  /** What an engine sends in all; that of the preset, or 12.5e9, 100 Gbit/s. */
+  readonly bytesPerSecond?: number;
+  /** What it sends to one other engine; that of the preset, or 12.5e9. */
+  readonly pairBytesPerSecond?: number;
+  /** Engine time before the first byte; that of the preset, or 16. */
+  readonly latencyMs?: number;
+  /** Transfers of an engine at once; 32 by default. */
+  readonly maxTransfers?: number;
+  /** Pulls that wait at an engine; 1,024 by default. */
+  readonly maxQueued?: number;
+  /** Real time after which a pull is given up; 30,000 by default. */
+  readonly timeoutMs?: number;
+}
+
+/** The values of `parameters.cpuWrites`. */
+export const cpuWriteNames: readonly CpuWrites[] = ["evicted", "prompt", "all"];
+
 export type TransferProtocol = (typeof transferProtocols)[number];
 
 /** Protocols that transfer KV blocks between engines. */
@@ -125,6 +156,8 @@ export interface ResolvedOptions {
   readonly apiKey: string | undefined;
   readonly kvEvents: ResolvedKvEvents | undefined;
   readonly transfer: ResolvedTransfer | undefined;
+  readonly p2p: ResolvedP2p | undefined;
+  readonly selfDescribingKvEvents: boolean;
   readonly tokenizer: string | undefined;
   readonly adapters: readonly string[];
   readonly clock: Clock;
@@ -157,6 +190,13 @@ export interface ResolvedTransfer {
   readonly poolEvents: ResolvedKvEvents | undefined;
 }
 
+/** The same with every default filled in. */
+export interface ResolvedP2p {
+  readonly port: number;
+  readonly limits: PullLimits;
+  readonly timeoutMs: number;
+}
+
 /** Engines of one process. */
 const maxEngines = 256;
 export const defaultPreset: PresetName = "a10g-7b";
@@ -182,7 +222,15 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     new Set(names).size === names.length || adapters.length === 0,
     "lora must be another name than every model and lora",
   );
-  const parameters = { ...enginePresets[preset].parameters, ...options.parameters };
+  const { p2p, selfDescribingKvEvents = false } = options;
+  // vLLM's connector writes what is computed.
+  const writes: Partial<EngineParameters> = p2p ? { cpuWrites: "prompt" } : {};
+  const parameters = { ...writes, ...enginePresets[preset].parameters, ...options.parameters };
+  check(!p2p || !options.transfer, "p2p does not go with kv-transfer");
+  check(
+    !p2p || (parameters.flavour === "vllm" && (parameters.cpuBlocks ?? 0) > 0),
+    "p2p needs vLLM's flavour and cpu-blocks",
+  );
   const { flavour } = parameters;
   return {
     engines,
@@ -196,6 +244,8 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     apiKey: options.apiKey,
     kvEvents: options.kvEvents && resolveKvEvents(options.kvEvents, { flavour, engines, host }),
     transfer: options.transfer && resolveTransfer(options.transfer, { engines, preset, flavour, host }),
+    p2p: p2p && resolveP2p(p2p, { engines, preset }),
+    selfDescribingKvEvents,
     tokenizer: options.tokenizer,
     adapters,
     clock: options.clock ?? systemClock,
@@ -279,6 +329,48 @@ function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): 
     poolEvents: resolvedEvents,
   };
 }
+
+/** vLLM's `VLLM_P2P_SIDE_CHANNEL_PORT`. */
+const defaultP2pPort = 5_710;
+
+const defaultPullTimeoutMs = 30_000;
+
+/** @throws RangeError naming the invalid option */
+function resolveP2p(
+  options: P2pOptions,
+  { engines, preset }: Pick<TransferDefaults, "engines" | "preset">,
+): ResolvedP2p {
+  const { kvBytesPerToken, pull } = enginePresets[preset];
+  const { bytesPerSecond, pairBytesPerSecond, latencyMs } = {
+    bytesPerSecond: 12.5e9,
+    pairBytesPerSecond: 12.5e9,
+    latencyMs: 16,
+    ...pull,
+  };
+  const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs } = options;
+  const { maxTransfers = defaultMaxTransfers, maxQueued = defaultMaxQueued } = options;
+  const limits = {
+    bytesPerToken: options.bytesPerToken ?? kvBytesPerToken,
+    bytesPerSecond: options.bytesPerSecond ?? bytesPerSecond,
+    pairBytesPerSecond: options.pairBytesPerSecond ?? pairBytesPerSecond,
+    latencyMs: options.latencyMs ?? latencyMs,
+    maxTransfers,
+    maxQueued,
+  };
+  check(isWhole(port, 0, 65_535), "p2p-port must be a whole number from 0 to 65535");
+  check(port === 0 || port + engines <= 65_536, "the ports of p2p must not pass 65535");
+  check(isPositive(limits.bytesPerToken), "p2p-bytes-per-token must be a number above 0");
+  check(isPositive(limits.bytesPerSecond), "p2p-bytes-per-second must be a number above 0");
+  check(isPositive(limits.pairBytesPerSecond), "p2p-pair-bytes-per-second must be a number above 0");
+  check(Number.isFinite(limits.latencyMs) && limits.latencyMs >= 0, "p2p-latency-ms must be a number from 0");
+  check(isWhole(maxTransfers, 1, maxPulls), `p2p-transfers must be a whole number from 1 to ${maxPulls}`);
+  check(isWhole(maxQueued, 0, maxPulls), `p2p-queue must be a whole number from 0 to ${maxPulls}`);
+  check(isWhole(timeoutMs, 1, maxTimeoutMs), `p2p-timeout-ms must be a whole number from 1 to ${maxTimeoutMs}`);
+  return { port, limits, timeoutMs };
+}
+
+/** Pulls that an engine can be told to send, or to hold back, at once. */
+const maxPulls = 65_536;
 
 const isWhole = (value: number, min: number, max: number): boolean =>
   Number.isInteger(value) && value >= min && value <= max;

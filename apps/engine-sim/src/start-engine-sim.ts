@@ -22,6 +22,7 @@ import {
 } from "./options.ts";
 import { byteText } from "./text/byte-text.ts";
 import type { ModelText } from "./text/model-text.ts";
+import { createPeerTier, type PeerTier } from "./transfer/peer-tier.ts";
 import { createTransfers, type Transfers } from "./transfer/transfers.ts";
 
 /** Addresses of one simulated engine. */
@@ -31,6 +32,8 @@ export interface RunningEngine {
   readonly url: string;
   /** Port of its side channel, of SGLang's and Mooncake's bootstrap server; only with `transfer`. */
   readonly transferPort?: number;
+  /** Port at which other engines pull from its CPU memory; only with `p2p`. */
+  readonly p2pPort?: number;
 }
 
 export interface RunningEngineSim {
@@ -66,7 +69,12 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
   const stop = async (): Promise<void> => {
     driver.stop();
     await Promise.all(
-      parts.flatMap(({ listener, kvEvents, transfers }) => [listener.stop(), kvEvents?.stop(), transfers?.stop()]),
+      parts.flatMap(({ listener, kvEvents, transfers, peers }) => [
+        listener.stop(),
+        kvEvents?.stop(),
+        transfers?.stop(),
+        peers?.stop(),
+      ]),
     );
   };
   try {
@@ -75,9 +83,9 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
     await stop();
     throw error;
   }
-  const engines = parts.map(({ id, listener, transfers }) => {
+  const engines = parts.map(({ id, listener, transfers, peers }) => {
     const url = `http://${hostOf(resolved)}:${listener.port}`;
-    return { id, url, ...(transfers && { transferPort: transfers.port }) };
+    return { id, url, ...(transfers && { transferPort: transfers.port }), ...(peers && { p2pPort: peers.port }) };
   });
   return { engines, stop };
 }
@@ -89,13 +97,15 @@ interface Part {
   readonly engine: SimulatedEngine;
   readonly kvEvents: EventChannel | undefined;
   readonly transfers: Transfers | undefined;
+  readonly peers: PeerTier | undefined;
   readonly listener: Listener;
 }
 
 /** Event sockets open before the first request is possible. */
-async function startPart({ engine, kvEvents, transfers, listener }: Part): Promise<void> {
+async function startPart({ engine, kvEvents, transfers, peers, listener }: Part): Promise<void> {
   await kvEvents?.start();
   await transfers?.start();
+  await peers?.start();
   engine.begin();
   await listener.listen();
 }
@@ -126,9 +136,13 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
   const id = `engine-${index}`;
   const kvEvents = createChannel(options, options.kvEvents, index);
   const onEvents = kvEvents?.publish;
-  const engine = createSimulatedEngine({ parameters, seed, driver, onEvents });
+  const engine = createSimulatedEngine({
+    ...{ parameters, seed, driver, onEvents },
+    describesCpuBlocks: options.selfDescribingKvEvents,
+  });
   const faults = createFaultTable(createSeededRandom(seed));
   const transfers = createPartTransfers(options, shared, { engine, faults, index });
+  const peers = createPeers(options, { driver, engine, faults, index });
   const context: EngineContext = {
     id,
     flavour: parameters.flavour,
@@ -138,6 +152,8 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
     text,
     kvEvents,
     transfers,
+    peers,
+    describesCpuBlocks: options.selfDescribingKvEvents,
     clock,
     scheduler,
     naturalLengthMean,
@@ -154,7 +170,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
     scheduler,
     onRequest: createRequestHandler({ context, apiKey }),
   });
-  return { id, engine, kvEvents, transfers, listener };
+  return { id, engine, kvEvents, transfers, peers, listener };
 }
 
 interface PartTransfers {
@@ -174,6 +190,14 @@ function createPartTransfers(
   // The first engine owns the store of the process.
   const poolEvents = index === 0 ? createChannel(options, transfer.poolEvents, index) : undefined;
   return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId, poolEvents });
+}
+
+function createPeers(
+  { p2p, scheduler, host }: ResolvedOptions,
+  { index, ...parts }: PartTransfers & Pick<SharedParts, "driver">,
+): PeerTier | undefined {
+  if (!p2p) return undefined;
+  return createPeerTier({ ...parts, p2p, scheduler, host, port: p2p.port === 0 ? 0 : p2p.port + index, newId });
 }
 
 function createChannel(

@@ -100,7 +100,7 @@ function createHoldings(blockSize: number): Holdings {
     copies.clear();
     cpu.clear();
   };
-  /** What goes to CPU memory was told of before. */
+  /** What goes to CPU memory was told of before, or is described. */
   const moved = (kind: "stored" | "removed", hashes: readonly bigint[]): void => {
     for (const hash of hashes) {
       const chain = chains.get(hash) ?? `unknown ${hash}`;
@@ -113,15 +113,16 @@ function createHoldings(blockSize: number): Holdings {
     apply(events) {
       for (const { kind, tier, hashes, parent, tokens, adapter, cacheSalt } of events) {
         if (kind === "cleared") clear();
-        else if (tier !== "gpu") moved(kind, hashes);
+        else if (tier !== "gpu" && tokens.length === 0) moved(kind, hashes);
         else if (kind === "removed") for (const hash of hashes) add(chains.get(hash) ?? `unknown ${hash}`, -1);
-        if (kind !== "stored" || tier !== "gpu") continue;
+        if (kind !== "stored" || tokens.length === 0) continue;
         let chain = parent === undefined ? root(adapter, cacheSalt) : chains.get(parent);
         if (chain === undefined) throw new Error(`unknown parent ${parent}`);
         for (const [at, hash] of hashes.entries()) {
           chain += `/${tokens.slice(at * blockSize, (at + 1) * blockSize).join(",")}`;
           chains.set(hash, chain);
-          add(chain, 1);
+          if (tier === "gpu") add(chain, 1);
+          else cpu.add(chain);
         }
       }
     },

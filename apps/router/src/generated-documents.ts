@@ -72,14 +72,17 @@ function renderPolicyDocs(): string {
 }
 
 function renderPresetDocs(): string {
-  const sections = Object.entries(enginePresets).flatMap(([name, { description, parameters, sources }]) => [
+  const sections = Object.entries(enginePresets).flatMap(([name, { description, parameters, pull = {}, sources }]) => [
     `## ${name}`,
     "",
     `${description}.`,
     "",
     "| parameter | value | source |",
     "|---|---|---|",
-    ...Object.entries(parameters).map(
+    ...[
+      ...Object.entries(parameters),
+      ...Object.entries(pull).map(([key, value]) => [`pull.${key}`, value] as const),
+    ].map(
       ([key, value]) =>
         `| \`${key}\` | ${typeof value === "string" ? `\`${value}\`` : value} | ${sources[key] ?? ""} |`,
     ),

@@ -10,7 +10,7 @@ import {
 } from "./block-pool.ts";
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
-import type { FreeOrder } from "./types.ts";
+import type { CpuWrites, FreeOrder } from "./types.ts";
 
 const { words, references, hashA, hashB } = recordField;
 
@@ -24,6 +24,8 @@ interface BlockAllocation<Chain extends HashChain> {
   enteredBlocks: number;
   /** Blocks found by the last `match`: already in `blocks`, not yet referenced. */
   matchedBlocks: number;
+  /** How many of its first blocks went to CPU memory. */
+  storedBlocks: number;
 }
 
 interface BlockCacheOptions<Chain extends HashChain> {
@@ -32,8 +34,9 @@ interface BlockCacheOptions<Chain extends HashChain> {
   readonly prefixCaching: boolean;
   readonly freeOrder: FreeOrder;
   readonly log: CacheLog<Chain>;
-  /** CPU memory that takes evicted content; undefined for none. */
+  /** CPU memory; undefined for none. */
   readonly offload: OffloadTier | undefined;
+  readonly cpuWrites: CpuWrites;
 }
 
 /**
@@ -63,7 +66,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
 
   open(chain: Chain): BlockAllocation<Chain> {
     const blocks = new Int32Array(this.#blocksFor(chain.totalTokens));
-    return { chain, blocks, heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0 };
+    return { chain, blocks, heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0, storedBlocks: 0 };
   }
 
   match(allocation: BlockAllocation<Chain>, limitTokens: number): number {
@@ -127,9 +130,13 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     return true;
   }
 
-  computed(): void {}
+  computed(allocation: BlockAllocation<Chain>, tokens: number): void {
+    this.#store(allocation, Math.min(tokens, allocation.chain.promptTokens));
+  }
 
-  release(allocation: BlockAllocation<Chain>): void {
+  release(allocation: BlockAllocation<Chain>, tokens: number, keep: boolean): void {
+    const most = this.#options.cpuWrites === "all" ? tokens : allocation.chain.promptTokens;
+    if (keep) this.#store(allocation, Math.min(tokens, most));
     // Last block first, so that the end of a request is evicted before its beginning.
     const records = this.#records;
     let uncachedTail = HEAD;
@@ -165,6 +172,16 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     return this.#cachedBlocks;
   }
 
+  /** Copies the blocks that the first `tokens` tokens fill to CPU memory, unless it takes only evicted ones. */
+  #store(allocation: BlockAllocation<Chain>, tokens: number): void {
+    const { offload, cpuWrites, blockSize } = this.#options;
+    const blocks = Math.floor(tokens / blockSize);
+    if (!offload || cpuWrites === "evicted" || blocks <= allocation.storedBlocks) return;
+    allocation.chain.hashBlocks(blocks);
+    offload.store(allocation.chain, blocks);
+    allocation.storedBlocks = blocks;
+  }
+
   #blocksFor(tokens: number): number {
     return Math.ceil(tokens / this.#options.blockSize);
   }
@@ -180,7 +197,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   }
 
   #evict(block: number): void {
-    const { log, offload } = this.#options;
+    const { log, offload, cpuWrites } = this.#options;
     const wasLast = this.#index.remove(block);
     this.#cachedBlocks--;
     const adapter = this.#adapters.get(block);
@@ -188,7 +205,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     if (!wasLast && !log.everyCopy) return;
     this.#removal[0] = this.#records[block * words + hashA]!;
     this.#removal[1] = this.#records[block * words + hashB]!;
-    if (wasLast) offload?.keep(this.#removal);
+    if (wasLast && cpuWrites === "evicted") offload?.keep(this.#removal);
     log.removed(this.#removal, adapter);
   }
 

@@ -1,5 +1,6 @@
 import { createLoop, type EngineFrontend, type LoopEngine } from "./engine-loop.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
+import type { RemoteSource } from "./kv-pull.ts";
 import type { RequestChain } from "./sequence.ts";
 import type { EngineParameters, ImportedPrompt, RequestReport } from "./types.ts";
 import { checkParameters, checkRequest } from "./validation.ts";
@@ -21,6 +22,8 @@ export interface BlockRequest {
   readonly priority?: number;
   /** Imported KV, as with `EngineRequest`. */
   readonly imported?: ImportedPrompt;
+  /** Another engine's CPU memory, as with `EngineRequest`. */
+  readonly remote?: RemoteSource;
   /** Whether its blocks stay pinned after the full output, until `release`. */
   readonly pinned?: boolean;
   /** The requested LoRA adapter. Chains for different adapters must not share hashes. */
@@ -147,12 +150,13 @@ class HashedRequest implements RequestChain<number> {
   readonly hashes: Uint32Array;
   readonly adapter: string | undefined;
   readonly imported: ImportedPrompt | undefined;
+  readonly remote: RemoteSource | undefined;
   readonly pinned: boolean;
   /** Index of the last output token that was reported. */
   reportedIndex = 0;
 
   constructor(request: BlockRequest) {
-    const { id, priority = 0, promptTokens, outputTokens, chain, adapter, imported, pinned = false } = request;
+    const { id, priority = 0, promptTokens, outputTokens, chain, adapter, imported, remote, pinned = false } = request;
     this.id = id;
     this.priority = priority;
     this.promptTokens = promptTokens;
@@ -160,6 +164,7 @@ class HashedRequest implements RequestChain<number> {
     this.hashes = chain;
     this.adapter = adapter;
     this.imported = imported;
+    this.remote = remote;
     this.pinned = pinned;
   }
 

@@ -1,6 +1,7 @@
 import { BlockCache } from "./block-cache.ts";
 import { adapterUse, type Counters, createCounters, engineStats } from "./engine-stats.ts";
 import type { CacheLog, KvCache } from "./kv-cache.ts";
+import type { KvHold, PullReceiver, TokenRange } from "./kv-pull.ts";
 import { createOffloadTier, type OffloadTier } from "./offload-tier.ts";
 import { RadixCache } from "./radix-cache.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -75,6 +76,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     this.#scheduler = new Scheduler({
       ...{ parameters, cache, offload, waiting: this.#waiting, counters: this.#counters },
       quietTokens: frontend.quietTokens,
+      receiverOf: (sequence) => this.#receiverOf(sequence),
     });
     this.#stepEnd = new StepEnd({ frontend, cache, counters, work, scheduler: this.#scheduler });
   }
@@ -106,9 +108,11 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
       else this.#stopSkipping();
       return;
     }
-    const isImporting = sequence.state === "importing";
+    const { state } = sequence;
     sequence.state = "done";
-    if (isImporting) {
+    if (state === "pulling") {
+      this.#scheduler.abortPull(sequence, timeMs);
+    } else if (state === "importing") {
       importing.drop(sequence);
       this.#scheduler.left(sequence);
       this.#options.cache.release(sequence.allocation, sequence.computedTokens, false);
@@ -134,6 +138,12 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     const limit = chain.promptTokens - 1;
     const matched = cache.match(cache.open(chain), limit);
     return offload?.reach(chain, matched, limit) ?? matched;
+  }
+
+  hold(request: Request, { fromTokens, toTokens }: TokenRange, timeMs: number): KvHold | undefined {
+    const { frontend, offload } = this.#options;
+    this.#runBefore(timeMs);
+    return offload?.hold(frontend.open(request), fromTokens, toTokens);
   }
 
   advanceTo(timeMs: number): void {
@@ -171,6 +181,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
       running,
       waiting: this.#stepEnd.active.size - running,
       importing: this.#scheduler.importing.size(),
+      pulling: this.#scheduler.pulling.size,
       pinned: this.#stepEnd.pinned.size,
     };
     const cpuBlocks = offload?.blocks() ?? 0;
@@ -179,6 +190,25 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
 
   adapterUse(): AdapterUse {
     return adapterUse(this.#stepEnd.active.values());
+  }
+
+  /** Its calls are late when this engine was advanced beyond them. */
+  #receiverOf(sequence: Sequence<Allocation, Chain>): PullReceiver {
+    const { blockSize } = this.parameters;
+    return {
+      found: (toTokens, timeMs) => {
+        this.#runBefore(Math.max(timeMs, this.#reachedMs));
+        const blocks = (toTokens - sequence.pullFromTokens) / blockSize;
+        if (sequence.state === "pulling") sequence.reservation = this.#options.offload?.reserve(blocks);
+      },
+      done: (toTokens, timeMs) => {
+        const nowMs = Math.max(timeMs, this.#reachedMs);
+        this.#runBefore(nowMs);
+        if (sequence.state !== "pulling") return;
+        this.#scheduler.pulled(sequence, toTokens);
+        this.#wake(nowMs);
+      },
+    };
   }
 
   /** Handles all events before `timeMs`, and advances time to it. */
@@ -291,11 +321,13 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
 }
 
 /** An engine for one kind of requests. */
-export interface LoopEngine<Id, Request> extends Omit<Engine, "submit" | "abort" | "release" | "cachedTokens"> {
+export interface LoopEngine<Id, Request>
+  extends Omit<Engine, "submit" | "abort" | "release" | "cachedTokens" | "hold"> {
   submit(request: Request, timeMs: number): void;
   abort(requestId: Id, timeMs: number): void;
   release(requestId: Id, timeMs: number): boolean;
   cachedTokens(request: Request, timeMs: number): number;
+  hold(request: Request, range: TokenRange, timeMs: number): KvHold | undefined;
 }
 
 /** The loop of an engine with the cache of its flavour, which logs its blocks to `log`. */
@@ -305,7 +337,7 @@ export function createLoop<Id, Request extends { readonly id: Id }, Chain extend
   log: CacheLog<NoInfer<Chain>>,
 ): LoopEngine<Id, Request> {
   const { flavour, blockCount, blockSize, prefixCaching, freeOrder = "uncached-first" } = parameters;
-  const { cpuBlocks = 0, cpuLoadMsPerBlock = 0 } = parameters;
+  const { cpuBlocks = 0, cpuLoadMsPerBlock = 0, cpuWrites = "evicted" } = parameters;
   const offload =
     cpuBlocks > 0 && prefixCaching
       ? createOffloadTier({ capacity: cpuBlocks, blockSize, loadMsPerBlock: cpuLoadMsPerBlock, log })
@@ -314,7 +346,7 @@ export function createLoop<Id, Request extends { readonly id: Id }, Chain extend
     const cache = new RadixCache({ blockCount, blockSize, prefixCaching, log, offload });
     return new EngineLoop({ parameters, frontend, cache, offload });
   }
-  const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload });
+  const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload, cpuWrites });
   return new EngineLoop({ parameters, frontend, cache, offload });
 }
 

@@ -1,6 +1,6 @@
 import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
 
-type KnownCounts = Pick<EngineStats, "running" | "waiting" | "importing" | "pinned" | "cpuBlocks">;
+type KnownCounts = Pick<EngineStats, "running" | "waiting" | "importing" | "pulling" | "pinned" | "cpuBlocks">;
 
 interface BlockCounts {
   freeBlocks(): number;
@@ -34,6 +34,9 @@ export interface Counters {
   prefixHits: number;
   importedTokens: number;
   loadedTokens: number;
+  pulledTokens: number;
+  pulls: number;
+  emptyPulls: number;
   preemptions: number;
   finished: number;
   adapterLoads: number;
@@ -49,6 +52,9 @@ export function createCounters(): Counters {
     prefixHits: 0,
     importedTokens: 0,
     loadedTokens: 0,
+    pulledTokens: 0,
+    pulls: 0,
+    emptyPulls: 0,
     preemptions: 0,
     finished: 0,
     adapterLoads: 0,

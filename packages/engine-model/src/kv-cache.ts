@@ -66,8 +66,12 @@ export interface CacheLog<Chain extends HashChain> {
   /** Evicted content: hashes of two words each. The caller reuses the array. */
   removed(hashes: Uint32Array, adapter: string | undefined): void;
   cleared(): void;
-  /** Content that is about to be evicted was copied to CPU memory: one hash, whose array the caller reuses. */
-  offloaded(hashes: Uint32Array): void;
+  /**
+   * A block was copied to CPU memory: one hash, whose array the caller reuses.
+   *
+   * @param chain and `block`: where the block is from; undefined for one that is about to be evicted
+   */
+  offloaded(hashes: Uint32Array, chain?: Chain, block?: number): void;
   /** Content was evicted from CPU memory: one hash, whose array the caller reuses. */
   discarded(hashes: Uint32Array): void;
 }

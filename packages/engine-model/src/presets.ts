@@ -1,13 +1,23 @@
+import type { PullLimits } from "./pull-source.ts";
 import type { EngineParameters } from "./types.ts";
 
-export type PresetName = "a10g-7b" | "h100-32b-tp2" | "h100-70b-tp4" | "b200-moe" | "smg-generic";
+export type PresetName =
+  | "a10g-7b"
+  | "h100-32b-tp2"
+  | "h100-70b-tp4"
+  | "b200-moe"
+  | "h200-gpt-oss-120b"
+  | "h100-llama-8b"
+  | "smg-generic";
 
 export interface EnginePreset {
   readonly parameters: EngineParameters;
   readonly description: string;
   /** Bytes of KV per token on all GPUs together: the amount transferred when another engine fetches it. */
   readonly kvBytesPerToken: number;
-  /** The source of each parameter, or the arithmetic behind it. `estimate` marks mere estimates. */
+  /** How other engines pull blocks from its CPU memory; only where it is known or measured. */
+  readonly pull?: Omit<PullLimits, "bytesPerToken">;
+  /** The source of each parameter (`pull.` before those of `pull`), or the arithmetic behind it. `estimate` marks mere estimates. */
   readonly sources: Readonly<Record<string, string>>;
 }
 
@@ -21,6 +31,11 @@ const commonSources = {
 
 const batchBelow70Gib = "vLLM's default for the API server on GPUs below 70 GiB";
 const batchFrom70Gib = "vLLM's default for the API server on GPUs of 70 GiB and more";
+
+const pullSources = { cpuWrites: "vLLM 0.32's default (`offload_prompt_only`)" };
+
+/** llm-d's blog of 2026-08-15 on P2P KV cache sharing. */
+const fitted = "fitted to the published times to first token of 2k to 48k tokens (llm-d, 2026-08-15)";
 
 /**
  * Engines by name. Times follow a roofline: prefill is bound by matrix arithmetic at a stated share of the peak, a
@@ -150,6 +165,86 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       attentionMsPerTokenPair: "4 x 94 layers x 64 heads x 128 FLOP / (4 x 2.25 PFLOPS bf16 x 0.35)",
       decodeMsPerSequence: "estimate: sampling and kernel overhead",
       decodeMsPerContextToken: "96,256 B / (4 x 8 TB/s x 0.6)",
+    },
+  },
+  "h200-gpt-oss-120b": {
+    description: "gpt-oss-120b with 4-bit weights and bf16 KV on one NVIDIA H200, with CPU memory that other engines pull from",
+    kvBytesPerToken: 73_728,
+    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
+    parameters: {
+      ...common,
+      blockCount: 47_400,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 131_072,
+      stepBaseMs: 8,
+      prefillMsPerToken: 0.0299,
+      attentionMsPerTokenPair: 3.4e-7,
+      decodeMsPerSequence: 0.02,
+      decodeMsPerContextToken: 2e-5,
+      cpuBlocks: 108_500,
+      cpuLoadMsPerBlock: 0.0214,
+      cpuWrites: "prompt",
+    },
+    sources: {
+      ...commonSources,
+      ...pullSources,
+      kvBytesPerToken: "36 layers x 2 x 8 KV heads x 64 x 2 B; the window of every other layer is not deducted",
+      blockCount: "758,400 tokens: (141 GB x 0.9 - 65 GB weights - 6 GB activations and graphs) / 73,728 B per token",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "config.json of gpt-oss-120b",
+      stepBaseMs: "estimate: the 5 GB of active weights of a step of few sequences, launches and scheduling",
+      prefillMsPerToken: `${fitted} without a pull`,
+      attentionMsPerTokenPair: `${fitted} without a pull`,
+      decodeMsPerSequence: "estimate: sampling, kernel overhead, and further experts",
+      decodeMsPerContextToken: "73,728 B / (4.8 TB/s x 0.75)",
+      cpuBlocks: "estimate: 128 GB / (16 x 73,728 B)",
+      cpuLoadMsPerBlock: "16 x 73,728 B / 55 GB/s, PCIe 5.0 x16",
+      "pull.bytesPerSecond": "estimate: a 400 Gbit/s adapter",
+      "pull.pairBytesPerSecond": `${fitted} with a pull`,
+      "pull.latencyMs": `${fitted} with a pull`,
+    },
+  },
+  "h100-llama-8b": {
+    description: "Llama-3.1-8B in bf16 on one NVIDIA H100 80 GB, with CPU memory that other engines pull from",
+    kvBytesPerToken: 131_072,
+    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
+    parameters: {
+      ...common,
+      blockCount: 24_270,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 131_072,
+      stepBaseMs: 8,
+      prefillMsPerToken: 0.0325,
+      attentionMsPerTokenPair: 1.06e-6,
+      decodeMsPerSequence: 0.02,
+      decodeMsPerContextToken: 5.2e-5,
+      cpuBlocks: 30_500,
+      cpuLoadMsPerBlock: 0.0381,
+      cpuWrites: "prompt",
+    },
+    sources: {
+      ...commonSources,
+      ...pullSources,
+      kvBytesPerToken: "32 layers x 2 x 8 KV heads x 128 x 2 B",
+      blockCount:
+        "388,320 tokens: (80 GB x 0.9 - 16.1 GB weights - 5 GB activations and graphs) / 131,072 B per token " +
+        "(32 layers x 2 x 8 KV heads x 128 x 2 B)",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "config.json of Llama-3.1-8B",
+      stepBaseMs: "16.1 GB / (3.35 TB/s x 0.75) = 6.4 ms, and 1.6 ms overhead (estimate)",
+      prefillMsPerToken: "2 x 8.03e9 FLOP / (989 TFLOPS x 0.5); the share of the peak is an estimate",
+      attentionMsPerTokenPair: "4 x 32 layers x 4,096 FLOP / (989 TFLOPS x 0.5)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "131,072 B / (3.35 TB/s x 0.75)",
+      cpuBlocks: "estimate: 64 GB / (16 x 131,072 B)",
+      cpuLoadMsPerBlock: "16 x 131,072 B / 55 GB/s, PCIe 5.0 x16",
+      "pull.bytesPerSecond": "estimate: a 400 Gbit/s adapter",
+      "pull.pairBytesPerSecond": "as `h200-gpt-oss-120b`",
+      "pull.latencyMs": "as `h200-gpt-oss-120b`",
     },
   },
   "smg-generic": {

@@ -1,6 +1,7 @@
 import { DecodePhase } from "./decode-phase.ts";
 import type { Counters } from "./engine-stats.ts";
 import type { KvCache } from "./kv-cache.ts";
+import type { PullReceiver, RemoteSource } from "./kv-pull.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 import { isDecode, type RequestChain, type Sequence } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
@@ -14,6 +15,8 @@ interface SchedulerOptions<Allocation, Chain extends RequestChain<unknown>> {
   readonly counters: Counters;
   /** How many output tokens from a position on need no report. */
   readonly quietTokens: (knownTokens: number) => number;
+  /** What a remote source calls for a sequence that pulls. */
+  readonly receiverOf: (sequence: Sequence<Allocation, Chain>) => PullReceiver;
 }
 
 /**
@@ -30,6 +33,8 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
   readonly running: Sequence<Allocation, Chain>[] = [];
   /** Sequences whose blocks are being filled by an import. */
   readonly importing: ImportList<Sequence<Allocation, Chain>> = createImportList();
+  /** Sequences that pull blocks from another engine. */
+  readonly pulling = new Set<Sequence<Allocation, Chain>>();
   /** Sequences whose import has arrived, and whose first step is the planned one. */
   readonly arrived: Sequence<Allocation, Chain>[] = [];
   /** While it is active, the fields of the running sequences may lag behind. */
@@ -125,6 +130,34 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
     return loads;
   }
 
+  /** The pull of a sequence is over: `toTokens` is where the blocks end that have arrived. */
+  pulled(sequence: Sequence<Allocation, Chain>, toTokens: number): void {
+    const { waiting, counters, parameters } = this.#options;
+    const { reservation, pullFromTokens } = sequence;
+    const { blockSize } = parameters;
+    const end = reservation?.fill(sequence.chain, pullFromTokens / blockSize, toTokens / blockSize) ?? 0;
+    sequence.pulledTokens = Math.max(0, end * blockSize - pullFromTokens);
+    if (sequence.pulledTokens > 0) counters.pulls++;
+    else counters.emptyPulls++;
+    counters.pulledTokens += sequence.pulledTokens;
+    this.#leavePull(sequence);
+    sequence.state = "waiting";
+    waiting.restore(sequence);
+  }
+
+  /** A sequence that pulls is aborted. */
+  abortPull(sequence: Sequence<Allocation, Chain>, timeMs: number): void {
+    sequence.cancelPull?.(timeMs);
+    sequence.reservation?.cancel();
+    this.#leavePull(sequence);
+  }
+
+  #leavePull(sequence: Sequence<Allocation, Chain>): void {
+    sequence.reservation = undefined;
+    sequence.cancelPull = undefined;
+    this.pulling.delete(sequence);
+  }
+
   /** An admitted sequence has ended. */
   left({ chain }: Sequence<Allocation, Chain>): void {
     this.#adapters.leave(chain.adapter);
@@ -195,6 +228,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
         this.#deferred.push(sequence);
         continue;
       }
+      if (sequence.remote && this.#pull(sequence, sequence.remote, nowMs)) continue;
       const known = sequence.knownTokens;
       const matched = cache.match(sequence.allocation, known - 1);
       const arriving = this.#arrivingTokens(sequence, matched);
@@ -211,6 +245,29 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
       if (isImport) this.#import(sequence, { from: matched, to: arriving, nowMs });
       else this.#run(sequence, matched, tokens, nowMs);
     }
+  }
+
+  /**
+   * Begins the pull of the sequence at the head of the queue, and takes it out.
+   *
+   * @returns false when both memories have everything, or CPU memory has no room
+   */
+  #pull(sequence: Sequence<Allocation, Chain>, remote: RemoteSource, nowMs: number): boolean {
+    const { cache, offload, waiting, parameters } = this.#options;
+    const { blockSize } = parameters;
+    sequence.remote = undefined;
+    if (!offload) return false;
+    const limit = sequence.knownTokens - 1;
+    const fromTokens = offload.reach(sequence.chain, cache.match(sequence.allocation, limit), limit);
+    const room = offload.reservable() * blockSize;
+    const toTokens = Math.min(limit - (limit % blockSize), fromTokens + room);
+    if (toTokens === fromTokens) return false;
+    waiting.takeFirst();
+    sequence.state = "pulling";
+    sequence.pullFromTokens = fromTokens;
+    this.pulling.add(sequence);
+    sequence.cancelPull = remote.pull({ fromTokens, toTokens }, this.#options.receiverOf(sequence), nowMs);
+    return true;
   }
 
   /** The token up to which a sequence is filled by an import or from CPU memory; `matched` for neither. */

@@ -1,4 +1,6 @@
 import type { HashChain } from "./kv-cache.ts";
+import type { CancelPull, RemoteSource } from "./kv-pull.ts";
+import type { Reservation } from "./offload-tier.ts";
 import type { FinishReason, ImportedPrompt, RequestReport } from "./types.ts";
 
 /** A request with the fields that its observer's reports need. */
@@ -6,6 +8,7 @@ export interface RequestChain<Id> extends HashChain {
   readonly id: Id;
   readonly priority: number;
   readonly imported: ImportedPrompt | undefined;
+  readonly remote: RemoteSource | undefined;
   readonly pinned: boolean;
 }
 
@@ -24,7 +27,7 @@ export interface Sequence<Allocation, Chain = unknown> {
   computedTokens: number;
   /** Tokens that the planned or running step computes. */
   stepTokens: number;
-  state: "waiting" | "importing" | "running" | "done";
+  state: "waiting" | "pulling" | "importing" | "running" | "done";
   abortWanted: boolean;
   /** Prompt tokens that are still to be imported; 0 once they have arrived, or were preempted. */
   wantedTokens: number;
@@ -33,6 +36,14 @@ export interface Sequence<Allocation, Chain = unknown> {
   /** When the import arrives; NaN before it starts. */
   readyMs: number;
   importedTokens: number;
+  /** The other engine that it is still to pull from. */
+  remote: RemoteSource | undefined;
+  /** Where its pull began, in tokens. */
+  pullFromTokens: number;
+  cancelPull: CancelPull | undefined;
+  /** Room in CPU memory for the blocks that were found. */
+  reservation: Reservation | undefined;
+  pulledTokens: number;
   cachedTokens: number;
   scheduledMs: number;
   firstTokenMs: number;
@@ -44,7 +55,7 @@ export function createSequence<Allocation, Chain extends RequestChain<unknown>>(
   allocation: Allocation,
   arrivedMs: number,
 ): Sequence<Allocation, Chain> {
-  const { priority, promptTokens, totalTokens, imported } = chain;
+  const { priority, promptTokens, totalTokens, imported, remote } = chain;
   return {
     chain,
     allocation,
@@ -62,6 +73,11 @@ export function createSequence<Allocation, Chain extends RequestChain<unknown>>(
     arrivingTokens: 0,
     readyMs: Number.NaN,
     importedTokens: 0,
+    remote,
+    pullFromTokens: 0,
+    cancelPull: undefined,
+    reservation: undefined,
+    pulledTokens: 0,
     cachedTokens: 0,
     scheduledMs: Number.NaN,
     firstTokenMs: Number.NaN,
@@ -84,6 +100,7 @@ export function reportOf<Id>(
     promptTokens: sequence.promptTokens,
     cachedTokens: sequence.cachedTokens,
     importedTokens: sequence.importedTokens,
+    pulledTokens: sequence.pulledTokens,
     outputTokens: sequence.knownTokens - sequence.promptTokens,
     arrivedMs: sequence.arrivedMs,
     scheduledMs: sequence.scheduledMs,

@@ -1,5 +1,6 @@
 import { createLoop, type EngineFrontend } from "./engine-loop.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
+import type { RemoteSource } from "./kv-pull.ts";
 import type { RequestChain } from "./sequence.ts";
 import type {
   CacheFlavour,
@@ -20,6 +21,11 @@ export interface EngineOptions {
   readonly hashSeed: number;
   /** Without a method `events` the engine makes no events. */
   readonly observer: EngineObserver;
+  /**
+   * Whether events of vLLM's CPU memory describe blocks by their tokens (`self_describing_kv_events`); false by default.
+   * SGLang's always do.
+   */
+  readonly describesCpuBlocks?: boolean;
 }
 
 /**
@@ -27,9 +33,9 @@ export interface EngineOptions {
  *
  * @throws RangeError when a parameter makes no sense
  */
-export function createEngine({ parameters, hashSeed, observer }: EngineOptions): Engine {
+export function createEngine({ parameters, hashSeed, observer, describesCpuBlocks }: EngineOptions): Engine {
   checkParameters(parameters);
-  const log = createTokenLog(parameters, observer);
+  const log = createTokenLog(parameters, observer, parameters.flavour === "sglang" || describesCpuBlocks === true);
   return createLoop(parameters, createTokenFrontend({ parameters, hashSeed, observer, log }), log);
 }
 
@@ -37,8 +43,8 @@ export function createEngine({ parameters, hashSeed, observer }: EngineOptions):
 function createTokenFrontend(options: TokenFrontendOptions): EngineFrontend<string, EngineRequest, TokenRequest> {
   const { parameters, hashSeed, observer, log } = options;
   return {
-    check({ id, promptTokens, outputTokens, imported }) {
-      checkRequest({ id, promptTokens: promptTokens.length, outputTokens, imported }, parameters);
+    check({ id, promptTokens, outputTokens, imported, remote }) {
+      checkRequest({ id, promptTokens: promptTokens.length, outputTokens, imported, remote }, parameters);
     },
     open: (request) => new TokenRequest(request, hashSeed, parameters.blockSize),
     imported: (chain, tokens, timeMs) => observer.imported?.(chain.id, tokens, timeMs),
@@ -65,8 +71,14 @@ interface TokenFrontendOptions {
 }
 
 /** The log for an observer: a silent one when it takes no events. */
-function createTokenLog({ flavour, cpuBlocks = 0 }: EngineParameters, observer: EngineObserver): EventLog {
-  return observer.events ? createEventLog(flavour, cpuBlocks > 0) : { ...silentLog, take: () => undefined };
+function createTokenLog(
+  { flavour, cpuBlocks = 0 }: EngineParameters,
+  observer: EngineObserver,
+  describesCpuBlocks: boolean,
+): EventLog {
+  return observer.events
+    ? createEventLog(flavour, cpuBlocks > 0 && describesCpuBlocks)
+    : { ...silentLog, take: () => undefined };
 }
 
 const MULTIPLIER_A = 0x85ebca6b;
@@ -151,6 +163,7 @@ class TokenRequest extends TokenChain implements RequestChain<string> {
   readonly id: string;
   readonly priority: number;
   readonly imported: ImportedPrompt | undefined;
+  readonly remote: RemoteSource | undefined;
   readonly pinned: boolean;
   readonly outputToken: (index: number) => number;
 
@@ -160,6 +173,7 @@ class TokenRequest extends TokenChain implements RequestChain<string> {
     this.id = request.id;
     this.priority = request.priority ?? 0;
     this.imported = request.imported;
+    this.remote = request.remote;
     this.pinned = request.pinned ?? false;
     this.outputToken = request.outputToken;
   }
@@ -195,15 +209,16 @@ interface EventLog extends CacheLog<TokenChain> {
  * removals (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
  *
  * For blocks that move to CPU memory, vLLM gives only the hashes, with a block size of 0 (`take_events` of its
- * offloading connector). SGLang announces them like others, one event per page (`_record_store_event` of HiCache).
+ * offloading connector), unless it is told to describe them (`self_describing_kv_events`, 0.32). Then it announces them
+ * like others, one event per block. SGLang always does, one event per page (`_record_store_event` of HiCache).
  *
- * @param hasCpuBlocks whether there is CPU memory
+ * @param describesCpuBlocks whether there is CPU memory whose blocks are described
  */
-function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog {
+function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): EventLog {
   const joins = flavour === "sglang";
   const medium = cpuMedia[flavour];
-  /** Events of SGLang's pages in GPU memory, to be repeated for CPU memory. */
-  const contents = joins && hasCpuBlocks ? new Map<EngineHash, StoredEvent>() : undefined;
+  /** Events of the blocks in GPU memory, to be repeated for CPU memory. */
+  const contents = describesCpuBlocks ? new Map<EngineHash, StoredEvent>() : undefined;
   let events: KvEvent[] = [];
   let openRemoval: EngineHash[] | undefined;
   let openAdapter: string | undefined;
@@ -212,22 +227,25 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
     openRemoval = undefined;
     events.push(event);
   };
+  const eventOf = (chain: TokenChain, from: number, to: number): StoredEvent => {
+    const hashes: EngineHash[] = [];
+    for (let block = from; block < to; block++) hashes.push(hashAt(chain.hashes, block));
+    return {
+      type: "stored",
+      hashes,
+      parentHash: from === 0 ? undefined : hashAt(chain.hashes, from - 1),
+      tokens: chain.tokens.slice(from * chain.blockSize, to * chain.blockSize),
+      blockSize: chain.blockSize,
+      adapter: chain.adapter,
+      cacheSalt: from === 0 || joins ? chain.cacheSalt : undefined,
+    };
+  };
   return {
     everyCopy: true,
     stored(chain, from, to) {
-      const hashes: EngineHash[] = [];
-      for (let block = from; block < to; block++) hashes.push(hashAt(chain.hashes, block));
-      const event: StoredEvent = {
-        type: "stored",
-        hashes,
-        parentHash: from === 0 ? undefined : hashAt(chain.hashes, from - 1),
-        tokens: chain.tokens.slice(from * chain.blockSize, to * chain.blockSize),
-        blockSize: chain.blockSize,
-        adapter: chain.adapter,
-        cacheSalt: from === 0 || joins ? chain.cacheSalt : undefined,
-      };
+      const event = eventOf(chain, from, to);
       push(event);
-      if (contents) for (let at = 0; at < hashes.length; at++) contents.set(hashes[at]!, blockOf(event, at));
+      if (contents) for (const [at, hash] of event.hashes.entries()) contents.set(hash, blockOf(event, at));
     },
     removed(hashes, adapter) {
       let target = openRemoval;
@@ -247,9 +265,11 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
       contents?.clear();
       push({ type: "cleared" });
     },
-    offloaded(hashes) {
+    offloaded(hashes, chain, block) {
       const hash = hashAt(hashes, 0);
-      push({ ...(contents?.get(hash) ?? bare(hash)), medium });
+      const described =
+        chain && block !== undefined && contents ? eventOf(chain, block, block + 1) : contents?.get(hash);
+      push({ ...(described ?? bare(hash)), medium });
     },
     discarded: (hashes) => push({ type: "removed", hashes: [hashAt(hashes, 0)], medium }),
     take() {

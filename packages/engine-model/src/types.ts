@@ -1,3 +1,5 @@
+import type { KvHold, RemoteSource, TokenRange } from "./kv-pull.ts";
+
 /** How an engine keeps its prefix cache: vLLM's hashed blocks with a free queue, or SGLang's radix tree of pages. */
 export type CacheFlavour = "vllm" | "sglang";
 
@@ -6,6 +8,13 @@ export type CacheFlavour = "vllm" | "sglang";
  * to the head of the free queue and are taken next, the others to its tail. `by-age` (up to 0.23): all go to the tail.
  */
 export type FreeOrder = "uncached-first" | "by-age";
+
+/**
+ * What goes to CPU memory, and when. `evicted`: what the KV memory evicts, as in SGLang's HiCache with `write_back`.
+ * `prompt` and `all`: prompts, or prompts and outputs, as soon as they are computed, as in vLLM's offloading connector with
+ * `offload_prompt_only` on (its default) or off; outputs when their request ends.
+ */
+export type CpuWrites = "evicted" | "prompt" | "all";
 
 /**
  * Everything the model needs to know about one engine. Times are milliseconds of engine time.
@@ -40,10 +49,12 @@ export interface EngineParameters {
   readonly adapterSlots?: number;
   /** What an adapter load adds to the step in which its first request begins; 0 by default. */
   readonly adapterLoadMs?: number;
-  /** Blocks of CPU memory for content that the KV memory evicts (vLLM's offloading connector, SGLang's HiCache); 0 by default. */
+  /** Blocks of CPU memory (vLLM's offloading connector, SGLang's HiCache); 0 by default. */
   readonly cpuBlocks?: number;
   /** Transfer time of one such block back to the GPU, which overlaps with steps; 0 by default. */
   readonly cpuLoadMsPerBlock?: number;
+  /** What goes to CPU memory; `evicted` by default. SGLang's flavour has no other. */
+  readonly cpuWrites?: CpuWrites;
 }
 
 /** A prompt whose KV another engine or a store has computed. */
@@ -74,6 +85,12 @@ export interface EngineRequest {
    * they fill while others compute, and it joins the first step after that. Cached tokens are not fetched.
    */
   readonly imported?: ImportedPrompt;
+  /**
+   * Another engine's CPU memory. When its turn comes, the request pulls from there what this engine has in neither memory,
+   * and waits while others overtake it. The blocks go to this engine's CPU memory, and from there to the GPU. What does not
+   * arrive is computed. Not with `imported`; only in vLLM's flavour, with CPU memory.
+   */
+  readonly remote?: RemoteSource;
   /** Whether its blocks stay pinned after the full output, for another engine to fetch, until `Engine.release`. */
   readonly pinned?: boolean;
 }
@@ -88,6 +105,8 @@ export interface RequestReport {
   readonly cachedTokens: number;
   /** How many of them were imported. */
   readonly importedTokens: number;
+  /** Prompt tokens that were pulled from another engine's CPU memory. */
+  readonly pulledTokens: number;
   readonly outputTokens: number;
   readonly arrivedMs: number;
   /** When it was first scheduled. */
@@ -141,10 +160,12 @@ export interface EngineObserver {
 /** Gauges and counters as an engine's metrics page shows them. */
 export interface EngineStats {
   readonly running: number;
-  /** Includes those that wait for an import or for CPU memory. */
+  /** Includes those that wait for an import, for another engine or for CPU memory. */
   readonly waiting: number;
   /** Requests whose blocks are being filled by an import or from CPU memory. */
   readonly importing: number;
+  /** Requests that pull from another engine. They hold no blocks of KV memory. */
+  readonly pulling: number;
   /** Finished requests whose blocks stay pinned until they are released. */
   readonly pinned: number;
   /** Share of the KV blocks in use by requests, 0..1. */
@@ -166,6 +187,11 @@ export interface EngineStats {
   readonly importedTokens: number;
   /** Tokens that came back from CPU memory. */
   readonly loadedTokens: number;
+  /** Tokens that came from other engines' CPU memory, and requests that got some. */
+  readonly pulledTokens: number;
+  readonly pulls: number;
+  /** Requests that were to pull blocks and got none. */
+  readonly emptyPulls: number;
   readonly preemptions: number;
   readonly finished: number;
   /** LoRA adapter loads. */
@@ -187,8 +213,8 @@ export interface Engine {
    * from within its calls, at the time of the call.
    *
    * @throws RangeError when `timeMs` lies before the time already reached, the id is in use, the prompt is empty, no
-   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, the import is invalid, or the engine has too
-   * many requests already
+   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, the import or the remote source is invalid,
+   * or the engine has too many requests already
    */
   submit(request: EngineRequest, timeMs: number): void;
   /**
@@ -204,6 +230,12 @@ export interface Engine {
   release(requestId: string, timeMs: number): boolean;
   /** How many tokens of a request's prompt are cached, CPU memory included. A lookup counts as a use. */
   cachedTokens(request: EngineRequest, timeMs: number): number;
+  /**
+   * Keeps a part of a prompt in CPU memory for another engine: what there is of it from the beginning of `range` on.
+   *
+   * @returns undefined when that is nothing
+   */
+  hold(request: EngineRequest, range: TokenRange, timeMs: number): KvHold | undefined;
   /** Runs every step that ends at or before `timeMs`, and starts those that can begin by then. */
   advanceTo(timeMs: number): void;
   /** The next event: the running step ends, or an idle engine starts a step. Undefined without either. */

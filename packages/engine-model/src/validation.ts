@@ -1,3 +1,4 @@
+import type { RemoteSource } from "./kv-pull.ts";
 import type { EngineParameters, ImportedPrompt } from "./types.ts";
 
 /** Each takes 32 bytes. */
@@ -33,6 +34,8 @@ export function checkParameters(parameters: EngineParameters): void {
   if (cpuLoadMsPerBlock !== undefined && !(Number.isFinite(cpuLoadMsPerBlock) && cpuLoadMsPerBlock >= 0)) {
     throw new RangeError(`cpuLoadMsPerBlock ${cpuLoadMsPerBlock} is not a duration`);
   }
+  const { cpuWrites = "evicted", flavour } = parameters;
+  if (cpuWrites !== "evicted" && flavour === "sglang") throw new RangeError(`cpuWrites ${cpuWrites} is not SGLang's`);
   // A step without duration would stop time.
   if (parameters.stepBaseMs === 0) throw new RangeError("stepBaseMs must be above 0");
 }
@@ -42,6 +45,7 @@ interface RequestSize {
   readonly promptTokens: number;
   readonly outputTokens: number;
   readonly imported?: ImportedPrompt | undefined;
+  readonly remote?: RemoteSource | undefined;
 }
 
 /**
@@ -50,8 +54,8 @@ interface RequestSize {
  * @throws RangeError naming the request and the limit
  */
 export function checkRequest(
-  { id, promptTokens, outputTokens, imported }: RequestSize,
-  { maxModelLength, blockCount, blockSize }: EngineParameters,
+  { id, promptTokens, outputTokens, imported, remote }: RequestSize,
+  { maxModelLength, blockCount, blockSize, flavour, cpuBlocks = 0, prefixCaching }: EngineParameters,
 ): void {
   const total = promptTokens + outputTokens;
   if (promptTokens === 0) throw new RangeError(`request ${id}: the prompt is empty`);
@@ -62,6 +66,10 @@ export function checkRequest(
     throw new RangeError(`request ${id}: ${total} tokens exceed maxModelLength ${maxModelLength}`);
   }
   if (total > blockCount * blockSize) throw new RangeError(`request ${id}: ${total} tokens exceed all blocks`);
+  if (remote && (flavour !== "vllm" || cpuBlocks === 0 || !prefixCaching)) {
+    throw new RangeError(`request ${id}: only vLLM's flavour with CPU memory pulls from other engines`);
+  }
+  if (remote && imported) throw new RangeError(`request ${id}: it is either imported or pulled`);
   if (!imported) return;
   const { tokens, setupMs, msPerToken } = imported;
   if (!(Number.isInteger(tokens) && tokens >= 1 && tokens <= promptTokens)) {

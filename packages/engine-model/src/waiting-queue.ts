@@ -1,7 +1,8 @@
 /** An entry of the queue. */
 interface Queued {
   readonly priority: number;
-  readonly state: "waiting" | "importing" | "running" | "done";
+  readonly arrivedMs: number;
+  readonly state: "waiting" | "pulling" | "importing" | "running" | "done";
 }
 
 /** Requests that wait to run, the lowest priority value first, then in order of arrival. */
@@ -10,6 +11,8 @@ export interface WaitingQueue<Entry extends Queued> {
   append(entry: Entry): void;
   /** Adds a preempted request before all others of its priority. */
   prepend(entry: Entry): void;
+  /** Adds a request that had its turn already: before those that had none, in order of arrival among those that had. */
+  restore(entry: Entry): void;
   /** The next request, which stays in the queue. */
   peek(): Entry | undefined;
   /** Removes the request that `peek` returned. */
@@ -20,7 +23,7 @@ export interface WaitingQueue<Entry extends Queued> {
 
 interface PriorityLevel<Entry> {
   readonly priority: number;
-  /** Preempted requests, the next one last. */
+  /** Requests that had their turn, the next one last. */
   returned: Entry[];
   arrived: Entry[];
   /** Index of the first remaining request of `arrived`. */
@@ -62,6 +65,14 @@ export function createWaitingQueue<Entry extends Queued>(): WaitingQueue<Entry> 
     prepend(entry) {
       const level = levelOf(entry.priority);
       level.returned.push(entry);
+      level.live++;
+      size++;
+    },
+    restore(entry) {
+      const level = levelOf(entry.priority);
+      let at = 0;
+      while (at < level.returned.length && level.returned[at]!.arrivedMs > entry.arrivedMs) at++;
+      level.returned.splice(at, 0, entry);
       level.live++;
       size++;
     },

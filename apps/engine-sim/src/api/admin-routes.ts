@@ -32,6 +32,12 @@ export function readTransfers({ transfers }: EngineContext, exchange: Exchange):
   sendJson(exchange, 200, transfers.describe());
 }
 
+/** `GET /sim/p2p`: pulls from and by other engines, and their counters. */
+export function readPeers({ peers }: EngineContext, exchange: Exchange): void {
+  if (!peers) throw new ApiError(404, "this engine pulls from no other engines");
+  sendJson(exchange, 200, peers.describe());
+}
+
 /** `POST /sim/faults`. `refuse` with a delay closes the listening socket at once; other faults hit coming requests. */
 export function addFault(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const fault = parseFault(body);
@@ -52,9 +58,10 @@ export function clearFaults({ faults }: EngineContext, exchange: Exchange): void
 
 /** `POST /sim/reset`: the engine crashes and restarts at once, on the same port. */
 export async function restart(context: EngineContext, exchange: Exchange): Promise<void> {
-  const { engine, kvEvents, live, log, storedResponses, adapters, transfers } = context;
+  const { engine, kvEvents, live, log, storedResponses, adapters, transfers, peers } = context;
   // First, so that killed requests release nothing at other engines: a crashed process sends nothing.
   transfers?.restart();
+  peers?.restart();
   for (const request of [...live]) request.kill();
   // Sequence numbers restart before the new process publishes.
   const reopened = kvEvents?.restart();

@@ -11,6 +11,7 @@ import {
   wrongField,
 } from "../http/exchange.ts";
 import type { TransferProtocol } from "../options.ts";
+import type { PeerTier } from "../transfer/peer-tier.ts";
 import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "./body-fields.ts";
 import { chatPromptOf } from "./chat.ts";
 import { sglangMetrics, vllmMetrics } from "./metrics-page.ts";
@@ -42,13 +43,14 @@ export function version({ flavour }: EngineContext, exchange: Exchange): void {
 }
 
 /** `GET /metrics` */
-export function metrics({ flavour, models, adapters, engine, clock }: EngineContext, exchange: Exchange): void {
+export function metrics({ flavour, models, adapters, engine, clock, peers }: EngineContext, exchange: Exchange): void {
   const source = {
     engine,
     model: models[0],
     pretendsIdle: exchange.fault?.kind === "metrics-lie",
     adapterCount: adapters.names.length,
     nowS: clock.wallMs() / 1_000,
+    pulledBytesPerToken: peers?.p2p.limits.bytesPerToken,
   };
   const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);
   send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
@@ -124,7 +126,9 @@ export function serverInfo(context: EngineContext, exchange: Exchange): void {
 }
 
 /** vLLM's description of its connector. */
-function vllmTransferFields({ transfers }: EngineContext): JsonObject {
+function vllmTransferFields(context: EngineContext): JsonObject {
+  const { transfers, peers } = context;
+  if (peers) return { kv_transfer_config: offloadingConfiguration(context, peers) };
   const connector = transfers && connectors[transfers.transfer.protocol];
   if (!transfers || connector === undefined) return {};
   const { role, onFailure } = transfers.transfer;
@@ -134,6 +138,25 @@ function vllmTransferFields({ transfers }: EngineContext): JsonObject {
       kv_role: kvRoles[role],
       kv_port: transfers.port,
       kv_load_failure_policy: onFailure,
+    },
+  };
+}
+
+/** The configuration of vLLM's offloading connector with a P2P tier. */
+function offloadingConfiguration(
+  { engine, describesCpuBlocks }: EngineContext,
+  { p2p, host, port }: PeerTier,
+): JsonObject {
+  const { cpuBlocks = 0, blockSize, cpuWrites } = engine.parameters;
+  return {
+    kv_connector: "OffloadingConnector",
+    kv_role: "kv_both",
+    kv_connector_extra_config: {
+      spec_name: "TieringOffloadingSpec",
+      cpu_bytes_to_use: cpuBlocks * blockSize * p2p.limits.bytesPerToken,
+      offload_prompt_only: cpuWrites !== "all",
+      self_describing_kv_events: describesCpuBlocks,
+      secondary_tiers: [{ type: "p2p", host, port }],
     },
   };
 }

@@ -11,10 +11,13 @@ interface MetricsSource {
   readonly adapterCount: number;
   /** Unix seconds. */
   readonly nowS: number;
+  /** Bytes of KV per token; only of engines that pull from others. */
+  readonly pulledBytesPerToken: number | undefined;
 }
 
 /** The metrics page of vLLM 0.32, as far as a router reads it. Times are engine time. */
-export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }: MetricsSource): string {
+export function vllmMetrics(source: MetricsSource): string {
+  const { engine, model, pretendsIdle, adapterCount, nowS, pulledBytesPerToken } = source;
   const { parameters, tallies } = engine;
   const stats = engine.stats();
   const page = createExposition({ engine: "0", model_name: model });
@@ -31,6 +34,19 @@ export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }:
       "vllm:external_prefix_cache_hits_total",
       "Prompt tokens found in the external cache.",
       stats.loadedTokens,
+    );
+  }
+  if (pulledBytesPerToken !== undefined) {
+    page.counter(
+      "vllm:kv_offload_tiering_read_bytes_total",
+      "Bytes read from a secondary tier.",
+      stats.pulledTokens * pulledBytesPerToken,
+      { tier: "0:p2p" },
+    );
+    page.counter(
+      "vllm:kv_offload_load_bytes_total",
+      "Bytes loaded from CPU memory.",
+      stats.loadedTokens * pulledBytesPerToken,
     );
   }
   page.counter("vllm:num_preemptions_total", "Cumulative number of preemptions.", stats.preemptions);

@@ -52,25 +52,26 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   return sequences;
 }
 
-/** The sequences to compute, and this engine's part if several engines work on them. */
+/** The sequences to compute, with the engine that they pull from, and this engine's part if several engines work on them. */
 interface PlannedLeg {
   readonly sequences: readonly SequenceRequest[];
   readonly leg: Leg | undefined;
 }
 
 /**
- * This engine's part in a request. An engine that only computes the prompt for another one generates one token,
+ * This engine's part in a request, and what it pulls from another one. An engine that only computes the prompt for another one generates one token,
  * regardless of what the request asks for.
  *
  * @throws ApiError 400 when its fields make no sense
  */
 export function planLeg(
-  { transfers }: EngineContext,
+  { transfers, peers }: EngineContext,
   exchange: Exchange,
   body: JsonObject,
   sequences: readonly SequenceRequest[],
 ): PlannedLeg {
   const leg = transfers?.legOf(exchange, body, sequences);
+  if (peers) return { sequences: peers.withSource(body, sequences), leg };
   if (!leg?.onlyPrompt) return { sequences, leg };
   return { sequences: sequences.map((each) => ({ ...each, outputTokens: 1, finishReason: "length" })), leg };
 }

@@ -4,10 +4,14 @@ import {
   createEngine,
   type Engine,
   type EngineParameters,
+  type EngineRequest,
   type EngineStats,
   type ImportedPrompt,
   type KvEvent,
+  type KvHold,
+  type RemoteSource,
   type RequestReport,
+  type TokenRange,
 } from "@espalier/engine-model";
 import type { GeneratedText } from "../text/generated-text.ts";
 import {
@@ -33,6 +37,8 @@ export interface SequenceRequest {
   readonly priority: number | undefined;
   /** The part of its prompt that is imported from another engine or a store. */
   readonly imported?: ImportedPrompt;
+  /** The engine whose CPU memory it pulls from. */
+  readonly remote?: RemoteSource;
   /** Whether its blocks stay pinned after it is complete, until `release`. */
   readonly pinned?: boolean;
 }
@@ -71,6 +77,10 @@ export interface SimulatedEngine {
   release(sequenceId: string): void;
   /** Tokens of a prompt that are cached. */
   cachedTokens(request: SequenceRequest): number;
+  /** Keeps a part of a prompt in CPU memory for another engine; undefined when there is none of it. */
+  hold(request: EngineRequest, range: TokenRange): KvHold | undefined;
+  /** Tells the engine something from outside, unless it was restarted since `epoch`. */
+  notify(epoch: number, action: (nowMs: number) => void): void;
   /** Flushes `part` once, at the end of the current advance. */
   flushLater(part: Flushable): void;
   /** @returns false when running requests prevent it */
@@ -100,6 +110,8 @@ interface SimulatedEngineOptions {
   readonly driver: TimeDriver;
   /** Called with the KV events of each step. Without it none are made. */
   readonly onEvents: ((events: readonly KvEvent[]) => void) | undefined;
+  /** Whether events of CPU memory describe blocks by their tokens. */
+  readonly describesCpuBlocks: boolean;
 }
 
 interface Running {
@@ -174,6 +186,10 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
     abort: (sequenceId) => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
     release: (sequenceId) => act((engine, nowMs) => void engine.release(sequenceId, nowMs)),
     cachedTokens: (request) => act((engine, nowMs) => engine.cachedTokens(modelRequest("", request), nowMs)),
+    hold: (request, range) => act((engine, nowMs) => engine.hold(request, range, nowMs)),
+    notify(from, action) {
+      if (from === epoch) act((_engine, nowMs) => action(nowMs));
+    },
     flushLater: (part) => touched.push(part),
     resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
     stats: () => act((engine) => engine.stats()),
@@ -189,7 +205,8 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
   };
 }
 
-function createProcess({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: number): EngineProcess {
+function createProcess(options: SimulatedEngineOptions, hashSeed: number): EngineProcess {
+  const { parameters, onEvents, describesCpuBlocks } = options;
   const running = new Map<string, Running>();
   const tallies = createEngineTallies(parameters.flavour);
   const leases = createAdapterLeases();
@@ -212,7 +229,7 @@ function createProcess({ parameters, onEvents }: SimulatedEngineOptions, hashSee
     },
     ...(onEvents && { events: onEvents }),
   };
-  const engine = createEngine({ parameters, hashSeed, observer });
+  const engine = createEngine({ parameters, hashSeed, observer, describesCpuBlocks });
   return { engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
 }
 
@@ -240,7 +257,7 @@ function submitAll(engine: Engine, ids: readonly string[], requests: readonly Se
 }
 
 function modelRequest(id: string, request: SequenceRequest) {
-  const { prompt, outputTokens, text, cacheSalt, adapter, priority, imported, pinned } = request;
+  const { prompt, outputTokens, text, cacheSalt, adapter, priority, imported, remote, pinned } = request;
   return {
     id,
     promptTokens: prompt,
@@ -250,12 +267,13 @@ function modelRequest(id: string, request: SequenceRequest) {
     ...(adapter === undefined ? {} : { adapter }),
     ...(priority === undefined ? {} : { priority }),
     ...(imported && { imported }),
+    ...(remote && { remote }),
     ...(pinned && { pinned }),
   };
 }
 
 /** Something that runs on engine time. */
-interface Driven {
+export interface Driven {
   /** Runs everything up to `engineMs`. */
   advanceTo(engineMs: number): void;
   /** The next event, in engine milliseconds; undefined when idle. */

@@ -7,6 +7,7 @@ import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../event-channel.ts";
 import type { FaultTable } from "../faults.ts";
 import type { ModelText } from "../text/model-text.ts";
+import type { PeerTier } from "../transfer/peer-tier.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 
 /** A request in flight. */
@@ -32,6 +33,10 @@ export interface EngineContext {
   readonly kvEvents: EventChannel | undefined;
   /** Undefined when it exchanges no blocks with other engines. */
   readonly transfers: Transfers | undefined;
+  /** Undefined when it pulls from no other engines, and none from it. */
+  readonly peers: PeerTier | undefined;
+  /** Whether events of vLLM's CPU memory describe blocks by their tokens. */
+  readonly describesCpuBlocks: boolean;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** Mean tokens of an answer without a limit; 0 for answers that always reach their limit. */

@@ -4,6 +4,7 @@ import {
   clearFaults,
   kvEventMethods,
   kvPoolMethods,
+  readPeers,
   readState,
   readTransfers,
   restart,
@@ -82,6 +83,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/sim/kv-events": open(kvEventMethods),
   "/sim/kv-pool": open(kvPoolMethods),
   "/sim/transfers": open({ GET: readTransfers }),
+  "/sim/p2p": open({ GET: readPeers }),
   "/sim/reset": open({ POST: restart }),
 };
 

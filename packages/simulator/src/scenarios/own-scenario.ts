@@ -101,6 +101,7 @@ const parameterChecks: Readonly<Record<keyof EngineParameters, Check>> = {
   adapterLoadMs: duration,
   cpuBlocks: cpuCount,
   cpuLoadMsPerBlock: duration,
+  cpuWrites: oneOf("evicted", "prompt", "all"),
 };
 
 const fields = ["engines", "routers", "preset", "parameters"];

@@ -143,7 +143,11 @@ export default {
   description: "A router tier for LLM engines",
   srcDir: relative(site, root),
   outDir,
-  srcExclude: ["{packages,bench,test,examples,scripts,apps/router,apps/dashboard,deploy/[!e]*}/**", "docs/site/**", ".*/**"],
+  srcExclude: [
+    "{packages,bench,test,examples,scripts,apps/router,apps/dashboard,deploy/[!e]*}/**",
+    "docs/site/**",
+    ".*/**",
+  ],
   lastUpdated: false,
   // `npm start` prints addresses of this machine.
   ignoreDeadLinks: "localhostLinks",

@@ -168,7 +168,8 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
   },
   "h200-gpt-oss-120b": {
-    description: "gpt-oss-120b with 4-bit weights and bf16 KV on one NVIDIA H200, with CPU memory that other engines pull from",
+    description:
+      "gpt-oss-120b with 4-bit weights and bf16 KV on one NVIDIA H200, with CPU memory that other engines pull from",
     kvBytesPerToken: 73_728,
     pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
     parameters: {

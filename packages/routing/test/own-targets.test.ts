@@ -53,6 +53,6 @@ test("a router prefers its own targets the more, the more it has; not with one, 
   expect(seenBy({ owned: 4, routers: 1 })).toEqual({ ownershipMs: undefined, own: [0, 0, 0, 0] });
 });
 
-test("prompts that should meet have no such preference", () => {
+test("prompts of a burst rendezvous have no such preference", () => {
   expect(seenBy({ owned: 4, isMeeting: true })?.ownershipMs).toBeUndefined();
 });

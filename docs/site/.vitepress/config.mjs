@@ -144,7 +144,8 @@ export default {
   srcDir: relative(site, root),
   outDir,
   srcExclude: [
-    "{packages,bench,test,examples,scripts,apps/router,apps/dashboard,deploy/[!e]*}/**",
+    "{packages,bench,test,examples,scripts,apps/router,apps/dashboard}/**",
+    "deploy/{compose,docker,grafana,helm,kubernetes,prometheus,systemd}/**",
     "docs/site/**",
     ".*/**",
   ],

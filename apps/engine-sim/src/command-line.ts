@@ -262,7 +262,8 @@ What
   --block-size N           tokens per block
   --cpu-blocks N           blocks of CPU memory (0, or those of the preset)
   --cpu-load-ms N          engine time to load one of them back to KV memory (0)
-  --cpu-writes WHAT        what goes there: evicted blocks, or prompt or all that is computed (evicted; with --p2p prompt)
+  --cpu-writes WHAT        what goes there: evicted blocks, or, once computed, prompt blocks or all
+                           (evicted, or that of the preset; prompt with --p2p)
   --max-running N          most running sequences
   --max-batched-tokens N   tokens per step
   --natural-length-mean N  mean tokens of an answer without a limit; 0 to always reach the limit (0)

@@ -168,8 +168,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
   },
   "h200-gpt-oss-120b": {
-    description:
-      "gpt-oss-120b with 4-bit weights and bf16 KV on one NVIDIA H200, with CPU memory that other engines pull from",
+    description: "gpt-oss-120b, 4-bit weights, bf16 KV, on one NVIDIA H200, with CPU memory to pull from",
     kvBytesPerToken: 73_728,
     pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
     parameters: {
@@ -208,7 +207,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
   },
   "h100-llama-8b": {
-    description: "Llama-3.1-8B in bf16 on one NVIDIA H100 80 GB, with CPU memory that other engines pull from",
+    description: "Llama-3.1-8B in bf16 on one NVIDIA H100 80 GB, with CPU memory to pull from",
     kvBytesPerToken: 131_072,
     pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
     parameters: {

@@ -110,7 +110,7 @@ test("requests that had their turn go on in order of arrival, before those that 
   const fleet = createFleet(2, { ...pullingEngine, maxRunning: 2 });
   for (const [at, id] of ["C", "first", "second", "D", "last"].entries()) {
     const from = id === "first" || id === "second" ? { from: 0 } : {};
-    fleet.submit(1, id, upFrom(1_000 * (at + 1), 10), { outputTokens: 20, ...from });
+    fleet.submit(1, id, upFrom(1_000 * (at + 1), 10), { outputTokens: 20 + 7 * at, ...from });
   }
   fleet.settle();
   const scheduled = ["C", "D", "first", "second", "last"].map((id) => fleet.engines[1]!.reports.get(id)!.scheduledMs);
@@ -136,7 +136,7 @@ describe("blocks of a pull in flight", () => {
   });
 
   test("take room at both ends, which is given back when the request is aborted", () => {
-    const fleet = createFleet(2, { ...pullingEngine, cpuBlocks: 12 });
+    const fleet = createFleet(3, { ...pullingEngine, cpuBlocks: 12 });
     fleet.run(0, "A", upFrom(1, 40));
     fleet.run(1, "old", upFrom(900, 40));
     fleet.submit(1, "B", upFrom(1, 41), { from: 0 });
@@ -154,7 +154,8 @@ describe("blocks of a pull in flight", () => {
     expect(fleet.run(1, "C", upFrom(1, 41), { from: 0 }).pulledTokens).toBe(40);
     fleet.run(1, "D", upFrom(3_000, 48));
     fleet.run(0, "E", upFrom(3_000, 48));
-    for (const each of fleet.engines) expect(each.engine.stats().cpuBlocks).toBe(12);
+    for (const at of [0, 1]) expect(fleet.engines[at]!.engine.stats().cpuBlocks).toBe(12);
+    expect(fleet.run(2, "F", upFrom(1, 41), { from: 0 }).pulledTokens).toBe(0);
     expect(events.some((event) => event.type === "removed" && event.medium === "CPU")).toBe(true);
   });
 

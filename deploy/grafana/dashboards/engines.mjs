@@ -74,6 +74,15 @@ export const engines = {
       [[sum(rate("espalier_discovery_failures_total"), "source"), "{{source}}"]],
       "Each counted once for as long as it lasts.",
     ),
+    plot(
+      "What InferencePools say of requests",
+      "short",
+      [
+        [of("espalier_discovery_inference_objectives"), "objectives {{instance}}"],
+        [of("espalier_discovery_rewritten_models"), "rewritten models {{instance}}"],
+      ],
+      "InferenceObjectives, and models that InferenceModelRewrites name. They should be the same at each router.",
+    ),
     row("KV events"),
     plot(
       "State of feeds",

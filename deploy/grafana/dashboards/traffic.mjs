@@ -254,6 +254,15 @@ export const traffic = {
       "Routers of different ages run with different configurations.",
     ),
     plot(
+      "Requests of gateways",
+      "reqps",
+      [
+        [sum(rate("espalier_picker_served_elsewhere_total")), "served by another engine than the chosen one"],
+        [sum(rate("espalier_picker_unseen_answers_total")), "answer not shown"],
+      ],
+      "What a router that is an endpoint picker did not decide, or does not see.",
+    ),
+    plot(
       "Certificates",
       "ops",
       [[sum(rate("espalier_tls_reloads_total"), "listener, outcome"), "{{listener}} {{outcome}}"]],

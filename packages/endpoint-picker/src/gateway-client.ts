@@ -1,4 +1,5 @@
-import { Client, type ClientDuplexStream, credentials } from "@grpc/grpc-js";
+import { type ClientHttp2Stream, connect, type IncomingHttpHeaders } from "node:http2";
+import { framed, grpcStatus, MessageReader } from "./grpc-server.ts";
 import {
   healthCheckRequest,
   healthCheckResponse,
@@ -15,7 +16,7 @@ export interface GatewayStream {
   /**
    * The next message of the picker; undefined when it has ended the stream.
    *
-   * @throws Error when the picker ended it with an error
+   * @throws Error when the picker ended it with an error, or the connection was lost
    */
   receive(): Promise<ProcessingResponse | undefined>;
   /** Closes the gateway's side, as Envoy does when its client goes away. */
@@ -32,8 +33,11 @@ export interface GatewayClient {
   close(): void;
 }
 
+/** More than any picker sends. */
+const maxMessageBytes = 1_073_741_824;
+
 /**
- * Connects to a picker when the first stream is opened.
+ * Connects to a picker.
  *
  * @param ca PEM text of the authority of the picker's certificate; undefined for plain text
  * @param own certificate and key to show to the picker
@@ -43,44 +47,78 @@ export function connectGateway(
   ca?: string,
   own?: { readonly cert: string; readonly key: string },
 ): GatewayClient {
-  const bytesOf = (text: string | undefined): Buffer | null => (text === undefined ? null : Buffer.from(text));
-  const secure = ca !== undefined && credentials.createSsl(bytesOf(ca), bytesOf(own?.key), bytesOf(own?.cert));
-  const client = new Client(address, secure || credentials.createInsecure(), {
-    "grpc.max_receive_message_length": -1,
-    "grpc.max_send_message_length": -1,
-    "grpc.use_local_subchannel_pool": 1,
-  });
+  const session = ca === undefined ? connect(`http://${address}`) : connect(`https://${address}`, { ca, ...own });
+  // Streams learn of it, those that wait for the connection too.
+  session.on("error", () => {});
+  const request = (path: string): ClientHttp2Stream =>
+    session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" });
   return {
-    open: () =>
-      streamOf(client.makeBidiStreamRequest(processPath, processingRequest.encode, processingResponse.decode)),
-    health: (service) =>
-      new Promise((resolve, reject) => {
-        const { encode } = healthCheckRequest;
-        client.makeUnaryRequest(healthPath, encode, healthCheckResponse.decode, { service }, (error, answer) => {
-          if (answer) resolve(answer.status);
-          else if (error && "code" in error && error.code === notFound) resolve(undefined);
-          else reject(error ?? new Error("no answer"));
-        });
-      }),
-    close: () => client.close(),
+    open: () => streamOf(request(processPath)),
+    async health(service) {
+      const call = callOf(request(healthPath));
+      call.send(healthCheckRequest.encode({ service }));
+      call.end();
+      try {
+        const answer = await call.receive();
+        return answer && healthCheckResponse.decode(answer).status;
+      } catch (error) {
+        if (error instanceof GrpcError && error.status === grpcStatus.notFound) return undefined;
+        throw error;
+      }
+    },
+    close: () => session.destroy(),
   };
 }
 
-const notFound = 5;
+function streamOf(stream: ClientHttp2Stream): GatewayStream {
+  const call = callOf(stream);
+  return {
+    send: (message) => call.send(processingRequest.encode(message)),
+    async receive() {
+      const bytes = await call.receive();
+      return bytes && processingResponse.decode(bytes);
+    },
+    end: call.end,
+    cancel: () => void stream.destroy(new Error("cancelled")),
+  };
+}
 
-function streamOf(call: ClientDuplexStream<ProcessingRequest, ProcessingResponse>): GatewayStream {
-  const arrived: (ProcessingResponse | undefined | Error)[] = [];
+class GrpcError extends Error {
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(`${status}: ${message}`);
+    this.status = status;
+  }
+}
+
+/** One call: messages, and the end that the trailers tell. */
+function callOf(stream: ClientHttp2Stream) {
+  const arrived: (Buffer | undefined | Error)[] = [];
+  let isOver = false;
   let wake: () => void = () => {};
-  const put = (item: ProcessingResponse | undefined | Error): void => {
+  const put = (item: Buffer | undefined | Error): void => {
+    if (isOver) return;
+    isOver = !Buffer.isBuffer(item);
     arrived.push(item);
     wake();
   };
-  call.on("data", put);
-  call.on("end", () => put(undefined));
-  call.on("error", put);
+  const finish = ({ "grpc-status": status = "0", "grpc-message": message = "" }: IncomingHttpHeaders): void => {
+    if (String(status) === "0") put(undefined);
+    else put(new GrpcError(Number(status), decodeURIComponent(String(message))));
+  };
+  const messages = new MessageReader(maxMessageBytes, put);
+  stream.on("data", (chunk: Buffer) => void messages.push(chunk));
+  stream.on("response", (headers) => {
+    if (headers["grpc-status"] !== undefined) finish(headers);
+  });
+  stream.on("trailers", finish);
+  stream.on("error", (error) => put(error instanceof Error ? error : new Error(String(error))));
+  stream.on("close", () => put(new Error("the connection ended")));
   return {
-    send: (message) => void call.write(message),
-    async receive() {
+    send: (message: Buffer): void => void stream.write(framed(message)),
+    end: (): void => void stream.end(),
+    async receive(): Promise<Buffer | undefined> {
       while (arrived.length === 0) {
         await new Promise<void>((resolve) => {
           wake = resolve;
@@ -90,7 +128,5 @@ function streamOf(call: ClientDuplexStream<ProcessingRequest, ProcessingResponse
       if (next instanceof Error) throw next;
       return next;
     },
-    end: () => call.end(),
-    cancel: () => call.cancel(),
   };
 }

@@ -212,13 +212,16 @@ function percentEncoded(message: string): string {
   return message.replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent);
 }
 
+/** A message with its prefix. */
+export const framed = (message: Buffer): Buffer => Buffer.concat([prefixOf(message), message]);
+
 interface WrongMessage {
   readonly status: number;
   readonly message: string;
 }
 
 /** Cuts the bytes of a call into messages: a flag, a length of four bytes, and the message. */
-class MessageReader {
+export class MessageReader {
   readonly #maxBytes: number;
   readonly #onMessage: (bytes: Buffer) => void;
   #pieces: Buffer[] = [];

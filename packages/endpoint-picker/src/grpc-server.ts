@@ -76,6 +76,8 @@ const usualMaxConnections = 4_096;
 /** Bytes that may be on their way to this server, for one call and for one connection. */
 const callWindowBytes = 1_048_576;
 const connectionWindowBytes = 16_777_216;
+
+/** Nothing listens before `start`. */
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   const { host, port, methods, maxMessageBytes, tls } = options;
   const settings = { maxConcurrentStreams: maxCallsPerConnection, initialWindowSize: callWindowBytes };

@@ -55,8 +55,11 @@ export function requestHeaders({
   return kept;
 }
 
-function isNamed(pairs: readonly string[], lowerName: string): boolean {
-  for (let i = 0; i < pairs.length; i += 2) if (pairs[i] === lowerName) return true;
+/** Whether flat pairs have a header of this name. @param lowerName in lower case */
+export function isNamed(pairs: readonly string[], lowerName: string): boolean {
+  for (let i = 0; i < pairs.length; i += 2) {
+    if (pairs[i]!.length === lowerName.length && pairs[i]!.toLowerCase() === lowerName) return true;
+  }
   return false;
 }
 

@@ -7,6 +7,7 @@ import {
   type RequestHead,
 } from "@espalier/endpoint-picker";
 import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/openai";
+import { isNamed } from "@espalier/proxy";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
@@ -20,7 +21,7 @@ import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { readServiceClass } from "../routing/service-class.ts";
 import { GatewayResponse } from "./gateway-response.ts";
-import { addressOf, GatewaySplit, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
+import { GatewaySplit, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
 import type { UnseenAnswers } from "./unseen-answers.ts";
 
 /** Shared by all requests of gateways. */
@@ -343,10 +344,8 @@ function poolFor(
 
 /** @throws EspalierError `no_engine_available` when the gateway allows none of them, or none has an address */
 function inSubset(plan: PlannedRequest, { subset }: RequestHead): PlannedRequest {
-  const isPossible = (target: PlannedRequest["targets"][number]): boolean =>
-    subset ? isAllowed(target, subset) : addressOf(target.engine.url) !== undefined;
-  if (plan.targets.every(isPossible)) return plan;
-  const targets = plan.targets.filter(isPossible);
+  const targets = plan.targets.filter((target) => isAllowed(target, subset));
+  if (targets.length === plan.targets.length) return plan;
   if (targets.length > 0) return { ...plan, targets };
   const why = subset
     ? "None of the endpoints that the gateway allows serves this model."
@@ -357,9 +356,4 @@ function inSubset(plan: PlannedRequest, { subset }: RequestHead): PlannedRequest
 function isJsonObject(request: GatewayRequest): request is GatewayRequest & { body: Buffer } {
   const type = request.headers["content-type"] ?? "";
   return request.method === "POST" && Buffer.isBuffer(request.body) && type.startsWith("application/json");
-}
-
-function isNamed(pairs: readonly string[], lowerName: string): boolean {
-  for (let at = 0; at < pairs.length; at += 2) if (pairs[at]!.toLowerCase() === lowerName) return true;
-  return false;
 }

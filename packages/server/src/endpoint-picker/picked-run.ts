@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { EspalierError } from "@espalier/common";
 import type { TransferProtocol } from "@espalier/disaggregation";
 import type { Exchange, RequestHead } from "@espalier/endpoint-picker";
-import { type AttemptRequest, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
+import { type AttemptRequest, isNamed, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
 import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
@@ -165,7 +165,7 @@ export class PickedRun extends RequestRun {
     const pieces = piecesOf(body);
     const isBodyChanged = received !== undefined && (pieces.length !== 1 || pieces[0] !== received);
     const scores = this.#parts.settings.showsScores ? this.#scores() : undefined;
-    const removed = removeHeaders.filter((name) => !setHeaders.includes(name));
+    const removed = removeHeaders.filter((name) => !isNamed(setHeaders, name));
     routed();
     exchange.route({ destinations, scores, setHeaders, removeHeaders: removed, body: pieces, isBodyChanged });
     return true;
@@ -210,10 +210,8 @@ export class PickedRun extends RequestRun {
   readonly #accepts = (target: Target): boolean => target.engine.role !== "prefill" && this.#isPossible(target);
 
   #isPossible(target: Target): boolean {
-    const { subset } = this.#request.head;
-    if (subset && !isAllowed(target, subset)) return false;
-    if (this.#servedBy !== undefined) return addressOf(target.engine.url) === this.#servedBy;
-    return addressOf(target.engine.url) !== undefined;
+    const isServing = this.#servedBy === undefined || addressOf(target.engine.url) === this.#servedBy;
+    return isServing && isAllowed(target, this.#request.head.subset);
   }
 
   /** The gateway may have used a fallback: that engine has the load and the prompt then. */
@@ -243,7 +241,7 @@ const noneTried: ReadonlySet<string> = new Set();
 /**
  * `ip:port` of an engine's URL; undefined if it names its host otherwise, because a gateway can be told addresses only.
  */
-export function addressOf(url: string): string | undefined {
+function addressOf(url: string): string | undefined {
   const known = addresses.get(url);
   if (known !== undefined) return known === "" ? undefined : known;
   if (addresses.size >= maxAddresses) addresses.clear();
@@ -258,10 +256,11 @@ const maxAddresses = 16_384;
 /** By URL; empty for a host name. */
 const addresses = new Map<string, string>();
 
-/** Whether a gateway allows a target: by `ip:port`, or by `ip` alone. */
-export function isAllowed({ engine }: Target, subset: ReadonlySet<string>): boolean {
+/** Whether a gateway can be told of a target, and allows it: by `ip:port`, or by `ip` alone. @param subset undefined for all */
+export function isAllowed({ engine }: Target, subset: ReadonlySet<string> | undefined): boolean {
   const address = addressOf(engine.url);
-  return address !== undefined && (subset.has(address) || subset.has(address.slice(0, address.lastIndexOf(":"))));
+  if (address === undefined || !subset) return address !== undefined;
+  return subset.has(address) || subset.has(address.slice(0, address.lastIndexOf(":")));
 }
 
 function piecesOf(body: WireBody): readonly Buffer[] {

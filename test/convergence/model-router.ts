@@ -95,6 +95,7 @@ export class ModelRouter {
       decodeTokens: 0,
       pendingWorkMs: inFlight * 20,
       activeTokens: 0,
+      lendingTokens: 0,
     };
     this.replica.load.set(target, { inFlight, ...tokens });
   }

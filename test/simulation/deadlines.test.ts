@@ -151,7 +151,14 @@ test("what a router has in flight is seen by all others within 20 ms", async () 
   const [one, ...others] = liveRouters(fleet);
   const delays: number[] = [];
   for (let count = 1; count <= 30; count++) {
-    const load = { inFlight: count, pendingPrefillTokens: 10, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
+    const load = {
+      inFlight: count,
+      pendingPrefillTokens: 10,
+      decodeTokens: 0,
+      pendingWorkMs: 0,
+      activeTokens: 0,
+      lendingTokens: 0,
+    };
     one!.view.tier.replica.load.set("engine-1", load);
     delays.push(await until(() => others.every(({ view }) => view.sharedLoad.inFlight[1] === count)));
     await pass(count);

@@ -16,6 +16,7 @@ const report: ExplainReport = {
   policy: "epp_weighted",
   reason: "best_score",
   choice: { key: "a:1", probability: 1 },
+  pull: null,
   split: null,
   service: null,
   sessionKey: "seven",

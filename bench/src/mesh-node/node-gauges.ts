@@ -42,6 +42,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       decodeTokens: 0,
       pendingWorkMs: next * 10,
       activeTokens: 0,
+      lendingTokens: 0,
     });
   };
   const look = ({ router }: Origin): void => {

@@ -110,7 +110,12 @@ function change({ load }: Replica, changesPerS: number): Cancel {
   return systemScheduler.every(changeTickMs, () => {
     for (const due = ((systemClock.nowMs() - startMs) * changesPerS) / 1_000; done < due; done++) {
       const inFlight = 1 + (done % 1_000);
-      const rest = { decodeTokens: inFlight * 700, pendingWorkMs: inFlight * 3, activeTokens: inFlight * 900 };
+      const rest = {
+        decodeTokens: inFlight * 700,
+        pendingWorkMs: inFlight * 3,
+        activeTokens: inFlight * 900,
+        lendingTokens: 0,
+      };
       load.set(keyOf(done % targets), { inFlight, pendingPrefillTokens: inFlight * 200, ...rest });
     }
   });

@@ -42,6 +42,20 @@ export interface KvTransferSpec {
   readonly port: number | undefined;
 }
 
+/** Ways to tell an engine to fetch KV blocks of a prompt from another engine, by their names in the configuration. */
+export const kvPullProtocols = ["p2p", "llm-d-sidecar"] as const;
+
+export type KvPullProtocol = (typeof kvPullProtocols)[number];
+
+/** An engine that fetches KV blocks of prompts from other engines of the same protocol, and lends them its own. */
+export interface KvPullSpec {
+  readonly protocol: KvPullProtocol;
+  /** Host of its side channel, for other engines; the host of its URL when undefined. */
+  readonly host: string | undefined;
+  /** Port of rank 0's side channel; rank r has the port r above it. Undefined for the protocol's default. */
+  readonly port: number | undefined;
+}
+
 /** Where an engine publishes its KV events. */
 export interface KvEventsSpec {
   /** `tcp://host:port` of rank 0; rank r has the port r above it. */
@@ -69,6 +83,8 @@ export interface EngineSpec {
   readonly kvEvents?: KvEventsSpec;
   /** Undefined for an engine that does not serve split requests. */
   readonly kvTransfer?: KvTransferSpec;
+  /** Undefined for an engine that neither fetches blocks from other engines nor lends them its own. */
+  readonly kvPull?: KvPullSpec;
 }
 
 /** A source's information about every engine that it finds. Undefined or empty parts are learned from the engine. */
@@ -92,4 +108,8 @@ export interface EngineTraits {
   readonly kvTransfer: KvTransferProtocol | undefined;
   /** Port of its side of the transfer; undefined for the protocol's default. */
   readonly kvTransferPort: number | undefined;
+  /** How it fetches KV blocks from other engines; undefined for an engine that does not. */
+  readonly kvPull: KvPullProtocol | undefined;
+  /** Port of its side channel; undefined for the protocol's default. */
+  readonly kvPullPort: number | undefined;
 }

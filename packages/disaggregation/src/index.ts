@@ -20,6 +20,7 @@ export {
   type ProbedPolicy,
   probePolicy,
 } from "./pair-policies.ts";
+export { type PullProtocol, type PullSourceEngine, pullProtocols } from "./pull-protocols.ts";
 export {
   type AssignableEngine,
   choosePrefillEngines,

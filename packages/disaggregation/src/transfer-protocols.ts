@@ -63,6 +63,8 @@ export interface TransferProtocol {
   readonly pairsBoth: boolean;
   /** Whether the decode engine asks the prefill engine itself, so that the router sends no prefill leg. */
   readonly isAskedByDecode?: boolean;
+  /** Whether the prefill engine can pull blocks from a third engine meanwhile. */
+  readonly combinesWithPull?: boolean;
   /** Whether another decode engine can use the prefill engine's answer too. */
   readonly isPortable: boolean;
   /** Where to ask for `peerId`, if the protocol needs it. */
@@ -235,6 +237,7 @@ const llmdSidecar: TransferProtocol = {
   decodesAlone: true,
   pairsBoth: true,
   isAskedByDecode: true,
+  combinesWithPull: true,
   isPortable: false,
   pair({ prefill }) {
     const { port, protocol } = new URL(prefill.url);
@@ -309,7 +312,7 @@ const bootstrapPort = 8_998;
 const wordBound = 2 ** 32;
 
 /** 128 random bits as 32 hexadecimal digits. */
-function randomId(random: Random): string {
+export function randomId(random: Random): string {
   const word = (): string => random.integer(wordBound).toString(16).padStart(8, "0");
   return word() + word() + word() + word();
 }

@@ -18,7 +18,8 @@ export function formatHost({ address, port }: EngineAddress): string {
 
 /** The engine at an address. Its id is the address, so all routers use the same id, regardless of the source. */
 export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
-  const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer } = traits;
+  const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer, kvPull } =
+    traits;
   const host = formatHost(at);
   const eventsAt = (port: number): string => `tcp://${formatHost({ address: at.address, port })}`;
   return {
@@ -38,6 +39,7 @@ export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
     ...(kvTransfer === undefined
       ? {}
       : { kvTransfer: { protocol: kvTransfer, host: undefined, port: traits.kvTransferPort } }),
+    ...(kvPull === undefined ? {} : { kvPull: { protocol: kvPull, host: undefined, port: traits.kvPullPort } }),
   };
 }
 

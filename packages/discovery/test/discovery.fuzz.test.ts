@@ -16,6 +16,8 @@ const traits: EngineTraits = {
     kvTopic: "",
     kvTransfer: undefined,
     kvTransferPort: undefined,
+    kvPull: undefined,
+    kvPullPort: undefined,
   },
 };
 const line = (value: unknown): Uint8Array => new TextEncoder().encode(`${JSON.stringify(value)}\n`);

@@ -109,6 +109,8 @@ export const plainTraits: EngineTraits = {
   kvTopic: "",
   kvTransfer: undefined,
   kvTransferPort: undefined,
+  kvPull: undefined,
+  kvPullPort: undefined,
 };
 
 /** Real timers without the periodic ones, so that only the watcher can notice a change. */

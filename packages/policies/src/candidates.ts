@@ -73,6 +73,25 @@ export interface CandidateSet {
   readonly matchedExternalTokens: Float64Array;
   /** Those of `matchedExternalTokens` that only the pool announced, and not the engine. */
   readonly matchedPoolTokens: Float64Array;
+  /**
+   * Tokens at the start of this prompt in the engine's CPU memory, from which other engines can pull them. 0 if none can,
+   * or nothing is known.
+   */
+  readonly lendableTokens: Float64Array;
+  /** Tokens that it is sending to other engines. */
+  readonly lendingTokens: Float64Array;
+  /** Share of the latest pulls from it that brought what was expected, 0 to 1. */
+  readonly lendTrust: Float64Array;
+  /** Which engines it can pull from, and lend to: those of the same number. 0 if none. */
+  readonly pullProtocol: Float64Array;
+  /** Learned milliseconds to pull a token from another engine. NaN until something is learned. */
+  readonly pullMsPerToken: Float64Array;
+  /** Tokens beyond all matched ones that the engine should pull from another engine; 0 if computing them is better. */
+  readonly pulledTokens: Float64Array;
+  /** Expected milliseconds of that pull, computing after a failed one included. */
+  readonly pullMs: Float64Array;
+  /** Index of the candidate that it pulls from. NaN without a pull. */
+  readonly pullFrom: Float64Array;
   /** Milliseconds since the prediction behind the match was made. NaN if the engine announced the blocks. */
   readonly matchAgeMs: Float64Array;
   /** Total tokens that the engine's cache is believed to hold, for all requests. */
@@ -128,6 +147,14 @@ const columnDefaults = {
   matchedDiskTokens: 0,
   matchedExternalTokens: 0,
   matchedPoolTokens: 0,
+  lendableTokens: 0,
+  lendingTokens: 0,
+  lendTrust: 1,
+  pullProtocol: 0,
+  pullMsPerToken: Number.NaN,
+  pulledTokens: 0,
+  pullMs: 0,
+  pullFrom: Number.NaN,
   matchAgeMs: Number.NaN,
   heldTokens: Number.NaN,
   own: 0,

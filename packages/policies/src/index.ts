@@ -28,5 +28,7 @@ export type {
   PolicyName,
   RequestFeatures,
 } from "./policy.ts";
+export { planPulls, pullSetupMs } from "./pulls.ts";
 export { maxColdSlots } from "./scorers/cold-order.ts";
+export { prefillMs } from "./scorers/prefill-time.ts";
 export { weightedOnly } from "./weights.ts";

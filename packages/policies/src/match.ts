@@ -39,6 +39,11 @@ export function matchedInAll(candidates: CandidateSet, index: number): number {
   );
 }
 
+/** Prompt tokens that a candidate need not compute: those that it has in any tier, and those that it should pull. */
+export function availableTokens(candidates: CandidateSet, index: number): number {
+  return matchedInAll(candidates, index) + candidates.pulledTokens[index]!;
+}
+
 /**
  * Share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length.
  *

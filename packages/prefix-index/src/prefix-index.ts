@@ -171,7 +171,10 @@ export class PrefixIndex {
       out.gpuBlocks[target] = depths.depths[index]!;
       out.factBlocks[target] = depths.depths[index]!;
     }
-    if (this.#slowTargets.size > 0) this.#slowWalk.match(words, blockCount, this.#slowTargets, out);
+    if (this.#slowTargets.size > 0) {
+      this.#slowWalk.match(words, blockCount, this.#slowTargets, out);
+      if (out.countsCpu) this.#slowWalk.countCpu(words, blockCount, this.#slowTargets, out);
+    }
     const placed = this.#placementDepths;
     this.placements.match(words, blockCount, nowMs, placed);
     for (let index = 0; index < placed.count; index++) {

@@ -16,6 +16,10 @@ export interface PrefixMatches {
   readonly factBlocks: Int32Array;
   /** By tier: blocks from `gpuBlocks` to `factBlocks` whose fastest tier it is. */
   readonly tierBlocks: readonly Int32Array[];
+  /** Leading blocks that it has announced in CPU memory, on its GPU too or not. Only where `countsCpu` is set. */
+  readonly cpuBlocks: Int32Array;
+  /** Whether queries fill `cpuBlocks`: this walks the chain from its beginning. */
+  countsCpu: boolean;
   /** Leading blocks placed there and not expired. */
   readonly placedBlocks: Int32Array;
   /** Milliseconds since the deepest of `placedBlocks` was last used. */
@@ -36,6 +40,8 @@ export function createPrefixMatches(maxTargets: number): PrefixMatches {
     gpuBlocks: column(),
     factBlocks: column(),
     tierBlocks: tierNames.map(column),
+    cpuBlocks: column(),
+    countsCpu: false,
     placedBlocks: column(),
     placementAgeMs: new Float64Array(maxTargets),
     placedBy: column(),
@@ -51,6 +57,7 @@ export function resetPrefixMatches(matches: PrefixMatches): void {
     matches.gpuBlocks[target] = 0;
     matches.factBlocks[target] = 0;
     for (const blocks of matches.tierBlocks) blocks[target] = 0;
+    matches.cpuBlocks[target] = 0;
     matches.placedBlocks[target] = 0;
     matches.placementAgeMs[target] = 0;
     matches.placedBy[target] = 0;

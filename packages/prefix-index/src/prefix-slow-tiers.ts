@@ -70,6 +70,35 @@ export class SlowTierWalk {
     for (let index = 0; index < active; index++) this.#leave(index, block, out);
   }
 
+  /**
+   * Writes `cpuBlocks`, and lists these targets.
+   *
+   * @param candidates targets that hold anything in a slow tier
+   */
+  countCpu(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
+    if (blockCount === 0) return;
+    let lastSet = this.#slow.setOf(words, 0);
+    let active = 0;
+    for (const target of candidates) {
+      if (lastSet !== 0 && this.#slow.holds(lastSet, slowHolder(target, tier.cpu))) this.#targets[active++] = target;
+    }
+    for (let index = 0; index < active; index++) listTarget(out, this.#targets[index]!);
+    for (let block = 1; active > 0; block++) {
+      const set = block < blockCount ? this.#slow.setOf(words, block) : 0;
+      if (set === lastSet) continue;
+      lastSet = set;
+      for (let index = 0; index < active; ) {
+        const target = this.#targets[index]!;
+        if (set !== 0 && this.#slow.holds(set, slowHolder(target, tier.cpu))) {
+          index++;
+          continue;
+        }
+        out.cpuBlocks[target] = block;
+        this.#targets[index] = this.#targets[--active]!;
+      }
+    }
+  }
+
   /** Collects the targets that hold the block after their GPU blocks in a slow tier. */
   #gather(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): number {
     let pending = 0;

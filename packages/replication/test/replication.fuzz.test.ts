@@ -30,6 +30,7 @@ const gauge = {
   decodeTokens: 5,
   pendingWorkMs: 9,
   activeTokens: 48,
+  lendingTokens: 56,
   sentWorkMs: 2,
   computedMs: 1,
 };

@@ -1,5 +1,6 @@
 import type { ExplainedCandidate, Explanation, Policy } from "@espalier/policies";
 import type { PeerTraffic } from "./peer-traffic.ts";
+import type { ChosenPull } from "./pulls/kv-pull.ts";
 import type { RoutingTarget } from "./routing-target.ts";
 import type { Restriction, RoutedRequest, SelectablePool, TargetSelector } from "./select-target.ts";
 
@@ -10,6 +11,8 @@ export interface ExplainedSelection<Target extends RoutingTarget> {
   readonly targets: readonly Target[];
   /** The most likely target; the first of equally likely ones. */
   readonly choice: Target;
+  /** What that target would pull from another engine. */
+  readonly pull: ChosenPull<Target> | undefined;
   /** Prefill tokens that other routers are expected to have sent without this one knowing. */
   readonly estimatedPeerTokens: number;
 }
@@ -39,6 +42,7 @@ export function explainSelection<Target extends RoutingTarget>(
     ...seen,
     targets: seen.explanation.candidates.map(({ target }) => targets[target]!),
     choice: selection.target,
+    pull: selection.pull,
   };
 }
 

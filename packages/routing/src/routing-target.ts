@@ -1,4 +1,4 @@
-import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
+import type { EngineId, EngineRole, KvPullSpec, TargetIndex } from "@espalier/common";
 import type { EngineSignals, TargetAdapters, TargetLoad } from "@espalier/workers";
 
 /** A rank of an engine as decisions see it: the `Target` of workers without the means to reach it. */
@@ -7,7 +7,12 @@ export interface RoutingTarget {
   readonly index: TargetIndex;
   /** The same in every router. */
   readonly key: string;
-  readonly engine: { readonly id: EngineId; readonly role: EngineRole; readonly weight: number };
+  readonly engine: {
+    readonly id: EngineId;
+    readonly role: EngineRole;
+    readonly weight: number;
+    readonly kvPull?: KvPullSpec | undefined;
+  };
   readonly load: TargetLoad;
   readonly signals: Omit<EngineSignals, "dialect">;
   readonly adapters: Pick<TargetAdapters, "stateOf">;

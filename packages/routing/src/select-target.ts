@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import { kvPullProtocols, type Random } from "@espalier/common";
 import {
   adapterState,
   type CandidateSet,
@@ -7,6 +7,7 @@ import {
   hashString,
   matchedInAll,
   type Policy,
+  planPulls,
   policyCatalogue,
   type RequestFeatures,
 } from "@espalier/policies";
@@ -15,6 +16,8 @@ import type { CopyRents } from "./copy-rents.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
+import { type ChosenPull, pullOf } from "./pulls/kv-pull.ts";
+import { fullTrust, type LendTrust } from "./pulls/lend-trust.ts";
 import type { RoutingTarget } from "./routing-target.ts";
 import type { NamedSession, SessionBindings } from "./session-bindings.ts";
 import type { DecisionSnapshot } from "./work/decision-snapshot.ts";
@@ -25,9 +28,11 @@ import type { PoolWork, PromptWork } from "./work/pool-work.ts";
 export interface Selection<Target extends RoutingTarget> {
   readonly target: Target;
   readonly reason: ChoiceReason;
-  /** Prompt tokens that the target is believed to hold in any tier. */
+  /** Prompt tokens that the target need not compute: those it is believed to hold in any tier, and those it pulls. */
   readonly matchedTokens: number;
-  /** Those of them that it can only fetch from a pool. */
+  /** What it should pull from another target's engine; undefined for nothing. */
+  readonly pull: ChosenPull<Target> | undefined;
+  /** Those of `matchedTokens` that it can only fetch from a pool. */
   readonly pooledTokens: number;
   /** Highest `matchedTokens` of all candidates. */
   readonly bestTokens: number;
@@ -51,6 +56,8 @@ export interface RoutedRequest {
   readonly features: RequestFeatures;
   /** Undefined if the pool's policy does not read prefixes. */
   readonly prompt: PromptBlocks | undefined;
+  /** Whether it can tell its engine to pull KV blocks from another one. */
+  readonly canPull?: boolean;
 }
 
 /** Narrows the targets of a pool for one request. */
@@ -84,12 +91,14 @@ export function createTargetSelector(
   traffic: PeerTraffic = noTraffic,
   sessions: SessionBindings = noSessions,
   rents: CopyRents = noRents,
+  trust: LendTrust = fullTrust,
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
-    select(pool, targets, { features, prompt }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {
+    select(pool, targets, { features, prompt, canPull }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {
       candidates.reset();
-      if (prompt) knowledge.match(prompt);
+      const isPulling = prompt !== undefined && canPull === true;
+      if (prompt) knowledge.match(prompt, isPulling);
       const estimatedPeerTokens = traffic.estimatedPeerTokens();
       const isBurst = traffic.isBurst();
       const hasPeers = shared.originCount > 0;
@@ -107,6 +116,7 @@ export function createTargetSelector(
         if (activeBlocks) addActive(candidates, index, target, activeBlocks, shared);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         snapshot?.describe(candidates, index, target);
+        if (isPulling) addPull(candidates, index, target, shared, trust);
         if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
         if (hasPeers && traffic.isOwn(target.index)) {
           candidates.own[index] = 1;
@@ -115,6 +125,7 @@ export function createTargetSelector(
       }
       onMatched?.();
       if (candidates.count === 0) return undefined;
+      if (isPulling) planPulls(features.promptTokens, snapshot?.busyShare ?? 0, candidates);
       const session = sessionOf(pool, features);
       const boundKey = session && sessions.targetOf(session);
       const isMeeting = prompt !== undefined && traffic.isBurstRendezvous(features.promptTokens);
@@ -137,15 +148,17 @@ export function createTargetSelector(
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
       }
-      const matched = matchedInAll(candidates, choice.index);
-      const uncachedTokens = Math.max(1, features.promptTokens - matched);
       const target = targets[choice.target]!;
-      traffic.sent({ target: target.index, uncachedTokens, matchedTokens: matched });
+      const held = matchedInAll(candidates, choice.index);
+      const matched = held + candidates.pulledTokens[choice.index]!;
+      const uncachedTokens = Math.max(1, features.promptTokens - matched);
+      traffic.sent({ target: target.index, uncachedTokens, matchedTokens: held });
       if (session) sessions.sent(session, { target: target.key, ttlMs: pool.policy.bindingTtlMs });
       return {
         target,
         reason: choice.reason,
         matchedTokens: matched,
+        pull: pullOf(candidates, choice.index, targets, { promptTokens: features.promptTokens, trust }),
         pooledTokens: candidates.matchedPoolTokens[choice.index]!,
         bestTokens,
         work: pool.work?.prompt(
@@ -220,6 +233,7 @@ const noSharedLoad: SharedLoad = {
   decodeTokens: new Float64Array(),
   pendingWorkMs: new Float64Array(),
   activeTokens: new Float64Array(),
+  lendingTokens: new Float64Array(),
   sentWorkMs: new Float64Array(),
   computedMs: new Float64Array(),
   pendingSinceMs: new Float64Array(),
@@ -240,6 +254,24 @@ const noTraffic: PeerTraffic = {
   isBurstRendezvous: () => false,
   isOwn: () => false,
 };
+
+/** Adds what a target can pull from others, and lend to them. Its matches must be written first. */
+function addPull(
+  candidates: CandidateSet,
+  index: number,
+  target: RoutingTarget,
+  shared: SharedLoad,
+  trust: LendTrust,
+): void {
+  const { kvPull } = target.engine;
+  if (!kvPull) {
+    candidates.lendableTokens[index] = 0;
+    return;
+  }
+  candidates.pullProtocol[index] = 1 + kvPullProtocols.indexOf(kvPull.protocol);
+  candidates.lendingTokens[index] = target.load.lendingTokens + (shared.lendingTokens[target.index] ?? 0);
+  candidates.lendTrust[index] = trust.of(target);
+}
 
 /** Adds the load that other routers have published for a target. */
 function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {
@@ -282,12 +314,15 @@ function mostMatched(candidates: CandidateSet): number {
   return most;
 }
 
-/** Prompt tokens that the candidate must fetch from slower memory to its GPU. */
+/** Prompt tokens that the candidate must fetch from slower memory, or from another engine, to its GPU. */
 function fetchedOf(candidates: CandidateSet, index: number): FetchedTokens | undefined {
   const cpu = candidates.matchedCpuTokens[index]!;
   const disk = candidates.matchedDiskTokens[index]!;
   const external = candidates.matchedExternalTokens[index]!;
-  return cpu + disk + external > 0 ? { cpu, disk, external } : undefined;
+  const pulled = candidates.pulledTokens[index]!;
+  // A pull takes as long as all that its source sends meanwhile.
+  const peer = pulled === 0 ? 0 : pulled + candidates.lendingTokens[candidates.pullFrom[index]!]!;
+  return cpu + disk + external + peer > 0 ? { cpu, disk, external, peer } : undefined;
 }
 
 function addCandidate(candidates: CandidateSet, target: RoutingTarget, position: number): number {

@@ -14,7 +14,14 @@ function seenBy({ owned, routers = 2, isMeeting = false }: { owned: number; rout
   const { knowledge } = knowledgeRig({ confidence: "complete" });
   const none = new Float64Array(4);
   const load = {
-    ...{ inFlight: none, pendingPrefillTokens: none, decodeTokens: none, pendingWorkMs: none, activeTokens: none },
+    ...{
+      inFlight: none,
+      pendingPrefillTokens: none,
+      decodeTokens: none,
+      pendingWorkMs: none,
+      activeTokens: none,
+      lendingTokens: none,
+    },
     ...{
       sentWorkMs: none,
       computedMs: none,

@@ -6,7 +6,13 @@ export type SharedColumns = { -readonly [Name in keyof SharedLoad]: SharedLoad[N
 export function nothingShared(targets = 0): SharedColumns {
   const column = (): Float64Array => new Float64Array(targets);
   return {
-    ...{ inFlight: column(), pendingPrefillTokens: column(), decodeTokens: column(), activeTokens: column() },
+    ...{
+      inFlight: column(),
+      pendingPrefillTokens: column(),
+      decodeTokens: column(),
+      activeTokens: column(),
+      lendingTokens: column(),
+    },
     ...{ pendingWorkMs: column(), sentWorkMs: column(), computedMs: column().fill(Number.NEGATIVE_INFINITY) },
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
     ...{ sinceMs: 0, originCount: 1, ageMs: () => 0 },

@@ -18,6 +18,7 @@ import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalie
 import {
   type CopyRents,
   createFleetLearning,
+  createLendTrust,
   createLocalBindings,
   createPeerTraffic,
   createRetryBudget,
@@ -189,12 +190,13 @@ function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock
 function createSelectors(
   { mesh, prefix }: ReturnType<typeof createEngineSide>,
   rents: CopyRents,
-  { clock, random }: Ports,
+  { clock, random, meter }: Ports,
 ) {
+  const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
   const create = (of: PeerTraffic | undefined, bindings: SessionBindings, copies: CopyRents) =>
-    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies);
+    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies, trust);
   return {
     selector: create(traffic, sessions, rents),
     dryRunSelector: create(traffic && dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(rents)),

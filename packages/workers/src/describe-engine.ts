@@ -15,6 +15,8 @@ export interface EngineDescription {
   readonly role: string;
   /** How it hands KV blocks to other engines; null when it does not. */
   readonly kv_transfer: string | null;
+  /** How it fetches KV blocks from other engines; null when it does not. */
+  readonly kv_pull: string | null;
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
   /** `overruled`: it is ignored, because those of too many engines are open. */
@@ -75,6 +77,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
     models: engine.models?.map((model) => model.id) ?? null,
     role: engine.role,
     kv_transfer: engine.kvTransfer?.protocol ?? null,
+    kv_pull: engine.kvPull?.protocol ?? null,
     weight: engine.weight,
     labels: { ...engine.labels },
     breaker: { state: breaker.state, reason: breaker.reason, overruled: engine.isOverruled },

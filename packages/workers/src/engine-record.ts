@@ -1,4 +1,4 @@
-import type { EngineId, EngineRole, KvEventsSpec, KvTransferSpec, TargetIndex } from "@espalier/common";
+import type { EngineId, EngineRole, KvEventsSpec, KvPullSpec, KvTransferSpec, TargetIndex } from "@espalier/common";
 import type { Breaker } from "./breaker.ts";
 import type { FetchOutcome } from "./control-fetch.ts";
 import type { EngineSignals } from "./engine-signals.ts";
@@ -38,6 +38,8 @@ export interface EngineRecord {
   readonly kvEvents: KvEventsSpec | undefined;
   /** Its role in requests that two engines serve together; undefined without one. */
   readonly kvTransfer: KvTransferSpec | undefined;
+  /** How it fetches KV blocks from other engines and lends its own; undefined if it does neither. */
+  readonly kvPull: KvPullSpec | undefined;
   /** The models it serves; undefined until it or discovery has named them. While it is down, the last known models. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;

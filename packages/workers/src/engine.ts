@@ -100,6 +100,10 @@ export class Engine implements EngineRecord {
     return this.spec.kvTransfer;
   }
 
+  get kvPull(): EngineSpec["kvPull"] {
+    return this.spec.kvPull;
+  }
+
   get labels(): EngineSpec["labels"] {
     return this.spec.labels;
   }

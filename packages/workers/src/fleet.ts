@@ -4,6 +4,8 @@ import {
   type EngineId,
   type EngineSpec,
   type HttpClient,
+  type KvPullSpec,
+  type KvTransferSpec,
   type Logger,
   type Meter,
   type Random,
@@ -322,10 +324,13 @@ function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
     left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
     left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&
     left.kvEvents?.topic === right.kvEvents?.topic &&
-    left.kvTransfer?.protocol === right.kvTransfer?.protocol &&
-    left.kvTransfer?.host === right.kvTransfer?.host &&
-    left.kvTransfer?.port === right.kvTransfer?.port
+    sameAddress(left.kvTransfer, right.kvTransfer) &&
+    sameAddress(left.kvPull, right.kvPull)
   );
+}
+
+function sameAddress(left: KvTransferSpec | KvPullSpec | undefined, right: typeof left): boolean {
+  return left?.protocol === right?.protocol && left?.host === right?.host && left?.port === right?.port;
 }
 
 function sameLabels(left: EngineSpec["labels"], right: EngineSpec["labels"]): boolean {

@@ -43,7 +43,11 @@ export interface TargetLoad {
   readonly computedMs: number;
   /** Start of the current period with at least one such prompt, on the same clock; Infinity without one. */
   readonly pendingSinceMs: number;
+  /** Prompt tokens that the engine is sending to other engines. */
+  readonly lendingTokens: number;
   begin(size: RequestSize): LoadTicket;
+  /** The engine begins to send this many tokens to another one. @returns ends that; safe to repeat */
+  lend(tokens: number): () => void;
 }
 
 /**
@@ -79,6 +83,7 @@ class Load implements TargetLoad {
   pendingWorkMs = 0;
   computedMs = Number.NEGATIVE_INFINITY;
   pendingSinceMs = Number.POSITIVE_INFINITY;
+  lendingTokens = 0;
   readonly #clock: Clock;
   readonly onInFlight: (change: 1 | -1) => void;
   readonly onChange: () => void;
@@ -106,6 +111,18 @@ class Load implements TargetLoad {
     this.onInFlight(1);
     this.onChange();
     return ticket;
+  }
+
+  lend(tokens: number): () => void {
+    let left = wholeCount(tokens);
+    this.lendingTokens += left;
+    this.onChange();
+    return () => {
+      if (left === 0) return;
+      this.lendingTokens -= left;
+      left = 0;
+      this.onChange();
+    };
   }
 
   addPending(tokens: number, workMs: number): void {

@@ -159,6 +159,7 @@ test("an engine is described as plain JSON", async () => {
     models: ["m"],
     role: "decode",
     kv_transfer: "nixl",
+    kv_pull: null,
     weight: 2,
     labels: { zone: "z1" },
     breaker: { state: "closed", reason: "new", overruled: false },

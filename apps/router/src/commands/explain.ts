@@ -81,6 +81,13 @@ export interface ExplainReport {
   readonly policy: string;
   readonly reason: string | null;
   readonly choice: { readonly key: string; readonly probability: number } | null;
+  /** Blocks that the chosen engine would fetch from another one. */
+  readonly pull: {
+    readonly from: string;
+    readonly tokens: number;
+    readonly ms: number;
+    readonly computeMs: number;
+  } | null;
   readonly split: {
     readonly reason: string;
     readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
@@ -174,6 +181,11 @@ function heading(report: ExplainReport): string {
   ];
   if (unseenTokens > 0) {
     lines.push(`unseen    ${Math.round(unseenTokens)} tokens: estimated peer load that is not reported yet`);
+  }
+  const { pull } = report;
+  if (pull) {
+    const beside = `${Math.round(pull.ms)} ms beside ${Math.round(pull.computeMs)} to compute`;
+    lines.push(`pull      fetches ${grouped(pull.tokens)} tokens from ${pull.from}: ${beside}`);
   }
   return `${wrapText([...lines, ...splitAndService(report)].join("\n"), labelColumns)}\n`;
 }
@@ -273,3 +285,5 @@ function number(value: number | null | undefined): string | undefined {
   if (value === null || value === undefined) return undefined;
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
+
+const grouped = (value: number): string => value.toLocaleString("en");

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type EngineTraits, isLoopback, kvTransferProtocols } from "@espalier/common";
+import { type EngineTraits, isLoopback, kvPullProtocols, kvTransferProtocols } from "@espalier/common";
 import { Type } from "typebox";
 import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
@@ -63,6 +63,11 @@ const traits = {
     default: "none",
   }),
   "kv-transfer-port": port("Port of an engine's side of the transfer, if it is not the protocol's default."),
+  "kv-pull": choice(["none", ...kvPullProtocols], {
+    description: "How the engines fetch KV blocks of prompts from each other.",
+    default: "none",
+  }),
+  "kv-pull-port": port("Port of an engine's side channel for that, if it is not the protocol's default."),
   labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
     description: "Free-form labels of the engines.",
     maxProperties: 64,
@@ -269,6 +274,7 @@ function compileTraits(
 ): EngineTraits {
   const { scheme, models, role, weight, ranks, labels } = tree;
   const transfer = tree["kv-transfer"];
+  const pull = tree["kv-pull"];
   return {
     ...{ scheme, models, role, weight, ranks, labels },
     kvEventsPort: tree["kv-events-port"],
@@ -276,6 +282,8 @@ function compileTraits(
     kvTopic: tree["kv-topic"],
     kvTransfer: transfer === "none" ? undefined : transfer,
     kvTransferPort: tree["kv-transfer-port"],
+    kvPull: pull === "none" ? undefined : pull,
+    kvPullPort: tree["kv-pull-port"],
   };
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { asEngineId, type EngineSpec, kvTransferProtocols } from "@espalier/common";
+import { asEngineId, type EngineSpec, kvPullProtocols, kvTransferProtocols } from "@espalier/common";
 import { Type } from "typebox";
 import { type Path, type Problem, problemsError } from "../problems.ts";
 import { isSection, readTree } from "../read-tree.ts";
@@ -105,6 +105,33 @@ export const engines = list(
                 maximum: 65_535,
               }),
             ),
+          },
+          { shorthand: "protocol" },
+        ),
+      ),
+      "kv-pull": Type.Optional(
+        section(
+          "How the engine fetches KV blocks of a prompt from other engines, and lends them its own. A plain string is the `protocol`.",
+          {
+            protocol: choice(kvPullProtocols, {
+              description: "`p2p`: vLLM's P2P tier; `llm-d-sidecar`: the same behind llm-d's sidecar. Engines of one model must have the same block size and hash seed.",
+              default: "p2p",
+            }),
+            host: Type.Optional(
+              text({
+                description:
+                  "Host at which other engines reach this engine's side channel. Default: the host of its URL.",
+                maxLength: 253,
+                pattern: "^[A-Za-z0-9.:_-]+$",
+                expected: "a host name or an IP address",
+              }),
+            ),
+            port: integer({
+              description: "Port of rank 0's side channel. The other ranks use the ports after it.",
+              default: 5_710,
+              minimum: 1,
+              maximum: 65_535,
+            }),
           },
           { shorthand: "protocol" },
         ),
@@ -268,7 +295,7 @@ type EngineTree = ConfigTree["engines"][number];
 
 /** Compiles a checked list of engines into specs with normalized URLs and unique ids. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
-  return engines.map(({ "kv-events": events, "kv-transfer": transfer, ...engine }) => ({
+  return engines.map(({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, ...engine }) => ({
     id: asEngineId(idOf(engine)),
     url: normalizeUrl(engine.url) ?? engine.url,
     models: engine.models,
@@ -282,6 +309,7 @@ export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
     ...(transfer === undefined
       ? {}
       : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
+    ...(pull === undefined ? {} : { kvPull: { protocol: pull.protocol, host: pull.host, port: pull.port } }),
   }));
 }
 
@@ -295,6 +323,11 @@ export function checkEngines(engines: readonly EngineTree[], path: Path): Proble
     if (url === undefined) {
       problems.push({ path: [...path, at, "url"], message: `${JSON.stringify(engine.url)} is not a URL` });
       continue;
+    }
+    const [transfer, pull] = [engine["kv-transfer"], engine["kv-pull"]];
+    if (pull?.protocol === "p2p" && transfer !== undefined) {
+      const message = `"p2p" and \`kv-transfer\` both need the request's kv_transfer_params; leave out one of them`;
+      problems.push({ path: [...path, at, "kv-pull"], message });
     }
     const sameUrl = firstWithUrl.get(url);
     const sameId = firstWithId.get(idOf(engine));

@@ -1,4 +1,11 @@
-import { type EngineRole, type EngineTraits, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
+import {
+  type EngineRole,
+  type EngineTraits,
+  type KvPullProtocol,
+  type KvTransferProtocol,
+  kvPullProtocols,
+  kvTransferProtocols,
+} from "@espalier/common";
 import { objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 
 /** Prefix of annotations and labels that describe an engine. An annotation overrides a label. */
@@ -50,6 +57,8 @@ export function readHints(body: unknown, traits: EngineTraits): HintedTraits {
     kvTopic: read("kv-topic", (text) => text) ?? traits.kvTopic,
     kvTransfer: read("kv-transfer", oneOf<KvTransferProtocol>(kvTransferProtocols)) ?? traits.kvTransfer,
     kvTransferPort: read("kv-transfer-port", portOf) ?? traits.kvTransferPort,
+    kvPull: read("kv-pull", oneOf<KvPullProtocol>(kvPullProtocols)) ?? traits.kvPull,
+    kvPullPort: read("kv-pull-port", portOf) ?? traits.kvPullPort,
   };
   return { traits: hinted, problems };
 }

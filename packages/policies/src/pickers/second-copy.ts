@@ -1,5 +1,5 @@
 import type { Decision, Picker } from "../decision.ts";
-import { matchedInAll } from "../match.ts";
+import { availableTokens } from "../match.ts";
 
 export interface SecondCopyOptions {
   /** Number of the policy's term for what a candidate computes on the prompt. */
@@ -36,12 +36,12 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
   const find = (decision: Decision, chosen: number): boolean => {
     const { request, candidates, eligible, eligibleCount, costs } = decision;
     const { promptTokens, sharedTokens = 0 } = request;
-    if (sharedTokens === 0 || matchedInAll(candidates, chosen) < sharedTokens) return false;
+    if (sharedTokens === 0 || availableTokens(candidates, chosen) < sharedTokens) return false;
     let best = 0;
     offer.index = -1;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      const matched = matchedInAll(candidates, index);
+      const matched = availableTokens(candidates, index);
       best = Math.max(best, matched);
       if (matched >= sharedTokens) continue;
       const least = offer.index === -1 ? Number.POSITIVE_INFINITY : costs[offer.index]!;
@@ -53,7 +53,7 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     }
     const { index } = offer;
     if (index === -1) return false;
-    const asItIsMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
+    const asItIsMs = ownMs(decision, index, Math.min(promptTokens, availableTokens(candidates, index)));
     const asBestMs = ownMs(decision, index, Math.min(promptTokens, best));
     // The term includes what that costs others.
     const savedMs = decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs);

@@ -1,6 +1,7 @@
+import type { CandidateSet } from "../candidates.ts";
 import type { Decision, Scorer } from "../decision.ts";
 import { estimateForeignQueue } from "../load.ts";
-import { matchedInAll, type TierCredits } from "../match.ts";
+import { availableTokens, matchedInAll, type TierCredits } from "../match.ts";
 import { countingWeight } from "../weights.ts";
 
 /** Milliseconds to compute a prompt token until something is learned: 8,000 tokens per second. */
@@ -91,8 +92,8 @@ export function createOwnWork(answerWeight: number): Scorer {
 }
 
 /**
- * Milliseconds that the candidate takes to fetch its part of the prompt from slower tiers to its GPU, per unit of
- * weight. Its engine computes other prompts meanwhile.
+ * Milliseconds that the candidate takes to fetch its part of the prompt from slower tiers, and from another engine, to its
+ * GPU, per unit of weight. Its engine computes other prompts meanwhile.
  *
  * @param credits give the fetch time until it is learned: the rest of the time that computing would take
  */
@@ -138,28 +139,38 @@ export function createKvPressure(credits: TierCredits): Scorer {
  * waits for it: busy / (1 - busy) in total. With several engines, later requests use idle ones if there are any
  * (Sakasegawa's approximation of the wait in M/M/n, 1977).
  */
-function costToOthers(busyShare: number, engines: number): number {
+export function costToOthers(busyShare: number, engines: number): number {
   return busyShare ** (Math.sqrt(2 * (engines + 1)) - 1) / (1 - busyShare);
 }
 
 /** Milliseconds that a candidate computes on a prompt token that attends to few others. */
 export function tokenMsOf({ candidates }: Decision, index: number): number {
+  return tokenMsAt(candidates, index);
+}
+
+/** The same by candidate set. */
+export function tokenMsAt(candidates: CandidateSet, index: number): number {
   const learned = candidates.prefillMsPerToken[index]!;
   return Number.isNaN(learned) ? believedMsPerToken : learned;
 }
 
-/** Milliseconds that it computes on the prompt: all but what it has in any tier, and always the last token. */
+/** Milliseconds that it computes on the prompt: all but what it has or pulls, and always the last token. */
 function ownMs(decision: Decision, index: number): number {
   const { promptTokens } = decision.request;
-  return ownMsOf(decision, index, Math.min(promptTokens, matchedInAll(decision.candidates, index)));
+  return ownMsOf(decision, index, Math.min(promptTokens, availableTokens(decision.candidates, index)));
 }
 
 /** Milliseconds that it would compute on the prompt if it had this many of its tokens. */
-export function ownMsOf(decision: Decision, index: number, matched: number): number {
-  const uncached = Math.max(1, decision.request.promptTokens - matched);
-  const perPair = decision.candidates.prefillMsPerTokenPair[index]!;
+export function ownMsOf({ candidates, request }: Decision, index: number, matched: number): number {
+  return prefillMs(candidates, index, request.promptTokens, matched);
+}
+
+/** Milliseconds that a candidate would compute on a prompt of which it had this many tokens. */
+export function prefillMs(candidates: CandidateSet, index: number, promptTokens: number, matched: number): number {
+  const uncached = Math.max(1, promptTokens - matched);
+  const perPair = candidates.prefillMsPerTokenPair[index]!;
   const pairsMs = Number.isNaN(perPair) ? 0 : perPair * uncached * (matched + uncached / 2);
-  return tokenMsOf(decision, index) * uncached + pairsMs;
+  return tokenMsAt(candidates, index) * uncached + pairsMs;
 }
 
 /** Cached tokens beyond the prompt, if any, are not fetched. */
@@ -168,7 +179,8 @@ function fetchMsOf(decision: Decision, index: number, credits: TierCredits): num
   const cpu = candidates.matchedCpuTokens[index]!;
   const disk = candidates.matchedDiskTokens[index]!;
   const external = candidates.matchedExternalTokens[index]!;
-  if (cpu + disk + external === 0) return 0;
+  const pullMs = candidates.pullMs[index]!;
+  if (cpu + disk + external === 0) return pullMs;
   const tokenMs = tokenMsOf(decision, index);
   let left = Math.max(0, request.promptTokens - candidates.matchedTokens[index]!);
   const part = (tokens: number, learnedMs: number, credit: number): number => {
@@ -177,6 +189,7 @@ function fetchMsOf(decision: Decision, index: number, credits: TierCredits): num
     return fetched > 0 ? fetched * (Number.isNaN(learnedMs) ? (1 - credit) * tokenMs : learnedMs) : 0;
   };
   return (
+    pullMs +
     part(cpu, candidates.cpuFetchMsPerToken[index]!, credits.cpu) +
     part(disk, candidates.diskFetchMsPerToken[index]!, credits.disk) +
     part(external, candidates.externalFetchMsPerToken[index]!, credits.external)

@@ -12,8 +12,8 @@ export const maxLoadKeyBytes = 255;
 export const maxGaugeValue = 2 ** 40;
 
 const version = 1;
-const flag = { covers: 1, relayed: 2, active: 4 } as const;
-const knownFlags = flag.covers | flag.relayed | flag.active;
+const flag = { covers: 1, relayed: 2, active: 4, lending: 8 } as const;
+const knownFlags = flag.covers | flag.relayed | flag.active | flag.lending;
 
 /** The absolute gauge of one target. */
 export interface GaugeReport extends LoadGauge {
@@ -45,16 +45,22 @@ export interface LoadFrame extends CountedFrame {
  * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
  * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the
  * varint 2 x number + (1 when the key follows), the key as text, in a relay's frame the distance of its counter, and
- * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged. Routers that do not
- * count them send frames that older routers know.
+ * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged, then lent tokens. Routers
+ * that do not count them send frames that older routers know.
  */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const { origin, covers, relayedAgeMs, reports } = frame;
   const isRelayed = relayedAgeMs !== undefined;
   const hasActive = reports.some(({ activeTokens }) => activeTokens > 0);
+  const hasLending = reports.some(({ lendingTokens }) => lendingTokens > 0);
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(version);
-  writer.u8((covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0) | (hasActive ? flag.active : 0));
+  writer.u8(
+    (covers ? flag.covers : 0) |
+      (isRelayed ? flag.relayed : 0) |
+      (hasActive ? flag.active : 0) |
+      (hasLending ? flag.lending : 0),
+  );
   writeOrigin(writer, origin);
   writer.varint(frame.counter);
   writer.varint(frame.sentWallMs);
@@ -67,6 +73,7 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   for (const report of reports) {
     writeReport(writer, report, isRelayed ? frame.counter : undefined);
     if (hasActive) writer.varint(report.activeTokens);
+    if (hasLending) writer.varint(report.lendingTokens);
   }
   return writer.copy();
 }
@@ -103,7 +110,8 @@ function readGauges(bytes: Uint8Array): LoadFrame {
   const reports: GaugeReport[] = [];
   for (let index = 0; index < count; index++) {
     const report = readReport(reader, counter, relayedAgeMs !== undefined);
-    reports.push({ ...report, activeTokens: flags & flag.active ? readGauge(reader) : 0 });
+    const activeTokens = flags & flag.active ? readGauge(reader) : 0;
+    reports.push({ ...report, activeTokens, lendingTokens: flags & flag.lending ? readGauge(reader) : 0 });
   }
   reader.end();
   return { origin, counter, sentWallMs, relayedAgeMs, covers, reports };
@@ -115,7 +123,11 @@ function readCovers(reader: ByteReader): CoveredNumbers {
   return { from, to: length === 0 ? Number.POSITIVE_INFINITY : from + length };
 }
 
-function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): Omit<GaugeReport, "activeTokens"> {
+function readReport(
+  reader: ByteReader,
+  frameCounter: number,
+  isRelayed: boolean,
+): Omit<GaugeReport, "activeTokens" | "lendingTokens"> {
   const head = reader.varint();
   const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
   return {
@@ -135,8 +147,8 @@ function readGauge(reader: ByteReader): number {
   return value;
 }
 
-/** Upper bound of a report's bytes next to its key: number, counter, five gauges, and the length of the key. */
-export const reportBytes = 8 + 8 + 5 * 6 + 2;
+/** Upper bound of a report's bytes next to its key: number, counter, six gauges, and the length of the key. */
+export const reportBytes = 8 + 8 + 6 * 6 + 2;
 /** Upper bound of a frame's bytes next to its reports. */
 const headBytes = 512;
 
@@ -164,6 +176,8 @@ export interface LoadGauge {
   readonly pendingWorkMs: number;
   /** Tokens in prompt blocks of all those requests, each block once; 0 where they are not counted. */
   readonly activeTokens: number;
+  /** Tokens that the target is sending to other engines for those requests; 0 where they are not counted. */
+  readonly lendingTokens: number;
 }
 
 export const idleGauge: LoadGauge = {
@@ -172,6 +186,7 @@ export const idleGauge: LoadGauge = {
   decodeTokens: 0,
   pendingWorkMs: 0,
   activeTokens: 0,
+  lendingTokens: 0,
 };
 
 export function isIdle(gauge: LoadGauge): boolean {
@@ -184,6 +199,7 @@ export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
     one.pendingPrefillTokens === other.pendingPrefillTokens &&
     one.decodeTokens === other.decodeTokens &&
     one.pendingWorkMs === other.pendingWorkMs &&
-    one.activeTokens === other.activeTokens
+    one.activeTokens === other.activeTokens &&
+    one.lendingTokens === other.lendingTokens
   );
 }

@@ -18,6 +18,7 @@ export class LoadSums {
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
   readonly activeTokens: Float64Array;
+  readonly lendingTokens: Float64Array;
   /**
    * All such work that was heard to arrive since `sinceMs`; it never decreases. Work that arrived and was computed
    * between two frames is not in it.
@@ -43,6 +44,7 @@ export class LoadSums {
     this.decodeTokens = column();
     this.pendingWorkMs = column();
     this.activeTokens = column();
+    this.lendingTokens = column();
     this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
@@ -87,6 +89,7 @@ export class LoadSums {
     this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
     this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
     this.activeTokens[slot]! += is.activeTokens - was.activeTokens;
+    this.lendingTokens[slot]! += is.lendingTokens - was.lendingTokens;
     const workMs = is.pendingWorkMs - was.pendingWorkMs;
     this.pendingWorkMs[slot]! += workMs;
     if (workMs > 0) this.sentWorkMs[slot]! += workMs;

@@ -142,6 +142,7 @@ function checked(gauge: LoadGauge): LoadGauge {
     decodeTokens: checkedValue(gauge.decodeTokens),
     pendingWorkMs: checkedValue(gauge.pendingWorkMs),
     activeTokens: checkedValue(gauge.activeTokens),
+    lendingTokens: checkedValue(gauge.lendingTokens),
   };
 }
 

@@ -306,9 +306,9 @@ class OriginGauges extends Heard implements Peer {
   }
 
   #change(known: KnownGauge, report: LoadGauge): void {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = report;
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = report;
     const { sums, slots } = this.#options;
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens };
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
       sums.replace(known.slot, known.gauge, gauge);
       known.gauge = gauge;

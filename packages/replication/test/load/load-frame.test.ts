@@ -53,18 +53,22 @@ test("a change of one target takes 31 bytes and the router's name, and a further
   expect(size([report, report]) - size([report])).toBeLessThanOrEqual(8);
 });
 
-test("tokens of active blocks are in a frame, of each of its reports, only where one has some", () => {
-  const of = (...activeTokens: readonly number[]): LoadFrame => ({
+test.each([
+  ["activeTokens", 4],
+  ["lendingTokens", 8],
+] as const)("%s are in a frame, of each of its reports, only where one has some", (gauge, flag) => {
+  const of = (...values: readonly number[]): LoadFrame => ({
     ...frame,
-    reports: activeTokens.map((tokens, number) => ({
+    reports: values.map((tokens, number) => ({
       ...{ number, key: undefined, counter: 300 },
       ...gaugeOf(2),
-      activeTokens: tokens,
+      ...{ activeTokens: 0, lendingTokens: 0 },
+      [gauge]: tokens,
     })),
   });
   const [without, some] = [writeLoadFrame(of(0, 0)), writeLoadFrame(of(0, 48))];
   expect(without[1]).toBe(0);
-  expect(some[1]).toBe(4);
+  expect(some[1]).toBe(flag);
   expect(some.length).toBe(without.length + 2);
   expect(readLoadFrame(some)).toEqual(of(0, 48));
   expect(readLoadFrame(without)).toEqual(of(0, 0));
@@ -98,7 +102,7 @@ test("another version, unknown flags, bytes too many or too few, and reports old
     return copy;
   };
   const relayed = writeLoadFrame({ ...frame, relayedAgeMs: 0, reports: [{ ...frame.reports[1]!, counter: -1 }] });
-  const wrong = [changed(0, 2), changed(1, 8), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
+  const wrong = [changed(0, 2), changed(1, 16), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
   for (let length = 1; length < bytes.length; length++) wrong.push(bytes.subarray(0, length));
   for (const one of wrong) expect(errorOf(() => readLoadFrame(one))).toEqual(refused);
 });

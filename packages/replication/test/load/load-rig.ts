@@ -69,6 +69,7 @@ export function gaugeOf(inFlight: number): LoadGauge {
     decodeTokens: inFlight * 100,
     pendingWorkMs: inFlight * 7,
     activeTokens: inFlight * 30,
+    lendingTokens: 0,
   };
 }
 
@@ -82,6 +83,7 @@ export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge 
     decodeTokens: shared.decodeTokens[slot] ?? 0,
     pendingWorkMs: shared.pendingWorkMs[slot] ?? 0,
     activeTokens: shared.activeTokens[slot] ?? 0,
+    lendingTokens: shared.lendingTokens[slot] ?? 0,
   };
 }
 

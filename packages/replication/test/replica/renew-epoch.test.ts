@@ -142,7 +142,14 @@ test("one that joins after it learns all that was read before it, from the state
 test("loads are told anew, and those of the epoch before count no more", () => {
   const { a, b, time } = setUp();
   const inFlight = () => b.replica.load.shared.inFlight[b.slots.find("engine")] ?? 0;
-  const gauge = { inFlight: 3, pendingPrefillTokens: 30, decodeTokens: 7, pendingWorkMs: 9, activeTokens: 5 };
+  const gauge = {
+    inFlight: 3,
+    pendingPrefillTokens: 30,
+    decodeTokens: 7,
+    pendingWorkMs: 9,
+    activeTokens: 5,
+    lendingTokens: 6,
+  };
   b.slots.slotOf("engine");
   a.replica.load.set("engine", gauge);
   expect(inFlight()).toBe(3);
@@ -156,6 +163,7 @@ test("loads are told anew, and those of the epoch before count no more", () => {
     decodeTokens: 0,
     pendingWorkMs: 0,
     activeTokens: 0,
+    lendingTokens: 0,
   });
   time.advance(20);
   expect(inFlight()).toBe(0);

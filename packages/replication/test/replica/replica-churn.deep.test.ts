@@ -7,8 +7,22 @@ import { journalContent } from "../documents/journal-content.ts";
 import { chainOf, createNode, join, type Node, store } from "./replica-pair.ts";
 
 const nobodyToAsk = (): void => {};
-const busy = { inFlight: 2, pendingPrefillTokens: 100, decodeTokens: 50, pendingWorkMs: 9, activeTokens: 40 };
-const idle = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
+const busy = {
+  inFlight: 2,
+  pendingPrefillTokens: 100,
+  decodeTokens: 50,
+  pendingWorkMs: 9,
+  activeTokens: 40,
+  lendingTokens: 60,
+};
+const idle = {
+  inFlight: 0,
+  pendingPrefillTokens: 0,
+  decodeTokens: 0,
+  pendingWorkMs: 0,
+  activeTokens: 0,
+  lendingTokens: 0,
+};
 
 /** What one epoch of a router tells another router: everything it has written, and its frames of load. */
 function tell(from: Node, to: Node): void {
@@ -101,8 +115,9 @@ test("ten minutes of three busy routers leaves nothing that grows, and all say t
   for (const { replica, slots } of nodes) {
     for (let target = 0; target < 3; target++) {
       const slot = slots.find(`t${target}`);
-      const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = replica.load.shared;
-      for (const column of [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens]) {
+      const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } =
+        replica.load.shared;
+      for (const column of [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens]) {
         expect(column[slot]).toBe(0);
       }
     }

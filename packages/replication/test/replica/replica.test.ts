@@ -63,6 +63,7 @@ test("placements, load and bindings of one router reach the other", () => {
     decodeTokens: 0,
     pendingWorkMs: 20,
     activeTokens: 0,
+    lendingTokens: 0,
   });
   a.replica.bindings.set("resp_1", "engine", 60_000);
   expect(b.replica.load.shared.inFlight[b.slots.find("engine")]).toBe(2);

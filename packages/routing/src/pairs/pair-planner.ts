@@ -166,7 +166,9 @@ export class PairPlanner<Target extends PairTarget> {
       return this.#isAssignedTo(pool, engine, "decode") && (split?.allows(spoken) ?? false);
     };
     const { decodePolicy } = this.rolesOf(pool);
-    return this.#options.dryRunSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
+    const { features, prompt } = request;
+    const asked = { ...pool, policy: decodePolicy };
+    return this.#options.dryRunSelector.select(asked, targets, { features, prompt }, { tried, accepts });
   }
 
   /** Targets that may serve a request alone: those assigned to decode, while one of them has not been tried. */
@@ -225,7 +227,9 @@ export class PairPlanner<Target extends PairTarget> {
       this.#isAssignedTo(pool, target.engine, "prefill") &&
       !tried.prefill.has(target.key);
     const choosing = { ...pool, policy: this.#prefill.policy };
-    const prefill = this.#options.dryRunSelector.select(choosing, targets, request, { tried: tried.any, accepts });
+    const { features, prompt } = request;
+    const asked = { features, prompt, canPull: request.canPull === true && protocol.combinesWithPull === true };
+    const prefill = this.#options.dryRunSelector.select(choosing, targets, asked, { tried: tried.any, accepts });
     return prefill ? { protocol, prefill, decode } : "no_prefill_engine";
   }
 

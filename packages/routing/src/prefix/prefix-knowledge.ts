@@ -20,8 +20,12 @@ export type FeedConfidence = "complete" | "partial" | "void" | "none";
 
 /** What the router knows (facts, from events) and predicts (placements) about its targets' caches. */
 export interface PrefixKnowledge {
-  /** Looks a prompt up at every target. `describe` and `evidence` refer to the last prompt looked up. */
-  match(prompt: PromptBlocks): void;
+  /**
+   * Looks a prompt up at every target. `describe` and `evidence` refer to the last prompt looked up.
+   *
+   * @param countsLendable whether to look for what targets could lend to each other; false by default
+   */
+  match(prompt: PromptBlocks, countsLendable?: boolean): void;
   /** Writes what a target is believed to hold of the prompt to the candidate set. */
   describe(target: RoutingTarget, prompt: PromptBlocks, candidates: CandidateSet, index: number): void;
   /** The evidence behind it, for explanations; undefined for a target without any state. */
@@ -110,7 +114,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
   const waiting = new Set<PlacedPrompt>();
   const placing: PlacedPromptOptions = { ...options, waiting };
   return {
-    match(prompt) {
+    match(prompt, countsLendable = false) {
+      matches.countsCpu = countsLendable;
       index.match(prompt.chain, prompt.blockCount, clock.nowMs(), matches);
     },
     describe(target, prompt, candidates, at) {

@@ -28,6 +28,8 @@ export function createMatchWriter(
   return (target, prompt, confidence, candidates, at) => {
     const isListed = matches.isListed[target.index] === 1;
     const held = isListed ? writeOwn(matches, target, prompt, confidence, candidates, at) : 0;
+    const lendable = matches.cpuBlocks[target.index]!;
+    if (lendable > 0 && isBelieved(confidence)) candidates.lendableTokens[at] = usableOf(lendable, target, prompt);
     const pools = reach.poolsOf(target.index);
     if (pools.length === 0) return;
     const pooledBlocks = deepestPool(matches, pools, feedConfidenceOf);

@@ -1,5 +1,6 @@
 import type { LoadTicket } from "@espalier/workers";
 import type { Placement, PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
+import type { RunningPull } from "../pulls/kv-pull.ts";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { RoutedRequest, Selection } from "../select-target.ts";
 
@@ -23,6 +24,7 @@ export class Dispatch<Target extends RoutingTarget> {
   readonly #placement: Placement | undefined;
   /** Undefined if nothing can be learned from the time that the prompt takes. */
   #work: Selection<Target>["work"];
+  readonly #pull: RunningPull<Target> | undefined;
   #isWithdrawn = false;
   #hasFirstToken = false;
   #hasEnded = false;
@@ -34,7 +36,7 @@ export class Dispatch<Target extends RoutingTarget> {
     selection: Selection<Target>,
     { isPrefilled = false, expectedOutputTokens = features.expectedOutputTokens }: DispatchShare = {},
   ) {
-    const { target, matchedTokens, work, activeBlocks } = selection;
+    const { target, matchedTokens, work, activeBlocks, pull } = selection;
     const uncachedTokens = isPrefilled ? 0 : features.promptTokens - matchedTokens;
     this.selection = selection;
     this.#work = uncachedTokens > 0 ? work : undefined;
@@ -47,6 +49,7 @@ export class Dispatch<Target extends RoutingTarget> {
       workMs: this.workMs,
       activeBlocks,
     });
+    this.#pull = pull && !isPrefilled ? pull.begin() : undefined;
     this.#placement = prompt && knowledge.place(target, prompt, matchedTokens, selection);
   }
 
@@ -68,6 +71,7 @@ export class Dispatch<Target extends RoutingTarget> {
     if (this.#hasFirstToken || this.#hasEnded) return;
     this.#hasFirstToken = true;
     if (isPrompt) this.#work?.firstToken();
+    this.#pull?.release();
     this.#ticket.firstToken();
     if (!this.#isWithdrawn) this.#placement?.computed();
   }
@@ -87,6 +91,7 @@ export class Dispatch<Target extends RoutingTarget> {
   /** The request no longer runs at the target. */
   release(): void {
     this.#hasEnded = true;
+    this.#pull?.release();
     this.#ticket.end();
   }
 
@@ -97,6 +102,8 @@ export class Dispatch<Target extends RoutingTarget> {
 
   /** @param cachedTokens cached tokens that the engine reports; undefined if it reports none or did not answer */
   answered(cachedTokens: number | undefined): void {
-    this.#placement?.answered(this.#isWithdrawn ? undefined : cachedTokens);
+    const reported = this.#isWithdrawn ? undefined : cachedTokens;
+    this.#placement?.answered(reported);
+    if (this.#pull && this.#pull.answered(reported) !== false) this.#work?.pulled();
   }
 }

@@ -15,9 +15,10 @@ export interface LoadPublisher extends Startable {
 interface Published {
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
+  readonly lendingTokens: number;
 }
 
-const idle: Published = { inFlight: 0, pendingPrefillTokens: 0 };
+const idle: Published = { inFlight: 0, pendingPrefillTokens: 0, lendingTokens: 0 };
 
 /**
  * Publishes a dispatch at once, because another router may be about to send to the same engine. Publishes the end of a
@@ -32,12 +33,13 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
   let cancelDecreased: Cancel | undefined;
   let cancelProgress: Cancel = () => {};
   const tell = (target: RoutingTarget): void => {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = target.load;
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = target.load;
     progressed.delete(target);
     decreased.delete(target);
-    if (inFlight === 0) published.delete(target);
-    else published.set(target, { inFlight, pendingPrefillTokens });
-    plane.set(target.key, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens });
+    if (inFlight === 0 && lendingTokens === 0) published.delete(target);
+    else published.set(target, { inFlight, pendingPrefillTokens, lendingTokens });
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
+    plane.set(target.key, gauge);
   };
   const publishDecreased = (): void => {
     cancelDecreased = undefined;
@@ -46,9 +48,11 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
   return {
     changed(target) {
       const before = published.get(target) ?? idle;
-      const { inFlight, pendingPrefillTokens } = target.load;
-      if (inFlight !== before.inFlight || pendingPrefillTokens > before.pendingPrefillTokens) tell(target);
-      else if (pendingPrefillTokens === before.pendingPrefillTokens) progressed.add(target);
+      const { inFlight, pendingPrefillTokens, lendingTokens } = target.load;
+      const isMore = pendingPrefillTokens > before.pendingPrefillTokens || lendingTokens > before.lendingTokens;
+      if (inFlight !== before.inFlight || isMore) tell(target);
+      else if (pendingPrefillTokens === before.pendingPrefillTokens && lendingTokens === before.lendingTokens)
+        progressed.add(target);
       else {
         decreased.add(target);
         cancelDecreased ??= scheduler.after(decreaseDelayMs, publishDecreased);

@@ -53,6 +53,9 @@ export class DecisionSnapshot {
     if (candidates.matchedExternalTokens[index]! > 0) {
       candidates.externalFetchMsPerToken[index] = times.fetchMsPerToken(target, "external");
     }
+    if (candidates.pullProtocol[index]! > 0) {
+      candidates.pullMsPerToken[index] = times.fetchMsPerToken(target, "peer");
+    }
     candidates.backlogMs[index] = this.#backlogMs(target);
     candidates.batchLimit[index] = this.#limits.of(target, this.nowMs);
     this.#busy.heard(target.index, this.#shared, this.nowMs);

@@ -38,6 +38,7 @@ export function usualFetch(msPerToken: number): FetchBelief {
     cpu: (1 - cpu) * msPerKilotoken,
     disk: (1 - disk) * msPerKilotoken,
     external: (1 - external) * msPerKilotoken,
+    peer: (1 - cpu) * msPerKilotoken,
   };
 }
 
@@ -80,6 +81,7 @@ export class FetchRates {
     cpu: emptyTier(),
     disk: emptyTier(),
     external: emptyTier(),
+    peer: emptyTier(),
   };
   readonly #fleet: FleetSums | undefined;
   #samples = 0;

@@ -159,8 +159,8 @@ function isAmount(value: number, most: number): boolean {
   return value >= 0 && value <= most;
 }
 
-/** Where blocks of a prompt may be instead of on the GPU. */
-export const slowTiers = ["cpu", "disk", "external"] as const;
+/** Where blocks of a prompt may be instead of on the GPU. `peer` is the CPU memory of another engine. */
+export const slowTiers = ["cpu", "disk", "external", "peer"] as const;
 
 export type SlowTier = (typeof slowTiers)[number];
 

@@ -1,4 +1,5 @@
 import type { Clock } from "@espalier/common";
+import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
@@ -73,13 +74,18 @@ export class PoolWork {
 
   /** Each prompt teaches either computing or fetching, because fetched tokens are not computed. */
   #learn(target: RatedTarget, sample: PrefillSample): void {
+    if (!sample.fetched) this.rates.observe(target, sample);
+    else this.learnFetch(target, sample);
+  }
+
+  /** Learns from a prompt for which blocks had to be fetched. */
+  learnFetch(target: RatedTarget, sample: PrefillSample): void {
     const { fetched, elapsedMs, hasWaited } = sample;
-    if (!fetched) this.rates.observe(target, sample);
-    else if (!hasWaited) {
-      const computeMs = this.times.firstTokenMs(target, sample);
-      const atMs = this.#clock.nowMs();
-      this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchBelief);
-    }
+    if (!fetched || hasWaited) return;
+    const setupMs = fetched.peer > 0 ? pullSetupMs : 0;
+    const computeMs = this.times.firstTokenMs(target, sample) + setupMs;
+    const atMs = this.#clock.nowMs();
+    this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchBelief);
   }
 
   #learnedFetches(): readonly LearnedFetch[] {
@@ -114,6 +120,7 @@ export class PromptWork {
   #sentMs = Number.NaN;
   #hasWaited = false;
   #firstTokenMs = Number.NaN;
+  #pulled: PrefillSample | undefined;
 
   constructor(parts: PromptWorkParts) {
     this.#parts = parts;
@@ -148,8 +155,21 @@ export class PromptWork {
     const elapsedMs = this.#firstTokenMs - Math.max(this.#sentMs, computedMs);
     const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
     const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
+    // Whether a pull brought anything is known only when the answer is complete.
+    if (part.fetched && part.fetched.peer > 0) {
+      this.#pulled = sample;
+      return;
+    }
     pool.steps.computed(target, sample, isLast);
     if (!part.fetched) pool.fleet.learns();
+  }
+
+  /** The pull that belongs to the prompt brought what it should: its time teaches how long pulls take. */
+  pulled(): void {
+    const { pool, target } = this.#parts;
+    const sample = this.#pulled;
+    this.#pulled = undefined;
+    if (sample) pool.learnFetch(target, sample);
   }
 
   /** The answer is complete. @param tokens number of its tokens */

@@ -22,7 +22,14 @@ afterEach(async () => {
   for (const { tier } of [one, other]) await tier.stop();
 });
 
-const gauge = { inFlight: 3, pendingPrefillTokens: 5, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
+const gauge = {
+  inFlight: 3,
+  pendingPrefillTokens: 5,
+  decodeTokens: 0,
+  pendingWorkMs: 0,
+  activeTokens: 0,
+  lendingTokens: 0,
+};
 const ttlMs = 100_000;
 const join = (router: TierRouter, key: string): void => {
   router.fleet.add(key);

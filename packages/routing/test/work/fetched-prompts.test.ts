@@ -12,7 +12,7 @@ import { nothingShared } from "../shared-load.ts";
 import { teach, usualEngine } from "./synthetic-engine.ts";
 
 const shared = nothingShared();
-const noTokens = { cpu: 0, disk: 0, external: 0 };
+const noTokens = { cpu: 0, disk: 0, external: 0, peer: 0 };
 const fetchMsPerKilotoken = 9;
 
 let time: VirtualTime;

@@ -51,7 +51,7 @@ describe("a note of learned times", () => {
     const start = writeTimesNote(base).length - sumsBytes(0);
     expect(note[start]).toBe(1);
     const later = note.slice();
-    later[start] = 4;
+    later[start] = 5;
     expect(readTimesNote(later)).toEqual({ ...base, fetches: fetches.slice(1) });
     later[start] = 0;
     expect(readTimesNote(later)).toEqual({ ...base, fetches: fetches.slice(1) });

@@ -1,5 +1,5 @@
 import type { Target } from "@espalier/workers";
-import type { PlannedRequest } from "../request/planned-request.ts";
+import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
 import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";
 import { adapterCallsOf } from "./adapter-loader.ts";
@@ -8,6 +8,12 @@ import { adapterCallsOf } from "./adapter-loader.ts";
 const maxReloads = 2;
 /** How many bytes of an answer are inspected: errors are short. */
 const maxReadBytes = 4_096;
+
+/** What else changes in the body. */
+interface AdapterEdits {
+  readonly workMs: number;
+  readonly set: BodyFields;
+}
 
 /** One request for a LoRA adapter. Loads the adapter, and loads it again when the engine has lost it. */
 export class AdapterRun {
@@ -30,17 +36,17 @@ export class AdapterRun {
   /**
    * Makes an engine ready for the request.
    *
-   * @param workMs expected milliseconds of work on the prompt
+   * @param edits expected milliseconds of work on the prompt, and further keys of the body
    * @returns the request to send, or undefined when the engine cannot serve it; no promise when the adapter is loaded
    */
-  prepare(target: Target, engine: Engine, workMs: number): Engine | Promise<Engine | undefined> {
+  prepare(target: Target, engine: Engine, edits: AdapterEdits): Engine | Promise<Engine | undefined> {
     const { adapterLoader, adapterUse } = this.#context;
     this.ended();
     this.#target = target;
     if (this.isManaged) this.#endUse = adapterUse.begin(target.engine, this.#adapter);
     const loading = adapterLoader.load(target.engine, this.#adapter, this.#plan.pool.upstreamHeaders);
-    if (!loading) return this.#sent(target, engine, workMs);
-    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, workMs) : undefined));
+    if (!loading) return this.#sent(target, engine, edits);
+    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, edits) : undefined));
   }
 
   /** Declines an answer that says that the adapter is not loaded. The engine is asked again after loading it. */
@@ -60,9 +66,9 @@ export class AdapterRun {
     this.#endUse = undefined;
   }
 
-  #sent(target: Target, engine: Engine, workMs: number): Engine {
+  #sent(target: Target, engine: Engine, { workMs, set }: AdapterEdits): Engine {
     target.adapters.sent(this.#adapter);
-    const fields = adapterCallsOf(target.engine).fields(this.#adapter);
+    const fields = { ...set, ...adapterCallsOf(target.engine).fields(this.#adapter) };
     // In disaggregated serving the body of the leg has them already.
     const isOther = workMs > 0 || Object.keys(fields).length > 0;
     const body = engine.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);

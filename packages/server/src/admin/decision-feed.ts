@@ -6,6 +6,7 @@ import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
+import { describePull, type PullReport } from "./pull-report.ts";
 
 /** One routing decision, for watchers. Contains no text of the prompt. */
 interface Decision {
@@ -30,6 +31,8 @@ interface Decision {
   readonly attempt: number;
   /** The prefill engine of a disaggregated request. */
   readonly prefillWorker: string | null;
+  /** Blocks that its engine fetches from another one; null for none. */
+  readonly pull: PullReport | null;
 }
 
 /** A decision as recorded, with its session key, which is never published. */
@@ -135,6 +138,7 @@ export function describeDecision(
   { endpointId, pool, features, service }: Pick<PlannedRequest, "endpointId" | "pool" | "features" | "service">,
   { selection, prefill, attempts, queuedMs }: DecidedRequest,
 ): NotedDecision {
+  const pull = (prefill ?? selection)?.pull;
   return {
     endpoint: endpointId,
     model: pool.model,
@@ -148,6 +152,7 @@ export function describeDecision(
     queuedMs: Math.round(queuedMs),
     attempt: attempts + 1,
     prefillWorker: prefill?.target.engine.id ?? null,
+    pull: pull ? describePull(pull) : null,
   };
 }
 

@@ -15,6 +15,7 @@ import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { type CandidateReport, describeCandidates, type LeftOut, whyLeftOut } from "./explained-candidates.ts";
+import { describePull, type PullReport } from "./pull-report.ts";
 
 /**
  * What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times are in milliseconds.
@@ -33,6 +34,8 @@ interface RequestReport {
    */
   readonly choice: { readonly key: string; readonly probability: number } | null;
   /** Whether prefill and decode would be disaggregated; null in a pool without KV transfer. */
+  /** Null if it fetches nothing. */
+  readonly pull: PullReport | null;
   readonly split: SplitReport | null;
   /** Its admission class; null when admission is off. */
   readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
@@ -95,6 +98,7 @@ export async function explainRequest(
     policy: pool.policy.name,
     reason: explained?.explanation.reason ?? null,
     choice: choice ? { key: choice.key, probability: choice.probability } : null,
+    pull: explained?.pull ? describePull(explained.pull) : null,
     split: explainSplit(context, plan) ?? null,
     service: serviceOf(context, plan),
     memory: explainMemory(context, plan),

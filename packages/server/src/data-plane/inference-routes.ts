@@ -1,4 +1,5 @@
 import { EspalierError } from "@espalier/common";
+import { pullProtocols } from "@espalier/disaggregation";
 import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
 import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
@@ -98,6 +99,10 @@ function planView(
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
+  const canPull = targets.some(
+    ({ engine }) => engine.kvPull && pullProtocols[engine.kvPull.protocol].endpoints.has(endpoint.id),
+  );
+  const isEdited = canPull || parent !== undefined || fieldsFor !== undefined;
   const { trace } = request;
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
@@ -116,6 +121,7 @@ function planView(
     targets,
     onlyEngine,
     prompt,
+    canPull,
     features: {
       promptTokens: prompt?.tokens ?? estimatedTokens,
       expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
@@ -125,7 +131,7 @@ function planView(
     },
     stripUsage,
     split: isSplit ? new SplitSource(view, edit) : undefined,
-    bodyWith: parent === undefined && !fieldsFor ? undefined : (set, workMs) => edit(set, { isAnswer: true, workMs }),
+    bodyWith: isEdited ? (set, workMs) => edit(set, { isAnswer: true, workMs }) : undefined,
     storesResponse: endpoint.id === "responses",
     service,
     acceptedMs,

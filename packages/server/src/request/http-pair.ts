@@ -1,7 +1,7 @@
-import type { Span } from "@espalier/common";
-import type { LegEdits, LegEngine, PairLegs } from "@espalier/disaggregation";
+import type { Random, Span } from "@espalier/common";
+import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/disaggregation";
 import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
-import type { ChosenPair, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
+import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
 import type { Permit, Target } from "@espalier/workers";
 import { adapterCallsOf } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -25,6 +25,8 @@ export class HttpPair {
   #settleSidecar: ((outcome: PrefillOutcome) => void) | undefined;
   #isAskedByDecode = false;
   #decode: LegEdits = noEdits;
+  /** For the sidecar that has the prefill engine pull blocks from a third one. */
+  #pullHeaders: readonly string[] = [];
 
   /** @param onDefect called with errors thrown asynchronously */
   constructor(context: PairContext, plan: PlannedRequest, resends: ResendGuard, onDefect: (thrown: unknown) => void) {
@@ -103,7 +105,7 @@ export class HttpPair {
     const { set, headers } = leg === "probe" ? (this.#legs?.probe ?? noEdits) : this.#decode;
     // Another engine computes the prompt, so this one has no work on it.
     const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: true, workMs: 0 }) ?? [];
-    return { body, headers };
+    return { body, headers: [...headers, ...this.#pullHeaders] };
   }
 
   #pairUp({ protocol, prefill, decode, thresholdTokens }: ChosenPair<Target>, peerId: string | undefined): void {
@@ -111,6 +113,7 @@ export class HttpPair {
     const { promptTokens } = this.#plan.features;
     this.#isAskedByDecode = protocol.isAskedByDecode ?? false;
     this.#decode = noEdits;
+    this.#pullHeaders = prefill.pull ? pullEdits(prefill.pull, this.#context.random).headers : [];
     this.#legs = protocol.pair({
       prefill: legEngine(prefill.target),
       decode: legEngine(decode.target),
@@ -133,6 +136,13 @@ function legEngine({ engine, rank }: Target): LegEngine {
   const transfer = engine.kvTransfer;
   if (!transfer) throw new TypeError(`engine ${engine.id} hands over no KV blocks`);
   return { url: engine.url, transfer, rank, rankCount: engine.targets.length };
+}
+
+/** What a request's engine has to be told to pull blocks from another one. */
+export function pullEdits({ source }: ChosenPull<Target>, random: Random): LegEdits {
+  const { url, kvPull: pull } = source.engine;
+  if (!pull) throw new TypeError(`engine ${source.engine.id} lends no KV blocks`);
+  return pullProtocols[pull.protocol].edits({ url, pull, rank: source.rank }, random);
 }
 
 export interface PrefillRequest {

@@ -63,7 +63,7 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly storesResponse: boolean;
   /**
    * The body with further keys set, as JSON text, for an engine with `workMs` of expected work on the prompt. Defined
-   * for requests for a LoRA adapter, and where engines order requests by work.
+   * for requests for a LoRA adapter, and where engines order requests by work or pull KV blocks.
    */
   bodyWith?: ((set: BodyFields, workMs: number) => readonly Buffer[]) | undefined;
   /** Source of both legs' bodies; absent for a request that is never disaggregated. */

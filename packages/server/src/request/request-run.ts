@@ -1,5 +1,6 @@
 import type { AdmissionRequest } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
+import type { LegEdits } from "@espalier/disaggregation";
 import { retryAfterMs } from "@espalier/proxy";
 import {
   type ChosenAlone,
@@ -19,7 +20,7 @@ import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
-import { engineHeaders, HttpPair } from "./http-pair.ts";
+import { engineHeaders, HttpPair, pullEdits } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import {
   type AttemptFailure,
@@ -256,6 +257,8 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (queuedMs > 0) headers.push("x-espalier-queued-ms", queuedMs.toFixed(3));
     if (prompt) headers.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
     if (prefill) headers.push("x-espalier-prefill-worker", prefill.target.engine.id);
+    const pull = (prefill ?? selection)?.pull;
+    if (pull) headers.push("x-espalier-kv-source", pull.source.engine.id);
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
   }
@@ -336,17 +339,21 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       const { matchedTokens } = selection;
       headers = [...headers, "traceparent", trace.asking({ method, target, matchedTokens })];
     }
-    let engine: Engine = { url, headers, body: workMs > 0 && !this.#adapter ? bodyWith?.({}, workMs) : undefined };
+    const pull = leg === "whole" && selection.pull ? pullEdits(selection.pull, this.#context.random) : undefined;
+    if (pull) headers = [...headers, ...pull.headers];
+    const isEdited = workMs > 0 || pull !== undefined;
+    const body = isEdited && !this.#adapter ? bodyWith?.(pull?.set ?? {}, workMs) : undefined;
+    let engine: Engine = { url, headers, body };
     if (leg !== "whole" && this.#pair) {
       const own = this.#pair.of(leg, target);
       engine = { url, headers: [...headers, ...own.headers], body: own.body };
     }
-    return this.#withAdapter(dispatch, engine);
+    return this.#withAdapter(dispatch, engine, pull?.set);
   }
 
   /** Returns the engine if it has the adapter loaded; else `later`, and loads it. */
-  #withAdapter(dispatch: Dispatch<Target>, engine: Engine): NextEngine {
-    const ready = this.#adapter?.prepare(dispatch.target, engine, dispatch.workMs) ?? engine;
+  #withAdapter(dispatch: Dispatch<Target>, engine: Engine, set: LegEdits["set"] = {}): NextEngine {
+    const ready = this.#adapter?.prepare(dispatch.target, engine, { workMs: dispatch.workMs, set }) ?? engine;
     if (!(ready instanceof Promise)) return ready;
     this.#loading = "waiting";
     ready

@@ -14,6 +14,7 @@ const decision: NotedDecision = {
   ...{ endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "a" },
   ...{ promptTokens: 10, matchedTokens: 4, sessionKey: "s-1", class: "default", queuedMs: 0, attempt: 1 },
   prefillWorker: null,
+  pull: null,
 };
 
 function startFeed(seed = "fleet") {

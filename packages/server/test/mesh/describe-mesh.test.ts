@@ -24,7 +24,14 @@ test("load is listed while its lease runs, and again once it is heard again", as
     };
     return describeMesh(parts).load.map(({ inFlight }) => inFlight);
   };
-  const absurd = { inFlight: 2 ** 40, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
+  const absurd = {
+    inFlight: 2 ** 40,
+    pendingPrefillTokens: 0,
+    decodeTokens: 0,
+    pendingWorkMs: 0,
+    activeTokens: 0,
+    lendingTokens: 0,
+  };
   await here.replica.start();
   there.replica.load.set("engine", absurd);
   here.replica.ports.load.receive(peer.fullFrames()[0]!);

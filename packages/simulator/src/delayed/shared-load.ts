@@ -15,6 +15,7 @@ interface LoadColumns {
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
   readonly activeTokens: Float64Array;
+  readonly lendingTokens: Float64Array;
   readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
@@ -28,6 +29,7 @@ function loadColumns(targets: number): LoadColumns {
     decodeTokens: column(),
     pendingWorkMs: column(),
     activeTokens: column(),
+    lendingTokens: column(),
     sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
@@ -65,11 +67,13 @@ export class LoadTable {
     const decode = report.decodeTokens - reported.decodeTokens[target]!;
     const work = report.pendingWorkMs - reported.pendingWorkMs[target]!;
     const active = report.activeTokens - reported.activeTokens[target]!;
+    const lending = report.lendingTokens - reported.lendingTokens[target]!;
     reported.inFlight[target]! += inFlight;
     reported.pendingPrefillTokens[target]! += pending;
     reported.decodeTokens[target]! += decode;
     reported.pendingWorkMs[target]! += work;
     reported.activeTokens[target]! += active;
+    reported.lendingTokens[target]! += lending;
     const nowMs = this.#clock.nowMs();
     this.#receivedMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
@@ -80,6 +84,7 @@ export class LoadTable {
       sums.decodeTokens[target]! += decode;
       sums.pendingWorkMs[target]! += work;
       sums.activeTokens[target]! += active;
+      sums.lendingTokens[target]! += lending;
       if (work > 0) sums.sentWorkMs[target]! += work;
       if (work < 0) sums.computedMs[target] = nowMs;
       if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;
@@ -163,7 +168,14 @@ export interface LoadBroadcasterOptions {
   readonly scheduler: Scheduler;
 }
 
-const idle: LoadGauge = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
+const idle: LoadGauge = {
+  inFlight: 0,
+  pendingPrefillTokens: 0,
+  decodeTokens: 0,
+  pendingWorkMs: 0,
+  activeTokens: 0,
+  lendingTokens: 0,
+};
 
 /** Broadcasts every change at once. */
 export function createDirectBroadcaster(options: LoadBroadcasterOptions): LoadBroadcaster {
@@ -246,10 +258,10 @@ class AnnouncedLoads {
   announce({ index, load }: RoutingTarget): void {
     if (this.hasEnded) return;
     const { router, channel } = this.#options;
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = load;
-    if (inFlight === 0) this.#busy.delete(index);
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = load;
+    if (inFlight === 0 && lendingTokens === 0) this.#busy.delete(index);
     else this.#busy.add(index);
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens };
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
     channel.send({ router, target: index, ...gauge });
   }
 

@@ -217,6 +217,7 @@ test("sums of reports are what each router but one's own last said", () => {
       decodeTokens: 0,
       pendingWorkMs: 0,
       activeTokens: inFlight * 16,
+      lendingTokens: inFlight * 24,
     };
     channel.receive(report);
     last[router]![target] = inFlight;
@@ -243,6 +244,7 @@ test("work of others is pending since it was first heard of, and computed when s
       decodeTokens: 0,
       pendingWorkMs,
       activeTokens: 0,
+      lendingTokens: 0,
     });
     time.advance(10);
   };

@@ -1,0 +1,69 @@
+import type { Clock, Meter } from "@espalier/common";
+import type { RatedTarget } from "../work/prefill-rates.ts";
+
+/** How far pulls from an engine bring what they should. */
+export interface LendTrust {
+  /** The share of the latest pulls from a target that brought what was expected, 0 to 1; 1 until one failed. */
+  of(target: RatedTarget): number;
+  /**
+   * A pull was asked for, and the request is over.
+   *
+   * @param tokens what it should have brought
+   * @param isBrought undefined if the engine did not tell
+   */
+  ended(source: RatedTarget, tokens: number, isBrought: boolean | undefined): void;
+}
+
+/** What one pull changes. Two failures in a row halve the trust. */
+const gain = 0.3;
+/** A failure of this age counts by half, so that an engine that was full or restarted is tried again. */
+const halfLifeMs = 30_000;
+/** Bound of targets with a record; those beyond it are trusted. */
+export const maxLenders = 4_096;
+
+interface Lender {
+  readonly key: string;
+  distrust: number;
+  atMs: number;
+}
+
+export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
+  const lenders: (Lender | undefined)[] = [];
+  const pulls = meter.counter({
+    name: "espalier_kv_pulls_total",
+    help:
+      "Requests whose engine was told to pull KV blocks from another engine, by what the cached tokens of the answer say: " +
+      "brought, missed, or unknown where the engine does not report them.",
+    labels: ["outcome"],
+  });
+  const outcomes = {
+    brought: pulls.series("brought"),
+    missed: pulls.series("missed"),
+    unknown: pulls.series("unknown"),
+  };
+  const pulledTokens = meter
+    .counter({ name: "espalier_kv_pull_tokens_total", help: "Prompt tokens that those pulls should have brought." })
+    .series();
+  const distrustOf = ({ index, key }: RatedTarget): number => {
+    const lender = lenders[index];
+    return lender?.key === key ? lender.distrust * 0.5 ** ((clock.nowMs() - lender.atMs) / halfLifeMs) : 0;
+  };
+  return {
+    of: (target) => 1 - distrustOf(target),
+    ended(source, tokens, isBrought) {
+      pulledTokens.add(tokens);
+      if (isBrought === undefined) {
+        outcomes.unknown.add();
+        return;
+      }
+      outcomes[isBrought ? "brought" : "missed"].add();
+      const before = distrustOf(source);
+      if ((isBrought && before === 0) || source.index >= maxLenders) return;
+      const distrust = before + gain * ((isBrought ? 0 : 1) - before);
+      lenders[source.index] = { key: source.key, distrust, atMs: clock.nowMs() };
+    },
+  };
+}
+
+/** For routers whose engines pull nothing, and for dry runs without records. */
+export const fullTrust: LendTrust = { of: () => 1, ended() {} };

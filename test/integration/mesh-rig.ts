@@ -16,6 +16,7 @@ export interface MeshOptions extends RouterOptions {
 /** An engine, of whatever kind. */
 export interface EngineLike {
   readonly url: string;
+  readonly "kv-pull"?: Json;
 }
 
 /** The part of `GET /admin/mesh` that tests read. */
@@ -68,7 +69,7 @@ export function joinRouter(
 ): Promise<RunningRouter> {
   return rig.router({
     ...more,
-    engines: engines.map(({ url }) => url),
+    engines: engines.map(({ url, "kv-pull": pull }) => (pull ? { url, "kv-pull": pull } : url)),
     config: {
       policy: "cache_aware",
       ...(tokenizes ? { tokenizers: [{ path: shippedModelFolder() }], tokenize: { budget: "10s" } } : {}),

@@ -27,9 +27,32 @@ describe("what this router has sent to an engine", () => {
     expect(reported).toHaveLength(2);
     ticket.end();
     expect(reported).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30, activeTokens: 48, lendingTokens: 0 }],
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0, activeTokens: 48, lendingTokens: 0 }],
-      ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0, lendingTokens: 0 }],
+      [
+        "engine-a",
+        {
+          inFlight: 1,
+          pendingPrefillTokens: 60,
+          decodeTokens: 0,
+          pendingWorkMs: 30,
+          activeTokens: 48,
+          lendingTokens: 0,
+        },
+      ],
+      [
+        "engine-a",
+        {
+          inFlight: 1,
+          pendingPrefillTokens: 0,
+          decodeTokens: 100,
+          pendingWorkMs: 0,
+          activeTokens: 48,
+          lendingTokens: 0,
+        },
+      ],
+      [
+        "engine-a",
+        { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0, lendingTokens: 0 },
+      ],
     ]);
     await publisher.stop();
   });
@@ -79,7 +102,17 @@ describe("what this router has sent to an engine", () => {
     expect(reported).toEqual([]);
     time.advance(50);
     expect(reported).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 120, pendingWorkMs: 0, activeTokens: 0, lendingTokens: 0 }],
+      [
+        "engine-a",
+        {
+          inFlight: 1,
+          pendingPrefillTokens: 0,
+          decodeTokens: 120,
+          pendingWorkMs: 0,
+          activeTokens: 0,
+          lendingTokens: 0,
+        },
+      ],
     ]);
     time.advance(1_000);
     expect(reported).toHaveLength(1);

@@ -130,3 +130,25 @@ test("a router that is killed leaves the others to serve; the last one takes the
   process.kill(second, "SIGKILL");
   expect((await program.ended).code).toBe(1);
 });
+
+test("engines that fetch KV blocks from each other: questions on one document move to the engine that is free", async () => {
+  const program = await demo("--kv-pull", "--engines", "2", "--routers", "2", "--load", "0");
+  await program.until(/another one fetched it from there/);
+  const rows = program
+    .stdout()
+    .split("\n")
+    .filter((line) => /^(the document|question \d)/.test(line));
+  expect(rows).toHaveLength(7);
+  const engineOf = (row: string): string | undefined => /127\.0\.0\.1:\d+/.exec(row)?.[0];
+  const holder = engineOf(rows[0]!);
+  const moved = rows.filter((row) => row.includes("fetched"));
+  expect(moved.length).toBeGreaterThan(0);
+  for (const row of moved) {
+    expect(engineOf(row)).not.toBe(holder);
+    expect(row).toMatch(new RegExp(`fetched 13,\\d{3} tokens from ${holder}: \\d+ ms beside \\d+ to compute$`));
+  }
+  const children = childrenOf(program.pid);
+  program.killGroup("SIGINT");
+  expect((await program.ended).code).toBe(0);
+  await untilGone(children, atOnceMs);
+});

@@ -105,6 +105,7 @@ test("the flags of a demo", () => {
     sharing: "mesh",
     policy: "least_connections",
     preset: "h100-32b-tp2",
+    pulls: false,
     model: undefined,
     port: 8_080,
     adminPort: 9_090,
@@ -112,6 +113,13 @@ test("the flags of a demo", () => {
     requestsPerSecond: 20,
     durationMs: 30_000,
   });
+});
+
+test("engines that fetch from each other are those whose times are published, unless others are named", () => {
+  const { preset: _, ...flags } = { ...demoFlags, kvPull: true };
+  expect(readDemoOptions(flags)).toMatchObject({ pulls: true, preset: "h200-gpt-oss-120b" });
+  expect(readDemoOptions({ ...flags, preset: "a10g-7b" })).toMatchObject({ pulls: true, preset: "a10g-7b" });
+  expect(() => readDemoOptions({ ...flags, engine: ["http://10.0.0.1:8000"] })).toThrow("--kv-pull is for simulated");
 });
 
 test("port 0 takes free ports for the engines too", () => {

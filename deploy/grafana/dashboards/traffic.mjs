@@ -168,10 +168,19 @@ export const traffic = {
     ),
     plot("Memory of the index", "bytes", [[of("espalier_prefix_index_bytes"), "{{instance}}"]], "Of each router."),
     plot(
-      "From pools",
+      "From pools and other engines",
       "short",
-      [[sum(rate("espalier_pool_tokens_total")), "tokens"]],
-      "Prompt tokens per second that engines were expected to fetch from a pool of KV blocks.",
+      [
+        [sum(rate("espalier_pool_tokens_total")), "from pools"],
+        [sum(rate("espalier_kv_pull_tokens_total")), "from engines"],
+      ],
+      "Prompt tokens per second that engines were expected to fetch from a pool of KV blocks, or from another engine.",
+    ),
+    plot(
+      "Fetches from other engines",
+      "ops",
+      [[sum(rate("espalier_kv_pulls_total"), "outcome"), "{{outcome}}"]],
+      "Whether the blocks came, by the cached tokens of the answers.",
     ),
     row("Decisions and what went wrong"),
     plot(

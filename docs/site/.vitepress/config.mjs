@@ -49,6 +49,7 @@ const sidebar = [
     ["Several tenants", "docs/guides/multi-tenant"],
     ["Scheduling", "docs/SCHEDULING"],
     ["Prefill and decode apart", "docs/guides/disaggregation"],
+    ["KV blocks from another engine", "docs/guides/kv-pull"],
     ["Write a policy", "docs/guides/write-a-policy"],
     ["Embed", "docs/guides/embed"],
     ["Measure", "docs/guides/measure"],

@@ -49,7 +49,7 @@ export type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 export { createRecentPrompts, type RecentPrompts } from "./prefix/prompt-blocks.ts";
 export type { KnownPool, PoolReach } from "./prefix/write-match.ts";
 export type { ChosenPull } from "./pulls/kv-pull.ts";
-export { createLendTrust, fullTrust, type LendTrust, maxLenders } from "./pulls/lend-trust.ts";
+export { createLendTrust } from "./pulls/lend-trust.ts";
 export { Dispatch } from "./request/dispatch.ts";
 export {
   type AnswerEnd,

@@ -17,6 +17,15 @@ export interface Decision {
   readonly queuedMs: number;
   readonly attempt: number;
   readonly prefillWorker: string | null;
+  readonly pull: Pull | null;
+}
+
+/** KV blocks that the target fetches from another engine, and what that takes beside computing them. */
+export interface Pull {
+  readonly from: string;
+  readonly tokens: number;
+  readonly ms: number;
+  readonly computeMs: number;
 }
 
 /** Decisions kept, over all routers. */
@@ -48,7 +57,14 @@ function readDecision(router: string, decision: JsonObject): Decision {
     queuedMs: asNumber(decision.queuedMs),
     attempt: asNumber(decision.attempt, 1),
     prefillWorker: asTextOrNull(decision.prefillWorker),
+    pull: readPull(decision.pull),
   };
+}
+
+function readPull(pull: unknown): Pull | null {
+  if (pull === null || pull === undefined) return null;
+  const { from, tokens, ms, computeMs } = asObject(pull);
+  return { from: asText(from), tokens: asNumber(tokens), ms: asNumber(ms), computeMs: asNumber(computeMs) };
 }
 
 /** Those that are not known yet: a router sends its latest again after a reconnect. */
@@ -99,8 +115,12 @@ const reasonWords: Readonly<Record<string, string>> = {
 
 /** One line on a decision: its reason, the cached part of the prompt, and the waits and attempts before it. */
 export function reasonText(decision: Decision): string {
-  const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker } = decision;
+  const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker, pull } = decision;
   const parts = [reasonWords[reason] ?? reason.replaceAll("_", " ")];
+  if (pull) {
+    const beside = `${formatCount(Math.round(pull.ms))} ms beside ${formatCount(Math.round(pull.computeMs))} to compute`;
+    parts.push(`fetched ${formatCount(pull.tokens)} tokens from ${pull.from}: ${beside}`);
+  }
   if (matchedTokens > 0) parts.push(`${formatCount(matchedTokens)} of ${formatCount(promptTokens)} tokens cached`);
   else if (promptTokens > 0) parts.push(`cold: ${formatCount(promptTokens)} tokens to compute`);
   if (queuedMs > 0) parts.push(`waited ${formatCount(queuedMs)} ms`);

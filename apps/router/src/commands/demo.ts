@@ -1,4 +1,7 @@
 import { setMaxListeners } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { presetNames } from "@espalier/engine-model";
 import { createLoadClient } from "@espalier/load-driver";
@@ -29,6 +32,7 @@ import { type Sharing, sharings, startRouters } from "../processes/start-routers
 import { renderResults } from "../replay/replay-results.ts";
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
+import { pullPreset, tellOfPulls } from "./demo-pulls.ts";
 import { collect, oneOf, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
 
 const simulatedModel = "sim-model";
@@ -44,7 +48,11 @@ export function registerDemo(program: Command): void {
     .optionsGroup("Engines:")
     .option("--engine <url>", "use this engine instead of simulated ones; may be repeated", collect)
     .option("--engines <n>", "simulated engines", "4")
-    .addOption(oneOf(new Option("--preset <name>", "what they are like"), presetNames).default("h100-32b-tp2"))
+    .addOption(oneOf(new Option("--preset <name>", "what they are like (default: h100-32b-tp2)"), presetNames))
+    .option(
+      "--kv-pull",
+      `they fetch KV blocks from each other, and a conversation shows it (preset ${pullPreset} unless given)`,
+    )
     .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
     .option("--routers <n>", "number of routers", "3")
@@ -68,10 +76,14 @@ async function demo(options: DemoOptions): Promise<void> {
   const engineChildren: Child<unknown>[] = [];
   const routerChildren: Child<unknown>[] = [];
   let envoy: EnvoyProcess | undefined;
+  let folder: string | undefined;
   try {
     const program = options.envoy && (await demoEnvoyProgram(options.envoy, stop));
-    const engineUrls = options.engineUrls ?? (await startEngines(options, engineChildren));
-    const [first, ...others] = await startDemoRouters(options, engineUrls, routerChildren, stop);
+    const demoEngines = options.engineUrls
+      ? { engineUrls: options.engineUrls }
+      : await startEngines(options, () => (folder ??= mkdtempSync(join(tmpdir(), "espalier-demo-"))), engineChildren);
+    const { engineUrls } = demoEngines;
+    const [first, ...others] = await startDemoRouters(options, demoEngines, routerChildren, stop);
     if (!first) throw new Error("no router was started");
     const model = options.model ?? (await servedModel(options, first, stop));
     if (options.envoy && program !== undefined) {
@@ -88,6 +100,10 @@ async function demo(options: DemoOptions): Promise<void> {
         envoy: envoy?.listening,
       }),
     );
+    if (options.pulls) {
+      const story = await tellOfPulls({ urls: routers.map(({ url }) => url), model, signal: stop });
+      if (story !== undefined) writeResult(story);
+    }
     const watched = watchRouters(routers, routerChildren, AbortSignal.any([stop, ending.signal]));
     const needed = [...engineChildren, ...(envoy ? [envoy] : [])];
     const gone = Promise.race([...needed.map((child) => child.exited), watched.allGone]);
@@ -99,10 +115,22 @@ async function demo(options: DemoOptions): Promise<void> {
     ending.abort();
     const children = [...engineChildren, ...routerChildren, ...(envoy ? [envoy] : [])];
     await Promise.all(children.reverse().map((child) => child.stop()));
+    if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function startEngines(options: DemoOptions, children: Child<unknown>[]): Promise<readonly string[]> {
+/** The engines of a demo, as its routers are told of them. */
+interface DemoEngines {
+  readonly engineUrls: readonly string[];
+  /** Describes engines that lend each other blocks. */
+  readonly enginesFile?: string;
+}
+
+async function startEngines(
+  options: DemoOptions,
+  folder: () => string,
+  children: Child<unknown>[],
+): Promise<DemoEngines> {
   const engines = await startLocalEngines({
     count: options.engines,
     preset: options.preset,
@@ -110,24 +138,31 @@ async function startEngines(options: DemoOptions, children: Child<unknown>[]): P
     speed: 1,
     port: options.enginePort,
     kvEvents: true,
+    ...(options.pulls ? { lendsBlocks: true } : {}),
     tokenizer: shippedModelFolder(),
   });
   children.push(engines);
-  return engines.listening.engines.map((engine) => engine.url);
+  const { engines: listening } = engines.listening;
+  const engineUrls = listening.map(({ url }) => url);
+  if (!options.pulls) return { engineUrls };
+  const enginesFile = join(folder(), "engines.json");
+  const entries = listening.map(({ url, p2pPort }) => ({ url, "kv-pull": { port: p2pPort } }));
+  writeFileSync(enginesFile, JSON.stringify({ engines: entries }));
+  return { engineUrls, enginesFile };
 }
 
 function startDemoRouters(
   { routers: count, sharing, policy, port, adminPort, engineUrls: given, envoy }: DemoOptions,
-  engineUrls: readonly string[],
+  engines: DemoEngines,
   children: Child<unknown>[],
   signal: AbortSignal,
 ): Promise<readonly RouterListening[]> {
   return startRouters(
     {
       ...{ count, sharing, signal },
-      untilEngines: given === undefined ? engineUrls.length : undefined,
+      untilEngines: given === undefined ? engines.engineUrls.length : undefined,
       optionsOf: (index) => ({
-        engineUrls,
+        ...engines,
         policy,
         // The user's own engines have a tokenizer that the router lacks, so it matches their prompts by bytes.
         ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
@@ -223,7 +258,8 @@ export interface DemoFlags extends DemoEnvoyFlags {
   readonly routers: string;
   readonly sharing: Sharing;
   readonly policy: string;
-  readonly preset: string;
+  readonly preset?: string;
+  readonly kvPull?: boolean;
   readonly model?: string;
   readonly port: string;
   readonly adminPort: string;
@@ -240,6 +276,8 @@ export interface DemoOptions {
   readonly sharing: Sharing;
   readonly policy: string;
   readonly preset: string;
+  /** Whether the engines fetch KV blocks from each other. */
+  readonly pulls: boolean;
   /** Undefined to use whatever the engines serve. */
   readonly model: string | undefined;
   /** First port of each kind; 0 for free ones. */
@@ -267,6 +305,10 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const adminPort = readPort(flags.adminPort, "--admin-port");
   const engines = readCount(flags.engines, "--engines", maxLocalEngines);
   const routers = readCount(flags.routers, "--routers", maxLocalRouters);
+  const pulls = flags.kvPull ?? false;
+  if (pulls && flags.engine !== undefined) {
+    throw new UsageError("--kv-pull is for simulated engines; `kv-pull` in the configuration is for your own");
+  }
   const enginePort = port === 0 ? 0 : port + enginePortOffset;
   // The user's own engines have their own ports.
   if (flags.engine === undefined && enginePort + engines > portCount) {
@@ -280,7 +322,8 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
     routers,
     sharing: flags.sharing,
     policy: flags.policy,
-    preset: flags.preset,
+    preset: flags.preset ?? (pulls ? pullPreset : "h100-32b-tp2"),
+    pulls,
     model: flags.model,
     port,
     adminPort,

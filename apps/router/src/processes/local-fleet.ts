@@ -18,6 +18,8 @@ export interface LocalEnginesOptions {
   readonly blocks?: number;
   /** Whether they publish KV events, on free ports. */
   readonly kvEvents: boolean;
+  /** Whether they lend each other KV blocks, at free ports. */
+  readonly lendsBlocks?: boolean;
   /** Folder of the tokenizer that replaces their own four-byte tokens. */
   readonly tokenizer?: string;
   /** Time limit for the process to start; 20 s by default. */
@@ -25,11 +27,13 @@ export interface LocalEnginesOptions {
 }
 
 export interface EnginesListening {
-  readonly engines: readonly { readonly id: string; readonly url: string }[];
+  readonly engines: readonly { readonly id: string; readonly url: string; readonly p2pPort?: number }[];
 }
 
 export interface LocalRouterOptions {
   readonly engineUrls: readonly string[];
+  /** Describes the engines in place of `engineUrls`. */
+  readonly enginesFile?: string;
   readonly policy?: string;
   /** Folder of the tokenizer for every model. */
   readonly tokenizer?: string;
@@ -68,9 +72,10 @@ export function startLocalEngines(options: LocalEnginesOptions): Promise<Child<E
   return startChild({
     name: "the simulated engines",
     program: fileURLToPath(import.meta.resolve("@espalier/engine-sim/bin")),
-    arguments: Object.entries(values).flatMap(([name, value]) =>
-      value === undefined ? [] : [`--${name}`, String(value)],
-    ),
+    arguments: [
+      ...Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)])),
+      ...(options.lendsBlocks ? ["--p2p", "--p2p-port", "0", "--self-describing-kv-events"] : []),
+    ],
     ...(options.startTimeoutMs === undefined ? {} : { startTimeoutMs: options.startTimeoutMs }),
   });
 }
@@ -80,7 +85,9 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
   const flags = [
     ["--listen-port", options.port],
     ["--admin-port", options.adminPort],
-    ...options.engineUrls.map((url) => ["--engine", url]),
+    ...(options.enginesFile === undefined
+      ? options.engineUrls.map((url) => ["--engine", url])
+      : [["--engines-file", options.enginesFile]]),
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
     ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),

@@ -1,3 +1,22 @@
+/** Blocks that an engine fetches from another one; see `PullReport`. */
+const pullSchema = {
+  anyOf: [
+    {
+      type: "object",
+      description: "What the engine fetches from another one, and the milliseconds of that and of computing it.",
+      properties: {
+        from: { type: "string" },
+        tokens: { type: "integer" },
+        ms: { type: "number" },
+        computeMs: { type: "number" },
+      },
+      required: ["from", "tokens", "ms", "computeMs"],
+      additionalProperties: false,
+    },
+    { type: "null" },
+  ],
+};
+
 /**
  * The description of the admin API (OpenAPI 3.1): `GET /admin/openapi.json`, and `docs/openapi.json`, which is made of it. Every
  * route of the admin listener has its entry, and every answer its schema; `test/integration/openapi.test.ts` compares both with
@@ -1649,6 +1668,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             type: ["string", "null"],
             description: "The protocol by which it hands over KV blocks.",
           },
+          kv_pull: {
+            type: ["string", "null"],
+            description: "The protocol by which it fetches KV blocks of prompts from other engines.",
+          },
           weight: {
             type: "number",
           },
@@ -1722,6 +1745,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "models",
           "role",
           "kv_transfer",
+          "kv_pull",
           "weight",
           "labels",
           "breaker",
@@ -2065,6 +2089,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               },
             ],
           },
+          pull: pullSchema,
           split: {
             anyOf: [
               {
@@ -2235,6 +2260,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "policy",
           "reason",
           "choice",
+          "pull",
           "split",
           "service",
           "memory",
@@ -2370,6 +2396,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
                 prefillWorker: {
                   type: ["string", "null"],
                 },
+                pull: pullSchema,
               },
               required: [
                 "number",
@@ -2386,6 +2413,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
                 "queuedMs",
                 "attempt",
                 "prefillWorker",
+                "pull",
               ],
               additionalProperties: false,
             },

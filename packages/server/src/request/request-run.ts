@@ -5,6 +5,7 @@ import { retryAfterMs } from "@espalier/proxy";
 import {
   type ChosenAlone,
   type ChosenPair,
+  type ChosenPull,
   type Dispatch,
   type PlannedAttempt,
   type PrefillOutcome,
@@ -258,7 +259,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (prompt) headers.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
     if (prefill) headers.push("x-espalier-prefill-worker", prefill.target.engine.id);
     const pull = (prefill ?? selection)?.pull;
-    if (pull) headers.push("x-espalier-kv-source", pull.source.engine.id);
+    if (pull) headers.push("x-espalier-kv-source", pullText(pull));
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
   }
@@ -398,6 +399,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
   }
+}
+
+/** The source of a pull, what is fetched, and the expected milliseconds beside those of computing it. */
+function pullText({ source, tokens, expectedMs, computeMs }: ChosenPull<Target>): string {
+  return `${source.engine.id};tokens=${tokens};ms=${Math.round(expectedMs)};compute-ms=${Math.round(computeMs)}`;
 }
 
 /** The admission queue of a request; undefined for requests that are never queued. */

@@ -22,9 +22,11 @@ export interface Podman {
  * @param what is not run without it, for the line that says so
  */
 export function rootlessPodman(what: string): Podman | undefined {
-  const prefix = process.getuid?.() === 0 ? ["runuser", "-u", builder, "--"] : [];
+  const isRoot = process.getuid?.() === 0;
   const folder = mkdtempSync(join(tmpdir(), "espalier-podman-"));
   const home = join(folder, "home");
+  // It would have the user's own home otherwise, whatever is in the environment.
+  const prefix = isRoot ? ["runuser", "-u", builder, "--", "env", `HOME=${home}`] : [];
   const call = (args: readonly string[]): string => {
     const [program = "", ...rest] = [...prefix, ...args];
     const env = { PATH: process.env.PATH, HOME: home, XDG_RUNTIME_DIR: home, TMPDIR: home };
@@ -45,11 +47,11 @@ export function rootlessPodman(what: string): Podman | undefined {
   try {
     mkdirSync(home);
     execFileSync("chmod", ["a+rx", folder]);
-    if (prefix.length > 0) execFileSync("chown", [builder, home], { stdio: "pipe" });
+    if (isRoot) execFileSync("chown", [builder, home], { stdio: "pipe" });
     run("info");
   } catch {
     rmSync(folder, { recursive: true, force: true });
-    const needed = prefix.length > 0 ? `, and as root a user ${builder} (useradd --create-home ${builder})` : "";
+    const needed = isRoot ? `, and as root a user ${builder} (useradd --create-home ${builder})` : "";
     process.stderr.write(`NOT RUN: ${what}; needs podman, runc and uidmap${needed}\n`);
     return undefined;
   }

@@ -167,7 +167,7 @@ if (podman)
     );
     await waitFor(async () => (await fetch(`${dataUrl}/health`)).status === 200, {
       what: "healthy",
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
     });
     expect(run("exec", "router", "id", "-u")).toBe("1000");
     run("exec", "--env", `ESPALIER_ADMIN_URL=${adminUrl}`, "router", "node", "/app/healthcheck.mjs");

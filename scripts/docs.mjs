@@ -1,4 +1,4 @@
-// `npm run docs`: writes the documents that are made from the code, the table of llm-d's plugins in the migration guide, and the
+// `npm run docs`: writes the documents that are made from the code, the tables of the migration guide, and the
 // figures that other documents than BENCHMARKS show: from the last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`,
 // and from docs/benchmarks/figures.json.
 import { execFileSync } from "node:child_process";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
 ensureBuilt();
-const { generatedDocuments, withPluginTable } = await import("../apps/router/dist/generated-documents.js");
+const { generatedDocuments, withMigrationTables } = await import("../apps/router/dist/generated-documents.js");
 const { namedFigures, withFigures } = await import("../bench/dist/document-figures.js");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
@@ -15,7 +15,7 @@ for (const [name, text] of Object.entries(await generatedDocuments())) {
 }
 
 const guide = join(root, "docs", "MIGRATION.md");
-writeFileSync(guide, withPluginTable(readFileSync(guide, "utf8")));
+writeFileSync(guide, withMigrationTables(readFileSync(guide, "utf8")));
 console.log("docs/MIGRATION.md");
 
 const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));

@@ -1,4 +1,4 @@
-// Renders the chart for each file of examples/ into deploy/kubernetes/: `node deploy/helm/render.mjs`. Needs Helm 3, found by
+// Renders the chart for each file of examples/ into deploy/kubernetes/: `node deploy/helm/render.mjs`. Needs Helm 3 or 4, found by
 // the variable HELM or on the path: go install helm.sh/helm/v3/cmd/helm@v3.18.6.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -15,10 +15,10 @@ export const exampleNames = readdirSync(examples)
   .map((name) => name.slice(0, -".yaml".length))
   .sort();
 
-/** SHA-256 over the chart and an example: what is rendered depends on nothing else. */
+/** SHA-256 over the chart and an example: what is rendered depends on nothing else, the linked rules and dashboards being off. */
 export function digestOf(example) {
   const parts = readdirSync(chart, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
+    .filter((entry) => entry.isFile() && entry.name !== "README.md")
     .map((entry) => `${entry.parentPath ?? entry.path}/${entry.name}`.replaceAll("//", "/"))
     .sort();
   const hash = createHash("sha256");
@@ -42,7 +42,8 @@ export function render(helm, example) {
       "--values",
       `${examples}${example}.yaml`,
     ],
-    { encoding: "utf8" },
+    // Helm tells on standard error of each link that it follows.
+    { encoding: "utf8", stdio: "pipe" },
   );
   const [first] = readFileSync(`${examples}${example}.yaml`, "utf8").split("\n");
   return `${first}\n# Made of deploy/helm/examples/${example}.yaml by deploy/helm/render.mjs.\n# inputs: ${digestOf(example)}\n${rendered}`;

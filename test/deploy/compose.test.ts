@@ -1,6 +1,8 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
-import { filesIn, readText, readYaml } from "./files.ts";
+import { filesIn, readText, readYaml, root } from "./files.ts";
 
 interface Service {
   readonly image: string;
@@ -102,3 +104,25 @@ test("nothing of it is served beyond this machine, and every image has a version
     for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
   }
 });
+
+const podmanCompose = "podman-compose";
+const isRead = spawnSync(podmanCompose, ["version"]).status === 0;
+if (!isRead) process.stderr.write("NOT RUN: compose as Podman takes it; needs podman-compose and podman\n");
+
+if (isRead)
+  test("podman-compose makes a container of each service, with what it mounts, and no port that others reach", () => {
+    const up = ["--dry-run", "-f", `${root}${folder}/compose.yaml`, "up", "--build", "--detach"];
+    const output = execFileSync(podmanCompose, up, { encoding: "utf8", stdio: "pipe" });
+    const runs = output.split("\n").filter((line) => line.startsWith("podman run "));
+    const after = (line: string, flag: string) =>
+      [...line.matchAll(new RegExp(` ${flag} (\\S+)`, "g"))].map(([, word]) => word!);
+    expect(runs.flatMap((line) => after(line, "--network-alias")).sort()).toEqual(Object.keys(services).sort());
+    for (const line of runs) {
+      const [name = ""] = after(line, "--network-alias");
+      const { image, ports = [] } = services[name]!;
+      expect(line).toContain(` ${image}`);
+      expect(after(line, "-p")).toEqual(ports);
+      for (const mount of after(line, "-v")) expect([mount, existsSync(mount.split(":")[0]!)]).toEqual([mount, true]);
+    }
+    expect(output).toContain("podman build -t espalier:0.1.0 -f ../../deploy/docker/Dockerfile ../..");
+  });

@@ -21,10 +21,19 @@ export function readText(path: string): string {
  * @param path seen from the root of the repository
  * @throws Error for a file that is no YAML, or that has a key twice
  */
-export function readYaml<Document>(path: string, options: ParseOptions = {}): readonly Document[] {
-  return parseAllDocuments(readText(path), options).flatMap((document) => {
+export const readYaml = <Document>(path: string, options: ParseOptions = {}): readonly Document[] =>
+  parseYaml(readText(path), path, options);
+
+/**
+ * The documents of a YAML text; empty ones are left out.
+ *
+ * @param name of the text, in errors
+ * @throws Error for a text that is no YAML, or that has a key twice
+ */
+export function parseYaml<Document>(text: string, name: string, options: ParseOptions = {}): readonly Document[] {
+  return parseAllDocuments(text, options).flatMap((document) => {
     const [error] = document.errors;
-    if (error) throw new Error(`${path}: ${error.message}`);
+    if (error) throw new Error(`${name}: ${error.message}`);
     const value = document.toJS() as Document | null;
     return value === null ? [] : [value];
   });

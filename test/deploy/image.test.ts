@@ -1,16 +1,18 @@
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { waitFor } from "@espalier/testing";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { engines } from "../e2e/files.ts";
+import { baseFolder, rootlessPodman } from "./containers.ts";
 import { readText, root } from "./files.ts";
 
 /** What the image has in /app: the lock file's libraries are installed and everything is built before tests run. */
 let image = "";
 /** Some ten thousand files are copied. */
 const hookMs = 120_000;
+const podman = rootlessPodman("a container of the image");
 
 beforeAll(() => {
   image = join(mkdtempSync(join(tmpdir(), "espalier-image-")), "app");
@@ -18,6 +20,7 @@ beforeAll(() => {
   execFileSync(process.execPath, ["deploy/docker/build-image-steps.mjs", "prune", image], { cwd: root });
 }, hookMs);
 
+afterAll(() => podman?.remove(), hookMs);
 afterAll(() => rmSync(join(image, ".."), { recursive: true, force: true }), hookMs);
 
 /** Starts a program of the image as its user would find it: nothing of this repository around it. */
@@ -134,3 +137,40 @@ test("the Dockerfile runs these steps on a slim glibc base of Node 26, as a user
   for (const needed of ["packages", "apps", "scripts", "package-lock.json", "deploy/docker"])
     expect(ignored).not.toContain(needed);
 });
+
+if (podman)
+  test("a container of it, built and run by Podman without root, answers, is healthy, and drains", async () => {
+    const { run, folder } = podman;
+    const dockerfile = readText("deploy/docker/Dockerfile")
+      .split(/^(?=FROM )/m)
+      .at(-1)!;
+    baseFolder(join(folder, "base"));
+    cpSync(image, join(folder, "out"), { recursive: true, verbatimSymlinks: true });
+    writeFileSync(join(folder, "Base"), "FROM scratch\nCOPY base /\n");
+    // The first stage is what `prune` has done above.
+    writeFileSync(
+      join(folder, "Last"),
+      dockerfile.replace(/^FROM .*/, "FROM base").replace("--from=build /out", "out"),
+    );
+    execFileSync("chmod", ["-R", "a+rX", folder]);
+    for (const name of ["base", "last"]) {
+      const file = join(folder, name === "base" ? "Base" : "Last");
+      run("build", "--pull=never", "--layers=false", "--format", "docker", "--tag", name, "--file", file, folder);
+    }
+    const [url = ""] = await engines({ engines: 1 });
+    const flags = ["--engine", url, "--listen-port", "0", "--admin-port", "0", "--drain-delay", "0ms"];
+    const options = ["--network=host", "--read-only", "--cap-drop=all", "--no-healthcheck"];
+    run("run", "--detach", "--name=router", ...options, "last", "serve", ...flags);
+    const [, dataUrl, adminUrl] = await waitFor(
+      () => /serves at (\S+), metrics and admin at (\S+)/.exec(run("logs", "router")) ?? undefined,
+      { what: "the container serves", deadlineMs: 60_000 },
+    );
+    await waitFor(async () => (await fetch(`${dataUrl}/health`)).status === 200, {
+      what: "healthy",
+      deadlineMs: 60_000,
+    });
+    expect(run("exec", "router", "id", "-u")).toBe("1000");
+    run("exec", "--env", `ESPALIER_ADMIN_URL=${adminUrl}`, "router", "node", "/app/healthcheck.mjs");
+    run("stop", "--time=30", "router");
+    expect(run("inspect", "--format={{.State.ExitCode}}", "router")).toBe("0");
+  });

@@ -5,9 +5,11 @@ import { Gateway } from "@kubernetes-models/gateway-api/gateway.networking.k8s.i
 import { GatewayClass } from "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/GatewayClass";
 import { HTTPRoute } from "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute";
 import { DestinationRule } from "@kubernetes-models/istio/networking.istio.io/v1/DestinationRule";
+import { PrometheusRule } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PrometheusRule";
 import { ServiceMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor";
 import { Deployment } from "kubernetes-models/apps/v1/Deployment";
 import { HorizontalPodAutoscaler } from "kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler";
+import { Ingress } from "kubernetes-models/networking.k8s.io/v1/Ingress";
 import { NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
 import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget";
 import { Role } from "kubernetes-models/rbac.authorization.k8s.io/v1/Role";
@@ -45,8 +47,10 @@ const kinds: Readonly<Record<string, { readonly library: string; readonly of: ne
   "gateway.networking.k8s.io/v1/Gateway": { library: gateways, of: Gateway },
   "gateway.networking.k8s.io/v1/GatewayClass": { library: gateways, of: GatewayClass },
   "gateway.networking.k8s.io/v1/HTTPRoute": { library: gateways, of: HTTPRoute },
+  "monitoring.coreos.com/v1/PrometheusRule": { library: operator, of: PrometheusRule },
   "monitoring.coreos.com/v1/ServiceMonitor": { library: operator, of: ServiceMonitor },
   "networking.istio.io/v1/DestinationRule": { library: istio, of: DestinationRule },
+  "networking.k8s.io/v1/Ingress": { library: models, of: Ingress },
   "networking.k8s.io/v1/NetworkPolicy": { library: models, of: NetworkPolicy },
   "policy/v1/PodDisruptionBudget": { library: models, of: PodDisruptionBudget },
   "rbac.authorization.k8s.io/v1/Role": { library: models, of: Role },

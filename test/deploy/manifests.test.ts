@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { Ajv } from "ajv";
 import { describe, expect, test } from "vitest";
-import { filesIn, readText, readYaml, root } from "./files.ts";
+import { filesIn, parseYaml, readText, readYaml, root } from "./files.ts";
 import { invalidFields, type KubernetesObject, unknownFields } from "./kubernetes-kinds.ts";
-import { type Container, type DeploymentObject, readManifests } from "./manifests.ts";
+import { type Container, type DeploymentObject, findIn, readManifests } from "./manifests.ts";
 
 interface Renderer {
   readonly exampleNames: readonly string[];
@@ -15,17 +15,26 @@ const { exampleNames, digestOf, render } = (await import(`${root}deploy/helm/ren
 const helm = process.env.HELM ?? "helm";
 const hasHelm = (() => {
   try {
-    return execFileSync(helm, ["version", "--short"], { encoding: "utf8", stdio: "pipe" }).startsWith("v3.");
+    return execFileSync(helm, ["version", "--short"], { encoding: "utf8", stdio: "pipe" }).match(/^v[34]\./) !== null;
   } catch {
     return false;
   }
 })();
 if (!hasHelm)
   process.stderr.write(
-    "NOT RUN: rendering the chart again; needs Helm 3 (go install helm.sh/helm/v3/cmd/helm@v3.18.6)\n",
+    "NOT RUN: rendering the chart; needs Helm 3 or 4, on the path or named by HELM (go install helm.sh/helm/v3/cmd/helm@v3.18.6)\n",
   );
 
 const chart = "deploy/helm/espalier";
+/** What the chart gives with values of one's own, in the namespace `own`. */
+function template(given: object): readonly KubernetesObject[] {
+  const options = ["--kube-version", "1.33.0", "--namespace", "own", "--values", "-"];
+  const rendered = execFileSync(helm, ["template", "e", `${root}${chart}`, ...options], {
+    ...{ encoding: "utf8", input: JSON.stringify(given), stdio: "pipe" },
+  });
+  return parseYaml<KubernetesObject>(rendered, "the chart");
+}
+
 const values = readYaml<Record<string, unknown>>(`${chart}/values.yaml`)[0]!;
 const schema = JSON.parse(readText(`${chart}/values.schema.json`)) as { readonly properties: object };
 const engineFiles = filesIn("examples/kubernetes", ".yaml");
@@ -52,6 +61,8 @@ describe("the chart", () => {
     [{ endpointPicker: { inferencePool: { targetPorts: [] } } }, "must NOT have fewer than 1 items"],
     [{ endpointPicker: { inferencePool: { failureMode: "Open" } } }, "must be equal to one of the allowed values"],
     [{ endpointPicker: { httpRoute: { requestTimeout: "1 hour" } } }, "must match pattern"],
+    [{ ingress: { hosts: [""] } }, "must NOT have fewer than 1 characters"],
+    [{ httpRoute: { parentRefs: [{ namespace: "infra" }] } }, "must have required property 'name'"],
   ])("refuses %j", (given, message) => {
     expect(accepts(given)).toBe(false);
     expect(accepts.errors?.map((error) => error.message)).toContainEqual(expect.stringContaining(message));
@@ -60,16 +71,63 @@ describe("the chart", () => {
   test("gives rights in the namespaces where routers are to be found by Kubernetes, and no others", () => {
     if (!hasHelm) return;
     const seeds = { "seed-services": ["other/peers:mesh"], "seed-pods": [{ selector: "a=b", port: 7_946 }] };
-    const options = ["--kube-version", "1.33.0", "--namespace", "own", "--values", "-"];
-    const rendered = execFileSync(helm, ["template", "e", `${root}${chart}`, ...options], {
-      ...{ encoding: "utf8", input: JSON.stringify({ config: { mesh: seeds } }) },
-    });
-    const roles = rendered.split(/^---$/m).filter((text) => /^kind: Role$/m.test(text));
-    const said = roles.map((text) => [/namespace: (\S+)/, /resources: (\S+)/].map((part) => part.exec(text)?.[1]));
-    expect(said.sort()).toEqual([
-      ["other", "[endpointslices]"],
-      ["own", "[pods]"],
+    const { find } = findIn(template({ config: { mesh: seeds } }));
+    const said = find("Role").map(({ metadata, rules }) => [
+      metadata.namespace,
+      rules.flatMap((rule) => rule.resources),
     ]);
+    expect(said.sort()).toEqual([
+      ["other", ["endpointslices"]],
+      ["own", ["pods"]],
+    ]);
+  });
+
+  test("has a way in from outside, rules, alerts and dashboards where they are asked for", () => {
+    if (!hasHelm) return;
+    const hosts = ["llm.example", "chat.example"];
+    const route = { enabled: true, hostnames: hosts, parentRefs: [{ name: "web", namespace: "infra" }] };
+    const objects = template({
+      ingress: { enabled: true, className: "nginx", hosts, tlsSecretName: "web-tls" },
+      httpRoute: route,
+      serviceMonitor: { enabled: true },
+      prometheusRule: { enabled: true, labels: { release: "prometheus" } },
+      grafanaDashboards: { enabled: true },
+    });
+    expect([invalidFields(objects), unknownFields(objects)]).toEqual([[], []]);
+    const { find } = findIn(objects);
+    const [service] = find("Service").filter(({ metadata }) => metadata.name === "e-espalier");
+    const [ingress] = find("Ingress");
+    expect(ingress?.spec.tls).toEqual([{ secretName: "web-tls", hosts }]);
+    expect(ingress?.spec.rules.map(({ host }) => host)).toEqual(hosts);
+    for (const { http } of ingress?.spec.rules ?? [])
+      expect(http.paths.map(({ backend }) => backend.service)).toEqual([
+        { name: service?.metadata.name, port: { name: "http" } },
+      ]);
+    const [httpRoute] = find("HTTPRoute");
+    expect(httpRoute?.spec).toMatchObject({
+      parentRefs: route.parentRefs,
+      rules: [{ backendRefs: [{ name: service?.metadata.name, port: service?.spec.ports[0]?.port }] }],
+    });
+
+    const [rule] = find("PrometheusRule");
+    const names = rule?.spec.groups.flatMap(({ rules }) => rules.map(({ record, alert }) => record ?? alert));
+    const written = ["rules", "alerts"].flatMap((name) =>
+      [...readText(`deploy/prometheus/${name}.yml`).matchAll(/- (?:record|alert): (\S+)/g)].map(([, each]) => each),
+    );
+    expect(names).toEqual(written);
+    expect(JSON.stringify(rule)).toContain('up{job=\\"e-espalier-admin\\"} == 0');
+    expect(find("Service").map(({ metadata }) => metadata.name)).toContain("e-espalier-admin");
+
+    const dashboards = find("ConfigMap").filter(({ metadata }) => metadata.labels?.grafana_dashboard === "1");
+    const files = Object.fromEntries(dashboards.flatMap(({ data }) => Object.entries(data)));
+    expect(Object.keys(files).map((name) => `deploy/grafana/${name}`)).toEqual(filesIn("deploy/grafana", ".json"));
+    for (const [name, text] of Object.entries(files))
+      expect(JSON.parse(text)).toEqual(JSON.parse(readText(`deploy/grafana/${name}`)));
+
+    expect(() => template({ httpRoute: { enabled: true } })).toThrow("httpRoute.parentRefs: needed");
+    const [anywhere] = findIn(template({ ingress: { enabled: true } })).find("Ingress");
+    expect(anywhere?.spec.rules).toEqual([expect.not.objectContaining({ host: expect.anything() })]);
+    expect(findIn(template({})).find("Ingress")).toEqual([]);
   });
 
   test("has a default for everything that its schema names, and nothing else", () => {
@@ -102,8 +160,10 @@ describe("the chart", () => {
 
   test("passes Helm's own check, and Helm refuses what the schema refuses", () => {
     if (!hasHelm) return;
-    for (const name of exampleNames)
-      execFileSync(helm, ["lint", "--strict", chart, "--values", `deploy/helm/examples/${name}.yaml`], { cwd: root });
+    for (const name of exampleNames) {
+      const values = `deploy/helm/examples/${name}.yaml`;
+      execFileSync(helm, ["lint", "--strict", chart, "--values", values], { cwd: root, stdio: "pipe" });
+    }
     const refused = (...flags: string[]) =>
       expect(() =>
         execFileSync(helm, ["template", chart, "--kube-version", "1.33.0", ...flags], { cwd: root, stdio: "pipe" }),

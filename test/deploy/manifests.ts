@@ -84,6 +84,22 @@ interface Kinds {
   readonly ServiceMonitor: { readonly spec: { readonly endpoints: readonly { readonly port: string }[] } };
   readonly PodDisruptionBudget: { readonly spec: { readonly maxUnavailable: number } };
   readonly HorizontalPodAutoscaler: { readonly spec: { readonly scaleTargetRef: { readonly name: string } } };
+  readonly Ingress: {
+    readonly spec: {
+      readonly tls?: unknown;
+      readonly rules: readonly {
+        readonly host?: string;
+        readonly http: { readonly paths: readonly { readonly backend: { readonly service: unknown } }[] };
+      }[];
+    };
+  };
+  readonly PrometheusRule: {
+    readonly spec: {
+      readonly groups: readonly {
+        readonly rules: readonly { readonly record?: string; readonly alert?: string }[];
+      }[];
+    };
+  };
   readonly NetworkPolicy: {
     readonly spec: {
       readonly ingress: readonly {
@@ -94,11 +110,16 @@ interface Kinds {
   };
 }
 
+/** Objects by their kind. */
+export const findIn = (objects: readonly KubernetesObject[]) => ({
+  find: <Kind extends keyof Kinds>(kind: Kind) =>
+    objects.filter((object): object is KubernetesObject & Kinds[Kind] => object.kind === kind),
+});
+
 /** Everything that one example deploys. */
 export function readManifests(path: string) {
   const objects = readYaml<KubernetesObject>(path);
-  const find = <Kind extends keyof Kinds>(kind: Kind) =>
-    objects.filter((object): object is KubernetesObject & Kinds[Kind] => object.kind === kind);
+  const { find } = findIn(objects);
   const deployment = objects.find(({ kind }) => kind === "Deployment") as DeploymentObject;
   const config = find("ConfigMap")[0]!.data["espalier.yaml"]!;
   const container = deployment.spec.template.spec.containers[0]!;

@@ -36,7 +36,7 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["workers undrain", ["<id>", "--admin <url>", "--json"]],
   ["explain", ["--url <url>", "--file <file>", "--endpoint <name>", "--header <", "--key <key>", "--json"]],
   ["check-config", ["--config <file>", "--json", "Listen: ", "--engine <"]],
-  ["migrate", ["<file>", "--from <name>", "llm-d (EndpointPickerConfig)", "--json"]],
+  ["migrate", ["<input...>", "--from <name>", "llm-d (EndpointPickerConfig)", "smg (flags of SMG", "--json"]],
   ["version", ["--json"]],
   ["completion", ["<shell>", "bash", "zsh", "fish", "source <("]],
   ["replay", ["Trace:", "Endpoints that run already:", "Its own fleet:", "Output:", "--trace <file>", "--json"]],

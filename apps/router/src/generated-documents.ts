@@ -4,7 +4,7 @@ import { enginePresets } from "@espalier/engine-model";
 import { policyCatalogue, writtenDefault } from "@espalier/policies";
 import { adminApi, describeMetrics } from "@espalier/server";
 
-export { withPluginTable } from "./migrate/llm-d/plugin-table.ts";
+export { withMigrationTables } from "./migrate/migration-tables.ts";
 
 /** The documents generated from the code, by file name under `docs/`. */
 export function generatedDocuments(): Readonly<Record<string, string>> {

@@ -24,11 +24,11 @@ test("says that KV events are of no use without a tokenizer, where they are aske
 });
 
 /** `--admin-key` was suggested in the place of SMG's key of engines: it would have been the key of all operators. */
-test("says where the key of engines belongs, without the key", async () => {
-  const { error } = await runCommand(registerCheckConfig, "check-config", ...engine, "--api-key", "sk-secret");
-  expect(String(error)).toContain("engine-api-key");
-  expect(String(error)).not.toContain("sk-secret");
-  expect(String(error)).not.toContain("admin-key");
+test("says how the key of engines comes into the configuration, without the key", async () => {
+  const { stderr } = await runCommand(registerCheckConfig, "check-config", ...engine, "--api-key", "sk-secret");
+  expect(stderr).toContain("espalier migrate --from sglang-router");
+  expect(stderr).not.toContain("sk-secret");
+  expect(stderr).not.toContain("admin-key");
 });
 
 const changed = async (...args: readonly string[]): Promise<unknown> => {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedDocuments, withPluginTable } from "../src/generated-documents.ts";
+import { generatedDocuments, withMigrationTables } from "../src/generated-documents.ts";
 
 const documents = Object.entries(generatedDocuments());
 
@@ -9,11 +9,11 @@ test.each(documents)("docs/%s is what the code says; `npm run docs` renews it", 
   expect(readFileSync(path, "utf8")).toBe(text);
 });
 
-test("MIGRATION.md has the plugins of llm-d that the translation knows; `npm run docs` renews it", () => {
+test("MIGRATION.md has the flags and plugins that translations know; `npm run docs` renews it", () => {
   const guide = readFileSync(new URL("../../../docs/MIGRATION.md", import.meta.url), "utf8");
-  expect(withPluginTable(guide)).toBe(guide);
+  expect(withMigrationTables(guide)).toBe(guide);
   expect(guide).toContain("| `no-hit-lru-scorer` | `policy.no-hit-lru-weight` |  |");
-  expect(() => withPluginTable("# A guide")).toThrow("no line <!-- llm-d plugins -->");
+  expect(() => withMigrationTables("# A guide")).toThrow("no line <!-- flags of SGLang");
 });
 
 test("every document has content from the code", () => {

@@ -146,7 +146,7 @@ export default {
   outDir,
   srcExclude: [
     "{packages,bench,test,examples,scripts,apps/router,apps/dashboard}/**",
-    "deploy/{compose,docker,grafana,helm,kubernetes,prometheus,systemd}/**",
+    "deploy/{compose,docker,grafana,kubernetes,prometheus,systemd}/**",
     "docs/site/**",
     ".*/**",
   ],

@@ -48,8 +48,8 @@ const flags = [
 const routerFlags = [
   ["--host", "0.0.0.0", "listen.host", "0.0.0.0"],
   ["--port", "30000", "listen.port", 30_000],
-  ["--server-cert-path", "cert.pem", "listen.tls.cert-file", "cert.pem"],
-  ["--server-key-path", "key.pem", "listen.tls.key-file", "key.pem"],
+  ["--tls-cert-path", "cert.pem", "listen.tls.cert-file", "cert.pem"],
+  ["--tls-key-path", "key.pem", "listen.tls.key-file", "key.pem"],
   ["--prometheus-host", "127.0.0.2", "admin.host", "127.0.0.2"],
   ["--prometheus-port", "29000", "admin.port", 29_000],
   ["--ext-proc-host", "127.0.0.2", "endpoint-picker.host", "127.0.0.2"],
@@ -74,8 +74,8 @@ const routerFlags = [
 ] as const;
 
 const companions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  "--server-cert-path": { "--listen-tls-key-file": "key.pem" },
-  "--server-key-path": { "--listen-tls-cert-file": "cert.pem" },
+  "--tls-cert-path": { "--listen-tls-key-file": "key.pem" },
+  "--tls-key-path": { "--listen-tls-cert-file": "cert.pem" },
   "--client-cert-path": { "--engine-tls-key-file": "key.pem" },
   "--client-key-path": { "--engine-tls-cert-file": "cert.pem" },
 };

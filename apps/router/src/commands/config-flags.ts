@@ -2,7 +2,8 @@ import { readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
-import { collect, UsageError } from "./read-flags.ts";
+import { adviseOnFlag } from "../migrate/flags/foreign-routers.ts";
+import { collect } from "./read-flags.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
 export function addConfigFlags(command: Command): Command {
@@ -26,27 +27,21 @@ export function addConfigFlags(command: Command): Command {
       command.addOption(other);
     }
   }
-  for (const flag of Object.keys(refusedFlags)) command.addOption(new Option(`${flag} <value>`).hideHelp());
-  return command;
+  return command.configureOutput({
+    outputError(text, write) {
+      const [flag = ""] = /(?<=unknown option ')--[^'=]+/.exec(text) ?? [];
+      write(adviseOnFlag(flag) ?? text);
+    },
+  });
 }
-
-/** Flags of other routers that could be mistaken for ours, and what to use instead. */
-const refusedFlags: Readonly<Record<string, string>> = {
-  "--api-key":
-    "--api-key is no flag here: the key of engines is engine-api-key of a pool, those of clients are api-keys, in the " +
-    "configuration's file; see docs/MIGRATION.md",
-};
 
 /**
  * Loads the configuration from flags, environment and file.
  *
- * @throws EspalierError `config_invalid` or `config_unreadable`, UsageError for an unsupported flag of another router
+ * @throws EspalierError `config_invalid` or `config_unreadable`
  */
 export function readConfig(command: Command): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
-  for (const [flag, text] of Object.entries(refusedFlags)) {
-    if (values[optionName(flag)] !== undefined) throw new UsageError(text);
-  }
   const flags: Record<string, string | readonly string[]> = {};
   for (const flag of flagCatalogue.flatMap((entry) => [entry.flag, ...entry.aliases])) {
     const value = values[optionName(flag)];

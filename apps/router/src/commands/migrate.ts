@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
-import { describeEntry, isNotable, renderMigration } from "../migrate/migration.ts";
+import { describeEntry, isNotable, type Migration, renderMigration } from "../migrate/migration.ts";
 import { type MigrationSource, migrationSources } from "../migrate/sources.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
@@ -12,32 +12,42 @@ interface MigrateFlags {
 }
 
 const standardInput = 0;
-const sourceNames = Object.keys(migrationSources) as (keyof typeof migrationSources)[];
+const sourceNames = Object.keys(migrationSources);
 
 export function registerMigrate(program: Command): void {
-  const sources = sourceNames.map((name) => `${name} (${migrationSources[name].reads})`).join(", ");
+  const sources = Object.entries(migrationSources).map(([name, { reads }]) => `${name} (${reads})`);
   addCommand(program, "migrate")
     .description(
       "Translates another router's configuration into one for `serve`, on standard output. What is not the same here is " +
         "listed on standard error, and in the result as comments: why, and what to do instead.",
     )
-    .argument("<file>", "the other router's configuration; - for standard input")
-    .requiredOption("--from <name>", `the other router: ${sources}`)
+    .argument(
+      "<input...>",
+      "the other router's flags, after --; or a file with its command line, its chart's values or its configuration; - for standard input",
+    )
+    .requiredOption("--from <name>", `the other router: ${sources.join(", ")}`)
     .option("--json", "print JSON: the configuration, and what became of each thing of the other one")
     .action(migrate);
 }
 
-function migrate(file: string, { from, json }: MigrateFlags): void {
+function migrate(input: readonly string[], { from, json }: MigrateFlags): void {
   const name = readName(from, "--from", sourceNames);
-  const source: MigrationSource = migrationSources[name];
-  const shownName = file === "-" ? "standard input" : file;
-  const migration = source.translate(readText(file, shownName), shownName);
+  const source = migrationSources[name] as MigrationSource;
+  const migration = translate(name, source, input);
   for (const entry of migration.entries.filter(isNotable)) writeNote(describeEntry(entry));
   if (json) writeJson({ from: name, configuration: migration.settings, entries: migration.entries });
-  else
-    writeResult(
-      renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` from an ${source.reads}.`),
-    );
+  else writeResult(renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` (${source.reads}).`));
+}
+
+/** @throws UsageError for flags of a router that is configured by a file, and for flags that the router does not have */
+function translate(name: string, source: MigrationSource, input: readonly string[]): Migration {
+  const [file = "", ...more] = input;
+  if (more.length > 0 || file.startsWith("--")) {
+    if (source.translateFlags) return source.translateFlags(input);
+    throw new UsageError(`${name} is translated from one file: its ${source.reads}`);
+  }
+  const shownName = file === "-" ? "standard input" : file;
+  return source.translate(readText(file, shownName), shownName);
 }
 
 /** @throws UsageError for a file that cannot be read */

@@ -1,6 +1,6 @@
 import { formatDuration, formatSize, type Path } from "@espalier/config";
-import { isSection, type LlmdConfig, type LlmdPlugin, type Section } from "./read-config.ts";
-import type { Translation } from "./translation.ts";
+import { isSection, type Section, type Translation } from "../translation.ts";
+import type { LlmdConfig, LlmdPlugin } from "./read-config.ts";
 import { parseGoDuration, parseQuantity } from "./units.ts";
 
 /** Bounds of our settings. */

@@ -1,7 +1,7 @@
 import type { Path } from "@espalier/config";
-import { policyCatalogue } from "@espalier/policies";
-import { isSection, type LlmdConfig, type LlmdPlugin, type LlmdProfile } from "./read-config.ts";
-import type { Translation } from "./translation.ts";
+import type { policyCatalogue } from "@espalier/policies";
+import { isSection, type Translation } from "../translation.ts";
+import type { LlmdConfig, LlmdPlugin, LlmdProfile } from "./read-config.ts";
 
 type PolicyName = keyof typeof policyCatalogue;
 
@@ -43,10 +43,6 @@ function policyOf(profile: LlmdProfile): PolicyName | undefined {
     rule === undefined || (rule.kind === "scorer" && rule.ours === undefined);
   return profile.plugins.some(({ plugin }) => isUnknown(plugin)) ? undefined : "random";
 }
-
-/** Whether a policy takes an option. */
-export const takesOption = (policy: string | undefined, option: string): boolean =>
-  policy !== undefined && policyCatalogue[policy as PolicyName].options.some(({ name }) => name === option);
 
 /** Sets the policy with the weights of the profile's scorers. */
 export function translatePolicy(config: LlmdConfig, translation: Translation): void {

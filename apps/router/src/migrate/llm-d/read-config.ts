@@ -1,9 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { type Path, type Problem, parseYaml, problemsError } from "@espalier/config";
+import { isSection, type Section } from "../translation.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
-
-/** A section of their file, unchecked. */
-export type Section = Readonly<Record<string, unknown>>;
 
 export interface LlmdPlugin {
   readonly name: string;
@@ -50,9 +48,6 @@ const keys = [
 ];
 /** Kinds that take part in a profile that is not written. */
 const profileKinds: readonly string[] = ["scorer", "filter", "picker"];
-
-export const isSection = (value: unknown): value is Section =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
  * Reads llm-d's configuration.

@@ -1,11 +1,11 @@
 import { didYouMean } from "@espalier/common";
 import { formatDuration, type Path } from "@espalier/config";
 import type { Migration } from "../migration.ts";
+import { isSection, type Section, Translation, takesOption } from "../translation.ts";
 import { remarkUnknown, translateFlowControl } from "./flow-control.ts";
 import { llmdPlugins, type ParameterRule, type ParameterRules } from "./plugins.ts";
-import { mainProfile, takesOption, translateDisaggregation, translatePolicy } from "./policy.ts";
-import { isSection, type LlmdConfig, type LlmdPlugin, readLlmdConfig, type Section } from "./read-config.ts";
-import { Translation } from "./translation.ts";
+import { mainProfile, translateDisaggregation, translatePolicy } from "./policy.ts";
+import { type LlmdConfig, type LlmdPlugin, readLlmdConfig } from "./read-config.ts";
 import { parseGoDuration } from "./units.ts";
 
 /** Where gateways expect a picker. */
@@ -139,7 +139,7 @@ function remarkRule({ rule, ...plugin }: LlmdPlugin, theirs: Path | string, tran
   if (!rule) return;
   translation.remark({
     theirs,
-    plugin: { ...plugin, rule },
+    plugin,
     ...(rule.ours === undefined ? { outcome: "missing" } : { outcome: rule.why ? "differs" : "same", ours: rule.ours }),
     ...(rule.why === undefined ? {} : { why: rule.why }),
     ...(rule.instead === undefined ? {} : { instead: rule.instead }),

@@ -1,12 +1,25 @@
 import { formatPath, type Path } from "@espalier/config";
-import type { MigrationEntry } from "../migration.ts";
-import { isSection, type LlmdPlugin } from "./read-config.ts";
+import { policyCatalogue } from "@espalier/policies";
+import type { MigrationEntry } from "./migration.ts";
+
+/** Keys and values of a file, unchecked. */
+export type Section = Readonly<Record<string, unknown>>;
+
+export const isSection = (value: unknown): value is Section =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Whether a policy of ours takes an option. */
+export const takesOption = (policy: unknown, option: string): boolean =>
+  Object.entries(policyCatalogue).some(
+    ([name, { options }]) => name === policy && options.some((each) => each.name === option),
+  );
 
 /** What an entry says; the place is found from the path. */
 export interface Remark extends Omit<MigrationEntry, "theirs" | "plugin" | "place"> {
   /** A path in their file, or words for what the file leaves out. */
   readonly theirs: Path | string;
-  readonly plugin?: LlmdPlugin;
+  /** The plugin that the thing belongs to. */
+  readonly plugin?: { readonly type: string };
 }
 
 /** Our configuration while it is made, and what became of theirs. */
@@ -15,7 +28,8 @@ export class Translation {
   readonly entries: MigrationEntry[] = [];
   readonly #locate: (path: Path) => string | undefined;
 
-  constructor(locate: (path: Path) => string | undefined) {
+  /** @param locate finds a path in their file */
+  constructor(locate: (path: Path) => string | undefined = () => undefined) {
     this.#locate = locate;
   }
 

@@ -1,0 +1,182 @@
+import { didYouMean } from "@espalier/common";
+import { type FlagEntry, flagCatalogue } from "@espalier/config";
+import { UsageError } from "../../commands/read-flags.ts";
+import type { Migration, MigrationEntry } from "../migration.ts";
+import { Translation, takesOption } from "../translation.ts";
+import type { Setter } from "./setters.ts";
+
+/** What became of a flag, where the table's words do not fit the value. */
+export type Outcome = Partial<Pick<MigrationEntry, "outcome" | "ours" | "why" | "instead">>;
+
+/**
+ * Flags of another router that come to the same thing here.
+ *
+ * - `accepted`: `serve` takes them as they are, and the configuration says what they set.
+ * - `translated`: `migrate` makes them into settings of ours, or they need none.
+ * - `none`: nothing of ours corresponds to them.
+ */
+export interface FlagRow {
+  readonly how: "accepted" | "translated" | "none";
+  /** Flags with one value each, such as `--queue-size --queue-timeout-secs`. */
+  readonly flags?: string;
+  /** Flags without a value. */
+  readonly switches?: string;
+  /** Flags that take every word up to the next flag, and may be repeated. */
+  readonly lists?: string;
+  /** Our settings in Markdown, or `built-in`. */
+  readonly ours?: string;
+  /** What is not the same, or why there is none. */
+  readonly why?: string;
+  readonly instead?: string;
+  /** Sets what a value comes to, and says where the row's words do not fit it. Absent: `finish` reads the flag, or nothing has to be set. */
+  readonly set?: Setter;
+}
+
+/** The flags of a command line, with the values of each. A flag without a value has an empty list. */
+export type GivenFlags = ReadonlyMap<string, readonly string[]>;
+
+/** A router that is configured by flags. */
+export interface FlagRouter {
+  /** The program and its release, for people. */
+  readonly title: string;
+  readonly rows: readonly FlagRow[];
+  /** Other spellings of flags. */
+  readonly synonyms?: Readonly<Record<string, string>>;
+  /** The policy, which decides what options mean; undefined when it is ours that is best left alone. */
+  policy(given: GivenFlags): string | undefined;
+  /** What several flags come to together, and what is said by leaving flags out. */
+  finish(given: GivenFlags, translation: Translation): void;
+}
+
+/** The row of each flag, and how many values follow it. */
+interface KnownFlag {
+  readonly row: FlagRow;
+  readonly values: "one" | "none" | "many";
+}
+
+/** The one value of a flag; undefined if it is not given. */
+export const givenValue = (given: GivenFlags, flag: string): string | undefined => given.get(flag)?.[0];
+
+/** A flag as it was written. Keys and passwords are left out, since this goes into comments. */
+const shownFlag = (flag: string, values: readonly string[]): string =>
+  /-(keys?|password|url)$/.test(flag) ? flag : [flag, ...values].join(" ");
+
+const names = (text: string | undefined): readonly string[] => text?.split(" ") ?? [];
+
+/** Every flag of a row, in the order of the table. */
+export const flagsOf = ({ flags, switches, lists }: FlagRow): readonly string[] =>
+  [flags, switches, lists].flatMap((text) => names(text));
+
+/** Every flag of a router by its name. */
+export function knownFlags({ rows }: FlagRouter): ReadonlyMap<string, KnownFlag> {
+  const of = (row: FlagRow, text: string | undefined, values: KnownFlag["values"]) =>
+    names(text).map((name) => [name, { row, values }] as const);
+  return new Map(
+    rows.flatMap((row) => [
+      ...of(row, row.flags, "one"),
+      ...of(row, row.switches, "none"),
+      ...of(row, row.lists, "many"),
+    ]),
+  );
+}
+
+/**
+ * Reads a command line of the router as its own parser does. Words before the first flag are the program.
+ *
+ * @throws UsageError for a flag that the router does not have, or one without its value
+ */
+function readFlagWords(router: FlagRouter, words: readonly string[]): GivenFlags {
+  const known = knownFlags(router);
+  const given = new Map<string, string[]>();
+  const start = words.findIndex((word) => word.startsWith("--"));
+  for (let at = start < 0 ? words.length : start; at < words.length; at += 1) {
+    const [, written = "", inline] = /^(--[^=]+)(?:=(.*))?$/s.exec(words[at] ?? "") ?? [];
+    const name = router.synonyms?.[written] ?? written;
+    const flag = known.get(name);
+    if (!flag) {
+      const shown = written === "" ? JSON.stringify(words[at]) : written;
+      throw new UsageError(`${shown} is not a flag of ${router.title}${didYouMean(written, [...known.keys()])}`);
+    }
+    const values = inline === undefined ? [] : [inline];
+    const wanted = { none: 0, one: 1, many: Number.POSITIVE_INFINITY }[flag.values];
+    while (values.length < wanted && at + 1 < words.length && !words[at + 1]?.startsWith("--")) {
+      at += 1;
+      values.push(words[at] ?? "");
+    }
+    if (flag.values === "one" && values.length === 0) throw new UsageError(`${name} needs a value`);
+    // Of one value, the last one counts.
+    given.set(name, flag.values === "many" ? [...(given.get(name) ?? []), ...values] : values);
+  }
+  return given;
+}
+
+/**
+ * Translates a command line of another router.
+ *
+ * @param words the flags, with or without the program before them
+ * @throws UsageError for a flag that the router does not have
+ */
+export function translateFlags(router: FlagRouter, words: readonly string[]): Migration {
+  const given = readFlagWords(router, words);
+  const known = knownFlags(router);
+  const translation = new Translation();
+  const policy = router.policy(given);
+  if (policy !== undefined) translation.set("policy.name", policy);
+  const shown = new Map<FlagRow, string[]>();
+  for (const [name, values] of given) {
+    const row = known.get(name)?.row;
+    if (!row) continue;
+    if (row.set) {
+      const special = row.set(values, translation);
+      translation.remark({ theirs: shownFlag(name, values), ...outcomeOf(row), ...special });
+    } else if (row.how === "accepted") translateAccepted(name, values, row, translation);
+    else shown.set(row, [...(shown.get(row) ?? []), shownFlag(name, values)]);
+  }
+  // Flags that come to something together are told of together.
+  for (const [row, flags] of shown) translation.remark({ theirs: flags.join(" "), ...outcomeOf(row) });
+  router.finish(given, translation);
+  return { settings: translation.settings, entries: translation.entries };
+}
+
+function outcomeOf({ how, ours, why, instead }: FlagRow): Outcome & Pick<MigrationEntry, "outcome"> {
+  return {
+    outcome: how === "none" ? "missing" : why === undefined ? "same" : "differs",
+    ...(ours === undefined ? {} : { ours }),
+    ...(why === undefined ? {} : { why }),
+    ...(instead === undefined ? {} : { instead }),
+  };
+}
+
+const entryOf = (flag: string): FlagEntry | undefined =>
+  flagCatalogue.find((entry) => entry.flag === flag || entry.aliases.includes(flag));
+
+/** Sets what `serve` would set. */
+function translateAccepted(flag: string, values: readonly string[], { why }: FlagRow, translation: Translation): void {
+  const entry = entryOf(flag);
+  if (!entry) throw new Error(`${flag} is no flag of serve`);
+  const theirs = shownFlag(flag, values);
+  const [option] = entry.path.match(/(?<=^policy\.).*/) ?? [];
+  const policy = translation.get("policy.name");
+  if (option !== undefined && !takesOption(policy, option)) {
+    translation.remark({ theirs, outcome: "same", ours: `without effect on \`policy: ${policy}\`` });
+    return;
+  }
+  const [value = ""] = values;
+  const written = entry.isRepeatable ? values : writtenValue(value, entry);
+  translation.translate(entry.path, written, { theirs, ...(why === undefined ? {} : { why }) });
+}
+
+/** A value in the form that our file has for it. Bare times of other routers are seconds. */
+function writtenValue(text: string, { type }: FlagEntry): string | number {
+  const isBare = /^\d+(\.\d+)?$/.test(text);
+  if (isBare && type.includes("duration")) return `${text}s`;
+  return isBare && /integer|number|size/.test(type) ? Number(text) : text;
+}
+
+/** The settings of a row, in Markdown. */
+export function settingsOf({ how, ours, ...row }: FlagRow): string {
+  if (how === "none") return "none";
+  if (ours !== undefined) return ours;
+  const paths = flagsOf(row as FlagRow).map((flag) => entryOf(flag)?.path.replace(/\.name$/, ""));
+  return [...new Set(paths)].map((path) => `\`${path}\``).join(", ");
+}

@@ -1,0 +1,312 @@
+import { parseYaml } from "@espalier/config";
+import { isSection, type Section, type Translation } from "../translation.ts";
+import { type FlagRouter, type FlagRow, type GivenFlags, givenValue } from "./flag-table.ts";
+import { type ForeignPolicies, policyNamed, sayPolicy, setCollector, setText } from "./setters.ts";
+
+const byEvents = "caches are known by token and by KV event, where engines publish them";
+const byRoles = "requests are split where it pays: the roles of engines say which may take part";
+
+const policies: ForeignPolicies = {
+  roundrobin: { name: "round_robin" },
+  session: { name: "consistent_hashing" },
+  prefixaware: { why: byEvents },
+  kvaware: { why: `${byEvents}; there is no LMCache controller to ask` },
+  disaggregated_prefill: { why: byRoles },
+  disaggregated_prefill_orchestrated: { why: byRoles },
+};
+
+const levels: Readonly<Record<string, string>> = { critical: "error", warning: "warn", trace: "debug" };
+
+const rows: readonly FlagRow[] = [
+  { how: "accepted", flags: "--host --port" },
+  {
+    how: "translated",
+    flags: "--log-level",
+    ours: "`log.level`",
+    why: "`critical`, `warning` and `trace` are `error`, `warn` and `debug`",
+    set: ([level = ""], translation) => {
+      const ours = levels[level] ?? level;
+      translation.set("log.level", ours);
+      return ours === level ? { outcome: "same", ours: `\`log.level: ${ours}\`` } : undefined;
+    },
+  },
+  {
+    how: "translated",
+    flags: "--log-format",
+    ours: "`log.format`",
+    set: ([format = ""], translation) => {
+      translation.set("log.format", format === "json" ? "json" : "pretty");
+      return undefined;
+    },
+  },
+  {
+    how: "translated",
+    flags: "--routing-logic",
+    ours: "`policy`",
+    why: "`roundrobin` and `session` are `round_robin` and `consistent_hashing`; the others are `predicted_latency`",
+    set: sayPolicy(policies),
+  },
+  {
+    how: "translated",
+    flags: "--session-key",
+    ours: "`session-key: [header:NAME]`",
+    set: ([name = ""], translation) => {
+      translation.set("session-key", [`header:${name.toLowerCase()}`]);
+      return undefined;
+    },
+  },
+  {
+    how: "translated",
+    flags:
+      "--service-discovery --static-backends --static-models --static-model-labels --prefill-model-labels --decode-model-labels",
+    ours: "`engines`, with `models`, and `role` and `kv-transfer` by their labels",
+  },
+  { how: "translated", flags: "--static-aliases", ours: "`models.aliases`" },
+  {
+    how: "translated",
+    flags: "--k8s-namespace --k8s-label-selector --k8s-port",
+    ours: "`discovery.pods`",
+  },
+  {
+    how: "translated",
+    flags: "--k8s-service-discovery-type",
+    ours: "`discovery.pods`",
+    why: "pods are found; services, one for each engine, are `discovery.services`",
+    set: ([type]) => (type === "pod-ip" ? { outcome: "same" } : undefined),
+  },
+  {
+    how: "translated",
+    flags: "--static-model-types",
+    switches: "--static-backend-health-checks",
+    ours: "built-in",
+    why: "engines are asked at `health.path`, not with a request",
+  },
+  {
+    how: "translated",
+    flags: "--static-backend-health-check-interval",
+    ours: "`health.interval`",
+    set: setText("health.interval", "s"),
+  },
+  {
+    how: "translated",
+    flags: "--static-backend-health-check-timeout-seconds --backend-health-check-timeout-seconds",
+    ours: "`health.timeout`",
+    set: setText("health.timeout", "s"),
+  },
+  {
+    how: "translated",
+    flags: "--engine-stats-interval",
+    ours: "`scrape.interval`",
+    set: setText("scrape.interval", "s"),
+  },
+  { how: "translated", flags: "--k8s-watcher-timeout-seconds", ours: "built-in", why: "a watch that ends begins anew" },
+  {
+    how: "translated",
+    flags: "--otel-endpoint",
+    switches: "--otel-secure",
+    ours: "`tracing.endpoint`",
+    why: "traces are sent over HTTP, to port 4318, not over gRPC",
+  },
+  {
+    how: "translated",
+    flags: "--otel-service-name",
+    ours: "`tracing.service-name`",
+    set: setText("tracing.service-name"),
+  },
+  {
+    how: "none",
+    flags: "--max-instance-failover-reroute-attempts",
+    why: "another engine is asked at once, inside a budget for all requests",
+    instead: "`retry.budget-ratio`",
+  },
+  {
+    how: "none",
+    flags: "--dynamic-config-yaml --dynamic-config-json",
+    why: "it holds flags as keys, which are not read from there",
+    instead: "the flags here; our file, and `engines-file`, are read again when they change",
+  },
+  {
+    how: "none",
+    flags: "--prefix-min-match-length --kv-aware-threshold",
+    why: "what a match is worth is computed for each request",
+    instead: "nothing to set",
+  },
+  {
+    how: "none",
+    flags:
+      "--lmcache-controller-port --lmcache-controller-reply-port --lmcache-controller-heartbeat-port --lmcache-health-check-interval --lmcache-worker-timeout",
+    why: "engines publish KV events, and no controller is asked",
+    instead: "`kv-pools`, for LMCache's own events",
+  },
+  {
+    how: "none",
+    flags: "--root-path",
+    why: "paths are served as they are",
+    instead: "a proxy in front that cuts the prefix off",
+  },
+  {
+    how: "none",
+    flags: "--request-stats-window --log-stats-interval",
+    switches: "--log-stats",
+    why: "rates are Prometheus's to compute",
+    instead: "`/metrics` at the admin port, and the dashboards",
+  },
+  {
+    how: "none",
+    flags: "--callbacks --request-rewriter --feature-gates",
+    why: "there are no extensions",
+    instead: "a gateway in front",
+  },
+  {
+    how: "none",
+    flags: "--semantic-cache-model --semantic-cache-dir --semantic-cache-threshold",
+    why: "answers are not cached",
+    instead: "a gateway in front",
+  },
+  {
+    how: "none",
+    flags: "--file-storage-class --file-storage-path --batch-processor",
+    switches: "--enable-batch-api",
+    why: "files and batches are not kept",
+    instead: "requests of the class `batch`",
+  },
+  {
+    how: "none",
+    flags: "--external-providers-config",
+    why: "engines are the only backends",
+    instead: "a gateway in front",
+  },
+  {
+    how: "none",
+    flags: "--sentry-dsn --sentry-traces-sample-rate --sentry-profile-session-sample-rate",
+    why: "nothing is sent to Sentry",
+    instead: "`tracing`, and the log on standard error",
+  },
+];
+
+const defaults = { host: "0.0.0.0", port: 8_001, enginePort: 8_000, namespace: "default" };
+
+/** The chart looks in the namespace of its release, which is where our router runs, too. */
+const ownNamespace = "";
+
+/** The parts of a list with commas; a part may be empty. */
+const listOf = (given: GivenFlags, flag: string): readonly string[] =>
+  givenValue(given, flag)
+    ?.split(",")
+    .map((part) => part.trim()) ?? [];
+
+const roles = ["prefill", "decode"] as const;
+
+function translateStatic(given: GivenFlags, translation: Translation): void {
+  const models = listOf(given, "--static-models");
+  const labels = listOf(given, "--static-model-labels");
+  const engines = listOf(given, "--static-backends").map((url, at) => {
+    const [model, label = ""] = [models[at], labels[at]];
+    const role = roles.find((each) => listOf(given, `--${each}-model-labels`).includes(label));
+    return {
+      url,
+      ...(model ? { models: [model] } : {}),
+      ...(role === undefined ? {} : { role, "kv-transfer": { protocol: "nixl" } }),
+    };
+  });
+  if (engines.length > 0) translation.set("engines", engines);
+  const aliases = listOf(given, "--static-aliases").map((pair) => pair.split(":"));
+  if (aliases.length > 0) {
+    translation.set(
+      "models.aliases",
+      Object.fromEntries(aliases.map(([alias = "", ...model]) => [alias, model.join(":")])),
+    );
+  }
+}
+
+/** Labels of pods are the values of their label `model`. */
+function translatePods(given: GivenFlags, translation: Translation): void {
+  if (givenValue(given, "--service-discovery") !== "k8s") return;
+  const namespace = givenValue(given, "--k8s-namespace") ?? defaults.namespace;
+  const port = Number(givenValue(given, "--k8s-port") ?? defaults.enginePort);
+  const selector = givenValue(given, "--k8s-label-selector") ?? "";
+  const place = { ...(namespace === ownNamespace ? {} : { namespace }), port };
+  const split = roles.flatMap((role) => {
+    const labels = listOf(given, `--${role}-model-labels`);
+    if (labels.length === 0) return [];
+    const all = [selector, `model in (${labels.join(",")})`].filter((part) => part !== "").join(",");
+    return [{ selector: all, ...place, role, "kv-transfer": "nixl" }];
+  });
+  if (split.length > 0) translation.set("discovery.pods", split);
+  else if (selector !== "") translation.set("discovery.pods", [{ selector, ...place }]);
+  else {
+    translation.remark({
+      theirs: "--k8s-label-selector",
+      outcome: "missing",
+      why: "without it every pod of the namespace is an engine there",
+      instead: "`discovery.pods[].selector`",
+    });
+  }
+}
+
+/** The router of vLLM's production stack, `vllm-router`: `src/vllm_router/parsers/parser.py`. */
+export const productionStack: FlagRouter = {
+  title: "vLLM production-stack 0.1.12",
+  rows,
+  policy: (given) => policyNamed(givenValue(given, "--routing-logic") ?? "roundrobin", policies),
+  finish(given, translation) {
+    translateStatic(given, translation);
+    translatePods(given, translation);
+    const collector = givenValue(given, "--otel-endpoint");
+    if (collector !== undefined) setCollector(collector, given.has("--otel-secure") ? "https" : "http", translation);
+    if (!given.has("--host")) translation.translate("listen.host", defaults.host, { theirs: "--host, their default" });
+    if (!given.has("--port")) translation.translate("listen.port", defaults.port, { theirs: "--port, their default" });
+  },
+};
+
+/** Values of the chart's `routerSpec` that its template makes flags of. */
+const valueFlags: Readonly<Record<string, string>> = {
+  containerPort: "--port",
+  serviceDiscovery: "--service-discovery",
+  k8sServiceDiscoveryType: "--k8s-service-discovery-type",
+  staticBackends: "--static-backends",
+  staticModels: "--static-models",
+  routingLogic: "--routing-logic",
+  prefixMinMatchLength: "--prefix-min-match-length",
+  sessionKey: "--session-key",
+  rootPath: "--root-path",
+  engineScrapeInterval: "--engine-stats-interval",
+  requestStatsWindow: "--request-stats-window",
+  lmcacheControllerPort: "--lmcache-controller-port",
+  lmcacheControllerReplyPort: "--lmcache-controller-reply-port",
+  lmcacheControllerHeartbeatPort: "--lmcache-controller-heartbeat-port",
+};
+
+/**
+ * The flags that the production stack's chart (`helm/templates/deployment-router.yaml`) starts its router with.
+ *
+ * @param text the chart's values
+ * @returns undefined when there is no `routerSpec` in it
+ * @throws EspalierError `config_invalid` for text that is no YAML
+ */
+export function flagsOfValues(text: string, file: string): readonly string[] | undefined {
+  const { value } = parseYaml(text, file);
+  const spec = isSection(value) ? value.routerSpec : undefined;
+  if (!isSection(value) || !isSection(spec)) return undefined;
+  const given = { containerPort: 8_000, serviceDiscovery: "k8s", routingLogic: "roundrobin", ...spec } as Section;
+  const flags = Object.entries(valueFlags).flatMap(([key, flag]) => {
+    const written = given[key];
+    return written === undefined || written === null || written === "" || written === 0 ? [] : [flag, String(written)];
+  });
+  const engineSpec = isSection(value.servingEngineSpec) ? value.servingEngineSpec : {};
+  const labels = isSection(engineSpec.labels) ? engineSpec.labels : { environment: "test", release: "test" };
+  if (given.serviceDiscovery === "k8s") flags.push("--k8s-namespace", ownNamespace);
+  if (given.serviceDiscovery === "k8s" && engineSpec.enableEngine !== false) {
+    flags.push(
+      "--k8s-label-selector",
+      Object.entries(labels)
+        .map(([key, label]) => `${key}=${label}`)
+        .join(","),
+    );
+  }
+  const otel = isSection(given.otel) ? given.otel : {};
+  if (otel.endpoint) flags.push("--otel-endpoint", String(otel.endpoint), ...(otel.secure ? ["--otel-secure"] : []));
+  if (otel.endpoint && otel.serviceName) flags.push("--otel-service-name", String(otel.serviceName));
+  const extra = Array.isArray(given.extraArgs) ? given.extraArgs : [];
+  return [...flags, ...extra.map(String)];
+}

@@ -1,0 +1,303 @@
+import { readFileSync } from "node:fs";
+import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
+import { describe, expect, test } from "vitest";
+import { registerCheckConfig } from "../../src/commands/check-config.ts";
+import { registerMigrate } from "../../src/commands/migrate.ts";
+import { type FlagRouter, flagsOf, knownFlags, translateFlags } from "../../src/migrate/flags/flag-table.ts";
+import { adviseOnFlag, foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
+import { renderMigration } from "../../src/migrate/migration.ts";
+import { migrationSources, splitWords } from "../../src/migrate/sources.ts";
+import { runCommand } from "../run-command.ts";
+import { temporaryFile } from "../temporary.ts";
+
+const { "sglang-router": sglangRouter, smg, "vllm-production-stack": productionStack } = foreignRouters;
+
+/** Every flag of the releases, as their parsers list them. `--help` and `--version` configure nothing. */
+const released = {
+  "sglang-router": `api-key assignment-mode backend balance-abs-threshold balance-rel-threshold bucket-adjust-interval-secs ca-cert-paths cache-threshold cb-failure-threshold cb-success-threshold cb-timeout-duration-secs cb-window-duration-secs chat-template client-cert-path client-key-path control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy decode-selector disable-circuit-breaker disable-health-check disable-retries dp-aware enable-igw enable-trace eviction-interval-secs health-check-endpoint health-check-interval-secs health-check-timeout-secs health-failure-threshold health-success-threshold history-backend host jwt-audience jwt-issuer jwt-jwks-uri jwt-role-mapping log-dir log-level max-concurrent-requests max-idle-secs max-payload-size max-tree-size mcp-config-path mini-lb model-path oracle-connect-descriptor oracle-password oracle-pool-max oracle-pool-min oracle-pool-timeout-secs oracle-tns-alias oracle-username oracle-wallet-path otlp-traces-endpoint pd-disaggregation policy port postgres-db-url postgres-pool-max prefill prefill-policy prefill-selector prometheus-duration-buckets prometheus-host prometheus-port queue-size queue-timeout-secs rate-limit-tokens-per-second reasoning-parser redis-pool-max redis-retention-days redis-url request-id-headers request-timeout-secs retry-backoff-multiplier retry-initial-backoff-ms retry-jitter-factor retry-max-backoff-ms retry-max-retries selector service-discovery service-discovery-namespace service-discovery-port shutdown-grace-period-secs tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1 tokenizer-cache-l0-max-entries tokenizer-cache-l1-max-memory tokenizer-path tool-call-parser worker-startup-check-interval worker-startup-timeout-secs worker-urls`,
+  smg: `api-key assignment-mode backend balance-abs-threshold balance-rel-threshold balance-token-usage-threshold block-size cache-threshold cb-failure-threshold cb-success-threshold cb-timeout-duration-secs cb-window-duration-secs chat-template control-plane-api-keys cors-allowed-origins decode decode-policy decode-selector disable-audit-logging disable-circuit-breaker disable-health-check disable-retries disable-tokenizer-autoload dp-aware dp-minimum-tokens-scheduler drain-settle-secs enable-igw enable-mesh enable-trace enable-wasm encode encode-policy encode-selector engine-metrics epd-disaggregation eviction-interval health-check-endpoint health-check-interval-secs health-check-port health-check-timeout-secs health-failure-threshold health-success-threshold history-backend host jwt-audience jwt-issuer jwt-jwks-uri jwt-role-claim jwt-role-mapping least-load-default-throughput least-load-kv-pressure-weight least-load-mean-prefill-tokens load-monitor-interval log-dir log-json log-level max-concurrent-requests max-idle-secs max-payload-size max-tree-size mcp-config-path mesh-advertise-host mesh-host mesh-peer-urls mesh-port mesh-server-name model-id-from model-path multimodal-shm-min-bytes multimodal-tensor-transport oracle-dsn oracle-external-auth oracle-password oracle-pool-max oracle-pool-min oracle-pool-timeout-secs oracle-tns-alias oracle-user oracle-wallet-path otlp-traces-endpoint overload-token-usage-threshold pd-disaggregation policy port postgres-db-url postgres-pool-max-size prefill prefill-policy prefill-selector prefix-hash-load-factor prefix-token-count priority-scheduler-config priority-scheduler-default-max-class priority-scheduler-enabled priority-scheduler-tenant-metric-top-n prometheus-duration-buckets prometheus-host prometheus-port queue-size queue-timeout-secs rate-limit-tokens-per-second reasoning-parser redis-pool-max-size redis-retention-days redis-url remove-unhealthy-workers request-id-headers request-timeout-secs retry-backoff-multiplier retry-initial-backoff-ms retry-jitter-factor retry-max-backoff-ms retry-max-retries router-selector routing-key-override runtime-worker-threads schema-config selector service-discovery service-discovery-namespace service-discovery-port shutdown-grace-period-secs storage-context-headers storage-hook-wasm-path tenant-api-key tenant-header-name tenant-rate-limit-config tenant-rate-limit-enabled tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1 tokenizer-cache-l0-max-entries tokenizer-cache-l1-max-memory tokenizer-path tool-call-parser trust-tenant-header webrtc-bind-addr webrtc-stun-server worker-startup-check-interval worker-startup-timeout-secs worker-urls`,
+  "vllm-production-stack": `backend-health-check-timeout-seconds batch-processor callbacks decode-model-labels dynamic-config-json dynamic-config-yaml enable-batch-api engine-stats-interval external-providers-config feature-gates file-storage-class file-storage-path host k8s-label-selector k8s-namespace k8s-port k8s-service-discovery-type k8s-watcher-timeout-seconds kv-aware-threshold lmcache-controller-heartbeat-port lmcache-controller-port lmcache-controller-reply-port lmcache-health-check-interval lmcache-worker-timeout log-format log-level log-stats log-stats-interval max-instance-failover-reroute-attempts otel-endpoint otel-secure otel-service-name port prefill-model-labels prefix-min-match-length request-rewriter request-stats-window root-path routing-logic semantic-cache-dir semantic-cache-model semantic-cache-threshold sentry-dsn sentry-profile-session-sample-rate sentry-traces-sample-rate service-discovery session-key static-aliases static-backend-health-check-interval static-backend-health-check-timeout-seconds static-backend-health-checks static-backends static-model-labels static-model-types static-models`,
+} satisfies Record<keyof typeof foreignRouters, string>;
+
+/** Values of flags that do not take a number. */
+const samples: Readonly<Record<string, readonly string[]>> = {
+  "--host": ["127.0.0.2"],
+  "--prometheus-host": ["127.0.0.2"],
+  "--worker-urls": ["http://a:1", "http://b:1"],
+  "--policy": ["round_robin"],
+  "--health-check-endpoint": ["/live"],
+  "--log-level": ["debug"],
+  "--tls-cert-path": ["cert.pem"],
+  "--tls-key-path": ["key.pem"],
+  "--client-cert-path": ["cert.pem"],
+  "--client-key-path": ["key.pem"],
+  "--max-payload-size": ["4096"],
+  "--prefill": ["http://p:1", "9000"],
+  "--decode": ["http://d:1"],
+  "--selector": ["app=a", "b=c"],
+  "--prefill-selector": ["app=p"],
+  "--decode-selector": ["app=d"],
+  "--service-discovery-namespace": ["ai"],
+  "--api-key": ["secret-of-engines"],
+  "--tenant-api-key": ["acme:secret-of-acme"],
+  "--tokenizer-path": ["/models/m/tokenizer.json"],
+  "--model-path": ["org/model"],
+  "--otlp-traces-endpoint": ["collector:4317"],
+  "--mesh-host": ["127.0.0.1"],
+  "--mesh-advertise-host": ["10.0.0.1"],
+  "--mesh-peer-urls": ["10.0.0.2:39527"],
+  "--router-selector": ["app=router"],
+  "--static-backends": ["http://a:1,http://b:1"],
+  "--static-models": ["one,two"],
+  "--static-aliases": ["short:one"],
+  "--static-model-labels": ["x,y"],
+  "--prefill-model-labels": ["x"],
+  "--decode-model-labels": ["y"],
+  "--k8s-namespace": ["ai"],
+  "--k8s-label-selector": ["app=vllm"],
+  "--session-key": ["X-User"],
+  "--routing-logic": ["session"],
+  "--log-format": ["json"],
+  "--otel-endpoint": ["collector:4317"],
+  "--k8s-service-discovery-type": ["pod-ip"],
+};
+
+/** Flags that mean something only together with others. */
+const companions: Readonly<Record<string, readonly string[]>> = {
+  "--tls-cert-path": ["--tls-key-path", "key.pem"],
+  "--tls-key-path": ["--tls-cert-path", "cert.pem"],
+  "--client-cert-path": ["--client-key-path", "key.pem"],
+  "--client-key-path": ["--client-cert-path", "cert.pem"],
+  "--max-idle-secs": ["--policy", "manual"],
+  "--cache-threshold": ["--policy", "cache_aware"],
+  "--balance-abs-threshold": ["--policy", "cache_aware"],
+  "--balance-rel-threshold": ["--policy", "cache_aware"],
+  "--prefix-token-count": ["--policy", "prefix_hash"],
+  "--prefix-hash-load-factor": ["--policy", "prefix_hash"],
+  "--selector": ["--service-discovery"],
+  "--prefill-selector": ["--service-discovery"],
+  "--decode-selector": ["--service-discovery"],
+  "--service-discovery-namespace": ["--service-discovery", "--selector", "a=b"],
+  "--service-discovery-port": ["--service-discovery", "--selector", "a=b"],
+  "--otlp-traces-endpoint": ["--enable-trace"],
+  "--mesh-host": ["--enable-mesh"],
+  "--mesh-port": ["--enable-mesh"],
+  "--mesh-peer-urls": ["--enable-mesh"],
+  "--mesh-advertise-host": ["--enable-mesh"],
+  "--router-selector": ["--enable-mesh"],
+  "--k8s-namespace": ["--service-discovery", "k8s", "--k8s-label-selector", "a=b"],
+  "--k8s-label-selector": ["--service-discovery", "k8s"],
+  "--k8s-port": ["--service-discovery", "k8s", "--k8s-label-selector", "a=b"],
+  "--static-models": ["--static-backends", "http://a:1,http://b:1"],
+  "--prefill-model-labels": ["--static-backends", "http://a:1,http://b:1", "--static-model-labels", "x,y"],
+  "--decode-model-labels": ["--static-backends", "http://a:1,http://b:1", "--static-model-labels", "x,y"],
+};
+
+/** Flags whose row says that something is set, by others or not at all. */
+const sayNothing = new Set([
+  ...["--pd-disaggregation", "--service-discovery", "--mesh-server-name", "--static-model-labels", "--otel-secure"],
+  ...["--k8s-service-discovery-type", "--otel-service-name"],
+]);
+
+const env = { ESPALIER_MESH_SECRET: "the-secret-of-the-mesh" };
+
+/** What `espalier check-config` makes of a translation. */
+const check = (settings: Readonly<Record<string, unknown>>): CompiledConfig =>
+  loadConfig({ file: { path: "espalier.yaml", text: renderMigration({ settings, entries: [] }, "A title") }, env });
+
+const rowsOf = (router: FlagRouter) =>
+  [...knownFlags(router)].map(([flag, { row, values }]) => ({ flag, row, values, how: row.how }));
+
+describe.each(Object.entries(foreignRouters))("%s", (name, router) => {
+  test("the table has every flag of the release, once", () => {
+    const listed = router.rows.flatMap(flagsOf);
+    const expected = released[name as keyof typeof released].split(" ").map((flag) => `--${flag}`);
+    expect(listed.toSorted()).toEqual(expected);
+  });
+
+  test.each(rowsOf(router))("$flag: $how", ({ flag, row, values }) => {
+    const given = values === "none" ? [flag] : [flag, ...(samples[flag] ?? ["1"])];
+    const together = companions[flag] ?? [];
+    const before = translateFlags(router, together);
+    const { settings, entries } = translateFlags(router, [...together, ...given]);
+    const config = check(settings);
+    const entry = entries.find(({ theirs }) => theirs.split(" ").includes(flag));
+    expect(entry).toBeDefined();
+    if (row.how === "none") {
+      expect(entry).toMatchObject({ outcome: "missing", why: expect.any(String), instead: expect.any(String) });
+      expect(settings).toEqual(before.settings);
+      return;
+    }
+    expect(entry?.ours).toEqual(expect.any(String));
+    if (row.ours !== "built-in" && !sayNothing.has(flag)) expect(settings).not.toEqual(before.settings);
+    if (row.how !== "accepted") return;
+    const flags: FlagValues = {
+      ...pairs(together.map((word) => (word === "manual" ? "sticky" : word))),
+      [flag]: given.slice(1),
+    };
+    const [path = ""] = /(?<=`)[a-z.-]+(?=: )/.exec(entry?.ours ?? "") ?? [];
+    expect(path).not.toBe("");
+    const valueIn = ({ effective }: CompiledConfig): unknown =>
+      path.split(".").reduce<unknown>((tree, key) => (tree as Record<string, unknown> | undefined)?.[key], effective);
+    expect(valueIn(config)).toEqual(valueIn(loadConfig({ flags })));
+  });
+
+  test("its flags are advised on where serve does not know them", async () => {
+    const ours = new Set(flagCatalogue.flatMap(({ flag, aliases }) => [flag, ...aliases]));
+    const foreign = rowsOf(router).filter(({ flag }) => !ours.has(flag));
+    for (const { flag } of foreign) expect(adviseOnFlag(flag)).toContain(name);
+    expect(adviseOnFlag("--queue-sise")).toBeUndefined();
+    const [unknown] = rowsOf(router).filter(({ how }) => how === "none");
+    const { stderr, error } = await runCommand(registerCheckConfig, "check-config", unknown?.flag ?? "", "1");
+    expect(error).toMatchObject({ code: "commander.unknownOption" });
+    const asked = /espalier migrate --from ([a-z-]+) -- YOUR FLAGS/.exec(stderr)?.[1] ?? "";
+    expect(migrationSources).toHaveProperty(asked);
+    expect(stderr).toContain(`error: ${unknown?.flag} is a flag of `);
+    expect(stderr).toContain(name);
+    expect(stderr).toContain("ESPALIER_MESH_SECRET=SECRET espalier serve --config espalier.yaml");
+  });
+});
+
+/** Flags with one value each. */
+const pairs = (words: readonly string[]): Record<string, string> =>
+  Object.fromEntries(words.flatMap((word, at) => (word.startsWith("--") ? [[word, words[at + 1] ?? ""]] : [])));
+
+const run = (...args: readonly string[]) => runCommand(registerMigrate, "migrate", ...args);
+
+test("SGLang's own example of prefill and decode, program and all, becomes two roles that check-config takes", async () => {
+  const { stdout, stderr, error } = await run(
+    ...["--from", "sglang-router", "--", "python", "-m", "sglang_router.launch_router", "--pd-disaggregation"],
+    ...["--prefill", "http://prefill1:8000", "9000", "--prefill", "http://prefill2:8000", "none"],
+    ...["--decode", "http://decode1:8001", "--decode=http://decode2:8001", "--policy", "cache_aware"],
+    ...["--retry-max-retries", "3"],
+  );
+  expect(error).toBeUndefined();
+  const config = loadConfig({ file: { path: "espalier.yaml", text: stdout } });
+  expect(config.engines).toMatchObject([
+    { url: "http://prefill1:8000", role: "prefill", kvTransfer: { protocol: "sglang", port: 9_000 } },
+    { url: "http://prefill2:8000", role: "prefill", kvTransfer: { protocol: "sglang" } },
+    { url: "http://decode1:8001", role: "decode" },
+    { url: "http://decode2:8001", role: "decode" },
+  ]);
+  expect(config.policy.name).toBe("cache_aware");
+  expect(config.listen).toMatchObject({ host: "0.0.0.0", port: 30_000 });
+  const line = "--retry-max-retries 3: not translated: another engine is asked at once";
+  expect(stderr).toContain(line);
+  expect(stdout).toContain(`# - ${line}`);
+});
+
+test("keys go into the configuration, and into no comment", async () => {
+  const { stdout, stderr } = await run(
+    "--from",
+    "smg",
+    "--",
+    "--api-key",
+    "secret-of-engines",
+    "--redis-url",
+    "u:secret",
+  );
+  const config = loadConfig({ file: { path: "espalier.yaml", text: stdout } });
+  expect([config.apiKeys.length, config.pools.length]).toEqual([1, 1]);
+  expect(`${stderr}${stdout.replaceAll(/^[^#].*$/gm, "")}`).not.toContain("secret");
+  // A client's key has eight characters at least.
+  const short = translateFlags(smg, ["--tenant-api-key", "acme:short"]);
+  expect(short.entries[0]).toMatchObject({ outcome: "missing", why: expect.stringContaining("8 characters") });
+  expect(short.settings).not.toHaveProperty("api-keys");
+});
+
+test("an engine that is not reached over HTTP is told of, and the others stay", () => {
+  const { settings, entries } = translateFlags(smg, ["--worker-urls", "grpc://a:1", "b:2", "http://c:3"]);
+  expect(settings.engines).toEqual(["http://b:2", "http://c:3"]);
+  expect(entries).toContainEqual(expect.objectContaining({ theirs: "--worker-urls grpc://a:1", outcome: "missing" }));
+});
+
+test("policies have their names here, or the nearest one", () => {
+  const policyOf = (router: FlagRouter, ...words: readonly string[]) =>
+    check(translateFlags(router, words).settings).policy.name;
+  expect(["manual", "least_load", "bucket", "power_of_two"].map((name) => policyOf(smg, "--policy", name))).toEqual([
+    ...["sticky", "least_work", "predicted_latency", "power_of_two"],
+  ]);
+  expect(policyOf(sglangRouter)).toBe("cache_aware");
+  expect(policyOf(productionStack, "--routing-logic", "kvaware")).toBe("predicted_latency");
+  const { settings, entries } = translateFlags(smg, ["--policy", "random", "--cache-threshold", "0.5"]);
+  expect(settings.policy).toEqual({ name: "random" });
+  expect(entries[1]).toMatchObject({ outcome: "same", ours: "without effect on `policy: random`" });
+});
+
+test("labels of the production stack become roles, of listed engines and of pods", () => {
+  const labels = ["--prefill-model-labels", "p", "--decode-model-labels", "d"];
+  const listed = [
+    "--static-backends",
+    "http://a:1,http://b:1",
+    "--static-models",
+    "m,m",
+    "--static-model-labels",
+    "p,d",
+  ];
+  expect(check(translateFlags(productionStack, [...listed, ...labels]).settings).engines).toMatchObject([
+    { url: "http://a:1", models: ["m"], role: "prefill", kvTransfer: { protocol: "nixl" } },
+    { url: "http://b:1", models: ["m"], role: "decode", kvTransfer: { protocol: "nixl" } },
+  ]);
+  const found = translateFlags(productionStack, ["--service-discovery", "k8s", "--k8s-namespace", "ai", ...labels]);
+  check(found.settings);
+  expect(found.settings.discovery).toEqual({
+    pods: [
+      { selector: "model in (p)", namespace: "ai", port: 8_000, role: "prefill", "kv-transfer": "nixl" },
+      { selector: "model in (d)", namespace: "ai", port: 8_000, role: "decode", "kv-transfer": "nixl" },
+    ],
+  });
+});
+
+test("the production stack's chart: its values become the flags that its template makes of them", async () => {
+  const values = temporaryFile(
+    "values.yaml",
+    "servingEngineSpec: { labels: { environment: prod } }\nrouterSpec:\n  routingLogic: session\n  sessionKey: x-user\n" +
+      '  engineScrapeInterval: 15\n  rootPath: /vllm\n  otel: { endpoint: "collector:4317", secure: true }\n  extraArgs: ["--log-stats"]\n',
+  );
+  const { stdout, stderr } = await run("--from", "vllm-production-stack", values);
+  const config = loadConfig({ file: { path: "espalier.yaml", text: stdout } });
+  expect(config.policy.name).toBe("consistent_hashing");
+  expect(config.effective).toMatchObject({
+    "session-key": ["header:x-user"],
+    scrape: { interval: 15_000 },
+    listen: { host: "0.0.0.0", port: 8_000 },
+    discovery: { pods: [{ selector: "environment=prod", port: 8_000 }] },
+    tracing: { endpoint: "https://collector:4318", "service-name": "espalier-router" },
+  });
+  expect(config.discovery.pods[0]?.namespace).toBeUndefined();
+  expect(stderr).toContain("--root-path /vllm: not translated");
+  expect(stderr).toContain("--log-stats: not translated");
+});
+
+test("a file with the command line, as a shell reads it", async () => {
+  const script = temporaryFile(
+    "start.sh",
+    "#!/bin/sh\n# The router\nexec smg launch \\\n  --worker-urls \"http://a:1\" 'http://b:2' \\\n  --model /models/m --port=8000\n",
+  );
+  const { stdout } = await run("--from", "smg", script);
+  expect(loadConfig({ file: { path: "espalier.yaml", text: stdout } }).effective).toMatchObject({
+    engines: [{ url: "http://a:1" }, { url: "http://b:2" }],
+    tokenizers: [{ path: "/models/m" }],
+    listen: { port: 8_000 },
+  });
+  expect(splitWords(String.raw`a\ b "c \"d\" $e" 'f "g"' h"i"j`)).toEqual(["a b", 'c "d" $e', 'f "g"', "hij"]);
+});
+
+test.each([
+  [["--from", "smg", "--", "--queue-sise", "1"], "--queue-sise is not a flag of SMG 1.9.0; did you mean --queue-size?"],
+  [["--from", "smg", "--", "--queue-size"], "--queue-size needs a value"],
+  [["--from", "smg", "--", "--log-json", "yes"], '"yes" is not a flag of SMG 1.9.0'],
+  [["--from", "llm-d", "--", "--grpc-port", "1"], "llm-d is translated from one file: its EndpointPickerConfig"],
+] as const)("%j is refused", async (args, message) => {
+  const { error, stdout } = await run(...args);
+  expect(String(error)).toContain(message);
+  expect(stdout).toBe("");
+});
+
+test("the two lines of the guide are what serve says, too", () => {
+  const guide = readFileSync(new URL("../../../../docs/MIGRATION.md", import.meta.url), "utf8");
+  expect(guide).toContain("migrate --from sglang-router -- ");
+  expect(guide).toContain(
+    "serve --config espalier.yaml --mesh-host 0.0.0.0 --mesh-port 7946 --mesh-seed OTHER-ROUTER:7946",
+  );
+});

@@ -8,7 +8,7 @@ const commands = {
   workers: ["Look:", "list the engines of a running router, add one, take one out"],
   reload: ["Run:", "have a running router read its configuration again"],
   feeds: ["Look:", "list the KV event feeds of a running router"],
-  explain: ["Look:", "say where a running router would send a request, and why"],
+  explain: ["Look:", "say where a running router would send a request, or sent one, and why"],
   "check-config": ["Look:", "check a configuration and print what it comes to"],
   migrate: ["Look:", "translate another router's configuration into ours"],
   "verify-tokenizer": ["Look:", "compare a model's tokenizer and chat template with an engine's"],

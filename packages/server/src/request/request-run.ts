@@ -42,6 +42,7 @@ type RunContext = Pick<
   | "adapterUse"
   | "admission"
   | "clock"
+  | "decisionLog"
   | "decisions"
   | "drain"
   | "fleet"
@@ -327,11 +328,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   /** The request to the engine of an attempt. */
   #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
-    const { pool, trace, method, bodyWith } = this.#plan;
+    const { pool, trace, method, bodyWith, requestId, features } = this.#plan;
     const { target, selection, workMs } = dispatch;
-    const { decisions, metrics } = this.#context;
+    const { decisionLog, decisions, metrics } = this.#context;
     metrics.decided(pool.policy.name, selection.reason);
-    if (decisions.isWatched) decisions.note(describeDecision(this.#context, this.#plan, this.#lifecycle));
+    const decision = describeDecision(this.#context, this.#plan, this.#lifecycle);
+    decisionLog.name(selection.logged, requestId, decision);
+    if (decisions.isWatched) decisions.note(decision, features.sessionKey);
     this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
     const { url } = target.engine;

@@ -39,6 +39,7 @@ import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
+import { createRecorder } from "./admin/recorder.ts";
 import type { RouterDependencies } from "./create-router.ts";
 import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
@@ -112,7 +113,7 @@ export function createContext(
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
-    decisionLog,
+    ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh },
     ...selectors,
     reloader: createReloader({

@@ -15,6 +15,7 @@ const commands = {
   version: ["Look:", "print the version"],
   completion: ["Look:", "print a script that completes commands and flags in a shell"],
   replay: ["Measure:", "drive a trace at real endpoints, or at simulated engines, and measure"],
+  record: ["Measure:", "write the live traffic of running routers as a trace, without its texts"],
   simulate: ["Measure:", "run a fleet in virtual time, and measure"],
 } as const satisfies Readonly<Record<string, readonly [group: string, summary: string]>>;
 

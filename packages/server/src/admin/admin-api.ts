@@ -551,6 +551,74 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/recording": {
+      get: {
+        operationId: "recording",
+        summary: "Every request that ends from now on, without its text, as `espalier record` writes it into a trace.",
+        tags: ["router"],
+        parameters: [
+          {
+            name: "x-espalier-salt",
+            in: "header",
+            required: true,
+            description: "32 hexadecimal digits by which blocks, sessions and tenants get numbers.",
+            schema: {
+              type: "string",
+            },
+          },
+        ],
+        responses: {
+          "200": {
+            description: "A JSON object a line: a request, or, once a second, the number of those left out so far.",
+            content: {
+              "application/x-ndjson": {
+                schema: {
+                  oneOf: [
+                    {
+                      $ref: "#/components/schemas/RecordedRequest",
+                    },
+                    {
+                      type: "object",
+                      properties: {
+                        skipped: {
+                          type: "integer",
+                        },
+                      },
+                      required: ["skipped"],
+                      additionalProperties: false,
+                    },
+                  ],
+                },
+              },
+            },
+          },
+          "400": {
+            description:
+              "The salt is missing, or the name of the host is none of a loopback address where there is no key.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+          "429": {
+            description: "Too many recordings.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+        },
+      },
+    },
     "/admin/requests/{id}": {
       get: {
         operationId: "pastRequest",
@@ -2102,6 +2170,42 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "pools",
           "placement",
         ],
+        additionalProperties: false,
+      },
+      RecordedRequest: {
+        type: "object",
+        properties: {
+          atMs: {
+            type: "integer",
+            description: "When it was accepted, in milliseconds since 1970.",
+          },
+          model: {
+            type: "string",
+          },
+          inputTokens: {
+            type: "integer",
+          },
+          outputTokens: {
+            type: "integer",
+          },
+          blocks: {
+            type: "array",
+            description: "A number for each full block of 16 tokens, equal for equal beginnings.",
+            items: {
+              type: "integer",
+            },
+          },
+          session: {
+            type: ["integer", "null"],
+          },
+          tenant: {
+            type: ["integer", "null"],
+          },
+          adapter: {
+            type: ["string", "null"],
+          },
+        },
+        required: ["atMs", "model", "inputTokens", "outputTokens", "blocks", "session", "tenant", "adapter"],
         additionalProperties: false,
       },
       PastRequest: {

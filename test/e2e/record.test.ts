@@ -66,7 +66,7 @@ test("what two routers serve becomes a trace that simulate and replay take as it
   const { file, rows, outcome } = await recorded(routers, send);
   expect([outcome.code, outcome.signal]).toEqual([0, null]);
   expect(outcome.stdout).toMatch(
-    /^\d+ requests in .*trace\.jsonl \(\d+\.\d MB\)\nespalier simulate --trace .* --engines 2 --routers 2\n$/,
+    /^\d+ requests in .*trace\.jsonl \(\d+\.\d MB\)\nespalier simulate --trace .* --engines 2 --routers 2 --what-if engines\+1\n$/,
   );
   const [first, second, third] = rows.toSorted((one, other) => one.output_length - other.output_length);
   expect([first, second, third].map((row) => [row?.input_length, row?.output_length])).toEqual([
@@ -82,9 +82,9 @@ test("what two routers serve becomes a trace that simulate and replay take as it
   const text = readFileSync(file, "utf8");
   expect(text).not.toMatch(/alice|secret|tide|harbour/);
 
-  const fleet = ["--trace", file, "--engines", "2", "--routers", "1", "--json"];
+  const fleet = ["--trace", file, "--engines", "2", "--json"];
   const [simulated, replayed] = await Promise.all([
-    run(["simulate", ...fleet, "--policy", "least_work", "--links", "delays"]),
+    run(["simulate", ...fleet, "--routers", "2", "--what-if", "engines+2,sharing=none"]),
     run(["replay", ...fleet, "--policy", "least_work", "--kv-events", "off", "--speed", "20"]),
   ]);
   for (const { code, stdout, stderr } of [simulated, replayed]) {
@@ -92,6 +92,10 @@ test("what two routers serve becomes a trace that simulate and replay take as it
     const made = (JSON.parse(stdout) as { rows: readonly { requests: number; errors: number }[] }).rows;
     for (const row of made) expect(row).toMatchObject({ requests: rowsOf(file).length, errors: 0 });
   }
+  const { rows: runs, what_if: compared } = JSON.parse(simulated.stdout);
+  expect(runs).toHaveLength(3);
+  expect(compared).toMatchObject([{ change: "2 more engines" }, { change: "sharing none" }]);
+  for (const { ttft_p99_s: p99 } of compared) expect([p99.from > 0, p99.to > 0]).toEqual([true, true]);
 });
 
 test("a policy that does not look at prompts has its prompts recorded too, of the named model alone", async () => {

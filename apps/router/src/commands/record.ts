@@ -71,7 +71,7 @@ async function record(flags: RecordFlags): Promise<void> {
     if (models.length > 1)
       writeNote(`of the models ${models.join(", ")}: record one with --model to simulate its engines`);
     const { engines, routers } = fleet;
-    writeResult(`espalier simulate --trace ${out} --engines ${engines} --routers ${routers}`);
+    writeResult(`espalier simulate --trace ${out} --engines ${engines} --routers ${routers} --what-if engines+1`);
   }
   if (requests === 0) writeNote("no request came");
   if (requests === 0 || lost.length === admins.length) process.exitCode = 1;

@@ -147,13 +147,16 @@ async function ask(router: RunningRouter, method: string, path: string, body?: u
   return expectDocumented(method, path, await router.admin(method, real, body));
 }
 
+/** They end with the connection. */
+const streamed: readonly string[] = ["/admin/decisions", "/admin/recording"];
+
 test("answers of a router by itself have the documented shapes", async () => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url], page: { files: dashboardFiles() } });
   await post(`${router.url}/v1/chat/completions`, chat());
   await router.untilIdle();
   for (const [path, operations] of Object.entries(document.paths)) {
-    if (!operations.get || path.includes("{") || path === "/admin/decisions") continue;
+    if (!operations.get || path.includes("{") || streamed.includes(path)) continue;
     const { status } = await ask(router, "GET", path);
     expect([200, 302, 404]).toContain(status);
   }
@@ -212,6 +215,15 @@ test("probes of a router that cannot serve yet", async () => {
   expect((await ask(router, "GET", "/livez")).status).toBe(200);
 });
 
+test("what was decided about a request, and one that nobody knows", async () => {
+  const sims = await rig.sims(2);
+  const router = await rig.router({ engines: sims.map(({ url }) => url) });
+  await post(`${router.url}/v1/chat/completions`, chat(), { "x-request-id": "seven" });
+  const item = "/admin/requests/{id}";
+  expect((await ask(router, "GET", item, undefined, "seven")).status).toBe(200);
+  expect((await ask(router, "GET", item, undefined, "eight")).status).toBe(404);
+});
+
 test("explanations, and what a request is refused by", async () => {
   const sims = await rig.sims(2);
   const router = await rig.router({ engines: sims.map(({ url }) => url), config: { admission: { mode: "on" } } });
@@ -252,6 +264,34 @@ test("decisions as they are streamed", async () => {
     [...text.matchAll(/^data: (.*)$/gm)].map(([, data = ""]) => JSON.parse(data) as { decisions: unknown[] });
   await waitFor(() => batches().some(({ decisions }) => decisions.length > 0), { what: "a decision" });
   for (const batch of batches()) expect(validate?.(batch) ? [] : validate?.errors).toEqual([]);
+  await router.router.stop();
+  await reading;
+});
+
+test("requests as they are recorded, and what a recording is refused by", async () => {
+  const [sim] = await rig.sims(1);
+  const router = await rig.router({ engines: [sim!.url], config: { admission: { mode: "on" } } });
+  expect((await ask(router, "GET", "/admin/recording")).status).toBe(400);
+  const controller = new AbortController();
+  rig.own(() => controller.abort());
+  const headers = { "x-espalier-salt": "0123456789abcdef".repeat(2) };
+  const stream = await fetch(`${router.adminUrl}/admin/recording`, { headers, signal: controller.signal });
+  const validate = schemaOf("GET", "/admin/recording", {
+    status: stream.status,
+    headers: Object.fromEntries(stream.headers),
+  });
+  let text = "";
+  const reading = (async () => {
+    for await (const piece of stream.body ?? []) text += Buffer.from(piece).toString("utf8");
+  })().catch(() => {});
+  await post(`${router.url}/v1/chat/completions`, chat(), { "x-session-id": "seven" });
+  const lines = () =>
+    text
+      .split("\n")
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as object);
+  await waitFor(() => lines().some((line) => "blocks" in line), { what: "a request" });
+  for (const line of lines()) expect(validate?.(line) ? [] : validate?.errors).toEqual([]);
   await router.router.stop();
   await reading;
 });

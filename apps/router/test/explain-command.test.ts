@@ -1,6 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { describeExplanation, type ExplainReport, registerExplain } from "../src/commands/explain.ts";
-import { isUsageRefusal, runCommand } from "./run-command.ts";
+import {
+  describeExplanation,
+  describePast,
+  type ExplainReport,
+  type PastRequest,
+  registerExplain,
+} from "../src/commands/explain.ts";
+import { runCommand } from "./run-command.ts";
 import { type SeenRequest, temporaryFile, temporaryServer } from "./temporary.ts";
 
 const signals = {
@@ -221,7 +227,6 @@ describe("the command", () => {
   });
 
   test("needs a file that can be read", async () => {
-    expect(isUsageRefusal((await explain()).error)).toBe(true);
     expect((await explain("--file", "/nowhere/request.json")).error).toMatchObject({
       name: "UsageError",
       message: expect.stringContaining("--file cannot be read: ENOENT"),
@@ -235,4 +240,65 @@ describe("the command", () => {
       expect((await explain("--file", file, "--header", header)).error).toMatchObject({ name: "UsageError" });
     },
   );
+});
+
+describe("a request that has been", () => {
+  const past: PastRequest = {
+    requestId: "req/1",
+    router: "east",
+    decisions: [
+      {
+        summary:
+          "b was chosen over a and 1 more: it held 384 of 400 tokens, the other none, and was 38 ms sooner (least_time).",
+        ...{ atMs: 0, endpoint: "chat", model: "tiny", policy: "predicted_latency", target: "b", class: "batch" },
+        ...{ queuedMs: 12, comparedCount: 3 },
+        candidates: [
+          { key: "b", cost: 4.25, matchedTokens: 384, inFlight: 1, pendingPrefillTokens: 0 },
+          { key: "a", cost: null, matchedTokens: 0, inFlight: 0, pendingPrefillTokens: 20 },
+        ],
+      },
+    ],
+  };
+
+  test("is explained in one sentence, and in full", async () => {
+    const { url, seen } = await routerWith(past);
+    const outcome = await explain("--url", url, "--request-id", "req/1", "--key", "secret");
+    expect(outcome).toMatchObject({ error: undefined, exitCode: undefined, stdout: describePast(past) });
+    expect(seen).toMatchObject([
+      { method: "GET", path: "/admin/requests/req%2F1", headers: { authorization: "Bearer secret" } },
+    ]);
+    const [sentence, head, table, rest] = outcome.stdout.split("\n\n");
+    expect(sentence).toBe(past.decisions[0]?.summary);
+    expect(head?.split("\n")).toEqual([
+      "decided   1970-01-01T00:00:00.000Z by east, after 12 ms in the queue",
+      "request   chat, model tiny, class batch",
+      "policy    predicted_latency",
+    ]);
+    expect(table?.split("\n").map((line) => line.split(/ {2,}/))).toEqual([
+      ["candidate", "cost", "held (tokens)", "in flight", "to prefill (tokens)"],
+      ["b", "4.25", "384", "1", "0"],
+      ["a", "-", "0", "0", "20"],
+    ]);
+    expect(rest).toBe("1 more candidates had higher costs\n");
+  });
+
+  test("is printed as JSON", async () => {
+    const { url } = await routerWith(past);
+    expect(JSON.parse((await explain("--url", url, "--request-id", "req/1", "--json")).stdout)).toEqual(past);
+  });
+
+  test("that no router knows is an error", async () => {
+    const { url } = await routerWith({ error: { code: "decision_not_found", message: "Not found: older" } }, 404);
+    const { error } = await explain("--url", url, "--request-id", "x");
+    expect(error).toMatchObject({ code: "decision_not_found", message: expect.stringContaining("Not found: older") });
+  });
+
+  test.each([
+    [[], "give either --file or --request-id"],
+    [["--file", "x", "--request-id", "y"], "give either --file or --request-id"],
+    [["--request-id", "y", "--endpoint", "chat"], "--request-id: goes without --endpoint and --header"],
+  ])("%j is refused", async (args, message) => {
+    const { error } = await explain(...args);
+    expect(error).toMatchObject({ message });
+  });
 });

@@ -76,6 +76,11 @@ export const errorCatalogue = {
   path_not_found: request(404, "The path is not served.", "Check the path, or list it under forward-paths."),
   model_not_found: request(404, "No engine serves this model.", "Use one of the models of GET /v1/models."),
   response_not_found: request(404, "No engine holds this stored response.", "Send the whole conversation again."),
+  decision_not_found: request(
+    404,
+    "No router has the decision about this request.",
+    "The id is `x-request-id` of an answer. Each router keeps its latest 16,384 decisions, and loses them when it ends.",
+  ),
   worker_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/workers."),
   worker_exists: request(
     409,

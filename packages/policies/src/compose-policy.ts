@@ -21,7 +21,7 @@ type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
  * Builds a policy from filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown.
  */
 export function composePolicy(parts: PolicyParts): Policy {
-  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate", rentMs: 0 };
+  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate", rentMs: 0, judged: undefined };
   let decision: Scratch | undefined;
 
   const begin = (request: RequestFeatures, candidates: CandidateSet): Scratch => {
@@ -50,6 +50,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     choose(request, candidates, random) {
       const current = begin(request, candidates);
       choice.rentMs = 0;
+      choice.judged = current.eligibleCount > 1 && parts.terms.length > 0 ? current : undefined;
       if (current.eligibleCount === 1) {
         choice.index = current.eligible[0]!;
         choice.reason = "only_candidate";

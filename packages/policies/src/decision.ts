@@ -1,16 +1,11 @@
 import type { Random } from "@espalier/common";
 import type { CandidateSet } from "./candidates.ts";
-import type { ChoiceReason, RequestFeatures } from "./policy.ts";
+import type { ChoiceReason, Judgement, RequestFeatures } from "./policy.ts";
 
 /** One decision on its way through filters, scorers and picker. Its arrays are reused between decisions. */
-export interface Decision {
+export interface Decision extends Judgement {
   readonly request: RequestFeatures;
   readonly candidates: CandidateSet;
-  /** Indices of the candidates that passed the filters, in its first `eligibleCount` entries. */
-  readonly eligible: Int32Array;
-  readonly eligibleCount: number;
-  /** Cost by candidate index, lower is better; only the entries of eligible candidates are defined. */
-  readonly costs: Float64Array;
   /** The output of each term's scorer before its weight, by term number and candidate index. */
   readonly scores: readonly Float64Array[];
 }
@@ -50,6 +45,7 @@ export interface MutableChoice {
   reason: ChoiceReason;
   /** 0 unless the picker sets it. */
   rentMs: number;
+  judged: Judgement | undefined;
 }
 
 export interface PickerExplanation {

@@ -30,6 +30,8 @@ export interface PolicyEntry {
    * because it takes time in proportion to the blocks of a prompt.
    */
   readonly readsActiveBlocks?: boolean;
+  /** Whether its costs are milliseconds until the answer begins, with what that costs other requests. */
+  readonly costsAreMs?: boolean;
   /**
    * Milliseconds between two reads of the engines' metrics for which the rule is made; the common default unless given.
    * An operator's setting overrides it.

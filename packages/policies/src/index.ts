@@ -24,6 +24,7 @@ export type {
   ChoiceReason,
   ExplainedCandidate,
   Explanation,
+  Judgement,
   Policy,
   PolicyName,
   RequestFeatures,

@@ -111,6 +111,15 @@ export type ChoiceReason =
   /** Prompts with the same prefix have paid for a second copy. */
   | "second_copy";
 
+/** What candidates were compared by. The arrays are reused: they are valid until the next choice of the policy. */
+export interface Judgement {
+  /** Indices of the candidates that passed the filters, in its first `eligibleCount` entries. */
+  readonly eligible: Int32Array;
+  readonly eligibleCount: number;
+  /** Cost by candidate index, lower is better; only the entries of eligible candidates are defined. */
+  readonly costs: Float64Array;
+}
+
 /** A decision. The object is reused: it is valid until the next `choose` of the policy. */
 export interface Choice {
   /** Index in the candidate set. */
@@ -123,6 +132,8 @@ export interface Choice {
    * it. If the request makes a copy instead: minus the price of that copy. Otherwise 0.
    */
   readonly rentMs: number;
+  /** Undefined if only one candidate was eligible, or if the policy has no costs. */
+  readonly judged?: Judgement | undefined;
 }
 
 /** What a decision would see now, as plain JSON. `null` means "no signal", or an infinite cost. */

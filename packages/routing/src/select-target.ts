@@ -13,6 +13,7 @@ import {
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { CopyRents } from "./copy-rents.ts";
+import type { DecisionLog } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -40,6 +41,8 @@ export interface Selection<Target extends RoutingTarget> {
   readonly work: PromptWork | undefined;
   /** Prompt blocks to count in the target's load; undefined if the policy does not read active blocks. */
   readonly activeBlocks: PromptBlocks | undefined;
+  /** Its number in the decision log; undefined if it is in none. */
+  readonly logged: number | undefined;
 }
 
 /** The targets of one model, as a decision needs them. */
@@ -92,6 +95,7 @@ export function createTargetSelector(
   sessions: SessionBindings = noSessions,
   rents: CopyRents = noRents,
   trust: LendTrust = fullTrust,
+  log?: Pick<DecisionLog<unknown>, "add">,
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
@@ -145,6 +149,7 @@ export function createTargetSelector(
         rentPaidMs,
       });
       const choice = pool.policy.choose(request, candidates, random);
+      const logged = log?.add(candidates, choice);
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
       }
@@ -167,6 +172,7 @@ export function createTargetSelector(
           shared,
         ),
         activeBlocks,
+        logged,
       };
     },
   };

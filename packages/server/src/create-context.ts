@@ -26,6 +26,7 @@ import {
   createSessionBindings,
   createSharedRents,
   createTargetSelector,
+  DecisionLog,
   dryRunRents,
   dryRunSessions,
   dryRunTraffic,
@@ -37,7 +38,8 @@ import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } fro
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
-import { createDecisionFeed } from "./admin/decision-feed.ts";
+import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
+import { createRecorder } from "./admin/recorder.ts";
 import type { RouterDependencies } from "./create-router.ts";
 import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
@@ -106,10 +108,12 @@ export function createContext(
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
-  const selectors = createSelectors(engineSide, rents, ports);
+  const decisionLog = new DecisionLog<DescribedDecision>();
+  const selectors = createSelectors(engineSide, rents, decisionLog, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
+    ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh },
     ...selectors,
     reloader: createReloader({
@@ -137,7 +141,7 @@ export function createContext(
     }),
     memory: watchMemory({ config: config.admission, clock, index, feedConfidenceOf: prefix.feedConfidenceOf }),
     metrics: createRequestMetrics(meter),
-    decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),
+    decisions: createDecisionFeed({ scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),
     drain: createDrain({
@@ -190,15 +194,20 @@ function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock
 function createSelectors(
   { mesh, prefix }: ReturnType<typeof createEngineSide>,
   rents: CopyRents,
+  log: DecisionLog<DescribedDecision>,
   { clock, random, meter }: Ports,
 ) {
   const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
-  const create = (of: PeerTraffic | undefined, bindings: SessionBindings, copies: CopyRents) =>
-    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies, trust);
+  const create = (
+    of: PeerTraffic | undefined,
+    bindings: SessionBindings,
+    copies: CopyRents,
+    kept?: DecisionLog<DescribedDecision>,
+  ) => createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies, trust, kept);
   return {
-    selector: create(traffic, sessions, rents),
+    selector: create(traffic, sessions, rents, log),
     dryRunSelector: create(traffic && dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(rents)),
   };
 }

@@ -16,6 +16,7 @@ import { createMetrics, type Metrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
 import { explainRequest } from "./admin/explain-request.ts";
+import { createPastDecisions } from "./admin/past-decisions.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
@@ -138,6 +139,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
     });
   const pickerAddresses = (): PickerAddresses | null =>
     picker ? { address: picker.address, healthAddress: picker.healthAddress } : null;
+  const past = createPastDecisions({
+    ...{ log: context.decisionLog, router: mesh?.replica.ports.origin.router ?? null, notes: mesh?.replica.notes },
+    ...{ members: () => mesh?.members() ?? [], random: context.random, scheduler },
+  });
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
@@ -149,6 +154,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     feeds: () => prefix.feeds?.describe() ?? [],
     dashboard,
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
+    past,
     maxExplainedBytes: config.limits.maxBodyBytes,
     tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
@@ -170,7 +176,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
       context.largeBodies,
-      ...[admin, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
+      ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
       ...[...(picker ? [picker] : []), certificates],
     ]),
     get url() {

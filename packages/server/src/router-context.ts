@@ -4,6 +4,7 @@ import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type {
+  DecisionLog,
   FleetLearning,
   MemoryWatch,
   RetryBudget,
@@ -14,7 +15,8 @@ import type {
 import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "./adapters/adapter-loader.ts";
 import type { AdapterUse } from "./adapters/adapter-use.ts";
-import type { DecisionFeed } from "./admin/decision-feed.ts";
+import type { DecisionFeed, DescribedDecision } from "./admin/decision-feed.ts";
+import type { Recorder } from "./admin/recorder.ts";
 import type { ApiKey } from "./data-plane/data-plane-app.ts";
 import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
@@ -83,6 +85,10 @@ export interface RouterContext {
   readonly index: PrefixIndex;
   /** The live feed of decisions for the dashboard. */
   readonly decisions: DecisionFeed;
+  /** The latest decisions, found by request id. */
+  readonly decisionLog: DecisionLog<DescribedDecision>;
+  /** Passes requests on to those who record them. */
+  readonly recorder: Recorder;
   /** Disaggregated prefill and decode. */
   readonly split: SplitParts;
   /** Undefined when nothing is shared with other routers. */

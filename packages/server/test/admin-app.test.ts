@@ -35,6 +35,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     describeConfig: () => ({ policy: "least_work" }),
     reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),
+    past: { find: async (requestId) => ({ requestId, router: null, decisions: [] }) },
     maxExplainedBytes: 100_000,
     tls: undefined,
     keySha256: undefined,

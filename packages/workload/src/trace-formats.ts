@@ -35,13 +35,17 @@ export interface BailianRow {
   readonly outputTokens: number;
   /** Ids of the prompt's full blocks of 16 tokens, each a whole number below 2^52. */
   readonly blockIds: readonly number[];
+  /** What readers of the format do not know, by name. */
+  readonly others?: Readonly<Record<string, unknown>>;
 }
 
 /** The line of a request, without the newline. */
-export function bailianLine({ chat, parent, arrivalMs, inputTokens, outputTokens, blockIds }: BailianRow): string {
+export function bailianLine(row: BailianRow): string {
+  const { chat, parent, arrivalMs, inputTokens, outputTokens, blockIds, others } = row;
   return JSON.stringify({
     ...{ chat_id: chat, parent_chat_id: parent ?? -1, timestamp: arrivalMs / 1_000 },
     ...{ input_length: inputTokens, output_length: outputTokens, hash_ids: blockIds },
+    ...others,
   });
 }
 

@@ -67,8 +67,7 @@ export async function askAdmin<Answer>(
     );
     if (status === 204) return undefined as Answer;
     if (status === 200 || status === 201 || status === outcomeStatus) return JSON.parse(body) as Answer;
-    const { code, message } = readError(body);
-    throw new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
+    throw refusalOf(admin, status, body);
   } catch (error) {
     if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
       throw new EspalierError(
@@ -78,6 +77,12 @@ export async function askAdmin<Answer>(
     }
     throw error;
   }
+}
+
+/** The error of an answer that refuses. */
+export function refusalOf(admin: string, status: number, body: string): EspalierError {
+  const { code, message } = readError(body);
+  return new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
 }
 
 /** The error in the router's own terms; another program may listen at the address. */

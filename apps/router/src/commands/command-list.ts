@@ -8,13 +8,14 @@ const commands = {
   workers: ["Look:", "list the engines of a running router, add one, take one out"],
   reload: ["Run:", "have a running router read its configuration again"],
   feeds: ["Look:", "list the KV event feeds of a running router"],
-  explain: ["Look:", "say where a running router would send a request, and why"],
+  explain: ["Look:", "say where a running router would send a request, or sent one, and why"],
   "check-config": ["Look:", "check a configuration and print what it comes to"],
   migrate: ["Look:", "translate another router's configuration into ours"],
   "verify-tokenizer": ["Look:", "compare a model's tokenizer and chat template with an engine's"],
   version: ["Look:", "print the version"],
   completion: ["Look:", "print a script that completes commands and flags in a shell"],
   replay: ["Measure:", "drive a trace at real endpoints, or at simulated engines, and measure"],
+  record: ["Measure:", "write the live traffic of running routers as a trace, without its texts"],
   simulate: ["Measure:", "run a fleet in virtual time, and measure"],
 } as const satisfies Readonly<Record<string, readonly [group: string, summary: string]>>;
 

@@ -16,6 +16,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   version: async () => (await import("./version.ts")).registerVersion,
   completion: async () => (await import("./completion.ts")).registerCompletion,
   replay: async () => (await import("./replay.ts")).registerReplay,
+  record: async () => (await import("./record.ts")).registerRecord,
   simulate: async () => (await import("./simulate.ts")).registerSimulate,
 };
 

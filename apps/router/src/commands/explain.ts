@@ -9,7 +9,8 @@ import { UsageError } from "./read-flags.ts";
 
 interface ExplainFlags {
   readonly url: string;
-  readonly file: string;
+  readonly file?: string;
+  readonly requestId?: string;
   readonly endpoint?: string;
   readonly header: readonly string[];
   readonly key?: string;
@@ -25,14 +26,16 @@ export function registerExplain(program: Command): void {
     .description(
       "Has a running router plan a request as if a client had sent it: every candidate with its cost and each term of it, the " +
         "load, what is known of the prompt there, by which router and since when, and who is left out and why. The request " +
-        "is sent to no engine, and no later decision is another one for it.",
+        "is sent to no engine, and no later decision is another one for it. With --request-id it says what was decided about " +
+        "a request that has been, by whichever router of the mesh: in one sentence, and the candidates with their costs.",
     )
     .addOption(
       new Option("--url <url>", "admin address of the router")
         .default("http://127.0.0.1:9090")
         .env("ESPALIER_ADMIN_URL"),
     )
-    .requiredOption("--file <file>", "with the request's body, as a client would send it; - for standard input")
+    .option("--request-id <id>", "x-request-id of the answer to an earlier request")
+    .option("--file <file>", "with the request's body, as a client would send it; - for standard input")
     .option("--endpoint <name>", "chat, completions, messages, responses, or a path; guessed of the body unless given")
     .option(
       "--header <name: value>",
@@ -45,11 +48,21 @@ export function registerExplain(program: Command): void {
     .action(explain);
 }
 
-async function explain({ url, key, file, endpoint, header, json }: ExplainFlags): Promise<void> {
+async function explain(flags: ExplainFlags): Promise<void> {
+  const { url, key, file, requestId, endpoint, header, json } = flags;
+  const options = { admin: url, flag: "--url", ...(key === undefined ? {} : { key }) };
+  if ((file === undefined) === (requestId === undefined)) throw new UsageError("give either --file or --request-id");
+  if (file === undefined) {
+    if (endpoint !== undefined || header.length > 0)
+      throw new UsageError("--request-id: goes without --endpoint and --header");
+    const past = await askAdmin<PastRequest>(options, `/admin/requests/${encodeURIComponent(requestId!)}`);
+    if (json) writeJson(past);
+    else writeResult(describePast(past));
+    return;
+  }
   const headers = Object.fromEntries(header.map(readHeader));
   const body = { method: "POST", json: readRequest(file), headers } as const;
   const query = endpoint === undefined ? "" : `?endpoint=${encodeURIComponent(endpoint)}`;
-  const options = { admin: url, flag: "--url", ...(key === undefined ? {} : { key }) };
   const report = await askAdmin<ExplainReport>(options, `/admin/explain${query}`, body);
   if (json) writeJson(report);
   else writeResult(describeExplanation(report));
@@ -139,6 +152,63 @@ interface CandidateRow {
     readonly ageMs: number;
     readonly by: string | null;
   } | null;
+}
+
+/** The answer of `GET /admin/requests/{id}`. */
+export interface PastRequest {
+  readonly requestId: string;
+  readonly router: string | null;
+  readonly decisions: readonly {
+    readonly summary: string;
+    readonly atMs: number;
+    readonly endpoint: string;
+    readonly model: string;
+    readonly policy: string;
+    readonly target: string;
+    readonly class: string | null;
+    readonly queuedMs: number;
+    readonly comparedCount: number;
+    readonly candidates: readonly PastCandidate[];
+  }[];
+}
+
+interface PastCandidate {
+  readonly key: string;
+  readonly cost: number | null;
+  readonly matchedTokens: number;
+  readonly inFlight: number;
+  readonly pendingPrefillTokens: number;
+}
+
+const pastColumns: readonly TableColumn<PastCandidate>[] = [
+  { header: "candidate", value: ({ key }) => key },
+  { header: "cost", value: ({ cost }) => number(cost) },
+  { header: "held (tokens)", value: ({ matchedTokens }) => matchedTokens },
+  { header: "in flight", value: ({ inFlight }) => inFlight },
+  { header: "to prefill (tokens)", value: ({ pendingPrefillTokens }) => pendingPrefillTokens },
+];
+
+/** Says what was decided about a request and why, for people. */
+export function describePast({ router, decisions }: PastRequest): string {
+  const parts = decisions.flatMap(
+    ({ summary, atMs, endpoint, model, policy, queuedMs, comparedCount, ...decision }) => {
+      const { candidates, class: className } = decision;
+      const queued = queuedMs > 0 ? `, after ${queuedMs} ms in the queue` : "";
+      const lines = [
+        `decided   ${new Date(atMs).toISOString()}${router === null ? "" : ` by ${router}`}${queued}`,
+        `request   ${endpoint}, model ${model}${className === null ? "" : `, class ${className}`}`,
+        `policy    ${policy}`,
+      ];
+      const left = comparedCount - candidates.length;
+      return [
+        `${wrapText(summary, 0)}\n`,
+        `${wrapText(lines.join("\n"), labelColumns)}\n`,
+        ...(candidates.length > 0 ? [layOutTable(candidates, pastColumns)] : []),
+        ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
+      ];
+    },
+  );
+  return parts.join("\n");
 }
 
 /** Says which engine would get a request and why, for people. */

@@ -34,6 +34,7 @@ import {
 } from "../simulate/simulate-options.ts";
 import { findScenario, loadScenario, simulatedPolicies } from "../simulate/simulated-scenario.ts";
 import { boundsNotes, compareWithPublished, createRowStream, extraTables } from "../simulate/tables.ts";
+import { compareWhatIfs, describeWhatIf, planWhatIf, type WhatIfOutcome } from "../simulate/what-if.ts";
 import { runWorstCase } from "../simulate/worst-case.ts";
 import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
@@ -79,6 +80,10 @@ export function registerSimulate(program: Command): void {
     .option(
       "--links <models>",
       "of the mesh: real, with every router's own journals and links, or delays (default: real)",
+    )
+    .option(
+      "--what-if <changes>",
+      "what each change of the fleet would do to the times: engines+4, routers-1, policy=NAME, sharing=none; separated by commas",
     )
     .option("--seeds <n>", "runs of each with the seeds 1 to n (default: 1)")
     .optionsGroup("Output:")
@@ -157,7 +162,7 @@ async function worstCase(command: WorstCaseCommand): Promise<void> {
   if (!isWhole) process.exitCode = 1;
 }
 
-async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateFlags): Promise<void> {
+async function run({ selection, jobs: size, plot, whatIfs }: RunCommand, flags: SimulateFlags): Promise<void> {
   const simulated = await loadScenario(selection.source);
   const { name, trace, syntheticTrace } = simulated.scenario;
   const isSynthetic = syntheticTrace !== undefined && simulated.trace === undefined;
@@ -166,7 +171,11 @@ async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateF
       `${name}: WITHOUT THE REAL TRACE. These are invented sessions like it; --trace ${trace} runs the real ones.`,
     );
   const signal = abortOnSignal();
-  const { jobs, knees, failures: lostKnees } = await prepareRuns(selection, simulated, { size, signal });
+  const plan = whatIfs && planWhatIf(whatIfs, selection, simulated.scenario);
+  const prepared = plan
+    ? { ...plan, knees: [], failures: [] }
+    : await prepareRuns(selection, simulated, { size, signal });
+  const { jobs, knees, failures: lostKnees } = prepared;
   const isJson = flags.json ?? false;
   if (!isJson) for (const knee of knees) writeResult(describeKnee(knee));
   const stream = createRowStream(jobs, writeLine);
@@ -179,8 +188,10 @@ async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateF
   const made = outcomes.filter((outcome) => outcome !== undefined);
   const rows = withOracleGaps(made.map(({ row }) => row));
   const medians = medianRows(rows);
-  if (isJson) writeRunJson({ flags, isSynthetic, scenario: simulated.scenario, made, rows, medians, knees });
+  const compared = plan ? compareWhatIfs(plan, medians) : [];
+  if (isJson) writeRunJson({ flags, isSynthetic, scenario: simulated.scenario, made, rows, medians, knees, compared });
   else writeRest(simulated.scenario, made, medians, selection.seeds);
+  if (!isJson) for (const outcome of compared) writeResult(describeWhatIf(outcome));
   if (plot !== undefined && made.length > 0)
     await writeFile(plot, renderFigure(figureOf(simulated.scenario.name, made, rows)));
   const isBad = made.length < jobs.length || lostKnees.length > 0 || rows.some((row) => row.errors === row.requests);
@@ -196,6 +207,7 @@ interface RunReport {
   readonly rows: readonly SimulateRow[];
   readonly medians: readonly MedianRow[];
   readonly knees: readonly FoundKnee[];
+  readonly compared: readonly WhatIfOutcome[];
 }
 
 function writeRunJson({
@@ -206,6 +218,7 @@ function writeRunJson({
   rows,
   medians,
   knees,
+  compared,
 }: RunReport): void {
   const comparisons = compareWithPublished({ name, ...rest }, medians);
   const bounds = rows.find((row) => row.bounds !== undefined)?.bounds;
@@ -217,6 +230,7 @@ function writeRunJson({
     medians,
     ...(bounds === undefined ? {} : { bounds }),
     ...(knees.length === 0 ? {} : { knees }),
+    ...(compared.length === 0 ? {} : { what_if: compared }),
     ...(comparisons.length === 0 ? {} : { published: comparisons }),
   });
 }

@@ -13,6 +13,7 @@ import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../commands/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
+import { readWhatIfs, type WhatIf } from "./what-if.ts";
 import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 
 /** The flags of `espalier simulate` as they were written. */
@@ -27,6 +28,7 @@ export interface SimulateFlags {
   readonly load?: string;
   readonly kneeOf?: string;
   readonly users?: string;
+  readonly whatIf?: string;
   readonly admission?: "on" | "off";
   readonly variant?: string;
   readonly requests?: string;
@@ -83,6 +85,8 @@ export interface RunCommand {
   /** Concurrent runs. */
   readonly jobs: number;
   readonly plot: string | undefined;
+  /** Changes of the fleet to compare with it; undefined without --what-if. */
+  readonly whatIfs: readonly WhatIf[] | undefined;
 }
 
 export interface ReportCommand {
@@ -157,12 +161,16 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   if (flags.format !== undefined && flags.trace === undefined) throw new UsageError("--format: goes with --trace only");
   if (flags.users !== undefined && flags.load !== undefined) throw new UsageError("--users: does not go with --load");
   if (flags.kneeOf !== undefined && flags.load === undefined) throw new UsageError("--knee-of: goes with --load only");
+  const stranger =
+    flags.whatIf === undefined ? undefined : (["load", "users", "variant"] as const).find((name) => flags[name]);
+  if (stranger !== undefined) throw new UsageError(`--${stranger}: does not go with --what-if`);
   const { trace, format, fleet } = flags;
   return {
     kind: "run",
     selection: readSelection({ name: scenario, trace, format, fleet }, flags),
     jobs,
     plot: flags.plot,
+    whatIfs: flags.whatIf === undefined ? undefined : readWhatIfs(flags.whatIf),
   };
 }
 

@@ -235,3 +235,17 @@ test("a format that is not known is refused", async () => {
   expect(isUsageRefusal(error)).toBe(true);
   expect(stderr).toContain("Allowed choices are mooncake, bailian, azure, prompts");
 });
+
+test("what a change of the fleet would do is said below the table, and in JSON", async () => {
+  figuresOf = ({ engines }) => ({ ttft_p99_s: 20 / engines });
+  const args = ["sglang-prefix-groups", "--engines", "4", "--what-if", "engines+4"];
+  const { stdout, error } = await simulate(...args);
+  expect(error).toBeUndefined();
+  expect(runs().map(({ policy, engines }) => [policy, engines])).toEqual([
+    ["predicted_latency", 4],
+    ["predicted_latency", 8],
+  ]);
+  expect(lines(stdout).at(-1)).toMatch(/^4 more engines: time to first token p99 -50 % \(5\.00 to 2\.50 s\)/);
+  const { what_if: compared } = JSON.parse((await simulate(...args, "--json")).stdout);
+  expect(compared).toMatchObject([{ change: "4 more engines", ttft_p99_s: { from: 5, to: 2.5 } }]);
+});

@@ -65,6 +65,7 @@ export const predictedLatency: PolicyDefinition = {
     "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
     "1988); bounded loads (Mirrokni et al., 2016)",
   readsPrefixes: true,
+  costsAreMs: true,
   options: [objective, foreignRequestTokens, ...believedCreditOptions],
   create: (option) => {
     const credits = tierCredits(option);

@@ -60,7 +60,8 @@ export function guardOrigins(app: FastifyInstance, who: WhoMayRead): void {
   });
 }
 
-function notMeant(): EspalierError {
+/** The refusal of a request that may come by DNS rebinding. */
+export function notMeant(): EspalierError {
   return new EspalierError(
     "invalid_header",
     "Without admin.key, the admin listener must be called by a loopback address.",

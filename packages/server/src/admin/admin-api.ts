@@ -551,6 +551,127 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/recording": {
+      get: {
+        operationId: "recording",
+        summary: "Every request that ends from now on, without its text, as `espalier record` writes it into a trace.",
+        tags: ["router"],
+        parameters: [
+          {
+            name: "x-espalier-salt",
+            in: "header",
+            required: true,
+            description: "32 hexadecimal digits by which blocks, sessions and tenants get numbers.",
+            schema: {
+              type: "string",
+            },
+          },
+        ],
+        responses: {
+          "200": {
+            description: "A JSON object a line: a request, or, once a second, the number of those left out so far.",
+            content: {
+              "application/x-ndjson": {
+                schema: {
+                  oneOf: [
+                    {
+                      $ref: "#/components/schemas/RecordedRequest",
+                    },
+                    {
+                      type: "object",
+                      properties: {
+                        skipped: {
+                          type: "integer",
+                        },
+                      },
+                      required: ["skipped"],
+                      additionalProperties: false,
+                    },
+                  ],
+                },
+              },
+            },
+          },
+          "400": {
+            description:
+              "The salt is missing, or the name of the host is none of a loopback address where there is no key.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+          "429": {
+            description: "Too many recordings.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+        },
+      },
+    },
+    "/admin/requests/{id}": {
+      get: {
+        operationId: "pastRequest",
+        summary: "What was decided about a request, at this router or another one of its mesh, and why.",
+        tags: ["router"],
+        parameters: [
+          {
+            name: "id",
+            in: "path",
+            required: true,
+            description: "`x-request-id` of the answer.",
+            schema: {
+              type: "string",
+            },
+          },
+        ],
+        responses: {
+          "200": {
+            description: "As described.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/PastRequest",
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+          "404": {
+            description: "No router of the mesh has it.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+          "429": {
+            description: "Too many others are looked for.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+        },
+      },
+    },
     "/admin/workers": {
       get: {
         operationId: "listWorkers",
@@ -2049,6 +2170,157 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "pools",
           "placement",
         ],
+        additionalProperties: false,
+      },
+      RecordedRequest: {
+        type: "object",
+        properties: {
+          atMs: {
+            type: "integer",
+            description: "When it was accepted, in milliseconds since 1970.",
+          },
+          model: {
+            type: "string",
+          },
+          inputTokens: {
+            type: "integer",
+          },
+          outputTokens: {
+            type: "integer",
+          },
+          blocks: {
+            type: "array",
+            description: "A number for each full block of 16 tokens, equal for equal beginnings.",
+            items: {
+              type: "integer",
+            },
+          },
+          session: {
+            type: ["integer", "null"],
+          },
+          tenant: {
+            type: ["integer", "null"],
+          },
+          adapter: {
+            type: ["string", "null"],
+          },
+        },
+        required: ["atMs", "model", "inputTokens", "outputTokens", "blocks", "session", "tenant", "adapter"],
+        additionalProperties: false,
+      },
+      PastRequest: {
+        type: "object",
+        properties: {
+          requestId: {
+            type: "string",
+          },
+          router: {
+            type: ["string", "null"],
+            description: "The router that decided.",
+          },
+          decisions: {
+            type: "array",
+            description: "One for each attempt, the earliest first; at most 8.",
+            items: {
+              type: "object",
+              properties: {
+                summary: {
+                  type: "string",
+                  description: "The decision in one sentence.",
+                },
+                atMs: {
+                  type: "number",
+                  description: "Milliseconds since 1970.",
+                },
+                endpoint: {
+                  type: "string",
+                },
+                model: {
+                  type: "string",
+                },
+                policy: {
+                  type: "string",
+                },
+                reason: {
+                  type: "string",
+                },
+                target: {
+                  type: "string",
+                },
+                promptTokens: {
+                  type: "number",
+                },
+                matchedTokens: {
+                  type: "number",
+                },
+                class: {
+                  type: ["string", "null"],
+                },
+                queuedMs: {
+                  type: "number",
+                },
+                attempt: {
+                  type: "integer",
+                },
+                prefillWorker: {
+                  type: ["string", "null"],
+                },
+                pull: pullSchema,
+                comparedCount: {
+                  type: "integer",
+                  description: "How many candidates were compared.",
+                },
+                candidates: {
+                  type: "array",
+                  description: "The chosen one, and up to 15 others with the lowest costs.",
+                  items: {
+                    type: "object",
+                    properties: {
+                      key: {
+                        type: "string",
+                      },
+                      cost: {
+                        type: ["number", "null"],
+                        description: "Lower is better, in the policy's unit.",
+                      },
+                      matchedTokens: {
+                        type: "number",
+                      },
+                      inFlight: {
+                        type: "number",
+                      },
+                      pendingPrefillTokens: {
+                        type: "number",
+                      },
+                    },
+                    required: ["key", "cost", "matchedTokens", "inFlight", "pendingPrefillTokens"],
+                    additionalProperties: false,
+                  },
+                },
+              },
+              required: [
+                "summary",
+                "atMs",
+                "endpoint",
+                "model",
+                "policy",
+                "reason",
+                "target",
+                "promptTokens",
+                "matchedTokens",
+                "class",
+                "queuedMs",
+                "attempt",
+                "prefillWorker",
+                "pull",
+                "comparedCount",
+                "candidates",
+              ],
+              additionalProperties: false,
+            },
+          },
+        },
+        required: ["requestId", "router", "decisions"],
         additionalProperties: false,
       },
       Explanation: {

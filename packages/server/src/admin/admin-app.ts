@@ -14,6 +14,7 @@ import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import { guardOrigins, registerPreflights } from "./admin-access.ts";
 import { adminApi } from "./admin-api.ts";
 import type { DashboardParts } from "./dashboard.ts";
+import type { PastDecisions } from "./past-decisions.ts";
 
 export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly readiness: () => Readiness;
@@ -31,6 +32,8 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly reload: () => ReloadOutcome;
   /** For `POST /admin/explain`. */
   readonly explain: Explain;
+  /** For `GET /admin/requests/{id}`. */
+  readonly past: Pick<PastDecisions, "find">;
   /** Most bytes of a body to explain. */
   readonly maxExplainedBytes: number;
   readonly tls: TlsMaterial | undefined;
@@ -84,6 +87,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
     dashboard.registerGuarded(guarded);
+    guarded.get<ById>("/admin/requests/:id", ({ params }) => dependencies.past.find(params.id));
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
     registerWorkers(guarded, dependencies);
   });

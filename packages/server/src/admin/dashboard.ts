@@ -19,6 +19,7 @@ import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access
 import { createAdminPeers } from "./admin-peers.ts";
 import { registerDecisions } from "./decision-feed.ts";
 import { createPrefixReporter } from "./prefix-report.ts";
+import { registerRecording } from "./recorder.ts";
 
 /** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
@@ -95,6 +96,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
       }));
       app.get("/admin/prefixes", async () => prefixes());
       registerDecisions(app, context.decisions, scheduler);
+      registerRecording(app, { recorder: context.recorder, logger, scheduler, who });
     },
     registerOpen(app) {
       if (page && config.admin.hasDashboard) registerPage(app, page.files, () => peers.origins());

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { type Cancel, type Clock, EspalierError, type Scheduler } from "@espalier/common";
+import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { RequestLifecycle } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
@@ -8,10 +8,8 @@ import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { describePull, type PullReport } from "./pull-report.ts";
 
-/** One routing decision, for watchers. Contains no text of the prompt. */
-interface Decision {
-  /** Counts up from 1 while there are watchers. */
-  readonly number: number;
+/** One routing decision. Contains no text of the prompt. */
+export interface DescribedDecision {
   /** Milliseconds since the Unix epoch. */
   readonly atMs: number;
   readonly endpoint: string;
@@ -22,8 +20,6 @@ interface Decision {
   readonly promptTokens: number;
   /** How many of these the target probably has cached, KV pools included. */
   readonly matchedTokens: number;
-  /** An opaque name of the session, the same in every router; null without one. */
-  readonly session: string | null;
   /** Null for requests that are never queued. */
   readonly class: string | null;
   readonly queuedMs: number;
@@ -35,9 +31,12 @@ interface Decision {
   readonly pull: PullReport | null;
 }
 
-/** A decision as recorded, with its session key, which is never published. */
-export interface NotedDecision extends Omit<Decision, "number" | "atMs" | "session"> {
-  readonly sessionKey: string | undefined;
+/** A decision as watchers get it. */
+interface Decision extends DescribedDecision {
+  /** Counts up from 1 while there are watchers. */
+  readonly number: number;
+  /** An opaque name of the session, the same in every router; null without one. */
+  readonly session: string | null;
 }
 
 export interface DecisionBatch {
@@ -50,7 +49,7 @@ export interface DecisionBatch {
 export interface DecisionFeed {
   readonly isWatched: boolean;
   /** Call it only while `isWatched`. */
-  note(decision: NotedDecision): void;
+  note(decision: DescribedDecision, sessionKey: string | undefined): void;
   /**
    * Delivers the latest decisions at once, then new ones in batches.
    *
@@ -68,13 +67,12 @@ export const maxBatchDecisions = 64;
 export const batchMs = 100;
 
 interface DecisionFeedOptions {
-  readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** A secret shared by all routers, so that session names do not reveal session keys. */
   readonly seed: string;
 }
 
-export function createDecisionFeed({ clock, scheduler, seed }: DecisionFeedOptions): DecisionFeed {
+export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): DecisionFeed {
   const listeners = new Set<(batch: DecisionBatch) => void>();
   let kept: Decision[] = [];
   let batch: Decision[] = [];
@@ -103,14 +101,14 @@ export function createDecisionFeed({ clock, scheduler, seed }: DecisionFeedOptio
     get isWatched() {
       return isWatched;
     },
-    note({ sessionKey, ...decision }) {
+    note(decision, sessionKey) {
       number += 1;
       if (batch.length >= maxBatchDecisions) {
         skipped += 1;
         return;
       }
       const session = sessionKey ? nameOf(seed, decision.model, sessionKey) : null;
-      batch.push({ number, atMs: clock.wallMs(), ...decision, session });
+      batch.push({ number, ...decision, session });
     },
     watch(listener) {
       if (listeners.size >= maxDecisionWatchers) return undefined;
@@ -134,12 +132,13 @@ type DecidedRequest = Pick<RequestLifecycle<Target>, "selection" | "prefill" | "
 
 /** Describes the decision that was just made for a request. */
 export function describeDecision(
-  { admission }: Pick<RouterContext, "admission">,
+  { admission, clock }: Pick<RouterContext, "admission" | "clock">,
   { endpointId, pool, features, service }: Pick<PlannedRequest, "endpointId" | "pool" | "features" | "service">,
   { selection, prefill, attempts, queuedMs }: DecidedRequest,
-): NotedDecision {
+): DescribedDecision {
   const pull = (prefill ?? selection)?.pull;
   return {
+    atMs: clock.wallMs(),
     endpoint: endpointId,
     model: pool.model,
     policy: pool.policy.name,
@@ -147,7 +146,6 @@ export function describeDecision(
     target: selection?.target.key ?? "",
     promptTokens: features.promptTokens,
     matchedTokens: Math.min(selection?.matchedTokens ?? 0, features.promptTokens),
-    sessionKey: features.sessionKey,
     class: service ? (service.className ?? admission.config.defaultClass) : null,
     queuedMs: Math.round(queuedMs),
     attempt: attempts + 1,

@@ -106,7 +106,8 @@ function planView(
   const { trace } = request;
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
-  const plan = (prompt: PromptBlocks | undefined): PlannedRequest => ({
+  const { recorder } = context;
+  const plan = (prompt: PromptBlocks | undefined, read = prompt): PlannedRequest => ({
     trace,
     endpointId: endpoint.id,
     family: endpoint.family,
@@ -122,6 +123,7 @@ function planView(
     onlyEngine,
     prompt,
     canPull,
+    recordedPrompt: recorder.isOn ? read : undefined,
     features: {
       promptTokens: prompt?.tokens ?? estimatedTokens,
       expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
@@ -137,7 +139,8 @@ function planView(
     acceptedMs,
     answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   });
-  if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
+  const { readsPrefixes } = policyCatalogue[pool.policy.name];
+  if (!(readsPrefixes || recorder.isOn) || endpoint.kind !== "generate") return plan(undefined);
   const { reader } = context.prefix;
   const source = { model, parent, endpoint: endpoint.id, body: view.body, estimatedTokens };
   const prompt = readPrompt
@@ -146,7 +149,7 @@ function planView(
   const planRead = (read: PromptBlocks | undefined): PlannedRequest => {
     const { from = "size", tokens = estimatedTokens } = read ?? {};
     trace?.step("tokenize", readMs, { "espalier.prompt_from": from, "espalier.prompt_tokens": tokens });
-    return plan(read);
+    return plan(readsPrefixes ? read : undefined, read);
   };
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
 }

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
 import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
-import type { PairedRequest } from "@espalier/routing";
+import type { PairedRequest, PromptBlocks } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
@@ -57,6 +57,8 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;
+  /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */
+  readonly recordedPrompt?: PromptBlocks | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */
   readonly stripUsage: boolean;
   /** Whether the answer's id names a response that the engine stores. */

@@ -42,6 +42,7 @@ type RunContext = Pick<
   | "adapterUse"
   | "admission"
   | "clock"
+  | "decisionLog"
   | "decisions"
   | "drain"
   | "fleet"
@@ -53,6 +54,7 @@ type RunContext = Pick<
   | "proxy"
   | "dryRunSelector"
   | "random"
+  | "recorder"
   | "relay"
   | "selector"
   | "split"
@@ -303,12 +305,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     const usage = this.#watch?.usage();
     const stored = this.#watch?.responseId();
     if (stored !== undefined && selection) this.#context.storedResponses.remember(stored, selection.target.engine.id);
+    const outputTokens = usage?.completionTokens ?? this.#outputTokens;
     this.#lifecycle.finish({
       isCompleted: outcome.kind === "completed",
       status: outcome.kind === "completed" ? outcome.status : 0,
       isStream: this.#isStream,
       cachedTokens: usage?.cachedTokens,
-      outputTokens: usage?.completionTokens ?? this.#outputTokens,
+      outputTokens,
     });
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     reportEnd(this.#context, this.#plan, {
@@ -320,6 +323,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       queuedMs,
       dispatchedMs: this.#dispatchedMs,
       firstByteMs: this.#firstByteMs,
+      outputTokens,
       prefillWorker: prefill?.target.engine.id,
     });
     if (error) this.#answerError(error);
@@ -327,11 +331,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   /** The request to the engine of an attempt. */
   #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
-    const { pool, trace, method, bodyWith } = this.#plan;
+    const { pool, trace, method, bodyWith, requestId, features } = this.#plan;
     const { target, selection, workMs } = dispatch;
-    const { decisions, metrics } = this.#context;
+    const { decisionLog, decisions, metrics } = this.#context;
     metrics.decided(pool.policy.name, selection.reason);
-    if (decisions.isWatched) decisions.note(describeDecision(this.#context, this.#plan, this.#lifecycle));
+    const decision = describeDecision(this.#context, this.#plan, this.#lifecycle);
+    decisionLog.name(selection.logged, requestId, decision);
+    if (decisions.isWatched) decisions.note(decision, features.sessionKey);
     this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
     const { url } = target.engine;
@@ -430,15 +436,16 @@ interface ReportedEnd extends TracedEnd {
   readonly dispatchedMs: number;
   /** NaN when no byte came. */
   readonly firstByteMs: number;
+  readonly outputTokens: number;
 }
 
-type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "tracer">;
+type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "recorder" | "tracer">;
 
 /** Reports the end of a planned request to metrics, log and trace. */
 function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
-  const { clock, metrics } = context;
+  const { clock, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
-  const { outcome, error, usage, dispatchedMs, firstByteMs } = end;
+  const { outcome, error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
   metrics.finished({
     endpoint: endpointId,
     model: pool.model,
@@ -451,6 +458,7 @@ function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): v
   });
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end);
+  if (recorder.isOn) recorder.ended({ plan, promptTokens: usage?.promptTokens, outputTokens });
   if (context.tracer.isOn) endTrace(context, plan, end);
 }
 

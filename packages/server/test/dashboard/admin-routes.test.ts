@@ -121,8 +121,8 @@ test("with a key, a page may be of any name under which the listener is found", 
 });
 
 test("one reader of decisions too many is told to come back later", async () => {
-  const { clock, scheduler } = createVirtualTime();
-  const feed = createDecisionFeed({ clock, scheduler, seed: "s" });
+  const { scheduler } = createVirtualTime();
+  const feed = createDecisionFeed({ scheduler, seed: "s" });
   for (let at = 0; at < maxDecisionWatchers; at++) feed.watch(() => {});
   const { app } = start();
   registerDecisions(app, feed, scheduler);

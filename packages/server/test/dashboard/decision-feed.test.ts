@@ -4,29 +4,30 @@ import {
   batchMs,
   createDecisionFeed,
   type DecisionBatch,
+  type DescribedDecision,
   keptDecisions,
   maxBatchDecisions,
   maxDecisionWatchers,
-  type NotedDecision,
 } from "../../src/admin/decision-feed.ts";
 
-const decision: NotedDecision = {
+const decision: DescribedDecision = {
+  atMs: 0,
   ...{ endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "a" },
-  ...{ promptTokens: 10, matchedTokens: 4, sessionKey: "s-1", class: "default", queuedMs: 0, attempt: 1 },
+  ...{ promptTokens: 10, matchedTokens: 4, class: "default", queuedMs: 0, attempt: 1 },
   prefillWorker: null,
   pull: null,
 };
 
 function startFeed(seed = "fleet") {
-  const { clock, scheduler, advance } = createVirtualTime();
-  const feed = createDecisionFeed({ clock, scheduler, seed });
+  const { scheduler, advance } = createVirtualTime();
+  const feed = createDecisionFeed({ scheduler, seed });
   const watch = () => {
     const batches: DecisionBatch[] = [];
     const cancel = feed.watch((batch) => batches.push(batch));
     return { batches, cancel: cancel ?? (() => {}), isRefused: cancel === undefined };
   };
   const note = (count: number): void => {
-    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at });
+    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at }, "s-1");
   };
   return { feed, watch, note, advance };
 }
@@ -111,7 +112,7 @@ test("a session has the same name in every router of the fleet, and its key is n
   const names = (seed: string, ...keys: readonly (string | undefined)[]) => {
     const { feed, watch, advance } = startFeed(seed);
     const { batches } = watch();
-    for (const sessionKey of keys) feed.note({ ...decision, sessionKey });
+    for (const sessionKey of keys) feed.note(decision, sessionKey);
     advance(batchMs);
     expect(JSON.stringify(batches)).not.toContain("alice");
     return batches.flatMap(({ decisions }) => decisions.map(({ session }) => session));

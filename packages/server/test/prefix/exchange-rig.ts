@@ -11,6 +11,7 @@ import {
   createRetryBudget,
   createRetryMeters,
   createTargetSelector,
+  DecisionLog,
   type FailureKind,
   type FeedConfidence,
   maxKnownTargets,
@@ -152,6 +153,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
     decisions: { isWatched: false },
+    decisionLog: new DecisionLog(8),
     relay: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
       relayMetrics: createRelayMetrics(meter),

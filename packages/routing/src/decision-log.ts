@@ -1,0 +1,155 @@
+import { type CandidateSet, type Choice, matchedInAll } from "@espalier/policies";
+
+/** Decisions that are kept; further ones replace the oldest. */
+export const keptDecisions = 16_384;
+/** Candidates that are kept of a decision: the chosen one, and the others with the lowest costs. */
+export const keptCandidates = 16;
+/** Most decisions that `find` returns: a client may give many requests the same id. */
+export const maxFoundDecisions = 8;
+
+/** A candidate as it was when the decision was made. */
+export interface LoggedCandidate {
+  readonly key: string;
+  /** Lower is better, in the policy's unit; null without one. */
+  readonly cost: number | null;
+  /** Prompt tokens that it was believed to have, in any tier. */
+  readonly matchedTokens: number;
+  readonly inFlight: number;
+  /** Prompt tokens that waited there. */
+  readonly pendingPrefillTokens: number;
+}
+
+/** A decision, found again. */
+export interface LoggedDecision<Facts> {
+  readonly facts: Facts;
+  /** The chosen one first, then by rising cost. */
+  readonly candidates: readonly LoggedCandidate[];
+  /** How many were compared, those that are not kept included. */
+  readonly comparedCount: number;
+}
+
+/** Numbers of a candidate in the log. */
+const width = 4;
+
+/**
+ * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
+ * some stores into arrays; names, order and words are made when somebody asks. The arrays are allocated once, about
+ * 6 MB when all of it is in use.
+ */
+export class DecisionLog<Facts> {
+  readonly #decisions: number;
+  readonly #ids: string[] = [];
+  readonly #facts: (Facts | undefined)[] = [];
+  readonly #keys: string[] = [];
+  readonly #numbers: Float32Array;
+  readonly #kept: Uint8Array;
+  readonly #compared: Uint32Array;
+  #next = 0;
+
+  constructor(decisions = keptDecisions) {
+    this.#decisions = decisions;
+    this.#numbers = new Float32Array(decisions * keptCandidates * width);
+    this.#kept = new Uint8Array(decisions);
+    this.#compared = new Uint32Array(decisions);
+  }
+
+  /**
+   * Keeps the candidates of a choice. Call it before the policy chooses again.
+   *
+   * @returns the decision's number, by which `name` says what it was about
+   */
+  add(candidates: CandidateSet, { index: chosen, judged }: Choice): number {
+    const number = this.#begin();
+    const entry = number % this.#decisions;
+    const compared = judged ? judged.eligibleCount : candidates.count;
+    const first = entry * keptCandidates;
+    this.#write(first, candidates, chosen, judged ? judged.costs[chosen]! : Number.NaN);
+    let kept = 1;
+    let worst = 0;
+    for (let place = 0; place < compared; place++) {
+      const index = judged ? judged.eligible[place]! : place;
+      if (index === chosen) continue;
+      const cost = judged ? judged.costs[index]! : Number.NaN;
+      if (kept < keptCandidates) this.#write(first + kept++, candidates, index, cost);
+      else if (cost < this.#numbers[worst * width]!) this.#write(worst, candidates, index, cost);
+      else continue;
+      if (kept === keptCandidates) worst = this.#worstOf(first);
+    }
+    this.#kept[entry] = kept;
+    this.#compared[entry] = compared;
+    return number;
+  }
+
+  /**
+   * Says which request a decision was about. Until then it is not found.
+   *
+   * @param number undefined for a decision whose candidates were not kept
+   */
+  name(number: number | undefined, id: string, facts: Facts): void {
+    const at = number ?? this.#begin();
+    if (at < this.#next - this.#decisions) return;
+    const entry = at % this.#decisions;
+    this.#ids[entry] = id;
+    this.#facts[entry] = facts;
+  }
+
+  /** The decisions about a request, the earliest first. */
+  find(id: string): readonly LoggedDecision<Facts>[] {
+    const found: LoggedDecision<Facts>[] = [];
+    const oldest = Math.max(0, this.#next - this.#decisions);
+    for (let number = this.#next - 1; number >= oldest && found.length < maxFoundDecisions; number--) {
+      const entry = number % this.#decisions;
+      const facts = this.#facts[entry];
+      if (facts === undefined || this.#ids[entry] !== id) continue;
+      found.push({ facts, candidates: this.#candidatesOf(entry), comparedCount: this.#compared[entry]! });
+    }
+    return found.reverse();
+  }
+
+  #begin(): number {
+    const number = this.#next++;
+    const entry = number % this.#decisions;
+    this.#ids[entry] = "";
+    this.#facts[entry] = undefined;
+    this.#kept[entry] = 0;
+    this.#compared[entry] = 0;
+    return number;
+  }
+
+  #write(place: number, candidates: CandidateSet, index: number, cost: number): void {
+    const at = place * width;
+    this.#keys[place] = candidates.key[index]!;
+    this.#numbers[at] = cost;
+    this.#numbers[at + 1] = matchedInAll(candidates, index);
+    this.#numbers[at + 2] = candidates.inFlight[index]!;
+    this.#numbers[at + 3] = candidates.pendingPrefillTokens[index]!;
+  }
+
+  /** The place with the highest cost, the chosen one's left out. */
+  #worstOf(first: number): number {
+    let worst = first + 1;
+    for (let place = first + 2; place < first + keptCandidates; place++) {
+      if (this.#numbers[place * width]! > this.#numbers[worst * width]!) worst = place;
+    }
+    return worst;
+  }
+
+  #candidatesOf(entry: number): readonly LoggedCandidate[] {
+    const first = entry * keptCandidates;
+    const read = (place: number): LoggedCandidate => {
+      const [cost, matchedTokens, inFlight, pendingPrefillTokens] = this.#numbers.subarray(place * width);
+      return {
+        key: this.#keys[place]!,
+        cost: Number.isFinite(cost) ? cost! : null,
+        matchedTokens: matchedTokens!,
+        inFlight: inFlight!,
+        pendingPrefillTokens: pendingPrefillTokens!,
+      };
+    };
+    const [chosen, ...others] = Array.from({ length: this.#kept[entry]! }, (_, at) => read(first + at));
+    if (chosen === undefined) return [];
+    const byCost = (one: LoggedCandidate, other: LoggedCandidate): number =>
+      (one.cost ?? Number.POSITIVE_INFINITY) - (other.cost ?? Number.POSITIVE_INFINITY) || 0;
+    return [chosen, ...others.sort(byCost)];
+  }
+}

@@ -1,0 +1,89 @@
+import { createSeededRandom } from "@espalier/common";
+import { type CandidateSet, createCandidateSet, createPolicy } from "@espalier/policies";
+import { expect, test } from "vitest";
+import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions } from "../src/decision-log.ts";
+
+const request = { promptTokens: 1_000, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
+const random = createSeededRandom(1);
+const leastWork = createPolicy("least_work");
+
+/** Candidates with so many tokens to prefill. */
+function candidatesOf(pending: readonly number[]): CandidateSet {
+  const candidates = createCandidateSet();
+  for (const [at, tokens] of pending.entries()) {
+    candidates.add(`e-${at}`, at);
+    candidates.pendingPrefillTokens[at] = tokens;
+    candidates.matchedTokens[at] = 16 * at;
+  }
+  return candidates;
+}
+
+function decide(log: DecisionLog<string>, pending: readonly number[], policy = leastWork): number {
+  const candidates = candidatesOf(pending);
+  return log.add(candidates, policy.choose(request, candidates, random));
+}
+
+test("a decision is found by its request, the chosen candidate first and the others by their cost", () => {
+  const log = new DecisionLog<string>(4);
+  log.name(decide(log, [5_000, 100, 2_000]), "id", "facts");
+  const [found, ...others] = log.find("id");
+  expect(others).toEqual([]);
+  expect(found).toMatchObject({ facts: "facts", comparedCount: 3 });
+  expect(found?.candidates.map(({ key, cost }) => [key, cost])).toEqual([
+    ["e-1", 1_084],
+    ["e-2", 2_968],
+    ["e-0", 6_000],
+  ]);
+  expect(found?.candidates[0]).toEqual({
+    ...{ key: "e-1", cost: 1_084, matchedTokens: 16, inFlight: 0, pendingPrefillTokens: 100 },
+  });
+});
+
+test("of one candidate more than is kept, the one with the highest cost is left out", () => {
+  const log = new DecisionLog<string>(4);
+  const pending = Array.from({ length: keptCandidates + 1 }, (_, at) => (at === 3 ? 90_000 : 10_000 - 500 * at));
+  log.name(decide(log, pending), "id", "facts");
+  const [found] = log.find("id");
+  expect(found?.comparedCount).toBe(keptCandidates + 1);
+  expect(found?.candidates).toHaveLength(keptCandidates);
+  expect(found?.candidates.map(({ key }) => key)).not.toContain("e-3");
+  const costs = found?.candidates.map(({ cost }) => cost!) ?? [];
+  expect(costs).toEqual(costs.toSorted((one, other) => one - other));
+});
+
+test("a policy without costs has none, nor does a choice of one", () => {
+  const log = new DecisionLog<string>(4);
+  log.name(decide(log, [1, 2], createPolicy("random")), "drawn", "facts");
+  log.name(decide(log, [1]), "only", "facts");
+  expect(log.find("drawn")[0]?.candidates.map(({ cost }) => cost)).toEqual([null, null]);
+  expect(log.find("only")[0]).toMatchObject({ comparedCount: 1, candidates: [{ key: "e-0", cost: null }] });
+});
+
+test("one decision more than is kept replaces the oldest, and the log goes on", () => {
+  const log = new DecisionLog<string>();
+  for (let at = 0; at <= keptDecisions; at++) log.name(decide(log, [at, 2 * at]), `id-${at}`, `facts-${at}`);
+  expect(log.find("id-0")).toEqual([]);
+  expect(log.find("id-1")[0]?.facts).toBe("facts-1");
+  expect(log.find(`id-${keptDecisions}`)[0]?.facts).toBe(`facts-${keptDecisions}`);
+  log.name(decide(log, [7, 9]), "next", "facts");
+  expect([log.find("id-1"), log.find("next")[0]?.candidates[0]?.pendingPrefillTokens]).toEqual([[], 7]);
+});
+
+test("of more decisions about one id than are asked for, the latest are found", () => {
+  const log = new DecisionLog<string>(64);
+  for (let at = 0; at <= maxFoundDecisions; at++) log.name(undefined, "id", `facts-${at}`);
+  expect(log.find("id").map(({ facts }) => facts)).toEqual(
+    Array.from({ length: maxFoundDecisions }, (_, at) => `facts-${at + 1}`),
+  );
+});
+
+test("a decision that was replaced before its request was named names no other one", () => {
+  const log = new DecisionLog<string>(2);
+  const late = decide(log, [1, 2]);
+  const [second, third] = [decide(log, [1, 2]), decide(log, [1, 2])];
+  log.name(second, "second", "facts");
+  log.name(third, "third", "facts");
+  log.name(late, "late", "facts");
+  expect(log.find("late")).toEqual([]);
+  expect(log.find("third")).toHaveLength(1);
+});

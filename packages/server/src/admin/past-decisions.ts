@@ -1,0 +1,200 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import {
+  ByteReader,
+  ByteWriter,
+  type Cancel,
+  EspalierError,
+  type Random,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
+import { type PolicyName, policyCatalogue } from "@espalier/policies";
+import type { Note, NoteChannel } from "@espalier/replication";
+import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
+import type { DescribedDecision } from "./decision-feed.ts";
+
+/** What was decided about a request: the answer of `GET /admin/requests/{id}`. */
+export interface PastRequest {
+  readonly requestId: string;
+  /** The router that decided; null when it shares nothing. */
+  readonly router: string | null;
+  /** One for each attempt, the earliest first. */
+  readonly decisions: readonly PastDecision[];
+}
+
+interface PastDecision extends DescribedDecision, Omit<LoggedDecision<DescribedDecision>, "facts"> {
+  /** The decision in one sentence. */
+  readonly summary: string;
+}
+
+/** Finds decisions by request id: this router's own, and those of the routers in its mesh. */
+export interface PastDecisions extends Startable {
+  /** @throws EspalierError `decision_not_found`, or `overloaded` while too many others are looked for */
+  find(requestId: string): Promise<PastRequest>;
+}
+
+export interface PastDecisionsOptions {
+  readonly log: Pick<DecisionLog<DescribedDecision>, "find">;
+  /** This router's id in the mesh; null when it shares nothing. */
+  readonly router: string | null;
+  /** Carries questions and answers; undefined when nothing is shared. */
+  readonly notes: NoteChannel | undefined;
+  readonly members: () => readonly { readonly state: string }[];
+  readonly random: Random;
+  readonly scheduler: Scheduler;
+}
+
+/** How long other routers are waited for. */
+export const answerWithinMs = 1_000;
+/** Most requests that are looked for at other routers at a time. */
+export const maxOpenQuestions = 16;
+/** Most bytes of an answer; of one with more, the latest attempts count. */
+const maxAnswerBytes = 16_000;
+const maxInflatedBytes = 262_144;
+const maxIdBytes = 128;
+
+/** Keys of the notes. A question and its answer are sent at once; what is sent again later finds nobody who waits. */
+const questionKey = "question";
+const answerKey = "answer";
+const noteVersion = 1;
+
+export function createPastDecisions(options: PastDecisionsOptions): PastDecisions {
+  const { log, router, notes, members, random, scheduler } = options;
+  const waiting = new Map<number, (found: PastRequest | undefined) => void>();
+  const own = (requestId: string): PastRequest | undefined => {
+    const decisions = log.find(requestId).map(describePast);
+    return decisions.length === 0 ? undefined : { requestId, router, decisions };
+  };
+  const hear = ({ key, bytes, ageMs }: Note): void => {
+    if (ageMs > answerWithinMs) return;
+    if (key === questionKey) {
+      const { number, rest } = readNote(bytes) ?? {};
+      const found = rest && own(Buffer.from(rest).toString("utf8"));
+      if (number !== undefined && found) notes?.post(answerKey, writeNote(number, pack(found)));
+    } else if (key === answerKey) {
+      const { number, rest } = readNote(bytes) ?? {};
+      const found = rest && number !== undefined && waiting.has(number) ? unpack(rest) : undefined;
+      if (found) waiting.get(number!)?.(found);
+    }
+  };
+  let cancel: Cancel = () => {};
+  const askOthers = async (requestId: string): Promise<PastRequest | undefined> => {
+    const id = Buffer.from(requestId);
+    const isAnyoneThere = members().some(({ state }) => state === "alive" || state === "suspect");
+    if (!notes || !isAnyoneThere || id.length > maxIdBytes) return undefined;
+    if (waiting.size >= maxOpenQuestions) throw new EspalierError("overloaded");
+    const number = random.integer(2 ** 32);
+    const found = await new Promise<PastRequest | undefined>((resolve) => {
+      waiting.set(number, resolve);
+      const giveUp = scheduler.after(answerWithinMs, () => resolve(undefined));
+      waiting.set(number, (answer) => {
+        giveUp();
+        resolve(answer);
+      });
+      if (!notes.post(questionKey, writeNote(number, id))) waiting.get(number)?.(undefined);
+    });
+    waiting.delete(number);
+    return found;
+  };
+  return {
+    async find(requestId) {
+      const found = own(requestId) ?? (await askOthers(requestId));
+      if (found) return found;
+      throw new EspalierError(
+        "decision_not_found",
+        `Not found: older than the latest ${keptDecisions} decisions, taken by a router that is gone or does not answer, or ` +
+          "refused before an engine was chosen.",
+      );
+    },
+    async start() {
+      cancel = notes?.onNote(hear) ?? cancel;
+    },
+    async stop() {
+      cancel();
+      for (const end of waiting.values()) end(undefined);
+    },
+  };
+}
+
+/** A note: its version, the question's number, and the id that is asked for, or the answer. */
+function writeNote(number: number, rest: Uint8Array): Uint8Array {
+  const writer = new ByteWriter(64);
+  writer.u8(noteVersion);
+  writer.varint(number);
+  writer.bytes(rest);
+  return writer.copy();
+}
+
+function readNote(bytes: Uint8Array): { readonly number: number; readonly rest: Uint8Array } | undefined {
+  try {
+    const reader = new ByteReader(bytes);
+    if (reader.u8() !== noteVersion) return undefined;
+    return { number: reader.varint(), rest: reader.bytes(maxAnswerBytes) };
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+/** JSON, deflated. */
+function pack(found: PastRequest): Uint8Array {
+  const packed = deflateRawSync(JSON.stringify(found));
+  const { decisions } = found;
+  if (packed.length <= maxAnswerBytes || decisions.length <= 1) return packed;
+  return pack({ ...found, decisions: decisions.slice(1) });
+}
+
+/** @returns undefined for an answer that cannot be read */
+function unpack(bytes: Uint8Array): PastRequest | undefined {
+  try {
+    const read: unknown = JSON.parse(inflateRawSync(bytes, { maxOutputLength: maxInflatedBytes }).toString("utf8"));
+    return typeof read === "object" && read !== null && "decisions" in read ? (read as PastRequest) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function describePast({ facts, candidates, comparedCount }: LoggedDecision<DescribedDecision>): PastDecision {
+  return { summary: summaryOf(facts, candidates, comparedCount), ...facts, comparedCount, candidates };
+}
+
+const counting = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** For example "b was chosen over a: it held 1,184 of 1,240 tokens, the other none, and was 38 ms sooner (least_time)." */
+function summaryOf(facts: DescribedDecision, candidates: PastDecision["candidates"], comparedCount: number): string {
+  const { target, reason, prefillWorker, attempt, pull } = facts;
+  const [chosen, other] = candidates;
+  const attempted = attempt > 1 ? `At attempt ${attempt}, ` : "";
+  if (prefillWorker !== null && prefillWorker !== target) {
+    return `${attempted}${prefillWorker} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
+  }
+  if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason}).`;
+  if (chosen.cost === null || other.cost === null) {
+    return `${attempted}${target} was chosen of ${comparedCount} candidates, without comparing costs (${reason}).`;
+  }
+  const over = comparedCount === 2 ? other.key : `${other.key} and ${comparedCount - 2} more`;
+  const pulled = pull ? ` It fetched ${counting.format(pull.tokens)} tokens from ${pull.from}.` : "";
+  const held = heldBy(facts.promptTokens, chosen.matchedTokens, other.matchedTokens);
+  return `${attempted}${target} was chosen over ${over}: ${held}, ${costOf(facts, chosen.cost, other.cost)} (${reason}).${pulled}`;
+}
+
+function heldBy(promptTokens: number, held: number, byOther: number): string {
+  if (held === 0 && byOther === 0) return `none held any of the ${counting.format(promptTokens)} tokens`;
+  const shown = (tokens: number): string => (tokens === 0 ? "none" : counting.format(Math.min(tokens, promptTokens)));
+  return `it held ${shown(held)} of ${counting.format(promptTokens)} tokens, the other ${shown(byOther)}`;
+}
+
+function costOf({ policy }: DescribedDecision, cost: number, other: number): string {
+  if (!policyCatalogue[policy as PolicyName].costsAreMs) {
+    return `${cost <= other ? "and" : "though it"} cost ${rounded(cost)} against ${rounded(other)}`;
+  }
+  const soonerMs = Math.round(other - cost);
+  if (soonerMs === 0) return "and was as soon";
+  return soonerMs > 0
+    ? `and was ${counting.format(soonerMs)} ms sooner`
+    : `though it was ${counting.format(-soonerMs)} ms later`;
+}
+
+function rounded(value: number): string {
+  return String(Number(value.toPrecision(4)));
+}

@@ -45,6 +45,7 @@ type RunContext = Pick<
   | "decisions"
   | "drain"
   | "fleet"
+  | "hooks"
   | "logger"
   | "memory"
   | "mesh"
@@ -331,6 +332,16 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     const { target, selection, workMs } = dispatch;
     const { decisions, metrics } = this.#context;
     metrics.decided(pool.policy.name, selection.reason);
+    this.#context.hooks?.decided?.({
+      requestId: this.#plan.requestId,
+      model: pool.model,
+      policy: pool.policy.name,
+      reason: selection.reason,
+      engine: target.engine.id,
+      attempt: this.#lifecycle.attempts + 1,
+      promptTokens: this.#plan.features.promptTokens,
+      matchedTokens: selection.matchedTokens,
+    });
     if (decisions.isWatched) decisions.note(describeDecision(this.#context, this.#plan, this.#lifecycle));
     this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
@@ -432,7 +443,7 @@ interface ReportedEnd extends TracedEnd {
   readonly firstByteMs: number;
 }
 
-type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "tracer">;
+type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "tracer">;
 
 /** Reports the end of a planned request to metrics, log and trace. */
 function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
@@ -448,6 +459,18 @@ function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): v
     promptTokens: usage?.promptTokens,
     completionTokens: usage?.completionTokens,
     cachedTokens: usage?.cachedTokens,
+  });
+  context.hooks?.answered?.({
+    requestId: plan.requestId,
+    model: pool.model,
+    status: outcomeStatus(outcome, error),
+    error: error?.code,
+    engine: end.selection?.target.engine.id,
+    attempts: end.attempts,
+    durationMs: clock.nowMs() - acceptedMs,
+    promptTokens: usage?.promptTokens,
+    cachedTokens: usage?.cachedTokens,
+    completionTokens: usage?.completionTokens,
   });
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end);

@@ -24,6 +24,7 @@ const gate = [
   "disaggregation",
   "drain",
   "endpoint-picker",
+  "extensions",
   "forward-paths",
   "half-close",
   "headers",

@@ -1,4 +1,4 @@
-import { envoyConfig, standardEnvoyLimits } from "@espalier/router";
+import { envoyConfig, standardEnvoyLimits } from "espalier";
 import { expect, test } from "vitest";
 import { arrangementNames, withoutPicker } from "../src/pickers/arrangements.ts";
 import { pickersReport, pickersTable, readPickersOptions } from "../src/suites/endpoint-picker.ts";

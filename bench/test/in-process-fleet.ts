@@ -2,15 +2,9 @@ import { EventEmitter } from "node:events";
 import { silentLogger } from "@espalier/common";
 import { type FlagValues, loadConfig } from "@espalier/config";
 import { startEngineSim } from "@espalier/engine-sim";
-import type {
-  Child,
-  EnginesListening,
-  LocalEnginesOptions,
-  RouterListening,
-  StartRoutersOptions,
-} from "@espalier/router";
 import { createRouter } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
+import type { Child, EnginesListening, LocalEnginesOptions, RouterListening, StartRoutersOptions } from "espalier";
 
 /** Stands in for the engines' process. */
 export async function startEnginesHere(options: LocalEnginesOptions): Promise<Child<EnginesListening>> {

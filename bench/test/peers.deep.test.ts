@@ -9,7 +9,7 @@ import { ownMeshProduct } from "../src/peers/turn-fleets.ts";
 import { contenderAt, hasCompiler, type Stoppable, startAnswering, startSystemsInProcess, tinySizes } from "./rig.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
-vi.mock(import("@espalier/router"), async (original) => {
+vi.mock(import("espalier"), async (original) => {
   const { startEnginesHere, startRoutersHere } = await import("./in-process-fleet.ts");
   return { ...(await original()), startLocalEngines: startEnginesHere, startRouters: startRoutersHere };
 });

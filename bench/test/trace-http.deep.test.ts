@@ -2,14 +2,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/common";
-import { planReplay } from "@espalier/router";
 import { sharedPath } from "@espalier/testing";
+import { planReplay } from "espalier";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { traceHttpSuite } from "../src/suites/trace-http.ts";
 import { runTraceOnce, type TraceFleet, type TraceRunOptions, traceModel } from "../src/suites/trace-http-run.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
-vi.mock(import("@espalier/router"), async (original) => {
+vi.mock(import("espalier"), async (original) => {
   const { startEnginesHere, startRoutersHere } = await import("./in-process-fleet.ts");
   return { ...(await original()), startLocalEngines: startEnginesHere, startRouters: startRoutersHere };
 });

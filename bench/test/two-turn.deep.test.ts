@@ -8,7 +8,7 @@ import { type MeshFleet, type MeshFleetOptions, startMeshFleet } from "../src/su
 import { startRedisServer } from "../src/support/redis-server.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
-vi.mock(import("@espalier/router"), async (original) => {
+vi.mock(import("espalier"), async (original) => {
   const { startEnginesHere, startRoutersHere } = await import("./in-process-fleet.ts");
   return { ...(await original()), startLocalEngines: startEnginesHere, startRouters: startRoutersHere };
 });

@@ -84,7 +84,9 @@ function copy({ link, resolved }, location, out) {
 /** A package of this repository: its manifest, its programs, and what it publishes. */
 function copyPackage(location, target) {
   const { files = [], bin = {} } = JSON.parse(readFileSync(join(root, location, "package.json"), "utf8"));
-  for (const name of ["package.json", ...files, ...Object.values(bin), ...assets]) {
+  // Sources are for editors and debuggers.
+  const needed = files.filter((name) => name !== "src" && !name.startsWith("!"));
+  for (const name of ["package.json", ...needed, ...Object.values(bin), ...assets]) {
     const source = join(location, name);
     if (existsSync(join(root, source))) copyFolder(source, join(target, name), /^$/);
     else if (!assets.includes(name)) fail(`${source} is missing: build first`);

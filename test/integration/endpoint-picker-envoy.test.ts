@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { silentLogger } from "@espalier/common";
 import { createPickerServer } from "@espalier/endpoint-picker";
-import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "@espalier/router";
 import { hasOpenssl, waitFor } from "@espalier/testing";
+import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "espalier";
 import { afterEach, describe, expect, test } from "vitest";
 import { certificateFiles, makeAuthority } from "./authorities.ts";
 import { quietSims } from "./cache-rig.ts";

@@ -1,3 +1,4 @@
+import { shippedModelFolder } from "@espalier/tokenizer";
 import {
   type Child,
   type EnvoyOptions,
@@ -8,8 +9,7 @@ import {
   standardEnvoyLimits,
   startEnvoy,
   startRouters,
-} from "@espalier/router";
-import { shippedModelFolder } from "@espalier/tokenizer";
+} from "espalier";
 import type { Json } from "./client.ts";
 import { pickerConfig } from "./gateway.ts";
 import { type EngineLike, type MeshOptions, meshRouters } from "./mesh-rig.ts";

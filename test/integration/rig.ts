@@ -1,7 +1,7 @@
 import type { Clock, Random } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
-import { createRouter, type DashboardPage, type Router } from "@espalier/server";
+import { createRouter, type DashboardPage, type Router, type RouterDependencies } from "@espalier/server";
 import { createRecordingLogger, type LogLine, waitFor } from "@espalier/testing";
 import { type Answer, call, type Json } from "./client.ts";
 import { type MetricsPage, parseMetrics } from "./prometheus.ts";
@@ -27,9 +27,13 @@ export interface RouterOptions {
   readonly warmUpMs?: number;
   /** The dashboard's page; none unless given. */
   readonly page?: DashboardPage;
+  /** Policies, hooks and authentication of the program. */
+  readonly extensions?: Extensions;
   /** Engines that must be usable before the router counts as started; all of them by default. */
   readonly usable?: number;
 }
+
+type Extensions = Pick<RouterDependencies, "policies" | "hooks" | "auth">;
 
 export interface RunningRouter {
   readonly router: Router;
@@ -102,7 +106,16 @@ const quickHealth = { interval: "200ms", timeout: "2s" };
 async function startRouter(
   own: Rig["own"],
   logs: (readonly LogLine[])[],
-  { engines = [], config = {}, random, clock, page, warmUpMs = 0, usable = engines.length }: RouterOptions,
+  {
+    engines = [],
+    config = {},
+    extensions = {},
+    random,
+    clock,
+    page,
+    warmUpMs = 0,
+    usable = engines.length,
+  }: RouterOptions,
 ): Promise<RunningRouter> {
   const logger = createRecordingLogger();
   logs.push(logger.lines);
@@ -111,9 +124,10 @@ async function startRouter(
   // A clock that a test puts forward again and again is not a router that comes late to its work.
   const limits = clock && { "max-event-loop-delay": "1m", ...(config.limits as Json | undefined) };
   const text = JSON.stringify({ health: quickHealth, ...config, ...(limits && { limits }), listen, admin, engines });
-  const compiled = loadConfig({ file: { path: "router.yaml", text } });
+  const policies = Object.keys(extensions.policies ?? {});
+  const compiled = loadConfig({ file: { path: "router.yaml", text }, policies });
   const router = createRouter({
-    ...{ config: compiled, logger, warmUpMs },
+    ...{ config: compiled, logger, warmUpMs, ...extensions },
     ...(random ? { random } : {}),
     ...(clock ? { clock } : {}),
     ...(page ? { dashboard: page } : {}),

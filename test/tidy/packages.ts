@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { type Tree, violation } from "./tree.ts";
 
 interface Workspace {
-  /** Without the scope: `common`. */
+  /** Without the scope: `common`; of the command `espalier`. */
   readonly name: string;
   /** From the root of the repository: `packages/common`. */
   readonly folder: string;
@@ -20,17 +20,19 @@ function workspacesOf(tree: Tree): Workspace[] {
   return [...tree]
     .filter(([path]) => /^((packages|apps)\/)?[^/]+\/package\.json$/.test(path))
     .map(([file, text]) => {
-      const { dependencies = {}, devDependencies = {} } = JSON.parse(text) as Partial<Workspace>;
+      const { name = "", dependencies = {}, devDependencies = {} } = JSON.parse(text) as Partial<Workspace>;
       const folder = posix.dirname(file);
-      return { name: posix.basename(folder), folder, file, text, dependencies, devDependencies };
+      return { name: name.replace(scope, ""), folder, file, text, dependencies, devDependencies };
     });
 }
+
+const isOwn = (name: string): boolean => name.startsWith(scope) || name === "espalier";
 
 const isBuilt = ({ folder }: Workspace): boolean => folder !== "test";
 
 /** Names, without the scope, of the packages of the workspace that a package depends on. */
 const ownOf = ({ dependencies }: Workspace): string[] =>
-  Object.keys(dependencies).flatMap((name) => (name.startsWith(scope) ? [name.slice(scope.length)] : []));
+  Object.keys(dependencies).flatMap((name) => (isOwn(name) ? [name.replace(scope, "")] : []));
 
 const architecture = "ARCHITECTURE.md";
 
@@ -113,7 +115,7 @@ export function checkVersions(tree: Tree): string[] {
   const found: string[] = [];
   for (const { file, text, dependencies, devDependencies } of [...manifests, ...workspacesOf(tree)]) {
     for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies })) {
-      const isRight = name.startsWith(scope) ? version === root.version : /^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version);
+      const isRight = isOwn(name) ? version === root.version : /^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version);
       if (!isRight) found.push(violation(file, text, text.indexOf(`"${name}":`), `${name} is "${version}": pin it`));
     }
   }

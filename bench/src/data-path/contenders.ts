@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { type Child, type ProgramOptions, startChild, startLocalRouter, untilReady } from "@espalier/router";
 import { shippedModelFolder } from "@espalier/tokenizer";
+import { type Child, type ProgramOptions, startChild, startLocalRouter, untilReady } from "espalier";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { cacheAware, roundRobin } from "../peers/products.ts";
 import { startPeer } from "../peers/start-peer.ts";

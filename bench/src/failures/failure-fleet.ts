@@ -1,3 +1,4 @@
+import { shippedModelFolder } from "@espalier/tokenizer";
 import {
   type Child,
   type EnginesListening,
@@ -5,8 +6,7 @@ import {
   startLocalEngines,
   startLocalRouter,
   untilReady,
-} from "@espalier/router";
-import { shippedModelFolder } from "@espalier/tokenizer";
+} from "espalier";
 import { freePorts } from "../support/free-ports.ts";
 import type { WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";

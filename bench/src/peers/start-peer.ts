@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startChild } from "@espalier/router";
+import { startChild } from "espalier";
 import { servedModel } from "../data-path/prepared-request.ts";
 import type { CorePlan } from "../support/cpu-pinning.ts";
 import { freePorts } from "../support/free-ports.ts";

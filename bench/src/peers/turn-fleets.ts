@@ -1,4 +1,4 @@
-import { type Child, type EnginesListening, startLocalEngines } from "@espalier/router";
+import { type Child, type EnginesListening, startLocalEngines } from "espalier";
 import { benchModel } from "../suites/two-turn-conversations.ts";
 import { enginePreset } from "../suites/two-turn-measure.ts";
 import { freePorts } from "../support/free-ports.ts";

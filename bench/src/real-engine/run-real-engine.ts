@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { shippedModelFolder } from "@espalier/tokenizer";
 import {
   type Child,
   type LocalRouterOptions,
@@ -7,8 +8,7 @@ import {
   startLocalRouter,
   startRouters,
   untilReady,
-} from "@espalier/router";
-import { shippedModelFolder } from "@espalier/tokenizer";
+} from "espalier";
 import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
 import { installVllm } from "./install-vllm.ts";
 import { layOutModel } from "./tiny-model.ts";

@@ -1,3 +1,4 @@
+import { shippedModelFolder } from "@espalier/tokenizer";
 import {
   type Child,
   type EnginesListening,
@@ -5,8 +6,7 @@ import {
   startLocalEngines,
   startLocalRouter,
   untilReady,
-} from "@espalier/router";
-import { shippedModelFolder } from "@espalier/tokenizer";
+} from "espalier";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
 import { type LoadTarget, soakModel } from "./soak-load.ts";

@@ -1,4 +1,4 @@
-import { type Figure, type PlotPanel, renderFigure } from "@espalier/router";
+import { type Figure, type PlotPanel, renderFigure } from "espalier";
 import type { RouterSample } from "./samples.ts";
 
 /** Maximum points per line: more could not be distinguished. */

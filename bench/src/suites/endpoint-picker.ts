@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/common";
-import { envoyVersion, installedEnvoy } from "@espalier/router";
 import { formatTable } from "@espalier/workload";
+import { envoyVersion, installedEnvoy } from "espalier";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import { ownName } from "../data-path/contenders.ts";
 import { concurrency, largeBodyBytes, smallBodyBytes, steadyPerSecond } from "../data-path/loads.ts";

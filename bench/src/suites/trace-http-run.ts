@@ -1,12 +1,12 @@
 import { setMaxListeners } from "node:events";
+import { type RequestResult, summarize } from "@espalier/workload";
 import {
   describeFailures,
   type LocalEnginesOptions,
   type PlannedRequest,
   runReplay,
   startLocalEngines,
-} from "@espalier/router";
-import { type RequestResult, summarize } from "@espalier/workload";
+} from "espalier";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { startPeer } from "../peers/start-peer.ts";
 import type { Figures } from "../support/median-spread.ts";

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/common";
-import { type PlannedRequest, planReplay } from "@espalier/router";
 import { formatTable, infiniteCacheBound } from "@espalier/workload";
+import { type PlannedRequest, planReplay } from "espalier";
 import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { cacheAware, products } from "../peers/products.ts";

@@ -5,7 +5,7 @@ import {
   type RouterListening,
   startLocalEngines,
   startRouters,
-} from "@espalier/router";
+} from "espalier";
 import { readProcessUsage } from "./process-usage.ts";
 import type { WaitPorts } from "./until.ts";
 import { untilKnown } from "./until-known.ts";

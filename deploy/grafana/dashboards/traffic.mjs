@@ -205,6 +205,12 @@ export const traffic = {
       "Requests sent to another engine.",
     ),
     plot(
+      "Hooks that failed",
+      "ops",
+      [[sum(rate("espalier_hook_failures_total"), "hook, outcome"), "{{hook}}: {{outcome}}"]],
+      "Calls of hooks of plugins and of embedding programs. The requests went on without them.",
+    ),
+    plot(
       "Cut answers and clients that left",
       "ops",
       [

@@ -95,6 +95,11 @@ export const errorCatalogue = {
     ...request(401, "The API key is not known.", "Use a key that the router's configuration lists."),
     type: "authentication_error",
   },
+  auth_failed: upstream(
+    503,
+    "The `auth` of the program that runs the router failed or took too long.",
+    "Retry; whoever runs the router finds the reason in its log.",
+  ),
   client_closed: { ...request(499, "The client disconnected before the answer.", "Nothing to do."), retryable: true },
   overloaded: {
     ...upstream(429, "The router is at its limit of concurrent requests.", "Retry after the time in Retry-After."),
@@ -149,6 +154,10 @@ export const errorCatalogue = {
   config_invalid: setup(
     "The configuration is not valid.",
     "Correct what the message names; see docs/CONFIGURATION.md.",
+  ),
+  plugin_invalid: setup(
+    "A module of `plugins` cannot be used.",
+    "Correct what the message names; see docs/guides/extend.md.",
   ),
   config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
   discovery_failed: setup(

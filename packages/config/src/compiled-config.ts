@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { type EngineSpec, isLoopback, type KvEventsSpec } from "@espalier/common";
 import { sha256Of } from "./cross-checks.ts";
 import type { Environment } from "./interpolate.ts";
@@ -150,6 +151,8 @@ export interface CompiledConfig {
     readonly keyFile: string | undefined;
     readonly verify: boolean;
   };
+  /** Absolute paths of modules. */
+  readonly plugins: readonly string[];
   readonly policy: PolicyConfig;
   readonly sessionKey: readonly SessionKeySource[];
   /** The first pool with a matching pattern applies. A model without one has `policy` and no credentials. */
@@ -260,9 +263,13 @@ export interface CompiledConfig {
 }
 
 /** Compiles a checked tree into the form that the router uses. API keys and the admin key are kept as hashes only. */
-export function compileConfig(tree: ConfigTree, env: Environment, isFileBlank: boolean): CompiledConfig {
+export function compileConfig(
+  tree: ConfigTree,
+  { env, isFileBlank, pluginFolder }: { env: Environment; isFileBlank: boolean; pluginFolder: string },
+): CompiledConfig {
   return {
     isFileBlank,
+    plugins: tree.plugins.map((path) => resolve(pluginFolder, path)),
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
-import { isLoopback } from "@espalier/common";
+import { didYouMean, isLoopback } from "@espalier/common";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
 import { checkEngines } from "./sections/engines.ts";
 import { checkMesh } from "./sections/mesh.ts";
-import { policyOptions } from "./sections/policies.ts";
+import { policyNameExpected, policyOptions } from "./sections/policies.ts";
 import { checkTracing } from "./sections/tracing.ts";
 import { formatDuration } from "./units.ts";
 
@@ -13,8 +13,15 @@ import { formatDuration } from "./units.ts";
  * Checks that a schema cannot express: how values of different keys fit together.
  *
  * @param isSound whether a top-level key was read without a problem; the others are not checked
+ * @param customPolicies policies that are not in the catalogue
  */
-export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) => boolean): Problem[] {
+export function crossCheck(
+  tree: ConfigTree,
+  isSound: (key: keyof ConfigTree) => boolean,
+  customPolicies: readonly string[],
+): Problem[] {
+  // What plugins bring is known when they are loaded.
+  const isPolicy: IsPolicy = (name) => tree.plugins.length > 0 || customPolicies.includes(name);
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
     [["listen", "admin", "endpoint-picker"], () => checkListeners(tree)],
     [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events"], () => checkProcesses(tree)],
@@ -24,8 +31,8 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["discovery"], () => checkDiscovery(tree)],
     [["engine-tls"], () => checkEngineTls(tree)],
     [["breaker"], () => checkBreaker(tree)],
-    [["policy"], () => checkPolicy(tree.policy, ["policy"])],
-    [["pools"], () => checkPools(tree)],
+    [["policy", "plugins"], () => checkPolicy(tree.policy, ["policy"], isPolicy)],
+    [["pools", "plugins"], () => checkPools(tree, isPolicy)],
     [["admission"], () => checkAdmission(tree)],
     [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],
@@ -144,8 +151,17 @@ function checkBreaker({ breaker: { open, "max-open": maxOpen } }: ConfigTree): P
   return [{ path: ["breaker", "max-open"], message }];
 }
 
-function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path): Problem[] {
-  const takes: readonly string[] = policyOptions[name];
+/** Whether there may be a policy of this name beside those of the catalogue. */
+type IsPolicy = (name: string) => boolean;
+
+function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path, isPolicy: IsPolicy): Problem[] {
+  const catalogue: Readonly<Record<string, readonly string[]>> = policyOptions;
+  if (!Object.hasOwn(catalogue, name) && !isPolicy(name)) {
+    const advice = didYouMean(name, Object.keys(catalogue));
+    const message = `${JSON.stringify(name)} is not ${policyNameExpected}${advice}`;
+    return [{ path: [...path, "name"], message }];
+  }
+  const takes = catalogue[name] ?? [];
   return Object.keys(options)
     .filter((option) => !takes.includes(option))
     .map((option) => ({
@@ -154,7 +170,7 @@ function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path): Pr
     }));
 }
 
-function checkPools({ pools }: ConfigTree): Problem[] {
+function checkPools({ pools }: ConfigTree, isPolicy: IsPolicy): Problem[] {
   const problems: Problem[] = [];
   const firstWith = new Map<string, number>();
   for (const [at, pool] of pools.entries()) {
@@ -165,7 +181,7 @@ function checkPools({ pools }: ConfigTree): Problem[] {
       else
         problems.push({ path: [...path, "models", index], message: `${pattern} never counts: pool ${first} has it` });
     }
-    if (pool.policy) problems.push(...checkPolicy(pool.policy, [...path, "policy"]));
+    if (pool.policy) problems.push(...checkPolicy(pool.policy, [...path, "policy"], isPolicy));
     if (pool["forward-authorization"] && pool["engine-api-key"] !== undefined) {
       problems.push({
         path: [...path, "forward-authorization"],

@@ -1,3 +1,4 @@
+import { dirname, resolve } from "node:path";
 import { type CompiledConfig, compileConfig } from "./compiled-config.ts";
 import { crossCheck } from "./cross-checks.ts";
 import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
@@ -29,6 +30,8 @@ export interface ConfigSources {
   readonly readText?: ReadText;
   /** By flag, dashes included, as `flagCatalogue` lists them. */
   readonly flags?: FlagValues;
+  /** Names of the policies that the program gives to its router, beyond those of the catalogue and of plugins. */
+  readonly policies?: readonly string[];
 }
 
 /**
@@ -41,7 +44,7 @@ export interface ConfigSources {
  * @example
  * const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
  */
-export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSources): CompiledConfig {
+export function loadConfig({ file, env = {}, flags = {}, readText, policies = [] }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);
   const filled = interpolate(document?.value, env, readText);
   const fromEnvironment = readEnvironment(env, filled.variables);
@@ -53,9 +56,12 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
 
   const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
   const tree = withMaxOpen(readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree, written);
-  problems.push(...crossCheck(tree, (key) => !problems.some(({ path }) => path.length === 0 || path[0] === key)));
+  const isSound = (key: string): boolean => !problems.some(({ path }) => path.length === 0 || path[0] === key);
+  problems.push(...crossCheck(tree, isSound, policies));
   if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
-  return compileConfig(tree, env, document !== undefined && (document.value ?? null) === null);
+  const isFileBlank = document !== undefined && (document.value ?? null) === null;
+  const folder = file && !origins.has("plugins") ? dirname(file.path) : ".";
+  return compileConfig(tree, { env, isFileBlank, pluginFolder: resolve(folder) });
 }
 
 /** `breaker.max-open` is at least `breaker.open`, unless it was set explicitly. */

@@ -18,7 +18,7 @@ import {
 } from "./sections/listeners.ts";
 import { mesh } from "./sections/mesh.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
-import { disaggregation, forwardPaths, models, policy, pools, sessionKey } from "./sections/routing.ts";
+import { disaggregation, forwardPaths, models, plugins, policy, pools, sessionKey } from "./sections/routing.ts";
 import { tracing } from "./sections/tracing.ts";
 
 /**
@@ -37,6 +37,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "engines-file": Type.Optional(enginesFile),
   discovery,
   "engine-tls": engineTls,
+  plugins,
   policy,
   "session-key": sessionKey,
   pools,

@@ -1,3 +1,5 @@
+import { resolve } from "node:path";
+import { loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
 import { load, problemsOf } from "./loading.ts";
 
@@ -330,4 +332,21 @@ test("bounds for the split of requests that leave nothing between them are refus
     "disaggregation.max-tokens: 131072 is less than min-tokens, 200000 (e.yaml:1:1)",
   ]);
   expect(problemsOf("disaggregation: { min-tokens: 9000, max-tokens: 9000 }")).toEqual([]);
+});
+
+test("a policy that is not in the catalogue needs a plugin, or a program that has it, and takes no options", () => {
+  expect(problemsOf("policy: mine")).toEqual([expect.stringMatching(/^policy.name: "mine" is not one of .*plugins/)]);
+  expect(problemsOf("policy: mine", { policies: ["mine"] })).toEqual([]);
+  expect(problemsOf("{ plugins: [a.mjs], policy: mine, pools: [{ models: [a], policy: mine }] }")).toEqual([]);
+  expect(problemsOf("{ plugins: [a.mjs], policy: { name: mine, load-factor: 2 } }")).toEqual([
+    "policy.load-factor: is not an option of mine (e.yaml:1:43)",
+  ]);
+});
+
+test("a plugin's path starts at the file that names it, and at the working directory where no file does", () => {
+  const file = { path: "/etc/espalier/espalier.yaml", text: "plugins: [./a.mjs, /b.mjs]" };
+  expect(loadConfig({ file }).plugins).toEqual(["/etc/espalier/a.mjs", "/b.mjs"]);
+  const flags = { "--plugins": ["a.mjs"] };
+  expect(loadConfig({ file, flags }).plugins).toEqual([resolve("a.mjs")]);
+  expect(loadConfig({ flags }).plugins).toEqual([resolve("a.mjs")]);
 });

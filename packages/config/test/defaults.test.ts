@@ -63,6 +63,7 @@ test("without any source the configuration is complete", () => {
       enginePriority: "off",
       engineOrder: "arrival",
     },
+    plugins: [],
     disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072, appliesRoleBalance: false },
     models: { adapters: {}, maxLoaded: 128, aliases: {}, splits: {} },
     tokenizers: [],

@@ -164,6 +164,7 @@ const samples: Readonly<Record<string, string>> = {
   "engine-tls.cert-file": "/cert",
   "engine-tls.key-file": "/key",
   "engine-tls.verify": "false",
+  plugins: "/plugins/mine.mjs",
   "policy.name": "random",
   "policy.objective": "e2e",
   "policy.load-factor": "3.5",

@@ -110,9 +110,7 @@ export function probePolicy(policy: Policy): ProbedPolicy {
   return {
     chosen,
     policy: {
-      name: policy.name,
-      prefixKeyTokens: policy.prefixKeyTokens,
-      bindingTtlMs: policy.bindingTtlMs,
+      ...policy,
       choose(request, candidates, random) {
         const choice = policy.choose(request, candidates, random);
         const at = choice.index;

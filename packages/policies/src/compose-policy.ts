@@ -1,10 +1,10 @@
 import { EspalierError } from "@espalier/common";
 import { type CandidateColumn, type CandidateSet, candidateColumns } from "./candidates.ts";
 import type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
-import type { ExplainedCandidate, Explanation, Policy, PolicyName, RequestFeatures } from "./policy.ts";
+import type { ExplainedCandidate, Explanation, Policy, PolicyNeeds, RequestFeatures } from "./policy.ts";
 
-export interface PolicyParts {
-  readonly name: PolicyName;
+export interface PolicyParts extends Partial<PolicyNeeds> {
+  readonly name: string;
   readonly filters: readonly Filter[];
   /** Their weighted sum is the cost. */
   readonly terms: readonly Term[];
@@ -45,6 +45,9 @@ export function composePolicy(parts: PolicyParts): Policy {
 
   return {
     name: parts.name,
+    readsPrefixes: parts.readsPrefixes ?? false,
+    readsActiveBlocks: parts.readsActiveBlocks,
+    metricsEveryMs: parts.metricsEveryMs,
     prefixKeyTokens: parts.prefixKeyTokens ?? 0,
     bindingTtlMs: parts.bindingTtlMs ?? 0,
     choose(request, candidates, random) {

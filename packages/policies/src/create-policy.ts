@@ -1,4 +1,5 @@
 import { EspalierError } from "@espalier/common";
+import { type CustomPolicies, createCustomPolicy, type PolicyFailed } from "./custom-policy.ts";
 import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
 import { affinityFilter } from "./policies/affinity-filter.ts";
 import { leastConnections, leastTokens, powerOfTwo, random, roundRobin } from "./policies/basic-policies.ts";
@@ -35,17 +36,33 @@ export const policyCatalogue: Readonly<Record<PolicyName, PolicyEntry>> = defini
 
 export const policyNames = Object.keys(definitions) as readonly PolicyName[];
 
+/** Policies beyond those of this package. */
+export interface CreatePolicyOptions {
+  /** By name; none has the name of one of this package. */
+  readonly custom?: CustomPolicies;
+  /** Called when a custom policy threw or named no candidate, and the least loaded was taken instead. */
+  readonly onFailure?: PolicyFailed;
+}
+
 /**
  * Makes a policy. A policy with state (a rotation, a ring) should serve one pool of engines.
  *
  * @param options values by option name, as `policyCatalogue` lists them; absent ones take their defaults
  * @throws EspalierError `config_invalid`, naming `policy` or `policy-options.NAME` as the parameter at fault
  */
-export function createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): Policy {
+export function createPolicy(
+  name: string,
+  options: Readonly<Record<string, unknown>> = {},
+  { custom = {}, onFailure }: CreatePolicyOptions = {},
+): Policy {
+  if (Object.hasOwn(custom, name)) {
+    const [option] = Object.keys(options);
+    if (option !== undefined) throw invalid(option, `the policy ${name} has no such option`);
+    return createCustomPolicy(name, custom[name]!, onFailure);
+  }
   if (!Object.hasOwn(definitions, name)) {
-    throw new EspalierError("config_invalid", `policy: "${name}" is none of ${policyNames.join(", ")}`, {
-      param: "policy",
-    });
+    const names = [...policyNames, ...Object.keys(custom)].join(", ");
+    throw new EspalierError("config_invalid", `policy: "${name}" is none of ${names}`, { param: "policy" });
   }
   const definition = definitions[name as PolicyName];
   const values = new Map(definition.options.map((option) => [option.name, option.default]));
@@ -56,11 +73,13 @@ export function createPolicy(name: string, options: Readonly<Record<string, unkn
     if (number === undefined) throw invalid(optionName, `must be ${option.range}`);
     values.set(optionName, number);
   }
-  return definition.create((optionName) => {
+  const policy = definition.create((optionName) => {
     const value = values.get(optionName);
     if (value === undefined) throw new EspalierError("internal_error", `policy ${name} lacks option ${optionName}`);
     return value;
   });
+  const { readsPrefixes, readsActiveBlocks, metricsEveryMs } = definition;
+  return { ...policy, readsPrefixes, readsActiveBlocks, metricsEveryMs };
 }
 
 /** @returns undefined for an invalid value */

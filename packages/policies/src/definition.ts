@@ -1,5 +1,5 @@
 import { defaultTierCredits, type TierCredits } from "./match.ts";
-import type { Policy } from "./policy.ts";
+import type { Policy, PolicyNeeds } from "./policy.ts";
 
 /** A numeric option of a policy. */
 export interface PolicyOption {
@@ -18,25 +18,13 @@ export function writtenDefault({ default: value, words = {} }: PolicyOption): nu
 }
 
 /** What documents and help show of a policy. */
-export interface PolicyEntry {
+export interface PolicyEntry extends PolicyNeeds {
   readonly summary: string;
   /** Where the rule comes from. */
   readonly source: string;
   readonly options: readonly PolicyOption[];
-  /** Whether it reads what the candidates hold of the prompt, or the prompt's beginning. */
-  readonly readsPrefixes: boolean;
-  /**
-   * Whether it reads the distinct blocks of all requests in flight. Routers keep that account only for such a policy,
-   * because it takes time in proportion to the blocks of a prompt.
-   */
-  readonly readsActiveBlocks?: boolean;
   /** Whether its costs are milliseconds until the answer begins, with what that costs other requests. */
   readonly costsAreMs?: boolean;
-  /**
-   * Milliseconds between two reads of the engines' metrics for which the rule is made; the common default unless given.
-   * An operator's setting overrides it.
-   */
-  readonly metricsEveryMs?: number;
 }
 
 /** A policy as this package knows it. */

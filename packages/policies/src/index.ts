@@ -10,7 +10,14 @@ export {
   maxCandidates,
 } from "./candidates.ts";
 export { composePolicy, type PolicyParts } from "./compose-policy.ts";
-export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
+export { type CreatePolicyOptions, createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
+export {
+  type CustomPolicies,
+  type CustomPolicy,
+  composeCustomPolicy,
+  maxCustomPolicies,
+  type PolicyFailed,
+} from "./custom-policy.ts";
 export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
 export { type PolicyEntry, type PolicyOption, writtenDefault } from "./definition.ts";
 export { hashString } from "./hash.ts";
@@ -27,6 +34,7 @@ export type {
   Judgement,
   Policy,
   PolicyName,
+  PolicyNeeds,
   RequestFeatures,
 } from "./policy.ts";
 export { planPulls, pullSetupMs } from "./pulls.ts";

@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/common";
 import type { CandidateColumn, CandidateSet } from "./candidates.ts";
 
-/** The policies that can be chosen by name. */
+/** The policies of this package; a pool may have one of a plugin as well, see `CustomPolicy`. */
 export type PolicyName =
   | "random"
   | "round_robin"
@@ -109,7 +109,9 @@ export type ChoiceReason =
   /** The least time, including what it costs later requests. */
   | "least_time"
   /** Prompts with the same prefix have paid for a second copy. */
-  | "second_copy";
+  | "second_copy"
+  /** A custom policy threw, or named no candidate: the least loaded. */
+  | "policy_failed";
 
 /** What candidates were compared by. The arrays are reused: they are valid until the next choice of the policy. */
 export interface Judgement {
@@ -138,7 +140,7 @@ export interface Choice {
 
 /** What a decision would see now, as plain JSON. `null` means "no signal", or an infinite cost. */
 export interface Explanation {
-  readonly policy: PolicyName;
+  readonly policy: string;
   readonly reason: ChoiceReason;
   /** Factor of each scorer in the cost; negative for a merit. */
   readonly weights: Readonly<Record<string, number>>;
@@ -161,8 +163,24 @@ export interface ExplainedCandidate {
   readonly signals: Readonly<Record<CandidateColumn, number | null>>;
 }
 
-export interface Policy {
-  readonly name: PolicyName;
+/** What a router has to do for a policy. */
+export interface PolicyNeeds {
+  /** Whether it reads what the candidates hold of the prompt, or the prompt's beginning. */
+  readonly readsPrefixes: boolean;
+  /**
+   * Whether it reads the distinct blocks of all requests in flight. Routers keep that account only for such a policy,
+   * because it takes time in proportion to the blocks of a prompt.
+   */
+  readonly readsActiveBlocks?: boolean | undefined;
+  /**
+   * Milliseconds between two reads of the engines' metrics for which the rule is made; the common default unless given.
+   * An operator's setting overrides it.
+   */
+  readonly metricsEveryMs?: number | undefined;
+}
+
+export interface Policy extends PolicyNeeds {
+  readonly name: string;
   /** Number of prompt tokens that `RequestFeatures.prefixKey` should cover; 0 if the policy does not read it. */
   readonly prefixKeyTokens: number;
   /**

@@ -8,7 +8,6 @@ import {
   matchedInAll,
   type Policy,
   planPulls,
-  policyCatalogue,
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
@@ -108,7 +107,7 @@ export function createTargetSelector(
       const hasPeers = shared.originCount > 0;
       let owned = 0;
       const snapshot = pool.work?.snapshot(shared);
-      const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
+      const activeBlocks = pool.policy.readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
         if (!target.usable || !accepts(target)) continue;

@@ -31,6 +31,7 @@ function notingPolicy(take: (rows: readonly Row[]) => number = () => 0): Policy 
   const seen: Row[][] = [];
   return {
     name: "random",
+    readsPrefixes: false,
     prefixKeyTokens: 0,
     bindingTtlMs: 0,
     seen,
@@ -218,7 +219,7 @@ describe("blocks of requests in flight", () => {
   // requests of 96, 64 and 33 blocks of one prompt, one at each worker.
   const whole = promptOf(tokensOf("long", 96 * 16));
   const asked = { features: { ...features, promptTokens: whole.tokens }, prompt: whole };
-  const dynamo = { ...notingPolicy(), name: "dynamo" } as const;
+  const dynamo = { ...notingPolicy(), readsActiveBlocks: true };
   const choose = (policy: Policy = dynamo) => selector.select({ policy }, targets, asked, none);
   const seenBlocks = () =>
     dynamo.seen.at(-1)?.map(({ activeTokens, newActiveTokens }) => [activeTokens / 16, newActiveTokens / 16]);

@@ -43,6 +43,9 @@ import { createRecorder } from "./admin/recorder.ts";
 import type { RouterDependencies } from "./create-router.ts";
 import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
+import { createIdentityCheck } from "./extensions/auth.ts";
+import { createHookCalls, createWarn, type Hooks, type Warn } from "./extensions/hooks.ts";
+import { checkCustomPolicies, checkHooks } from "./extensions/plugins.ts";
 import { createLargeBodies } from "./large-bodies/large-bodies.ts";
 import { readEngineTls } from "./lifecycle/certificates.ts";
 import { createDrain, type DrainedListeners } from "./lifecycle/drain.ts";
@@ -90,7 +93,9 @@ export function createContext(
   const { config, configSource, onReload, logger } = dependencies;
   const { clock = systemClock, scheduler = systemScheduler, random = systemRandom } = dependencies;
   const ports: Ports = { clock, scheduler, random, logger, meter };
-  const pools = createPools(poolRules(config), (model) => learning.workOf(model));
+  const warn = createWarn(clock, logger);
+  const rulesOf = createRules(dependencies, warn);
+  const pools = createPools(rulesOf(config), (model) => learning.workOf(model));
   const engineSide = createEngineSide(config, ports, pools);
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
   const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
@@ -104,7 +109,7 @@ export function createContext(
     void sources.follow(now);
     onReload?.(now);
   };
-  const live = createLiveConfig({ config, random, pools, rewrites: sources.requestTables, onChange });
+  const live = createLiveConfig({ config, random, pools, rulesOf, rewrites: sources.requestTables, onChange });
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
@@ -115,6 +120,8 @@ export function createContext(
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
     ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh },
+    hooks: createHookCalls(hooksOf(dependencies), { scheduler, meter, warn }),
+    checkIdentity: dependencies.auth && createIdentityCheck(dependencies.auth, { scheduler, warn }),
     ...selectors,
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
@@ -149,6 +156,20 @@ export function createContext(
       onStart: () => mesh?.setDraining(),
     }),
   };
+}
+
+/** The rules of pools, whose policies may be the program's own. */
+function createRules({ policies = {} }: RouterDependencies, warn: Warn) {
+  checkCustomPolicies(policies);
+  const onFailure = (policy: string, error: unknown): void =>
+    warn(`policy ${policy}`, "a policy failed; the least loaded engine is taken", { policy, error });
+  return (config: CompiledConfig) => poolRules(config, { custom: policies, onFailure });
+}
+
+function hooksOf({ hooks = [] }: RouterDependencies): readonly Hooks[] {
+  const all = [hooks].flat();
+  for (const one of all) checkHooks(one);
+  return all;
 }
 
 /** The engines, what the router knows of them, and what it shares with other routers. */

@@ -12,6 +12,7 @@ import {
   systemScheduler,
 } from "@espalier/common";
 import { type CompiledConfig, describeConfig } from "@espalier/config";
+import type { CustomPolicies } from "@espalier/policies";
 import { createMetrics, type Metrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
@@ -20,6 +21,8 @@ import { createPastDecisions } from "./admin/past-decisions.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
+import type { Auth } from "./extensions/auth.ts";
+import type { Hooks } from "./extensions/hooks.ts";
 import { createRouterCertificates, readTls } from "./lifecycle/certificates.ts";
 import type { Drain } from "./lifecycle/drain.ts";
 import { createConnectionLimit, createListener } from "./lifecycle/listener.ts";
@@ -40,6 +43,11 @@ export interface RouterDependencies {
   /** Called with the configuration in force after each successful reload. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
+  /** Policies of yours, which `policy` and `pools` may name; `loadConfig` has to know their names. */
+  readonly policies?: CustomPolicies;
+  readonly hooks?: Hooks | readonly Hooks[];
+  /** Decides who may ask, in place of `api-keys`. */
+  readonly auth?: Auth;
   /** The other processes of a group that shares the clients' port. */
   readonly group?: RouterGroup;
   /** Most files and sockets the process may have open at once. No limit by default. */
@@ -93,7 +101,8 @@ export interface Router extends Startable {
 }
 
 /**
- * Builds a router of a compiled configuration. Nothing listens or dials before `start`.
+ * Builds a router of a compiled configuration. Nothing listens or dials before `start`. Modules that the configuration
+ * names under `plugins` are loaded by `loadPlugins`, whose result has `policies` and `hooks`.
  *
  * @throws EspalierError `config_invalid` or `config_unreadable`
  * @example

@@ -6,5 +6,8 @@ export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
+export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";
+export type { HookAnswer, HookDecision, HookRequest, Hooks, RequestChanges } from "./extensions/hooks.ts";
+export { type LoadedPlugins, loadPlugins } from "./extensions/plugins.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";

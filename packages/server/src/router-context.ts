@@ -20,6 +20,8 @@ import type { Recorder } from "./admin/recorder.ts";
 import type { ApiKey } from "./data-plane/data-plane-app.ts";
 import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
+import type { CheckIdentity } from "./extensions/auth.ts";
+import type { HookCalls } from "./extensions/hooks.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
 import type { Drain } from "./lifecycle/drain.ts";
 import type { ConnectionLimit, DescriptorShares } from "./lifecycle/listener.ts";
@@ -66,6 +68,10 @@ export interface RouterContext {
   /** Shared by all attempts at engines. */
   readonly relay: RelayParts & { readonly retryBudget: RetryBudget; readonly retryMeters: RetryMeters };
   readonly pools: Pools;
+  /** Undefined without hooks. */
+  readonly hooks?: HookCalls | undefined;
+  /** Takes the place of API keys; undefined when those decide. */
+  readonly checkIdentity?: CheckIdentity | undefined;
   /** Learned service times of engines. */
   readonly learning: FleetLearning;
   readonly rents: SharedRents;

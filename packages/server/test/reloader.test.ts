@@ -21,7 +21,10 @@ function start(first: string) {
   const pools = createPools(poolRules(config), () => new PoolWork(clock));
   const taken: CompiledConfig[] = [];
   const rewrites = createInferenceTables();
-  const live = createLiveConfig({ config, random: systemRandom, pools, rewrites, onChange: (now) => taken.push(now) });
+  const live = createLiveConfig({
+    ...{ config, random: systemRandom, pools, rewrites, rulesOf: poolRules },
+    onChange: (now) => taken.push(now),
+  });
   const file = { text: first };
   let onChange = async (): Promise<void> => {};
   const reloader = createReloader({

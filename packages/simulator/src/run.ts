@@ -1,5 +1,5 @@
 import type { EngineParameters } from "@espalier/engine-model";
-import { type PolicyName, policyCatalogue } from "@espalier/policies";
+import type { CustomPolicies, PolicyNeeds } from "@espalier/policies";
 import type { TraceRequest } from "@espalier/workload";
 import type { RequestOutcome, SimRequest } from "./clients/workload.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
@@ -44,6 +44,8 @@ export interface RunOptions {
   readonly variant?: string;
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
+  /** Policies that are not in the catalogue, by name. What one throws ends the run. */
+  readonly customPolicies?: CustomPolicies;
   readonly routers: number;
   readonly engines: number;
   readonly sharing: Sharing;
@@ -65,8 +67,8 @@ export interface RunOptions {
 const defaultScrapeMs = 1_000;
 
 /** How often a router with this policy reads engines' metrics. */
-export function scrapeMsOf({ scrapeMs }: Pick<SimTiming, "scrapeMs">, policy: PolicyName): number {
-  return scrapeMs ?? policyCatalogue[policy].metricsEveryMs ?? defaultScrapeMs;
+export function scrapeMsOf({ scrapeMs }: Pick<SimTiming, "scrapeMs">, policy: PolicyNeeds): number {
+  return scrapeMs ?? policy.metricsEveryMs ?? defaultScrapeMs;
 }
 
 /**

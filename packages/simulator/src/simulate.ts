@@ -146,6 +146,7 @@ class Run {
       startedRouters: routers,
       timing: { ...defaultTiming, ...options.timing },
       policyOptions: policyOptionsOf(options),
+      ...(options.customPolicies && { customPolicies: options.customPolicies }),
       ...splitOf(options),
       ...engineOrderOf(options),
       ...(hasAdmission(options) && { admission: admissionOf(options) }),

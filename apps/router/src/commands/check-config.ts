@@ -2,6 +2,8 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type CompiledConfig, configJsonSchema, describeConfig, renderConfigYaml } from "@espalier/config";
+import { createPolicy } from "@espalier/policies";
+import { loadPlugins } from "@espalier/server";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
@@ -15,14 +17,24 @@ export function registerCheckConfig(program: Command): void {
     )
     .option("--changed", "print only what differs from the defaults")
     .option("--json", "print JSON instead of YAML");
-  addConfigFlags(command).action(() => {
+  addConfigFlags(command).action(async () => {
     const config = readConfig(command);
+    await checkPlugins(config);
     const { changed, json } = command.opts<{ changed?: boolean; json?: boolean }>();
     for (const warning of [...config.warnings, ...tokenizerWarnings(config)]) writeNote(`warning: ${warning}`);
     const shown = changed ? { ...config, effective: changedSettings(config) } : config;
     if (json) writeJson(describeConfig(shown));
     else writeResult(renderConfigYaml(shown));
   });
+}
+
+/** @throws EspalierError as `serve` would */
+async function checkPlugins({ plugins, policy, pools }: CompiledConfig): Promise<void> {
+  if (plugins.length === 0) return;
+  const { policies } = await loadPlugins(plugins);
+  for (const { name, options } of [policy, ...pools.map((pool) => pool.policy)]) {
+    createPolicy(name, options, { custom: policies });
+  }
 }
 
 /**

@@ -2,7 +2,14 @@ import { availableParallelism } from "node:os";
 import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { dashboardFiles } from "@espalier/dashboard";
-import { type ConfigSource, createRouter, type DashboardPage, type Router, type RouterGroup } from "@espalier/server";
+import {
+  type ConfigSource,
+  createRouter,
+  type DashboardPage,
+  loadPlugins,
+  type Router,
+  type RouterGroup,
+} from "@espalier/server";
 import { createLogger, type LoggerOptions } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
 import { openFileLimit } from "../open-files.ts";
@@ -127,6 +134,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   const dashboard = dashboardPage(config, logger, isDemo);
   const router = createRouter({
     config,
+    ...(await loadPlugins(config.plugins)),
     ...(dashboard && { dashboard }),
     ...(group && { group }),
     openFiles: openFileLimit(),

@@ -38,7 +38,7 @@ import { compareWhatIfs, describeWhatIf, planWhatIf, type WhatIfOutcome } from "
 import { runWorstCase } from "../simulate/worst-case.ts";
 import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
-import { oneOf, UsageError } from "./read-flags.ts";
+import { oneOf, readName, UsageError } from "./read-flags.ts";
 
 export function registerSimulate(program: Command): void {
   addCommand(program, "simulate")
@@ -74,6 +74,7 @@ export function registerSimulate(program: Command): void {
     )
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
+    .option("--plugins <files>", "modules with policies of your own, separated by commas; --policy may name those too")
     .option("--routers <counts>", "numbers of routers, for example 1,2,4,8")
     .option("--engines <counts>", "numbers of engines")
     .option("--sharing <ways>", `what routers share: ${sharings.join(", ")} (default: mesh)`)
@@ -164,6 +165,8 @@ async function worstCase(command: WorstCaseCommand): Promise<void> {
 
 async function run({ selection, jobs: size, plot, whatIfs }: RunCommand, flags: SimulateFlags): Promise<void> {
   const simulated = await loadScenario(selection.source);
+  const named = [...simulatedPolicies, ...Object.keys(simulated.customPolicies ?? {})];
+  for (const policy of selection.policies ?? []) readName(policy, "--policy", named);
   const { name, trace, syntheticTrace } = simulated.scenario;
   const isSynthetic = syntheticTrace !== undefined && simulated.trace === undefined;
   if (isSynthetic)

@@ -136,7 +136,7 @@ async function searchKnee(
   );
 }
 
-function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: number): RunOptions {
+function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedScenario, scale: number): RunOptions {
   const { policy, routers, engines, sharing, links, seed, requests, durationS, admission } = job;
   const variant = scenario.variants.find(({ name }) => name === job.variant);
   return {
@@ -148,5 +148,6 @@ function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: 
     ...(admission === undefined ? {} : { admission }),
     ...(job.kind === "run" && job.users !== undefined ? { users: job.users } : {}),
     ...(trace === undefined ? {} : { trace }),
+    ...(customPolicies === undefined ? {} : { customPolicies }),
   };
 }

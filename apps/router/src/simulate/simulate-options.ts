@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { dirname } from "node:path";
+import { dirname, resolve } from "node:path";
 import { policyNames } from "@espalier/policies";
 import {
   type LinkModel,
@@ -20,6 +20,7 @@ import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 export interface SimulateFlags {
   readonly list?: boolean;
   readonly policy?: string;
+  readonly plugins?: string;
   readonly routers?: string;
   readonly engines?: string;
   readonly sharing?: string;
@@ -54,6 +55,8 @@ export interface ScenarioSource {
   readonly format: TraceFormat | undefined;
   /** Path of a fleet that replaces the scenario's. */
   readonly fleet: string | undefined;
+  /** Absolute paths of plugins with policies. */
+  readonly plugins?: readonly string[] | undefined;
 }
 
 /** The requested runs. Undefined fields follow the scenario. */
@@ -167,7 +170,10 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   const { trace, format, fleet } = flags;
   return {
     kind: "run",
-    selection: readSelection({ name: scenario, trace, format, fleet }, flags),
+    selection: readSelection(
+      { name: scenario, trace, format, fleet, plugins: listOf(flags.plugins, (path) => resolve(path)) },
+      flags,
+    ),
     jobs,
     plot: flags.plot,
     whatIfs: flags.whatIf === undefined ? undefined : readWhatIfs(flags.whatIf),
@@ -209,11 +215,12 @@ function readWriteTrace(scenario: string | undefined, file: string, flags: Simul
 /** The flags that select runs. */
 export function readSelection(source: ScenarioSource, flags: SimulateFlags): RunSelection {
   const allPolicies = flags.policy?.trim() === "all";
+  // Which policies plugins have is known when they are loaded.
+  const readPolicy = (word: string): string =>
+    source.plugins === undefined ? readName(word, "--policy", simulatedPolicies) : word;
   return {
     source,
-    policies: allPolicies
-      ? simulatedPolicies
-      : listOf(flags.policy, (word) => readName(word, "--policy", simulatedPolicies)),
+    policies: allPolicies ? simulatedPolicies : listOf(flags.policy, readPolicy),
     routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)),
     engines: listOf(flags.engines, (word) => readCount(word, "--engines", maxFleetEngines)),
     sharing: listOf(flags.sharing, (word) => readName(word, "--sharing", sharings)),

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { EspalierError } from "@espalier/common";
-import { policyNames } from "@espalier/policies";
+import { type CustomPolicies, policyNames } from "@espalier/policies";
 import {
   clusterIp,
   customScenario,
@@ -19,6 +19,8 @@ export interface SimulatedScenario {
   readonly scenario: Scenario;
   /** Rows of the trace, in a scenario that replays one. */
   readonly trace: readonly TraceRequest[] | undefined;
+  /** Those of plugins. */
+  readonly customPolicies?: CustomPolicies;
 }
 
 /** Replaces a scenario's name to select all cases by which policies are judged. */
@@ -31,7 +33,7 @@ const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engi
  * Finds a scenario and reads its files.
  *
  * @throws UsageError for an unknown scenario and for a missing or superfluous trace, EspalierError `config_invalid` for
- * a wrong fleet, `config_unreadable`, `trace_unreadable`, `trace_invalid`
+ * a wrong fleet, `plugin_invalid`, `config_unreadable`, `trace_unreadable`, `trace_invalid`
  */
 export async function loadScenario(source: ScenarioSource): Promise<SimulatedScenario> {
   const { name, trace: path, format } = source;
@@ -41,10 +43,16 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
   if (known !== undefined && known.trace === undefined && path !== undefined)
     throw new UsageError(`--trace: ${known.name} makes its own requests`);
   const fleet = source.fleet === undefined ? undefined : await readFleetFile(source.fleet);
+  const { plugins } = source;
+  // The server has more than a child process of a simulation needs.
+  const custom =
+    plugins === undefined
+      ? {}
+      : { customPolicies: (await import("@espalier/server").then((server) => server.loadPlugins(plugins))).policies };
   const trace = path === undefined ? undefined : await readTrace(path, format === undefined ? {} : { format });
   if (known === undefined)
-    return { scenario: customScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace };
-  return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace };
+    return { scenario: customScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace, ...custom };
+  return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace, ...custom };
 }
 
 /** A wrong name is a usage error. */

@@ -115,3 +115,22 @@ test("a fleet whose knee is out of reach is an error", async () => {
   const run = runJob(kneeJob(20), { ...simulated, scenario: { ...simulated.scenario, fleet: slow } }, () => {});
   await expect(run).rejects.toThrow("the fleet does not keep up with 0.05 of the published rate: no knee is found");
 });
+
+test("a plugin's policy decides, and one that throws ends its run", async () => {
+  const plugin = (score: string): string =>
+    temporaryFile(
+      "plugin.mjs",
+      `export const policies = { mine: { terms: [{ scorer: { name: "s", score(decision, out) { ${score} } }, weight: 1 }] } };`,
+    );
+  const run = async (score: string) => {
+    const job = jobOf({
+      source: { ...source("rag"), plugins: [plugin(score)] },
+      ...{ policy: "mine", engines: 2, links: "delays", requests: 10 },
+    });
+    return (await runJob(job, await loadScenario(job.source), () => {})).row;
+  };
+  expect(await run("out.fill(0);")).toMatchObject({ policy: "mine", requests: 10, errors: 0 });
+  // The trial of a plugin has other targets than a fleet.
+  const later = 'if (decision.candidates.target[0] < 100) throw new Error("it broke later"); out.fill(0);';
+  await expect(run(later)).rejects.toThrow("it broke later");
+});

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { type Alias, choice, integer, number, section } from "../schema-builders.ts";
+import { type Alias, integer, number, section } from "../schema-builders.ts";
 
 const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
@@ -54,9 +54,10 @@ export const policyOptions = {
   random: [],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
-type PolicyName = keyof typeof policyOptions;
+const policyNames = Object.keys(policyOptions);
 
-const policyNames = Object.keys(policyOptions) as PolicyName[];
+/** Completes "X is not ...". */
+export const policyNameExpected = `one of ${policyNames.join(", ")} or a policy of \`plugins\``;
 
 const scoreWeight = (description: string) =>
   Type.Optional(number({ description: `\`epp_weighted\`: weight of ${description}`, minimum: 0, maximum: 1_000_000 }));
@@ -264,7 +265,16 @@ export const policyOf = (description: string) =>
   section(
     description,
     {
-      name: choice(policyNames, { description: "Name of the routing policy.", default: "predicted_latency" }),
+      name: Type.Unsafe<string>({
+        // Editors offer the first; whether there is another of that name is checked with the plugins.
+        anyOf: [
+          { type: "string", enum: policyNames },
+          { type: "string", minLength: 1, maxLength: 64 },
+        ],
+        description: "Name of the routing policy.",
+        default: "predicted_latency",
+        espalier: { kind: "text", expected: policyNameExpected },
+      }),
       ...optionSchemas,
     },
     { shorthand: "name", aliases: policyAliases },

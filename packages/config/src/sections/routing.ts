@@ -1,11 +1,21 @@
 import { Type } from "typebox";
-import { flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { policyOf } from "./policies.ts";
 
 const modelName = (description: string) => text({ description, maxLength: 256 });
 
 export const policy = policyOf(
   "The routing policy, which chooses an engine for each request. A plain string is the `name`.",
+);
+
+export const plugins = list(
+  filePath(
+    "A JavaScript module that exports `policies` or `hooks`. A relative path starts at the configuration's file.",
+  ),
+  {
+    description: "Modules with policies and hooks of your own. They run inside the router, with all its rights.",
+    maxItems: 32,
+  },
 );
 
 export const pools = list(

@@ -1,6 +1,6 @@
 import { EspalierError, silentMeter } from "@espalier/common";
 import { type Endpoint, endpoints } from "@espalier/openai";
-import type { ChoiceReason, PolicyName } from "@espalier/policies";
+import type { ChoiceReason } from "@espalier/policies";
 import {
   createSplitMetrics,
   explainingPolicy,
@@ -26,7 +26,7 @@ interface RequestReport {
   readonly endpoint: string;
   /** The model's name at engines, after aliases and splits. */
   readonly model: string;
-  readonly policy: PolicyName;
+  readonly policy: string;
   /** Null when no target is usable, as is `choice`. */
   readonly reason: ChoiceReason | null;
   /**

@@ -185,7 +185,7 @@ function heldBy(promptTokens: number, held: number, byOther: number): string {
 }
 
 function costOf({ policy }: DescribedDecision, cost: number, other: number): string {
-  if (!policyCatalogue[policy as PolicyName].costsAreMs) {
+  if (!policyCatalogue[policy as PolicyName]?.costsAreMs) {
     return `${cost <= other ? "and" : "though it"} cost ${rounded(cost)} against ${rounded(other)}`;
   }
   const soonerMs = Math.round(other - cost);

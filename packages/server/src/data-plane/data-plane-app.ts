@@ -111,17 +111,17 @@ export function createDataPlaneApp(
   registerProbes(app, readiness);
   app.register(async (served) => {
     served.addHook("onRequest", (request, reply, done) => {
-      try {
-        admit(context, request);
-        reserveDeclared(context, request, reply.raw);
-      } catch (thrown) {
-        done(asEspalierError(thrown));
+      const { checkIdentity } = context;
+      if (!checkIdentity) {
+        enter(context, request, reply, done);
         return;
       }
-      countInFlight(context, reply.raw);
-      // After the checks, so that unauthorised requests cannot fill the span queue.
-      if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
-      done();
+      checkIdentity(request)
+        .then((name) => {
+          request.apiKeyName = name;
+          enter(context, request, reply, done);
+        })
+        .catch((thrown) => done(asEspalierError(thrown)));
     });
     served.addHook("preParsing", (request, reply, _, done) => {
       const isTooLong = Number(request.headers["content-length"] ?? 0) > listener.maxBodyBytes;
@@ -206,21 +206,36 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }
 
-/** Checks a request before its body is read, so that a refusal is cheap. */
-function admit(context: RouterContext, request: FastifyRequest): void {
-  if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
-  request.apiKeyName = admitHead(context, request);
+/** Checks a request before its body is read, so that a refusal is cheap, and counts it. */
+function enter(
+  context: RouterContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  done: (error?: EspalierError) => void,
+): void {
+  try {
+    if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
+    request.apiKeyName = admitHead(context, request);
+    reserveDeclared(context, request, reply.raw);
+  } catch (thrown) {
+    done(asEspalierError(thrown));
+    return;
+  }
+  countInFlight(context, reply.raw);
+  // After the checks, so that unauthorised requests cannot fill the span queue.
+  if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
+  done();
 }
 
 /**
  * Checks the head of a request: key, limits, and the kind of its body.
  *
- * @returns the name of its API key; undefined when no keys are configured
+ * @returns the name of its API key; undefined when no keys are configured. With a `checkIdentity`, the name it has
  * @throws EspalierError for a request that is not admitted
  */
 export function admitHead(
   context: RouterContext,
-  request: Pick<FastifyRequest, "headers" | "method"> & {
+  request: Pick<FastifyRequest, "headers" | "method" | "apiKeyName"> & {
     readonly routeOptions: { readonly config?: { readonly anyBody?: boolean } };
   },
 ): string | undefined {
@@ -229,7 +244,7 @@ export function admitHead(
     overload,
     live: { settings },
   } = context;
-  const keyName = authenticate(settings.apiKeys, request.headers);
+  const keyName = context.checkIdentity ? request.apiKeyName : authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();

@@ -1,7 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import { pullProtocols } from "@espalier/disaggregation";
 import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
-import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
@@ -139,7 +138,7 @@ function planView(
     acceptedMs,
     answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   });
-  const { readsPrefixes } = policyCatalogue[pool.policy.name];
+  const { readsPrefixes } = pool.policy;
   if (!(readsPrefixes || recorder.isOn) || endpoint.kind !== "generate") return plan(undefined);
   const { reader } = context.prefix;
   const source = { model, parent, endpoint: endpoint.id, body: view.body, estimatedTokens };

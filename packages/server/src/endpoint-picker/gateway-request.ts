@@ -112,6 +112,7 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
       this.apiKeyName = admitHead(context, {
         headers,
         method: head.method,
+        apiKeyName: undefined,
         routeOptions: { config: { anyBody: true } },
       });
       if (Number(headers["content-length"] ?? 0) > this.#parts.maxBodyBytes) throw new EspalierError("body_too_large");
@@ -140,7 +141,8 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
     this.#pieces = undefined;
     const received = Buffer.isBuffer(this.body) ? this.body : undefined;
     this.#attempt(() => {
-      const planning = this.#plan();
+      const waiting = this.#prepare();
+      const planning = waiting ? waiting.then(() => this.#plan()) : this.#plan();
       if (planning instanceof Promise) {
         planning.then((plan) => this.#start(plan, received)).catch((thrown) => this.#refuse(asEspalierError(thrown)));
       } else this.#start(planning, received);
@@ -189,6 +191,16 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
       : new EspalierError("deadline_missed", "No engine was chosen within the endpoint picker's `answer-within`.");
     if (this.#run) this.#run.shed(late);
     else this.#refuse(late);
+  }
+
+  /** What the program that runs the router does before a request is planned; undefined when it does nothing. */
+  #prepare(): Promise<void> | undefined {
+    const { checkIdentity, hooks } = this.#parts.context;
+    if (!checkIdentity) return hooks?.request?.(this);
+    return checkIdentity(this).then((name) => {
+      this.apiKeyName = name;
+      return hooks?.request?.(this);
+    });
   }
 
   #plan(): PlannedRequest | Promise<PlannedRequest> {

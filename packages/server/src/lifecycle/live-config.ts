@@ -3,7 +3,7 @@ import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } fro
 import type { InferenceTables } from "@espalier/discovery";
 import { hashString } from "@espalier/policies";
 import type { DataPlaneSettings } from "../router-context.ts";
-import { type Pools, poolRules } from "../routing/pools.ts";
+import type { PoolRule, Pools } from "../routing/pools.ts";
 
 /** The effect of a new configuration on a running router, by path in its file. */
 export interface Reconfiguration {
@@ -26,13 +26,22 @@ interface LiveConfigOptions {
   readonly config: CompiledConfig;
   readonly random: Random;
   readonly pools: Pick<Pools, "replaceRules">;
+  /** @throws EspalierError `config_invalid` */
+  readonly rulesOf: (config: CompiledConfig) => readonly PoolRule[];
   /** Model rewrites of inference pools, which change by themselves. */
   readonly rewrites: ModelRewrites;
   /** Called with the configuration in force after each change. */
   readonly onChange?: (config: CompiledConfig) => void;
 }
 
-export function createLiveConfig({ config, random, pools, rewrites, onChange }: LiveConfigOptions): LiveConfig {
+export function createLiveConfig({
+  config,
+  random,
+  pools,
+  rulesOf,
+  rewrites,
+  onChange,
+}: LiveConfigOptions): LiveConfig {
   let current = config;
   let settings = dataPlaneSettings(config);
   let modelRouter = createModelRouter({ ...config.models, rewrites }, random);
@@ -48,7 +57,7 @@ export function createLiveConfig({ config, random, pools, rewrites, onChange }: 
     },
     apply(loaded) {
       const changed = changedPaths(current, loaded);
-      const rules = poolRules(loaded);
+      const rules = rulesOf(loaded);
       const next = applyReload(current, loaded);
       const taken = new Set(changed.filter((path) => isAppliedOnReload(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);

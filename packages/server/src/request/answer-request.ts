@@ -42,7 +42,8 @@ export function answer(
     answerError(error);
   };
   try {
-    const planning = plan();
+    const waiting = context.hooks?.request?.(request);
+    const planning = waiting ? waiting.then(plan) : plan();
     if (planning instanceof Promise) planning.then(run).catch(refuse);
     else run(planning);
   } catch (thrown) {
@@ -68,6 +69,18 @@ export function countRefusal(context: RouterContext, request: ClientRequest, err
     promptTokens: undefined,
     completionTokens: undefined,
     cachedTokens: undefined,
+  });
+  context.hooks?.answered?.({
+    requestId: request.id,
+    model: "",
+    status: error.kind.status,
+    error: error.code,
+    engine: undefined,
+    attempts: 0,
+    durationMs: 0,
+    promptTokens: undefined,
+    cachedTokens: undefined,
+    completionTokens: undefined,
   });
 }
 

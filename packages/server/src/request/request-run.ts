@@ -46,6 +46,7 @@ type RunContext = Pick<
   | "decisions"
   | "drain"
   | "fleet"
+  | "hooks"
   | "logger"
   | "memory"
   | "mesh"
@@ -338,6 +339,16 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     const decision = describeDecision(this.#context, this.#plan, this.#lifecycle);
     decisionLog.name(selection.logged, requestId, decision);
     if (decisions.isWatched) decisions.note(decision, features.sessionKey);
+    this.#context.hooks?.decided?.({
+      requestId,
+      model: pool.model,
+      policy: pool.policy.name,
+      reason: selection.reason,
+      engine: target.engine.id,
+      attempt: this.#lifecycle.attempts + 1,
+      promptTokens: features.promptTokens,
+      matchedTokens: selection.matchedTokens,
+    });
     this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
     const { url } = target.engine;
@@ -439,7 +450,7 @@ interface ReportedEnd extends TracedEnd {
   readonly outputTokens: number;
 }
 
-type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "recorder" | "tracer">;
+type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "recorder" | "tracer">;
 
 /** Reports the end of a planned request to metrics, log and trace. */
 function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
@@ -455,6 +466,18 @@ function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): v
     promptTokens: usage?.promptTokens,
     completionTokens: usage?.completionTokens,
     cachedTokens: usage?.cachedTokens,
+  });
+  context.hooks?.answered?.({
+    requestId: plan.requestId,
+    model: pool.model,
+    status: outcomeStatus(outcome, error),
+    error: error?.code,
+    engine: end.selection?.target.engine.id,
+    attempts: end.attempts,
+    durationMs: clock.nowMs() - acceptedMs,
+    promptTokens: usage?.promptTokens,
+    cachedTokens: usage?.cachedTokens,
+    completionTokens: usage?.completionTokens,
   });
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end);

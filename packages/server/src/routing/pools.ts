@@ -1,5 +1,5 @@
 import type { CompiledConfig, PoolConfig } from "@espalier/config";
-import { createPolicy, type Policy, policyCatalogue } from "@espalier/policies";
+import { type CreatePolicyOptions, createPolicy, type Policy } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 
 /** Settings shared by the engines of one model: its policy and credentials. */
@@ -108,18 +108,21 @@ function escapePattern(text: string): string {
  * The rules of a configuration, then one for all other models. Creates each policy once, so that a bad option is found
  * at the start and not at the first request.
  *
+ * @param custom policies beyond the catalogue's
  * @throws EspalierError `config_invalid`
  */
-export function poolRules({ pools, policy }: Pick<CompiledConfig, "pools" | "policy">): readonly PoolRule[] {
+export function poolRules(
+  { pools, policy }: Pick<CompiledConfig, "pools" | "policy">,
+  custom: CreatePolicyOptions = {},
+): readonly PoolRule[] {
   const general: PoolConfig = { models: ["*"], policy, engineApiKey: undefined, forwardAuthorization: false };
   return [...pools, general].map((pool) => {
-    const create = () => createPolicy(pool.policy.name, pool.policy.options);
-    const { name } = create();
+    const create = () => createPolicy(pool.policy.name, pool.policy.options, custom);
     return {
       models: pool.models,
       policyText: JSON.stringify(pool.policy),
       createPolicy: create,
-      metricsEveryMs: policyCatalogue[name].metricsEveryMs,
+      metricsEveryMs: create().metricsEveryMs,
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,
     };

@@ -8,7 +8,7 @@ import {
   type Random,
   type Scheduler,
 } from "@espalier/common";
-import { createPolicy } from "@espalier/policies";
+import { type CustomPolicies, createPolicy, type PolicyFailed } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
 import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -91,6 +91,7 @@ export function refused(endMs: number, error: string): FrontOutcome {
 export interface RouterFactoryOptions {
   readonly policy: string;
   readonly policyOptions: Readonly<Record<string, number | string>>;
+  readonly customPolicies: CustomPolicies | undefined;
   /** Admission control; requests are sent at once when undefined. */
   readonly admission: AdmissionSettings | undefined;
   /** The order in which engines serve their queues. */
@@ -114,6 +115,10 @@ export interface RouterFactoryOptions {
   readonly observe: ((router: number) => { readonly logger: Logger; readonly meter: Meter }) | undefined;
 }
 
+const onFailure: PolicyFailed = (_, error) => {
+  throw error;
+};
+
 /** Creates the router of a node's process, without starting it. */
 export function createSimRouter(options: RouterFactoryOptions, node: RouterNode): SimRouter {
   const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
@@ -127,8 +132,8 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   );
   const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const { hopDelayMs } = timing;
-  const decides = createPolicy(policy, policyOptions);
-  const scrapeMs = scrapeMsOf(timing, decides.name);
+  const decides = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
+  const scrapeMs = scrapeMsOf(timing, decides);
   return new SimRouter({
     ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
     policy: decides,

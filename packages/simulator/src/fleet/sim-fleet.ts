@@ -1,6 +1,7 @@
 import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
 import type { EngineParameters } from "@espalier/engine-model";
+import type { CustomPolicies } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -28,6 +29,8 @@ export interface SimFleetOptions {
   /** A policy by name, or `clusterip`. */
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
+  /** Policies that are not in the catalogue, by name. What one throws ends the run. */
+  readonly customPolicies?: CustomPolicies;
   /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings;
   /** The order in which engines serve their queues; `arrival` by default. */
@@ -105,6 +108,7 @@ export class SimFleet implements FleetControls {
       engineOrder: options.engineOrder ?? "arrival",
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
+      customPolicies: options.customPolicies,
     };
     this.#service =
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;

@@ -8,7 +8,7 @@ import {
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/common";
 import type { SplitThresholdOptions } from "@espalier/disaggregation";
 import type { ImportedPrompt } from "@espalier/engine-model";
-import { type Policy, policyCatalogue } from "@espalier/policies";
+import type { Policy } from "@espalier/policies";
 import type { NoteChannel } from "@espalier/replication";
 import {
   type ColdPromptParts,
@@ -91,7 +91,7 @@ export class SimRouter implements SimFront {
     this.#learning = createFleetLearning({ channel: view.notes, clock, scheduler, meter: silentMeter });
     this.#rents = createSharedRents({ channel: view.notes, clock, scheduler, meter: silentMeter });
     this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
-    this.readsPrefixes = policyCatalogue[options.policy.name].readsPrefixes;
+    this.readsPrefixes = options.policy.readsPrefixes;
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
     this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 const commands = {
   serve: ["Run:", "run a router"],
   demo: ["Run:", "a mesh of routers and simulated engines on this machine (`npm start`)"],
+  try: ["Run:", "send a conversation to two routers, and see whether both turns met one engine"],
   status: ["Look:", "say how a running router is"],
   workers: ["Look:", "list the engines of a running router, add one, take one out"],
   reload: ["Run:", "have a running router read its configuration again"],

@@ -5,6 +5,7 @@ import { type CommandName, commandNames } from "./command-list.ts";
 const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => void>>> = {
   serve: async () => (await import("./serve.ts")).registerServe,
   demo: async () => (await import("./demo.ts")).registerDemo,
+  try: async () => (await import("./try.ts")).registerTry,
   status: async () => (await import("./status.ts")).registerStatus,
   workers: async () => (await import("./workers.ts")).registerWorkers,
   reload: async () => (await import("./reload.ts")).registerReload,

@@ -7,6 +7,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   demo: async () => (await import("./demo.ts")).registerDemo,
   try: async () => (await import("./try.ts")).registerTry,
   status: async () => (await import("./status.ts")).registerStatus,
+  top: async () => (await import("./top.ts")).registerTop,
   workers: async () => (await import("./workers.ts")).registerWorkers,
   reload: async () => (await import("./reload.ts")).registerReload,
   feeds: async () => (await import("./feeds.ts")).registerFeeds,

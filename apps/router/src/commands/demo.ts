@@ -397,6 +397,7 @@ export function describeDemo(fleet: DemoFleet): string {
             : `the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`,
         ]
       : []),
+    `  npx espalier top --admin ${adminUrl}`,
     `  npx espalier workers --admin ${adminUrl}`,
     `  npx espalier status --admin ${adminUrl}`,
     "",

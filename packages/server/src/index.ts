@@ -8,3 +8,5 @@ export { createRouter, type Router, type RouterDependencies, type RouterGroup } 
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
+export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
+export { findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";

@@ -11,6 +11,7 @@ const commands = {
   reload: ["Run:", "have a running router read its configuration again"],
   feeds: ["Look:", "list the KV event feeds of a running router"],
   explain: ["Look:", "say where a running router would send a request, and why"],
+  doctor: ["Look:", "check engines, other routers, ports, secrets and this machine before or while a router runs"],
   "check-config": ["Look:", "check a configuration and print what it comes to"],
   migrate: ["Look:", "translate another router's configuration into ours"],
   "verify-tokenizer": ["Look:", "compare a model's tokenizer and chat template with an engine's"],

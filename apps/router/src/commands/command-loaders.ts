@@ -12,6 +12,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   reload: async () => (await import("./reload.ts")).registerReload,
   feeds: async () => (await import("./feeds.ts")).registerFeeds,
   explain: async () => (await import("./explain.ts")).registerExplain,
+  doctor: async () => (await import("./doctor.ts")).registerDoctor,
   "check-config": async () => (await import("./check-config.ts")).registerCheckConfig,
   migrate: async () => (await import("./migrate.ts")).registerMigrate,
   "verify-tokenizer": async () => (await import("./verify-tokenizer.ts")).registerVerifyTokenizer,

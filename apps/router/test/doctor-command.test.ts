@@ -5,7 +5,7 @@ import { startEngineSim } from "@espalier/engine-sim";
 import { createRouter } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { describeChecks, registerDoctor } from "../src/commands/doctor.ts";
 import { type Check, checkClock } from "../src/doctor/check.ts";
 import { checkMachine, checkSecret } from "../src/doctor/machine-checks.ts";
@@ -249,16 +249,20 @@ test("clocks: whole seconds and the time of the answer are allowed for", () => {
   expect(checkClock("x", undefined, nowMs, nowMs)).toEqual([]);
 });
 
-test("people get a line for each check, and the count", async () => {
+test("people get a line for each check, one for ticks that say the same, and the count", async () => {
+  const clock = { check: "clock", ok: true, says: "agrees" };
   const text = describeChecks([
     { check: "node", of: "", ok: true, says: "24.1.0" },
+    { ...clock, of: "http://a:1" },
+    { ...clock, of: "http://b:1" },
     { check: "engine", of: "http://a:1", ok: false, says: "no answer", mend: "start it" },
   ]);
-  expect(text).toBe("✓ node: 24.1.0\n✗ engine http://a:1: no answer → start it\n\n1 of 2 checks failed");
+  expect(text).toBe(
+    "✓ node: 24.1.0\n✓ clock (2): agrees\n✗ engine http://a:1: no answer → start it\n\n1 of 4 checks failed",
+  );
   const { stdout, exitCode } = await runCommand(registerDoctor, "doctor", ...anyPorts);
   expect(stdout).toMatch(
     /^✓ node: [\s\S]*\n✓ configuration: valid, but: No engines are configured[\s\S]*checks passed\n$/,
   );
   expect(exitCode).toBeUndefined();
-  vi.restoreAllMocks();
 });

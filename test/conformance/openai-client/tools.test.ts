@@ -1,4 +1,5 @@
 import type { OpenAI } from "openai";
+import type { RunnableToolFunctionWithParse } from "openai/lib/RunnableFunction";
 import { afterEach, expect, test } from "vitest";
 import { createRig } from "../../integration/rig.ts";
 import { openAiClient } from "./client.ts";
@@ -14,10 +15,15 @@ async function start(): Promise<OpenAI> {
 
 const question = { role: "user", content: "How high is the tide in Brest at noon?" } as const;
 
+interface TideCall {
+  readonly place: string;
+  readonly hour: number;
+}
+
 /** A tool as the client's runner takes it, which notes its calls. */
 function tideTool() {
-  const calls: { place: string; hour: number }[] = [];
-  const tool = {
+  const calls: TideCall[] = [];
+  const tool: RunnableToolFunctionWithParse<TideCall> = {
     type: "function",
     function: {
       name: "tide_at",
@@ -29,12 +35,12 @@ function tideTool() {
         additionalProperties: false,
       },
       parse: JSON.parse,
-      function: (call: { place: string; hour: number }) => {
+      function: (call) => {
         calls.push(call);
         return "4.2 m";
       },
     },
-  } as const;
+  };
   return { tool, calls };
 }
 

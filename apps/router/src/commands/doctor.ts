@@ -139,16 +139,19 @@ function readEnginesFile({ enginesFile: path }: CompiledConfig) {
   }
 }
 
-/** A line for each check, its mend behind it, and the count. */
+/** A line for each check, its mend behind it, and the count. Ticks that say the same stand in one line. */
 export function describeChecks(checks: readonly Check[]): string {
-  const lines = checks.map(({ check, of, ok, says, mend }) => {
-    const subject = of === "" ? check : `${check} ${of}`;
+  const lines = new Map<string, readonly Check[]>();
+  for (const one of checks) {
+    const key = one.ok ? `${one.check} ${one.says}` : `${one.check} ${one.of} ${one.says}`;
+    lines.set(key, [...(lines.get(key) ?? []), one]);
+  }
+  const described = [...lines.values()].map((same) => {
+    const { check, of, ok, says, mend } = same[0] as Check;
+    const subject = same.length > 1 ? `${check} (${same.length})` : of === "" ? check : `${check} ${of}`;
     return wrapText(`${ok ? "✓" : "✗"} ${subject}: ${says}${mend === undefined ? "" : ` → ${mend}`}`, 4);
   });
   const wrong = checks.filter(({ ok }) => !ok).length;
-  return [
-    ...lines,
-    "",
-    wrong === 0 ? `all ${checks.length} checks passed` : `${wrong} of ${checks.length} checks failed`,
-  ].join("\n");
+  const count = wrong === 0 ? `all ${checks.length} checks passed` : `${wrong} of ${checks.length} checks failed`;
+  return [...described, "", count].join("\n");
 }

@@ -246,11 +246,11 @@ interface Seen {
 /** The signals are those of the first router that has them; what is in flight is each router's own. */
 function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   const find = ({ workers }: Sample): Worker | undefined => workers.find((worker) => worker.id === id);
-  const told =
+  const source =
     alive.find(({ last }) => find(last)?.targets.some(({ signals }) => signals.running !== null)) ??
     alive.find(({ last }) => find(last));
-  const worker = told && find(told.last);
-  const before = told && find(told.first);
+  const worker = source && find(source.last);
+  const before = source && find(source.first);
   const sum = (of: Worker | undefined, key: keyof Worker["targets"][number]["signals"]): number | null => {
     const values = (of?.targets ?? []).flatMap(({ signals }) => signals[key] ?? []);
     return values.length === 0 ? null : values.reduce((total, value) => total + value, 0);
@@ -300,10 +300,10 @@ export function describeFrame({ seconds, routers, engines }: TopFrame, lines = N
     ({ router }): TableColumn<EngineRow> => ({ header: `of ${router}`, value: ({ inFlight }) => inFlight[router] }),
   );
   const more = engines.length > shown.length ? `and ${engines.length - shown.length} engines more\n` : "";
-  const told = `rates and shares of the last ${Math.max(1, Math.round(seconds))} s; "of": requests of that router in flight; q ends`;
+  const explained = `rates and shares of the last ${Math.max(1, Math.round(seconds))} s; "of": requests of that router in flight`;
   return [
     layOutTable(routers, routerColumns),
     layOutTable(shown, [...engineColumns, ...ofRouters]) + more,
-    wrapText(told, 0),
+    wrapText(lines === Number.POSITIVE_INFINITY ? explained : `${explained}; q ends`, 0),
   ].join("\n");
 }

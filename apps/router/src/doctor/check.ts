@@ -38,7 +38,7 @@ export function checkClock(
   const behindMs = Math.max(0, askedWallMs - (thereMs + 1_000), thereMs - nowWallMs);
   if (behindMs <= maxSkewMs) return [tick("clock", of, "agrees with this machine's")];
   const says = `differs from this machine's by ${Math.round(behindMs / 1_000)} s`;
-  return [cross("clock", of, says, "have both machines follow one time server (chrony, systemd-timesyncd)")];
+  return [cross("clock", of, says, "have both machines follow one time server (NTP)")];
 }
 
 const connectTimeoutMs = 2_000;

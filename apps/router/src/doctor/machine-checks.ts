@@ -36,7 +36,7 @@ export async function checkPorts(config: CompiledConfig, running: string | undef
     listeners.map(async ({ name, host, port }) => {
       const failure = await tryListen(host, port);
       if (failure === undefined) return tick("port", `${host}:${port}`, `free, for ${name}`);
-      const mend = `\`ss -ltnp 'sport = :${port}'\` shows who has it; --${name}-port takes another`;
+      const mend = `\`lsof -i :${port}\` shows who has it; --${name}-port takes another`;
       return cross("port", `${host}:${port}`, `not free for ${name}: ${failure}`, mend);
     }),
   );

@@ -174,6 +174,9 @@ test("the status tells engines, models and what is under way", async () => {
     mesh: null,
     lastReload: null,
     picker: null,
+    url: router.url,
+    version: null,
+    peers: [],
   });
 });
 

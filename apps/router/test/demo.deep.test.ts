@@ -174,20 +174,29 @@ test("the greeting names every address", () => {
     policy: "random",
     sharing: "none",
     model: "sim-model",
+    requestsPerSecond: 8,
   });
   for (const address of ["8080", "8081", "9090/dashboard/", "9090/metrics", "9091/metrics", "9080", "9081"])
     expect(text).toContain(address);
   expect(text).toContain("npx espalier workers --admin http://127.0.0.1:9090");
   expect(text).toContain("2 simulated engines (a10g-7b), policy random");
+  expect(text).toContain("load      8 chat requests per second are sent from here; --load 0 sends none");
+  expect(text).toContain("npx espalier try --admin http://127.0.0.1:9090");
 });
 
 test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
   "the line to paste is one that a shell passes on as JSON, for the model %j",
   (model) => {
-    const given = { engineUrls: [], engines: "engines", policy: "random", sharing: "mesh" } as const;
+    const given = {
+      engineUrls: [],
+      engines: "engines",
+      policy: "random",
+      sharing: "mesh",
+      requestsPerSecond: 0,
+    } as const;
     const text = describeDemo({ ...given, routers: [router], model });
     const start = text.indexOf("curl");
-    const command = text.slice(start, text.indexOf("\n  npx"));
+    const command = text.slice(start, text.indexOf("\n  npx", start));
     const words = execFileSync("sh", ["-c", `curl() { printf '%s\\0' "$@"; }\n${command}`], { encoding: "utf8" });
     const [noBuffer, url, header, value, data, body] = words.split("\0");
     expect([noBuffer, url, header, value, data]).toEqual([
@@ -205,7 +214,14 @@ test.each([
   { sharing: "mesh", says: "they share what the engines hold and how loaded they are" },
   { sharing: "none", says: "they share nothing" },
 ] as const)("several routers with sharing $sharing: $says", ({ sharing, says }) => {
-  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing } as const;
+  const given = {
+    engineUrls: [],
+    engines: "engines",
+    policy: "random",
+    model: "m",
+    requestsPerSecond: 0,
+    sharing,
+  } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(
     `/metrics\n          ${says}\ndashboard ${router.adminUrl}/dashboard/\nengines`,
   );
@@ -213,7 +229,14 @@ test.each([
 });
 
 test("the second router is named as one to ask the same", () => {
-  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing: "mesh" } as const;
+  const given = {
+    engineUrls: [],
+    engines: "engines",
+    policy: "random",
+    model: "m",
+    requestsPerSecond: 0,
+    sharing: "mesh",
+  } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(
     "the same at http://127.0.0.1:8081: whichever router is asked, the prompt goes to the engine that has it",
   );
@@ -222,6 +245,13 @@ test("the second router is named as one to ask the same", () => {
 
 // Symptom: the demo promised of routers that share nothing that any of them would find the engine that has the prompt.
 test("routers that share nothing are not said to find each other's prompts", () => {
-  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing: "none" } as const;
+  const given = {
+    engineUrls: [],
+    engines: "engines",
+    policy: "random",
+    model: "m",
+    requestsPerSecond: 0,
+    sharing: "none",
+  } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).not.toContain("whichever router");
 });

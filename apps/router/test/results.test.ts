@@ -95,6 +95,14 @@ test("failures are counted by reason, the most frequent first", () => {
   expect(describeFailures(results)).toBe("6 of 7 requests failed:\n  3 x b\n  2 x a\n  1 x c");
 });
 
+test("failures that have a code are counted by it, with the first message", () => {
+  const refused = (error: string) => ({ ...result(error), errorCode: "no_engine_available" });
+  const results = [refused("status 503: all 4 are down"), result("cut"), refused("status 503: all 3 are down")];
+  expect(describeFailures(results)).toBe(
+    "3 of 3 requests failed:\n  2 x no_engine_available: status 503: all 4 are down\n  1 x cut",
+  );
+});
+
 test("more than three reasons are counted", () => {
   const results = ["a", "a", "b", "c", "d", "e"].map(result);
   expect(describeFailures(results)).toBe("6 of 6 requests failed:\n  2 x a\n  1 x b\n  1 x c\n  and 2 other reasons");

@@ -29,6 +29,8 @@ export interface Answer {
   /** The worker that the router named, if it did. */
   readonly engine: string | undefined;
   readonly error: string | undefined;
+  /** What names the failure: the code of an error object, or the system's, such as `ECONNREFUSED`. */
+  readonly errorCode?: string | undefined;
   /** The content with `keepText`; else empty. */
   readonly text: string;
   /** The requested headers that are present; absent when none is. */
@@ -45,6 +47,7 @@ export interface LoadClient {
 }
 
 const errorTextLimit = 200;
+const maxErrorBody = 4_096;
 /** Headers in which routers name the worker: Espalier, SMG 1.13. */
 const workerHeaders = ["x-espalier-worker", "x-smg-routed-worker-id"];
 
@@ -69,6 +72,7 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
   return new Promise((resolve) => {
     const fail = (error: unknown): void => {
       answer.error = error instanceof Error ? error.message : String(error);
+      answer.errorCode ??= error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
       answer.endMs = clock.nowMs();
       resolve(answer);
     };
@@ -105,8 +109,10 @@ async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Re
   incoming.setEncoding("utf8");
   if (answer.status !== 200) {
     let text = "";
-    for await (const chunk of incoming) if (text.length < errorTextLimit) text += chunk;
-    throw new Error(`status ${answer.status}: ${text.slice(0, errorTextLimit)}`);
+    for await (const chunk of incoming) if (text.length < maxErrorBody) text += chunk;
+    const { code, message = text } = readErrorObject(text);
+    answer.errorCode = code;
+    throw new Error(`status ${answer.status}: ${message.slice(0, errorTextLimit)}`);
   }
   const streamed = incoming.headers["content-type"]?.startsWith("text/event-stream") ?? false;
   const reader = createAnswerReader(streamed, load.keepText ?? false);
@@ -122,7 +128,26 @@ async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Re
   answer.cachedTokens = reading.cachedTokens;
   answer.error = reading.error ?? (reading.sawDone ? undefined : "the stream ended without [DONE]");
   if (reading.error !== undefined) answer.isErrorInBody = true;
+  answer.errorCode = reading.errorCode;
   answer.text = reading.text;
+}
+
+interface ErrorObject {
+  readonly code?: string;
+  readonly message?: string;
+}
+
+/** The error object of a body, if it has one. Engines write the status as its code, which names nothing. */
+function readErrorObject(body: string): ErrorObject {
+  try {
+    const { error } = JSON.parse(body) as { error?: { code?: unknown; message?: unknown } | null };
+    return {
+      ...(typeof error?.code === "string" ? { code: error.code } : {}),
+      ...(typeof error?.message === "string" ? { message: error.message } : {}),
+    };
+  } catch {
+    return {};
+  }
 }
 
 function pickHeaders(incoming: IncomingMessage, names: readonly string[]): Readonly<Record<string, string>> {
@@ -140,6 +165,8 @@ export interface AnswerReading {
   readonly cachedTokens: number | undefined;
   /** Message of an error object in the stream. */
   readonly error: string | undefined;
+  /** Its code. */
+  readonly errorCode: string | undefined;
   /** The content, with `keepText`. */
   readonly text: string;
 }
@@ -152,18 +179,24 @@ export interface AnswerReader {
   readonly reading: AnswerReading;
 }
 
+interface Content {
+  readonly content?: string | null;
+  /** Calls of tools, which an answer may be in place of text. */
+  readonly tool_calls?: readonly unknown[] | null;
+}
+
 interface AnswerBody {
   readonly choices?: readonly {
     readonly text?: string;
-    readonly delta?: { readonly content?: string | null };
-    readonly message?: { readonly content?: string | null };
+    readonly delta?: Content;
+    readonly message?: Content;
   }[];
   readonly usage?: {
     readonly prompt_tokens?: number;
     readonly completion_tokens?: number;
     readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
   } | null;
-  readonly error?: { readonly message?: string };
+  readonly error?: { readonly message?: string; readonly code?: unknown };
 }
 
 /**
@@ -178,6 +211,7 @@ export function createAnswerReader(streamed: boolean, keepText = false): AnswerR
     completionTokens: undefined as number | undefined,
     cachedTokens: undefined as number | undefined,
     error: undefined as string | undefined,
+    errorCode: undefined as string | undefined,
     text: "",
   };
   let pending = "";
@@ -186,9 +220,12 @@ export function createAnswerReader(streamed: boolean, keepText = false): AnswerR
     const body = JSON.parse(text) as AnswerBody;
     const choice = body.choices?.[0];
     const content = choice?.text || choice?.delta?.content || choice?.message?.content;
-    if (content) reading.sawContent = true;
+    if (content || choice?.delta?.tool_calls?.length || choice?.message?.tool_calls?.length) reading.sawContent = true;
     if (keepText && content) reading.text += content;
-    if (body.error) reading.error = body.error.message ?? "unnamed error";
+    if (body.error) {
+      reading.error = body.error.message ?? "unnamed error";
+      reading.errorCode = typeof body.error.code === "string" ? body.error.code : undefined;
+    }
     if (!body.usage) return;
     reading.promptTokens = body.usage.prompt_tokens;
     reading.completionTokens = body.usage.completion_tokens;

@@ -48,7 +48,12 @@ test("a failure is an answer with an error: refused, an error status, cut in the
   const busy = await listen((_, response) => response.writeHead(503).end('{"error":{"message":"later"}}'));
   const refused = await sender.send(request(busy));
   expect(refused.status).toBe(503);
-  expect(refused.error).toContain("later");
+  expect([refused.error, refused.errorCode]).toEqual(["status 503: later", undefined]);
+  const naming = await listen((_, response) =>
+    response.writeHead(429).end('{"error":{"message":"full","code":"queue_full"}}'),
+  );
+  expect(await sender.send(request(naming))).toMatchObject({ error: "status 429: full", errorCode: "queue_full" });
+  expect((await sender.send(request("http://127.0.0.1:1"))).errorCode).toBe("ECONNREFUSED");
 
   const cutting = await listen((_, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -87,9 +92,11 @@ test("an error that the answer itself tells is told apart from a cut, and a refu
   const telling = await listen((_, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
-    response.end('data: {"error":{"message":"gone"}}\n\n');
+    response.end('data: {"error":{"message":"gone","code":"upstream_stream_broken"}}\n\n');
   });
-  expect(await client().send(request(telling))).toMatchObject({ status: 200, error: "gone", isErrorInBody: true });
+  expect(await client().send(request(telling))).toMatchObject({
+    ...{ status: 200, error: "gone", errorCode: "upstream_stream_broken", isErrorInBody: true },
+  });
 
   const busy = await listen((_, response) => response.writeHead(429, { "retry-after": "2" }).end("{}"));
   const answer = await client().send({ ...request(busy), keepHeaders: ["retry-after"] });

@@ -4,6 +4,7 @@
  */
 export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
 export type { LinkSecurity } from "./link/links.ts";
+export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/decide-role.ts";
 export { joinedBackend, Ownership } from "./ownership/ownership.ts";

@@ -59,6 +59,8 @@ export interface RouterDependencies {
   readonly hasOthers?: boolean;
   /** Most milliseconds of warm-up before the router reports ready; 0, the default, disables it. */
   readonly warmUpMs?: number;
+  /** The version that the status reports. */
+  readonly version?: string;
   /** Page served at `/dashboard/`, for instance that of `@espalier/dashboard`; none when absent. */
   readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
@@ -155,7 +157,13 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
-    status: () => ({ ...statusOf(context, readiness()), picker: pickerAddresses() }),
+    status: () => ({
+      ...statusOf(context, readiness()),
+      picker: pickerAddresses(),
+      url: data.url,
+      version: dependencies.version ?? null,
+      peers: dashboard.peers(),
+    }),
     mesh: () => mesh?.describe(),
     assignedRoleOf: context.split.assignedRoleOf,
     describeConfig: () => describeConfig(live.current),

@@ -11,3 +11,5 @@ export type { HookAnswer, HookDecision, HookRequest, Hooks, RequestChanges } fro
 export { type LoadedPlugins, loadPlugins } from "./extensions/plugins.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
+export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
+export { findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";

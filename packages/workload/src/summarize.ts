@@ -16,6 +16,8 @@ export interface RequestResult {
   readonly engine: string | undefined;
   /** The failure, if any. */
   readonly error: string | undefined;
+  /** What names it, if anything does. */
+  readonly errorCode?: string | undefined;
   /** Sum and number of the gaps between one output token and the next. */
   readonly itlSumMs: number;
   readonly itlCount: number;

@@ -3,8 +3,10 @@ import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { ChatPrompt } from "../text/model-text.ts";
 import { type JsonObject, jsonText, messagesOf, optionalBoolean } from "./body-fields.ts";
+import { chatLogprobs } from "./logprobs.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
+import { chatAnswer } from "./structured-answers.ts";
 
 const vllmShape: OpenAiShape = {
   objectName: "chat.completion",
@@ -12,18 +14,18 @@ const vllmShape: OpenAiShape = {
   opening: (index) =>
     `{"index":${index},"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],` +
     '"prompt_token_ids":null,"prompt_text":null',
-  chunk: (index, finishReason) => [
-    `{"index":${index},"delta":{"content":"`,
+  chunk: (index, finishReason, [open, close]) => [
+    `{"index":${index},"delta":{${open}`,
     finishReason === null
-      ? '"},"logprobs":null,"finish_reason":null,"token_ids":null}]'
-      : `"},"logprobs":null,"finish_reason":"${finishReason}","stop_reason":null,"token_ids":null}]`,
+      ? `${close}},"logprobs":null,"finish_reason":null,"token_ids":null}]`
+      : `${close}},"logprobs":null,"finish_reason":"${finishReason}","stop_reason":null,"token_ids":null}]`,
   ],
   chunkEnd: "}\n\n",
-  choice: (index, text, finishReason) => ({
+  choice: (index, content, finishReason) => ({
     index,
     message: {
       role: "assistant",
-      content: text,
+      ...content,
       refusal: null,
       annotations: null,
       audio: null,
@@ -51,15 +53,15 @@ const sglangShape: OpenAiShape = {
   objectName: "chat.completion",
   chunkObjectName: "chat.completion.chunk",
   opening: (index) => sglangDelta(index, '"reasoning_content":null,"role":"assistant","content":""', "null"),
-  chunk: (index) => [
-    `{"index":${index},"delta":{"reasoning_content":null,"content":"`,
-    '"},"logprobs":null,"finish_reason":null,"matched_stop":null}]',
+  chunk: (index, _finishReason, [open, close]) => [
+    `{"index":${index},"delta":{"reasoning_content":null,${open}`,
+    `${close}},"logprobs":null,"finish_reason":null,"matched_stop":null}]`,
   ],
   chunkEnd: "}\n\n",
   closing: (index, finishReason) => sglangDelta(index, '"reasoning_content":null', `"${finishReason}"`),
-  choice: (index, text, finishReason) => ({
+  choice: (index, content, finishReason) => ({
     index,
-    message: { role: "assistant", content: text, reasoning_content: null },
+    message: { role: "assistant", ...content, reasoning_content: null },
     logprobs: null,
     finish_reason: finishReason,
     matched_stop: null,
@@ -78,7 +80,10 @@ export function chatCompletions(context: EngineContext, exchange: Exchange, body
   const prompt = context.text.chat(chatPromptOf(body));
   const limit = outputLimit(body, "max_completion_tokens", "max_tokens");
   const headers = exchange.request.headers;
-  const planned = planSequences({ context, headers, body, prompts: [prompt], outputLimit: limit });
+  const planned = planSequences({
+    ...{ context, headers, body, prompts: [prompt], outputLimit: limit },
+    write: chatAnswer(context.text, body),
+  });
   const { sequences, leg } = planLeg(context, exchange, body, planned);
   const format = openAiFormat({
     context,
@@ -87,6 +92,7 @@ export function chatCompletions(context: EngineContext, exchange: Exchange, body
     body,
     sequences,
     choicesPerPrompt: sequences.length,
+    logprobs: chatLogprobs(context.text.words, body),
     shape: context.flavour === "vllm" ? vllmShape : sglangShape,
   });
   deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });

@@ -3,8 +3,10 @@ import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { wrongField } from "../http/exchange.ts";
 import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
+import { completionLogprobs } from "./logprobs.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
+import { jsonAnswer } from "./structured-answers.ts";
 
 const vllmShape: OpenAiShape = {
   objectName: "text_completion",
@@ -16,9 +18,9 @@ const vllmShape: OpenAiShape = {
       `"token_ids":null}]`,
   ],
   chunkEnd: "}\n\n",
-  choice: (index, text, finishReason) => ({
+  choice: (index, { content }, finishReason) => ({
     index,
-    text,
+    text: content ?? "",
     logprobs: null,
     finish_reason: finishReason,
     stop_reason: null,
@@ -40,9 +42,9 @@ const sglangShape: OpenAiShape = {
     `","logprobs":null,"finish_reason":${JSON.stringify(finishReason)},"matched_stop":null}]`,
   ],
   chunkEnd: ',"usage":null}\n\n',
-  choice: (index, text, finishReason) => ({
+  choice: (index, { content }, finishReason) => ({
     index,
-    text,
+    text: content ?? "",
     logprobs: null,
     finish_reason: finishReason,
     matched_stop: null,
@@ -57,7 +59,10 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
   const prompts = promptsOf(context, body, "prompt");
   const limit = outputLimit(body, "max_tokens");
   const headers = exchange.request.headers;
-  const planned = planSequences({ context, headers, body, prompts, outputLimit: limit });
+  const planned = planSequences({
+    ...{ context, headers, body, prompts, outputLimit: limit },
+    write: jsonAnswer(context.text, body),
+  });
   const { sequences, leg } = planLeg(context, exchange, body, planned);
   const format = openAiFormat({
     context,
@@ -66,6 +71,7 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
     body,
     sequences,
     choicesPerPrompt: sequences.length / prompts.length,
+    logprobs: completionLogprobs(context.text.words, body),
     shape: context.flavour === "vllm" ? vllmShape : sglangShape,
   });
   deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });

@@ -56,7 +56,7 @@ function anthropicFormat(id: string, model: string, sequence: SequenceRequest): 
     'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"';
   return {
     token(_sequence, index) {
-      const delta = `${before}${text.word(index)}"}}\n\n`;
+      const delta = `${before}${text.inJson(index)}"}}\n\n`;
       if (index > 0) return delta;
       // Cached tokens are reported at the end; until then the whole prompt counts as input.
       const usage = { input_tokens: prompt.length, output_tokens: 0 };

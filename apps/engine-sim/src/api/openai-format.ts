@@ -2,7 +2,9 @@ import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { AnswerFormat } from "../http/answer.ts";
 import type { EngineContext } from "../http/engine-context.ts";
+import type { ToolCall } from "../text/written-text.ts";
 import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
+import type { LogprobsOf } from "./logprobs.ts";
 
 /**
  * The differences between the answers of the OpenAI endpoints. Parts of chunks are JSON from inside `choices` up to the
@@ -13,17 +15,25 @@ export interface OpenAiShape {
   readonly chunkObjectName: string;
   /** The first chunk of a sequence; empty for none. */
   opening(index: number): string;
-  /** The JSON around the text of a token. */
-  chunk(index: number, finishReason: string | null): readonly [before: string, after: string];
+  /** The JSON around the text of a token. @param delta the JSON around it within a chat's `delta` */
+  chunk(index: number, finishReason: string | null, delta: Delta): readonly [before: string, after: string];
   /** A separate last chunk, for engines that send the reason after the last text. */
   readonly closing?: (index: number, finishReason: string) => string;
   /** The end of a chunk without usage. */
   readonly chunkEnd: string;
   /** An element of `choices` of a whole answer. */
-  choice(index: number, text: string, finishReason: string): JsonObject;
+  choice(index: number, content: Content, finishReason: string): JsonObject;
   /** Fields after `usage` of a whole answer. */
   tail(completionTokens: number): JsonObject;
   readonly reportsCreatedTokens: boolean;
+}
+
+type Delta = readonly [open: string, close: string];
+
+/** What an assistant's message is: text, or calls of tools. */
+interface Content {
+  readonly content: string | null;
+  readonly tool_calls?: readonly JsonObject[];
 }
 
 interface OpenAiAnswer {
@@ -33,6 +43,7 @@ interface OpenAiAnswer {
   readonly body: JsonObject;
   readonly sequences: readonly SequenceRequest[];
   readonly choicesPerPrompt: number;
+  readonly logprobs: LogprobsOf | undefined;
   readonly shape: OpenAiShape;
 }
 
@@ -44,7 +55,7 @@ const systemFingerprint = "vllm-0.32.0-simulated";
  * @throws ApiError 400 when `stream_options` is malformed
  */
 export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
-  const { context, id, model, body, sequences, choicesPerPrompt, shape } = answer;
+  const { context, id, model, body, sequences, choicesPerPrompt, logprobs, shape } = answer;
   const { flavour, clock, engine } = context;
   const options = optionalObject(body, "stream_options") ?? {};
   const includesUsage = optionalBoolean(options, "include_usage") ?? false;
@@ -54,9 +65,14 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
   const identity = { id, object: shape.objectName, created, model };
   const head = `data: ${JSON.stringify({ ...identity, object: shape.chunkObjectName }).slice(0, -1)},"choices":[`;
   const parts = sequences.map((sequence, index) => {
-    const last = shape.closing ? null : sequence.finishReason;
-    return { sequence, middle: shape.chunk(index, null), last: shape.chunk(index, last) };
+    const last = shape.closing ? null : reasonOf(sequence);
+    const delta = sequence.text.call ? argumentsDelta : contentDelta;
+    return { sequence, middle: shape.chunk(index, null, delta), last: shape.chunk(index, last, delta) };
   });
+  const withLogprobs = (after: string, { text }: SequenceRequest, index: number): string =>
+    logprobs
+      ? after.replace(noLogprobs, () => `"logprobs":${JSON.stringify(logprobs(text, index, index + 1))}`)
+      : after;
   const usage = (reports: readonly RequestReport[]) => {
     const counts = countTokens(reports, choicesPerPrompt);
     return usageObject(
@@ -74,12 +90,18 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
     token(at, index) {
       const { sequence, middle, last } = parts[at] as (typeof parts)[number];
       const isLast = index === sequence.outputTokens - 1;
-      const [before, after] = isLast ? last : middle;
+      const { text } = sequence;
+      const isHeader = index === 0 && text.call;
+      const [before, after] = isHeader
+        ? shape.chunk(at, isLast && !shape.closing ? reasonOf(sequence) : null, callDelta(text.call))
+        : isLast
+          ? last
+          : middle;
       const end = chunkEnd(sequence, index + 1);
-      let events = `${head}${before}${sequence.text.word(index)}${after}${end}`;
+      let events = `${head}${before}${text.inJson(index)}${withLogprobs(after, sequence, index)}${end}`;
       const opening = index === 0 ? shape.opening(at) : "";
       if (opening !== "") events = `${head}${opening}${chunkEnd(sequence, 0)}${events}`;
-      if (isLast && shape.closing) events += `${head}${shape.closing(at, sequence.finishReason)}${end}`;
+      if (isLast && shape.closing) events += `${head}${shape.closing(at, reasonOf(sequence))}${end}`;
       return events;
     },
     end(reports) {
@@ -91,8 +113,9 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
       return `${head}],"usage":${finalUsage}}\n\ndata: [DONE]\n\n`;
     },
     whole(reports, { top, choice }) {
-      const choices = sequences.map(({ text, outputTokens, finishReason }, index) => ({
-        ...shape.choice(index, text.text(outputTokens), finishReason),
+      const choices = sequences.map((sequence, index) => ({
+        ...shape.choice(index, contentOf(sequence), reasonOf(sequence)),
+        ...(logprobs && { logprobs: logprobs(sequence.text, 0, sequence.outputTokens) }),
         ...choice,
       }));
       const total = usage(reports);
@@ -102,14 +125,36 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
     empty(finishReason) {
       const { prompt } = sequences[0] as SequenceRequest;
       const total = usageObject(flavour, { prompt: prompt.length, cached: 0, completion: 0 }, null);
-      const choices = [shape.choice(0, "", finishReason)];
-      const [before, after] = shape.chunk(0, finishReason);
+      const choices = [shape.choice(0, { content: "" }, finishReason)];
+      const [before, after] = shape.chunk(0, finishReason, contentDelta);
       return {
         whole: JSON.stringify({ ...identity, choices, ...origin, usage: total, ...shape.tail(0) }),
         events: `${head}${before}${after}${shape.chunkEnd}data: [DONE]\n\n`,
       };
     },
   };
+}
+
+const noLogprobs = '"logprobs":null';
+
+const contentDelta: Delta = ['"content":"', '"'];
+const argumentsDelta: Delta = ['"tool_calls":[{"index":0,"function":{"arguments":"', '"}}]'];
+
+/** Around the empty beginning of a call's arguments. */
+function callDelta({ id, name }: ToolCall): Delta {
+  const call = `"index":0,"id":"${id}","type":"function","function":{"name":${JSON.stringify(name)},"arguments":"`;
+  return [`"tool_calls":[{${call}`, '"}}]'];
+}
+
+function reasonOf({ text, finishReason }: SequenceRequest): string {
+  return finishReason === "stop" && text.call ? text.call.endReason : finishReason;
+}
+
+function contentOf({ text, outputTokens }: SequenceRequest): Content {
+  const written = text.text(outputTokens);
+  if (!text.call) return { content: written };
+  const { id, name } = text.call;
+  return { content: null, tool_calls: [{ id, type: "function", function: { name, arguments: written } }] };
 }
 
 /** vLLM omits null fields in streams. */

@@ -3,12 +3,16 @@ import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
-import { createGeneratedText, hashTokens, naturalLength } from "../text/generated-text.ts";
+import { createGeneratedText, hashTokens, mixBits, naturalLength } from "../text/generated-text.ts";
 import type { Leg } from "../transfer/leg.ts";
 import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
+import type { AnswerWriter } from "./structured-answers.ts";
 
 /** Limit of an answer when the caller gives none. */
 const defaultOutputTokens = 128;
+
+/** Words of an answer to an agent. */
+const agentAnswerTokens = 64;
 
 /** Number of answers to one prompt. */
 const maxChoices = 128;
@@ -22,6 +26,8 @@ interface PlanInput {
   readonly outputLimit: number | undefined;
   /** Where the sampling options are, when not in the body itself. */
   readonly sampling?: JsonObject;
+  /** Writes the answers, unless a header sets their length; without it they are words. */
+  readonly write?: AnswerWriter | undefined;
 }
 
 /**
@@ -29,7 +35,7 @@ interface PlanInput {
  *
  * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
  */
-export function planSequences({ context, headers, body, prompts, outputLimit, sampling = body }: PlanInput) {
+export function planSequences({ context, headers, body, prompts, outputLimit, sampling = body, write }: PlanInput) {
   const choices = optionalInteger(sampling, "n", 1, maxChoices) ?? 1;
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
@@ -40,13 +46,19 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   const sequences: SequenceRequest[] = [];
   for (const prompt of prompts) {
     checkPrompt(context, prompt);
-    const natural = ignoreEos || context.naturalLengthMean === 0 ? Number.POSITIVE_INFINITY : undefined;
-    const wanted = forced ?? natural ?? naturalLength(prompt, context.naturalLengthMean);
+    const wanted = forced ?? (ignoreEos ? Number.POSITIVE_INFINITY : naturalTokens(context, body, prompt));
     const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
     const promptHash = hashTokens(prompt);
     for (let choice = 0; choice < choices; choice++) {
-      const text = createGeneratedText({ words: context.text.words, promptHash, seed, choice });
-      sequences.push({ prompt, ...length, text, pooling: false, cacheSalt, adapter, priority });
+      const shared = { prompt, pooling: false, cacheSalt, adapter, priority };
+      if (write && forced === undefined) {
+        const text = write((mixBits(promptHash ^ mixBits(seed)) ^ mixBits(choice)) >>> 0);
+        const limit = outputLimit ?? context.engine.parameters.maxModelLength - prompt.length;
+        sequences.push({ ...shared, text, ...outputLength(context, prompt.length, limit, text.length, false) });
+      } else {
+        const text = createGeneratedText({ words: context.text.words, promptHash, seed, choice });
+        sequences.push({ ...shared, text, ...length });
+      }
     }
   }
   return sequences;
@@ -107,6 +119,15 @@ export function planPooling(
 function priorityOf({ flavour }: EngineContext, body: JsonObject): number | undefined {
   const priority = optionalInteger(body, "priority", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
   return priority !== undefined && flavour === "sglang" ? -priority : priority;
+}
+
+/**
+ * Where an answer of words ends by itself. A chat with tools does so even when answers have no natural length: agents
+ * set limits of thousands of tokens, and take an answer that is cut for a failure.
+ */
+function naturalTokens({ naturalLengthMean }: EngineContext, body: JsonObject, prompt: Uint32Array): number {
+  if (naturalLengthMean > 0) return naturalLength(prompt, naturalLengthMean);
+  return Array.isArray(body.tools) && body.tools.length > 0 ? agentAnswerTokens : Number.POSITIVE_INFINITY;
 }
 
 /** The header with which a replayed trace sets the length of an answer. It overrides every limit. */

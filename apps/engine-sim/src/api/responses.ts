@@ -122,7 +122,7 @@ function createResponseFormat(
   const openingEvents = 4;
   const format: AnswerFormat = {
     token(_sequence, index) {
-      const delta = `${beforeDelta}${index + openingEvents},"delta":"${text.word(index)}"}\n\n`;
+      const delta = `${beforeDelta}${index + openingEvents},"delta":"${text.inJson(index)}"}\n\n`;
       if (index > 0) return delta;
       return (
         event("response.created", 0, { response: running }) +

@@ -1,3 +1,5 @@
+import type { ToolCall } from "./written-text.ts";
+
 /** A generated word and its token. The text is letters and spaces, which JSON does not escape. */
 interface Word {
   readonly text: string;
@@ -14,7 +16,11 @@ export interface WordList {
 
 /** The answer of a simulated engine: one word per position, the same for the same prompt and seed. */
 export interface GeneratedText {
+  /** The call of a tool whose arguments the text is; absent for content. */
+  readonly call?: ToolCall;
   word(index: number): string;
+  /** The word as it stands in a JSON string. */
+  inJson(index: number): string;
   /** The token of that word. */
   token(index: number): number;
   /** The first `count` words. */
@@ -42,6 +48,7 @@ export function createGeneratedText({ words, promptHash, seed, choice }: Generat
   const token = (index: number): number => at(index).token;
   return {
     word,
+    inJson: word,
     token,
     text(count) {
       let text = "";

@@ -87,7 +87,7 @@ function isDefault(value: unknown, standard: unknown): boolean {
 }
 
 /** What the configuration requires and this machine lacks. The router may run on another machine. */
-function tokenizerWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
+export function tokenizerWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
   const absent = tokenizers.flatMap(({ path }, at) =>
     path === undefined || existsSync(join(path, "tokenizer.json"))
       ? []

@@ -29,7 +29,7 @@ import { createProgressBar, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters, startLocalEngines } from "../processes/local-fleet.ts";
 import { type Child, type RouterListening, untilReady } from "../processes/start-child.ts";
 import { type Sharing, sharings, startRouters } from "../processes/start-routers.ts";
-import { renderResults } from "../replay/replay-results.ts";
+import { describeFailures, renderResults } from "../replay/replay-results.ts";
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
 import { pullPreset, tellOfPulls } from "./demo-pulls.ts";
@@ -97,6 +97,7 @@ async function demo(options: DemoOptions): Promise<void> {
     writeResult(
       describeDemo({
         ...{ routers, engineUrls, engines, policy: options.policy, sharing: options.sharing, model },
+        requestsPerSecond: options.requestsPerSecond,
         envoy: envoy?.listening,
       }),
     );
@@ -249,6 +250,8 @@ async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void>
   });
   bar.end();
   writeResult(renderResults([summarize(results, { policy, speed: 1 })]));
+  const failures = describeFailures(results);
+  if (failures !== undefined) writeNote(failures);
 }
 
 /** The flags of `espalier demo` as they were written. */
@@ -346,6 +349,8 @@ export interface DemoFleet {
   readonly policy: string;
   readonly sharing: Sharing;
   readonly model: string;
+  /** Chat requests that the demo sends; 0 for none. */
+  readonly requestsPerSecond: number;
   /** The gateway before the routers, if there is one. */
   readonly envoy?: EnvoyListening | undefined;
 }
@@ -362,7 +367,8 @@ export const demoQuestion =
   "would who has kept one for many years beside a small house.";
 
 /** Where everything listens, and lines to paste into a shell. */
-export function describeDemo({ routers, engineUrls, engines, policy, sharing, model, envoy }: DemoFleet): string {
+export function describeDemo(fleet: DemoFleet): string {
+  const { routers, engineUrls, engines, policy, sharing, model, requestsPerSecond, envoy } = fleet;
   const [{ url, adminUrl }, next] = routers;
   const messages = JSON.stringify([{ role: "user", content: demoQuestion }]);
   const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
@@ -375,8 +381,13 @@ export function describeDemo({ routers, engineUrls, engines, policy, sharing, mo
     `dashboard ${adminUrl}/dashboard/`,
     `engines   ${engineUrls.join(" ")}`,
     `          ${engines}, policy ${policy}`,
+    requestsPerSecond === 0
+      ? "load      none is sent: --load 8 sends 8 chat requests per second"
+      : `load      ${requestsPerSecond} chat requests per second are sent from here; --load 0 sends none`,
     "",
     "Try:",
+    `  npx espalier try --admin ${adminUrl}`,
+    ...(next && sharing === "mesh" ? ["two turns of a conversation, at two routers: do they meet one engine?"] : []),
     `  curl -N ${envoy?.url ?? url}/v1/chat/completions -H 'content-type: application/json' \\`,
     `    -d ${quoteForShell(body)}`,
     ...(next && sharing === "mesh"
@@ -386,6 +397,7 @@ export function describeDemo({ routers, engineUrls, engines, policy, sharing, mo
             : `the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`,
         ]
       : []),
+    `  npx espalier top --admin ${adminUrl}`,
     `  npx espalier workers --admin ${adminUrl}`,
     `  npx espalier status --admin ${adminUrl}`,
     "",
@@ -480,6 +492,7 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
       cachedTokens: answer.cachedTokens ?? Number.NaN,
       engine: answer.engine,
       error: answer.error,
+      errorCode: answer.errorCode,
       itlSumMs: answer.endMs - answer.firstTokenMs,
       itlCount: Math.max(0, (answer.completionTokens ?? 0) - 1),
     });

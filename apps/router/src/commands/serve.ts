@@ -20,6 +20,7 @@ import type { MemberAddresses } from "../processes/process-group.ts";
 import { ProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
+import { readVersion } from "./version.ts";
 
 /** The maximum for `auto`; a number may ask for as many. */
 const maxProcesses = 64;
@@ -138,6 +139,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
     ...(dashboard && { dashboard }),
     ...(group && { group }),
     openFiles: openFileLimit(),
+    version: readVersion(),
     warmUpMs: config.warmUpMs,
     hasOthers: config.mesh.backend !== "off",
     configSource: source,

@@ -7,6 +7,7 @@ import {
   hardTexts,
   loadTokenizerFiles,
   specialTokensOf,
+  type TokenizerFiles,
   type VerifyCase,
   type VerifyRow,
   verifyTokenizer,
@@ -44,23 +45,37 @@ export function registerVerifyTokenizer(program: Command): void {
 async function verify(flags: VerifyFlags): Promise<void> {
   const url = readEndpointUrl(flags.url, "--url");
   const files = await loadTokenizerFiles(flags.model);
-  const tokenizer = createTextTokenizer(files);
-  const renderer = createChatRenderer(files, systemClock);
-  const hasTemplate = (files.chatTemplate ?? files.config.chat_template) !== undefined;
-  const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
-  const rows = await withHttpClient(async (http) => {
+  const { rows, hasTemplate } = await withHttpClient(async (http) => {
     const model = flags.name ?? (await firstModel(http, url));
-    const dialect = await dialectOf(http, url);
-    const cases = verifyCases(special, hasTemplate);
-    writeNote(`comparing ${cases.length} prompts with ${url} (${model}), by the rules of ${dialect}`);
-    const render = (fields: Readonly<Record<string, unknown>>) =>
-      renderer.render({ endpoint: "chat", fields, dialect }).text;
-    return verifyTokenizer({ tokenizer, render, http, url, model, cases, dialect });
+    return compareTokenizer({ http, url, model, files, note: writeNote });
   });
   const different = rows.filter(({ ok }) => !ok);
   if (flags.json) writeJson({ name: "verify-tokenizer", cases: rows.length, different: different.length, rows });
   else writeResult(describe(rows, different, hasTemplate));
   if (different.length > 0) process.exitCode = 1;
+}
+
+interface Compared {
+  readonly http: HttpClient;
+  readonly url: string;
+  /** The model's name at the engine. */
+  readonly model: string;
+  readonly files: TokenizerFiles;
+  readonly note?: (text: string) => void;
+}
+
+/** Compares a model's tokenizer and chat template with an engine's. */
+export async function compareTokenizer({ http, url, model, files, note }: Compared) {
+  const tokenizer = createTextTokenizer(files);
+  const renderer = createChatRenderer(files, systemClock);
+  const hasTemplate = (files.chatTemplate ?? files.config.chat_template) !== undefined;
+  const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
+  const dialect = await dialectOf(http, url);
+  const cases = verifyCases(special, hasTemplate);
+  note?.(`comparing ${cases.length} prompts with ${url} (${model}), by the rules of ${dialect}`);
+  const render = (fields: Readonly<Record<string, unknown>>) =>
+    renderer.render({ endpoint: "chat", fields, dialect }).text;
+  return { rows: await verifyTokenizer({ tokenizer, render, http, url, model, cases, dialect }), hasTemplate };
 }
 
 async function firstModel(http: HttpClient, url: string): Promise<string> {
@@ -77,7 +92,7 @@ async function dialectOf(http: HttpClient, url: string): Promise<ChatDialect> {
   return isSglang ? chatDialectOf("sglang") : chatDialectOf("vllm", await versionAt(http, `${url}/version`));
 }
 
-async function versionAt(http: HttpClient, url: string): Promise<string | undefined> {
+export async function versionAt(http: HttpClient, url: string): Promise<string | undefined> {
   const { version } = ((await readJson(http, url)) ?? {}) as { version?: unknown };
   return typeof version === "string" ? version : undefined;
 }

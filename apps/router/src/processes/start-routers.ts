@@ -72,7 +72,10 @@ export async function withLocalFleet<Result>(
       {
         count: options.routers,
         sharing: options.sharing,
-        optionsOf: () => ({ engineUrls, policy: options.policy, port: 0, adminPort: 0 }),
+        optionsOf: () => ({
+          ...{ engineUrls, policy: options.policy, port: 0, adminPort: 0 },
+          ...(options.engines.tokenizer === undefined ? {} : { tokenizer: options.engines.tokenizer }),
+        }),
         untilEngines: engineUrls.length,
         ...(options.signal ? { signal: options.signal } : {}),
       },

@@ -41,14 +41,19 @@ function percent(share: number | undefined): number | undefined {
 /** Maximum kinds of failure listed; the rest are counted. */
 const maxReasons = 3;
 
-/** Why requests failed, most frequent reasons first; undefined when none did. */
+/** Why requests failed, by code and most frequent first, each with its first message; undefined when none did. */
 export function describeFailures(results: readonly RequestResult[]): string | undefined {
-  const counts = new Map<string, number>();
-  for (const { error } of results) if (error !== undefined) counts.set(error, (counts.get(error) ?? 0) + 1);
-  if (counts.size === 0) return undefined;
-  const reasons = [...counts].sort(([, one], [, other]) => other - one);
-  const failed = reasons.reduce((sum, [, count]) => sum + count, 0);
-  const lines = reasons.slice(0, maxReasons).map(([reason, count]) => `  ${count} x ${reason}`);
+  const kinds = new Map<string, { count: number; readonly said: string }>();
+  for (const { error, errorCode } of results) {
+    if (error === undefined) continue;
+    const kind = kinds.get(errorCode ?? error) ?? { count: 0, said: errorCode === undefined ? "" : `: ${error}` };
+    kinds.set(errorCode ?? error, kind);
+    kind.count++;
+  }
+  if (kinds.size === 0) return undefined;
+  const reasons = [...kinds].sort(([, one], [, other]) => other.count - one.count);
+  const failed = reasons.reduce((sum, [, { count }]) => sum + count, 0);
+  const lines = reasons.slice(0, maxReasons).map(([reason, { count, said }]) => `  ${count} x ${reason}${said}`);
   if (reasons.length > maxReasons) lines.push(`  and ${reasons.length - maxReasons} other reasons`);
   return [`${failed} of ${results.length} requests failed:`, ...lines].join("\n");
 }

@@ -153,6 +153,7 @@ function asResult(trace: PlannedRequest["trace"], answer: Answer): RequestResult
     cachedTokens: answer.cachedTokens ?? Number.NaN,
     engine: answer.engine,
     error: answer.error,
+    errorCode: answer.errorCode,
     itlSumMs: outputTokens > 1 ? answer.endMs - answer.firstTokenMs : 0,
     itlCount: Math.max(0, outputTokens - 1),
   };

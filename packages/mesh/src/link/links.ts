@@ -58,7 +58,7 @@ export interface LinksOptions {
 }
 
 /** The versions of the protocol that this release speaks. */
-const protocolVersions: VersionRange = { min: 1, max: 1 };
+export const protocolVersions: VersionRange = { min: 1, max: 1 };
 
 /**
  * The links to all other routers: one for each, however many connections were tried. It owns the transport, and starts

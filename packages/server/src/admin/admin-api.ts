@@ -1369,6 +1369,31 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             ],
             description: "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
           },
+          url: {
+            type: "string",
+            description: "Where it listens for clients; empty until it does.",
+          },
+          version: {
+            type: ["string", "null"],
+            description: "The version of the program; null when the program does not tell it.",
+          },
+          peers: {
+            type: "array",
+            description: "Admin listeners of the other live routers, as far as they announce them.",
+            items: {
+              type: "object",
+              properties: {
+                router: {
+                  type: "string",
+                },
+                adminUrl: {
+                  type: "string",
+                },
+              },
+              required: ["router", "adminUrl"],
+              additionalProperties: false,
+            },
+          },
         },
         required: [
           "ready",
@@ -1381,6 +1406,9 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "mesh",
           "lastReload",
           "picker",
+          "url",
+          "version",
+          "peers",
         ],
         additionalProperties: false,
       },

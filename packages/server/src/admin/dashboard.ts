@@ -46,6 +46,8 @@ interface DashboardPartsOptions {
  */
 export interface DashboardParts extends Startable {
   readonly who: WhoMayRead;
+  /** Admin listeners of the other live routers, as far as they announce them. */
+  peers(): readonly { readonly router: string; readonly adminUrl: string }[];
   /** Registers the endpoints that require the key. */
   registerGuarded(app: FastifyInstance): void;
   /** Registers the page itself, which requires no key. */
@@ -88,6 +90,11 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   const ends: (() => void)[] = [() => overview.stop(), () => peers.stop()];
   return {
     who,
+    peers: () =>
+      (mesh?.members() ?? []).flatMap(({ router, state }) => {
+        const adminUrl = state === "alive" ? peers.originOf(router) : undefined;
+        return adminUrl === undefined ? [] : [{ router, adminUrl }];
+      }),
     registerGuarded(app) {
       app.get("/admin/dashboard", async () => ({
         router: origin.router,

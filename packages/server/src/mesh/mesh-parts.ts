@@ -231,7 +231,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
   };
 }
 
-function securityOf(mesh: MeshConfig): LinkSecurity {
+export function securityOf(mesh: MeshConfig): LinkSecurity {
   if (mesh.secret) return { kind: "secret", secrets: secretsOf(mesh) };
   return { kind: mesh.tls ? "mutual-tls" : "insecure" };
 }

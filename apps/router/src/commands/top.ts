@@ -1,0 +1,309 @@
+import type { ReadStream } from "node:tty";
+import { type Clock, systemClock } from "@espalier/common";
+import type { TableColumn } from "@espalier/workload";
+import type { Command } from "commander";
+import { writeJson, writeResult } from "../output.ts";
+import { abortOnSignal, wait } from "../signals.ts";
+import { layOutTable, wrapText } from "../terminal-layout.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askAdminText } from "./admin-client.ts";
+import { addCommand } from "./command-list.ts";
+import { UsageError } from "./read-flags.ts";
+import { watch } from "./status.ts";
+
+interface TopFlags extends AdminOptions {
+  readonly once?: boolean;
+}
+
+const periodMs = 1_000;
+
+export function registerTop(program: Command): void {
+  const command = addCommand(program, "top")
+    .description(
+      "Shows routers and engines of a running fleet, once a second: requests that run and wait, cached share, use of the KV cache, " +
+        "requests per second, time to the first byte. It follows the other routers that the first one names. q ends it.",
+    )
+    .option("--once", "print one frame, of one second; also when the output is no terminal");
+  addAdminOptions(command).action(async (flags: TopFlags) => {
+    if (flags.json && !flags.once) throw new UsageError("--json needs --once");
+    const signal = abortOnSignal();
+    const fleet = followFleet(flags);
+    if (flags.once || !process.stdout.isTTY) {
+      await fleet.look();
+      await wait(periodMs, signal);
+      if (signal.aborted) return;
+      const frame = await fleet.look();
+      if (flags.json) writeJson(frame);
+      else writeResult(describeFrame(frame));
+      return;
+    }
+    await onScreen(signal, (ended) =>
+      watch({ periodMs, signal: ended, look: async () => describeFrame(await fleet.look(), process.stdout.rows) }),
+    );
+  });
+}
+
+/** Switches to the terminal's other screen and hides the cursor; what was there before comes back. */
+const enterScreen = "\u001b[?1049h\u001b[?25l";
+const leaveScreen = "\u001b[?25h\u001b[?1049l";
+const ctrlC = "\u0003";
+
+/** Shows a view until the signal, or until somebody presses q or Ctrl-C. */
+async function onScreen(signal: AbortSignal, show: (ended: AbortSignal) => Promise<void>): Promise<void> {
+  const quit = new AbortController();
+  const keys: ReadStream | undefined = process.stdin.isTTY ? process.stdin : undefined;
+  const press = (typed: Buffer): void => {
+    const text = typed.toString();
+    if (text.includes("q") || text.includes(ctrlC)) quit.abort();
+  };
+  keys?.setRawMode(true).on("data", press).resume();
+  process.stdout.write(enterScreen);
+  try {
+    await show(AbortSignal.any([signal, quit.signal]));
+  } finally {
+    process.stdout.write(leaveScreen);
+    keys?.off("data", press).setRawMode(false).pause();
+  }
+}
+
+/** The read part of a router's status. */
+interface Status {
+  readonly ready: boolean;
+  readonly draining: boolean;
+  readonly inFlight: number;
+  readonly url: string;
+  readonly mesh: { readonly router: string } | null;
+  readonly peers: readonly { readonly adminUrl: string }[];
+}
+
+/** The read part of an engine's description. */
+interface Worker {
+  readonly id: string;
+  readonly state: string;
+  readonly draining: boolean;
+  readonly targets: readonly {
+    readonly load: { readonly in_flight: number };
+    readonly signals: Readonly<
+      Record<"running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits", number | null>
+    >;
+  }[];
+}
+
+/** What a router counted since it started. */
+interface Totals {
+  readonly requests: number;
+  readonly failed: number;
+  readonly firstBytes: number;
+  readonly firstByteS: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+interface Sample {
+  readonly atMs: number;
+  readonly status: Status;
+  readonly workers: readonly Worker[];
+  readonly totals: Totals;
+}
+
+interface RouterRow {
+  readonly router: string;
+  readonly state: string;
+  readonly inFlight: number | null;
+  readonly requestsPerSecond: number | null;
+  readonly failedPerSecond: number | null;
+  /** Shares are of prompt tokens, from 0 to 1; null when there were none. */
+  readonly cachedShare: number | null;
+  readonly firstByteMs: number | null;
+}
+
+interface EngineRow {
+  readonly engine: string;
+  readonly state: string;
+  readonly running: number | null;
+  readonly waiting: number | null;
+  /** From 0 to 1. */
+  readonly kvUse: number | null;
+  readonly cachedShare: number | null;
+  /** Requests in flight there, by router. */
+  readonly inFlight: Readonly<Record<string, number>>;
+}
+
+export interface TopFrame {
+  /** Seconds that rates and shares are of. */
+  readonly seconds: number;
+  readonly routers: readonly RouterRow[];
+  readonly engines: readonly EngineRow[];
+}
+
+/** Samples of a router: rates are of the time between the oldest and the newest. */
+const keptSamples = 11;
+/** Routers followed. */
+const maxRouters = 32;
+
+/** Follows a fleet from one of its routers on, also when that one is gone later. */
+export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
+  const samples = new Map<string, Sample[]>([[options.admin, []]]);
+  const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
+    const of = { ...options, admin };
+    const [status, { workers }, page] = await Promise.all([
+      askAdmin<Status>(of, "/admin/status"),
+      askAdmin<{ readonly workers: readonly Worker[] }>(of, "/admin/workers"),
+      askAdminText(of, "/metrics"),
+    ]);
+    kept.push({ atMs: clock.nowMs(), status, workers, totals: readTotals(page) });
+    if (kept.length > keptSamples) kept.shift();
+  };
+  return {
+    /** @throws EspalierError when no router answers */
+    async look(): Promise<TopFrame> {
+      const results = await Promise.allSettled([...samples].map(([admin, kept]) => sampleOne(admin, kept)));
+      const failures = results.filter((result) => result.status === "rejected");
+      if (failures.length === results.length) throw failures[0]?.reason;
+      const lost = [...samples.keys()].filter((_, at) => results[at]?.status === "rejected");
+      for (const admin of lost) samples.set(admin, []);
+      const known = [...samples.values()].flatMap((kept) => kept.at(-1)?.status.peers ?? []);
+      const names = new Set([...samples.values()].flatMap((kept) => kept.at(-1)?.status.url ?? []));
+      const added = known.map(({ adminUrl }) => adminUrl).filter((admin) => !samples.has(admin));
+      for (const admin of new Set(added)) {
+        if (samples.size >= maxRouters) break;
+        const kept: Sample[] = [];
+        await sampleOne(admin, kept).catch(() => {});
+        // The first router may be reached by another name than the one that it announces.
+        const url = kept[0]?.status.url;
+        if (url !== undefined && !names.has(url)) samples.set(admin, kept);
+        if (url !== undefined) names.add(url);
+      }
+      return frameOf(samples);
+    },
+  };
+}
+
+/** Sums of a page in the Prometheus text format. */
+function readTotals(page: string): Totals {
+  const sums: Record<string, number> = {};
+  for (const [, name, labels = "", value] of page.matchAll(/^espalier_(\w+)(?:\{(.*)\})? ([-+.\deE]+)$/gm)) {
+    const [, status] = /\bstatus="(\d)/.exec(labels) ?? [];
+    const [, kind] = /\bkind="(\w+)"/.exec(labels) ?? [];
+    for (const key of [name, `${name}.${kind}`, `${name}.${status}`])
+      sums[key ?? ""] = (sums[key ?? ""] ?? 0) + Number(value);
+  }
+  const sum = (key: string): number => sums[key] ?? 0;
+  return {
+    requests: sum("requests_total"),
+    failed: sum("requests_total.5"),
+    firstBytes: sum("time_to_first_byte_seconds_count"),
+    firstByteS: sum("time_to_first_byte_seconds_sum"),
+    promptTokens: sum("tokens_total.prompt"),
+    cachedTokens: sum("tokens_total.cached"),
+  };
+}
+
+function frameOf(samples: ReadonlyMap<string, readonly Sample[]>): TopFrame {
+  const all = [...samples].map(([admin, kept]) => ({ admin, first: kept[0], last: kept.at(-1) }));
+  const spans = all.map(({ first, last }) => (first && last ? (last.atMs - first.atMs) / 1_000 : 0));
+  const alive = all.flatMap(({ first, last }) => (first && last ? [{ first, last }] : []));
+  const ids = [...new Set(alive.flatMap(({ last }) => last.workers.map(({ id }) => id)))];
+  return {
+    seconds: Math.max(0, ...spans),
+    routers: all.map(({ admin, first, last }) => routerRow(admin, first, last)),
+    engines: ids.map((id) => engineRow(id, alive)).sort((one, other) => (one.engine < other.engine ? -1 : 1)),
+  };
+}
+
+function routerRow(admin: string, first: Sample | undefined, last: Sample | undefined): RouterRow {
+  if (!first || !last) {
+    const unknown = { inFlight: null, requestsPerSecond: null, failedPerSecond: null, cachedShare: null };
+    return { router: admin, state: "no answer", ...unknown, firstByteMs: null };
+  }
+  const { status, totals } = last;
+  const since = (key: keyof Totals): number => totals[key] - first.totals[key];
+  const seconds = (last.atMs - first.atMs) / 1_000;
+  const firstByteS = ratio(since("firstByteS"), since("firstBytes"));
+  return {
+    router: nameOf(status),
+    state: status.draining ? "draining" : status.ready ? "ready" : "not ready",
+    inFlight: status.inFlight,
+    requestsPerSecond: ratio(since("requests"), seconds),
+    failedPerSecond: ratio(since("failed"), seconds),
+    cachedShare: ratio(since("cachedTokens"), since("promptTokens")),
+    firstByteMs: firstByteS === null ? null : firstByteS * 1_000,
+  };
+}
+
+const nameOf = ({ mesh, url }: Status): string => mesh?.router ?? new URL(url).host;
+
+/** Null when there is nothing to divide by, as after a restart, when counters begin again. */
+const ratio = (part: number, whole: number): number | null => (whole > 0 && part >= 0 ? part / whole : null);
+
+const inFlightOf = (worker: Worker | undefined): number =>
+  (worker?.targets ?? []).reduce((total, { load }) => total + load.in_flight, 0);
+
+interface Seen {
+  readonly first: Sample;
+  readonly last: Sample;
+}
+
+/** The signals are those of the first router that has them; what is in flight is each router's own. */
+function engineRow(id: string, alive: readonly Seen[]): EngineRow {
+  const find = ({ workers }: Sample): Worker | undefined => workers.find((worker) => worker.id === id);
+  const source =
+    alive.find(({ last }) => find(last)?.targets.some(({ signals }) => signals.running !== null)) ??
+    alive.find(({ last }) => find(last));
+  const worker = source && find(source.last);
+  const before = source && find(source.first);
+  const sum = (of: Worker | undefined, key: keyof Worker["targets"][number]["signals"]): number | null => {
+    const values = (of?.targets ?? []).flatMap(({ signals }) => signals[key] ?? []);
+    return values.length === 0 ? null : values.reduce((total, value) => total + value, 0);
+  };
+  const since = (key: "prefix_queries" | "prefix_hits"): number => (sum(worker, key) ?? 0) - (sum(before, key) ?? 0);
+  const kvUse = sum(worker, "kv_use");
+  return {
+    engine: id,
+    state: worker?.draining ? `${worker.state}, draining` : (worker?.state ?? "unknown"),
+    running: sum(worker, "running"),
+    waiting: sum(worker, "waiting"),
+    kvUse: kvUse === null ? null : kvUse / (worker?.targets.length ?? 1),
+    cachedShare: ratio(since("prefix_hits"), since("prefix_queries")),
+    inFlight: Object.fromEntries(alive.map(({ last }) => [nameOf(last.status), inFlightOf(find(last))])),
+  };
+}
+
+const percent = (share: number | null): number | undefined => (share === null ? undefined : share * 100);
+
+const routerColumns: readonly TableColumn<RouterRow>[] = [
+  { header: "router", value: ({ router }) => router },
+  { header: "state", value: ({ state }) => state },
+  { header: "in flight", value: ({ inFlight }) => inFlight ?? undefined },
+  { header: "req/s", value: ({ requestsPerSecond }) => requestsPerSecond ?? undefined, digits: 1 },
+  { header: "failed/s", value: ({ failedPerSecond }) => failedPerSecond ?? undefined, digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+  { header: "first byte (ms)", value: ({ firstByteMs }) => firstByteMs ?? undefined },
+];
+
+const engineColumns: readonly TableColumn<EngineRow>[] = [
+  { header: "engine", value: ({ engine }) => engine },
+  { header: "state", value: ({ state }) => state },
+  { header: "running", value: ({ running }) => running ?? undefined },
+  { header: "waiting", value: ({ waiting }) => waiting ?? undefined },
+  { header: "kv use (%)", value: ({ kvUse }) => percent(kvUse), digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+];
+
+/** Lines beside the rows of engines. */
+const otherLines = 9;
+
+/** @param lines of the screen; engines beyond them are counted */
+export function describeFrame({ seconds, routers, engines }: TopFrame, lines = Number.POSITIVE_INFINITY): string {
+  const alive = routers.filter(({ inFlight }) => inFlight !== null);
+  const shown = engines.slice(0, Math.max(1, lines - routers.length - otherLines));
+  const ofRouters = alive.map(
+    ({ router }): TableColumn<EngineRow> => ({ header: `of ${router}`, value: ({ inFlight }) => inFlight[router] }),
+  );
+  const more = engines.length > shown.length ? `and ${engines.length - shown.length} engines more\n` : "";
+  const explained = `rates and shares of the last ${Math.max(1, Math.round(seconds))} s; "of": requests of that router in flight`;
+  return [
+    layOutTable(routers, routerColumns),
+    layOutTable(shown, [...engineColumns, ...ofRouters]) + more,
+    wrapText(lines === Number.POSITIVE_INFINITY ? explained : `${explained}; q ends`, 0),
+  ].join("\n");
+}

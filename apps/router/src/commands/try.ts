@@ -1,0 +1,221 @@
+import {
+  type ErrorCode,
+  EspalierError,
+  errorCatalogue,
+  isLoopback,
+  renderErrorDocs,
+  systemClock,
+  systemRandom,
+} from "@espalier/common";
+import { type Answer, createLoadClient } from "@espalier/load-driver";
+import { shippedModelFolder } from "@espalier/tokenizer";
+import type { Command } from "commander";
+import { writeJson, writeNote, writeResult } from "../output.ts";
+import { withLocalFleet } from "../processes/start-routers.ts";
+import { abortOnSignal } from "../signals.ts";
+import { layOutTable, wrapText } from "../terminal-layout.ts";
+import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { addCommand } from "./command-list.ts";
+import { collect, readEndpointUrl } from "./read-flags.ts";
+
+interface TryFlags extends AdminOptions {
+  readonly url?: readonly string[];
+  readonly model?: string;
+  readonly apiKey?: string;
+}
+
+export function registerTry(program: Command): void {
+  const command = addCommand(program, "try")
+    .description(
+      "Sends two turns of a conversation to two routers of a running fleet, and says which engine each met and how much of " +
+        "the prompt was cached there. When no router answers at the usual address, it starts two, with four simulated engines.",
+    )
+    .option("--url <url>", "a router's address for clients, in place of those that --admin names; repeatable", collect)
+    .option("--model <name>", "the model to ask; the first one that the router serves unless given")
+    .option("--api-key <key>", "a client's key, where routers ask for one");
+  addAdminOptions(command).action(async (flags: TryFlags) => {
+    const mayStart = flags.url === undefined && command.getOptionValueSource("admin") === "default";
+    const signal = abortOnSignal();
+    const report = await withFleet(flags, mayStart, signal, (fleet) => holdConversation(fleet, flags.apiKey, signal));
+    if (flags.json) writeJson(report);
+    else writeResult(describeTry(report));
+  });
+}
+
+/** Routers to ask, and the model. */
+interface Fleet {
+  readonly urls: readonly string[];
+  readonly model: string;
+}
+
+type Use<Result> = (fleet: Fleet) => Promise<Result>;
+
+async function withFleet<Result>(flags: TryFlags, mayStart: boolean, signal: AbortSignal, use: Use<Result>) {
+  const found = await findFleet(flags).catch((error: unknown) => {
+    if (mayStart && error instanceof EspalierError && error.code === "upstream_connect_failed") return undefined;
+    throw error;
+  });
+  if (found) return use(found);
+  writeNote(`no router answers at ${flags.admin}: two routers and four simulated engines are started for this`);
+  const model = flags.model ?? "sim-model";
+  const shape = { count: 4, preset: "h100-32b-tp2", speed: 1, port: 0, kvEvents: true };
+  return withLocalFleet(
+    {
+      engines: { ...shape, model, tokenizer: shippedModelFolder() },
+      ...{ policy: "predicted_latency", routers: 2, sharing: "mesh", signal },
+    },
+    (urls) => use({ urls, model }),
+  );
+}
+
+/** The part of a router's status that says where clients and operators find it and the others. */
+interface Status {
+  readonly url: string;
+  readonly models: readonly string[];
+  readonly peers: readonly { readonly adminUrl: string }[];
+}
+
+async function findFleet(flags: TryFlags): Promise<Fleet> {
+  if (flags.url && flags.model !== undefined) return { urls: flags.url.map(readUrl), model: flags.model };
+  const status = await askAdmin<Status>(flags, "/admin/status");
+  const model = flags.model ?? status.models[0];
+  if (model === undefined) {
+    throw new EspalierError("no_engine_available", `The router at ${flags.admin} knows no model: is any engine up?`);
+  }
+  if (flags.url) return { urls: flags.url.map(readUrl), model };
+  const others = await Promise.all(
+    status.peers.map(async ({ adminUrl: admin }) => {
+      const peer = await askAdmin<Status>({ ...flags, admin }, "/admin/status").catch(() => undefined);
+      return peer ? [clientUrl(peer, admin)] : [];
+    }),
+  );
+  return { urls: [clientUrl(status, flags.admin), ...others.flat()], model };
+}
+
+const readUrl = (url: string): string => readEndpointUrl(url, "--url");
+
+/** Where this machine reaches a router: one that listens on all addresses, by the name of its admin listener. */
+function clientUrl({ url }: Status, admin: string): string {
+  const found = new URL(url);
+  if (["0.0.0.0", "[::]"].includes(found.hostname) || isLoopback(found.hostname)) {
+    found.hostname = new URL(admin).hostname;
+  }
+  if (found.protocol === "http:") return found.origin;
+  throw new Error(
+    `the router at ${found.origin} speaks TLS, which this command does not; --url names a plain listener`,
+  );
+}
+
+/** One turn, as its client saw it. */
+interface Turn {
+  readonly turn: number;
+  readonly router: string;
+  /** Null when the router does not name it. */
+  readonly engine: string | null;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  /** Whether the engine reported the cached tokens; otherwise the router expected them. */
+  readonly isReported: boolean;
+  readonly firstTokenMs: number;
+}
+
+export interface TryReport {
+  readonly turns: readonly [Turn, Turn];
+  /** Routers that were found. */
+  readonly routers: number;
+  readonly says: string;
+}
+
+const questions = [
+  "Which of these errors may a client retry at once, and which only after a while?",
+  "And for which of them must an operator do something?",
+] as const;
+const answerTokens = 40;
+
+/** A reference that the conversation is about: long enough for a cache to matter, and new to every engine. */
+function instructions(): string {
+  const number = systemRandom.integer(2 ** 32);
+  return `Conversation ${number}. You answer questions about the errors of a router, by this page.\n\n${renderErrorDocs()}`;
+}
+
+async function holdConversation({ urls, model }: Fleet, apiKey: string | undefined, signal: AbortSignal) {
+  const client = createLoadClient(systemClock);
+  const messages = [{ role: "system", content: instructions() }];
+  const ask = async (turn: 0 | 1): Promise<Turn> => {
+    const url = urls[turn] ?? (urls[0] as string);
+    messages.push({ role: "user", content: questions[turn] });
+    const answer = await client.send(
+      {
+        ...{ url, path: "/v1/chat/completions", keepText: true, keepHeaders: [expectedHeader] },
+        headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
+        body: JSON.stringify({
+          ...{ model, messages, max_tokens: answerTokens, stream: true },
+          stream_options: { include_usage: true },
+        }),
+      },
+      signal,
+    );
+    if (answer.error !== undefined) throw failure(answer, url);
+    messages.push({ role: "assistant", content: answer.text });
+    return turnOf(answer, turn + 1, url);
+  };
+  try {
+    const turns = [await ask(0), await ask(1)] as const;
+    return { turns, routers: urls.length, says: pointOf(turns, urls.length) };
+  } finally {
+    client.close();
+  }
+}
+
+const expectedHeader = "x-espalier-cache-hit-tokens";
+
+function turnOf(answer: Answer, turn: number, router: string): Turn {
+  const expected = Number(answer.headers?.[expectedHeader] ?? 0);
+  return {
+    ...{ turn, router, engine: answer.engine ?? null },
+    promptTokens: answer.promptTokens ?? 0,
+    cachedTokens: answer.cachedTokens ?? expected,
+    isReported: answer.cachedTokens !== undefined,
+    firstTokenMs: answer.firstTokenMs - answer.startMs,
+  };
+}
+
+function failure({ error, errorCode, status }: Answer, url: string): Error {
+  if (status === 0) {
+    return new EspalierError("upstream_connect_failed", `No router answers at ${url} (${error}); --url names another.`);
+  }
+  const advice = status === 401 ? "; --api-key gives a key" : status === 404 ? "; --model names a model" : "";
+  const message = `The router at ${url} answered: ${error}${advice}`;
+  return errorCode !== undefined && Object.hasOwn(errorCatalogue, errorCode)
+    ? new EspalierError(errorCode as ErrorCode, message)
+    : new Error(message);
+}
+
+const grouped = (count: number): string => count.toLocaleString("en");
+
+/** What the two turns show, in one sentence. */
+function pointOf([first, second]: TryReport["turns"], routers: number): string {
+  const cached = `${grouped(second.cachedTokens)} of ${grouped(second.promptTokens)} tokens were ${
+    second.isReported ? "" : "expected to be "
+  }cached`;
+  const from = routers > 1 ? "came in at another router" : "came in at the only router";
+  if (first.engine === null || first.engine !== second.engine) {
+    return `turn 2 ${from} and went to another engine, where ${cached}: \`espalier explain\` says why an engine is chosen`;
+  }
+  if (second.cachedTokens === 0) {
+    return `turn 2 ${from} and met the same engine, but ${cached}: does the engine have its prefix cache on?`;
+  }
+  return `turn 2 ${from} and met the same engine: ${cached}`;
+}
+
+/** A line for each turn, and what they show. */
+export function describeTry({ turns, says }: TryReport): string {
+  const table = layOutTable(turns, [
+    { header: "turn", value: ({ turn }) => turn },
+    { header: "router", value: ({ router }) => router },
+    { header: "engine", value: ({ engine }) => engine ?? undefined },
+    { header: "cached tokens", value: (turn) => `${grouped(turn.cachedTokens)} of ${grouped(turn.promptTokens)}` },
+    { header: "first token (ms)", value: ({ firstTokenMs }) => firstTokenMs },
+  ]);
+  return `${table}${wrapText(says, 0)}`;
+}

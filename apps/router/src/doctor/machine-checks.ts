@@ -1,0 +1,71 @@
+import { createServer } from "node:net";
+import type { CompiledConfig } from "@espalier/config";
+import { type Check, cross, reasonOf, tick } from "./check.ts";
+
+/** Below this, a router serves a few hundred clients at most. */
+const wantedOpenFiles = 4_096;
+const leastNode = [20, 19] as const;
+
+/** Node's version and the limit of open files. */
+export function checkMachine(node: string, openFiles: number): readonly Check[] {
+  const [major = 0, minor = 0] = node.split(".").map(Number);
+  const isOld = major < leastNode[0] || (major === leastNode[0] && minor < leastNode[1]);
+  const files = openFiles === Number.POSITIVE_INFINITY ? "unlimited, or unknown" : `${openFiles} at once`;
+  return [
+    isOld
+      ? cross("node", "", `${node} is too old`, "install Node 24 or newer")
+      : tick("node", "", `${node}${major < 24 ? " works; 24 or newer is faster" : ""}`),
+    openFiles < wantedOpenFiles
+      ? cross("open files", "", files, "raise it: `ulimit -n 65536`, or LimitNOFILE=65536 of the systemd unit")
+      : tick("open files", "", files),
+  ];
+}
+
+/** Whether the ports of the listeners are free here. @param running the URL of the router that has them already */
+export async function checkPorts(config: CompiledConfig, running: string | undefined): Promise<readonly Check[]> {
+  if (running !== undefined) return [tick("ports", "", `in use by the router that runs here, at ${running}`)];
+  const { listen, admin, mesh, endpointPicker: picker } = config;
+  const listeners = [
+    { name: "listen", ...listen },
+    { name: "admin", ...admin },
+    ...(mesh.backend === "peers" ? [{ name: "mesh", host: mesh.host, port: mesh.port }] : []),
+    ...(picker ? [{ name: "ext-proc", host: picker.host, port: picker.port }] : []),
+    ...(picker ? [{ name: "ext-proc-health", host: picker.host, port: picker.healthPort }] : []),
+  ].filter(({ port }) => port !== 0);
+  return Promise.all(
+    listeners.map(async ({ name, host, port }) => {
+      const failure = await tryListen(host, port);
+      if (failure === undefined) return tick("port", `${host}:${port}`, `free, for ${name}`);
+      const mend = `\`lsof -i :${port}\` shows who has it; --${name}-port takes another`;
+      return cross("port", `${host}:${port}`, `not free for ${name}: ${failure}`, mend);
+    }),
+  );
+}
+
+/** @returns why nothing can listen there, or undefined */
+function tryListen(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", (error) => resolve(reasonOf(error)));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+}
+
+/** Characters that a secret has at least, each counted once; the configuration asks for a length of 16. */
+const leastDistinct = 8;
+
+/** Whether the mesh has a secret, and one that cannot be guessed. That all have the same, handshakes show. */
+export function checkSecret({ mesh }: Pick<CompiledConfig, "mesh">): readonly Check[] {
+  if (mesh.backend !== "peers") return [];
+  if (mesh.secret === undefined) {
+    const says = mesh.tls ? "none: certificates authenticate routers" : `none: the mesh listens at ${mesh.host} only`;
+    return [tick("secret", "mesh.secret", says)];
+  }
+  const secret = mesh.secret.reveal();
+  if (new Set(secret).size >= leastDistinct) {
+    return [tick("secret", "mesh.secret", `set, ${secret.length} characters`)];
+  }
+  return [
+    cross("secret", "mesh.secret", "is easy to guess", "take `openssl rand -base64 32`, the same for all routers"),
+  ];
+}

@@ -1,0 +1,157 @@
+import { lookup, Resolver } from "node:dns/promises";
+import { isIP } from "node:net";
+import { isDeepStrictEqual } from "node:util";
+import type { CompiledConfig } from "@espalier/config";
+import { probeRouters, type RouterProbe } from "@espalier/server";
+import { askAdmin } from "../commands/admin-client.ts";
+import { type Check, cross, reasonOf, tick } from "./check.ts";
+
+/** Addresses that are asked. */
+const maxAddresses = 64;
+
+/** The names by which other routers and engines are found, and the routers behind those names. */
+export async function checkSeeds(config: CompiledConfig): Promise<readonly Check[]> {
+  const { mesh, discovery } = config;
+  const { records, servers } = mesh.seedSources;
+  const seeds = mesh.backend === "peers" ? mesh.seeds : [];
+  const names = await Promise.all([
+    ...seeds.map((seed) => resolveName(seed.slice(0, seed.lastIndexOf(":")).replace(/^\[|\]$/g, ""), servers)),
+    ...(mesh.backend === "peers" ? records : []).map((record) => resolveRecords(record, servers)),
+    ...discovery.dns.map(({ name, port, servers: own }) =>
+      port === undefined ? resolveRecords(name, own) : resolveName(name, own),
+    ),
+  ]);
+  const ports = seeds.map((seed) => seed.slice(seed.lastIndexOf(":") + 1));
+  const addresses = [
+    ...seeds.flatMap((_, at) => (names[at]?.found ?? []).map((host) => `${bracketed(host)}:${ports[at]}`)),
+    ...names.slice(seeds.length, seeds.length + records.length).flatMap(({ found }) => found),
+  ];
+  return [...names.flatMap(({ checks }) => checks), ...(await checkPeers(config, [...new Set(addresses)]))];
+}
+
+const bracketed = (host: string): string => (isIP(host) === 6 ? `[${host}]` : host);
+
+interface Resolved {
+  readonly checks: readonly Check[];
+  /** Addresses; of records `HOST:PORT`. */
+  readonly found: readonly string[];
+}
+
+async function resolveName(name: string, servers: readonly string[]): Promise<Resolved> {
+  if (isIP(name) !== 0) return { checks: [], found: [name] };
+  return resolved(name, async () => {
+    if (servers.length > 0) return resolverOf(servers).resolve4(name);
+    return (await lookup(name, { all: true })).map(({ address }) => address);
+  });
+}
+
+const resolveRecords = (name: string, servers: readonly string[]): Promise<Resolved> =>
+  resolved(name, async () => (await resolverOf(servers).resolveSrv(name)).map((one) => `${one.name}:${one.port}`));
+
+async function resolved(name: string, resolve: () => Promise<readonly string[]>): Promise<Resolved> {
+  try {
+    const found = await resolve();
+    return { checks: [tick("dns", name, `${found.length} found: ${found.slice(0, 4).join(", ")}`)], found };
+  } catch (error) {
+    const mend = "correct the name, or create its record (in Kubernetes: a headless Service)";
+    return { checks: [cross("dns", name, reasonOf(error), mend)], found: [] };
+  }
+}
+
+function resolverOf(servers: readonly string[]): Resolver {
+  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
+  if (servers.length > 0) resolver.setServers(servers);
+  return resolver;
+}
+
+async function checkPeers(config: CompiledConfig, addresses: readonly string[]): Promise<readonly Check[]> {
+  if (addresses.length === 0) return [];
+  const probes = await probeRouters(config, addresses.slice(0, maxAddresses));
+  return probes.map(checkPeer);
+}
+
+const mends: Readonly<Record<string, string>> = {
+  secret: "give all routers the same mesh.secret; accepted-secrets bridges a rotation",
+  "cluster-name": "give all routers of the mesh the same mesh.cluster",
+  "fleet-seed": "give all routers the same prefix.seed",
+  "block-size": "give all routers the same prefix.block-size",
+  "protocol-version": "bring both to one version of Espalier",
+  refused: "start the router, or take the address out of mesh.seeds",
+};
+
+function checkPeer(probe: RouterProbe): Check {
+  const { address } = probe;
+  if (probe.kind === "agrees") {
+    return tick("router", address, `${probe.router} has the same cluster, secret, seed and block size`);
+  }
+  const kind = probe.kind === "rejected" ? probe.reason : probe.kind;
+  const says = probe.kind === "rejected" ? `refuses a link: ${probe.detail}` : `cannot be reached (${probe.kind})`;
+  return cross("router", address, says, mends[kind] ?? "start the router, and open the way to its mesh port");
+}
+
+/** The read part of a router's status. */
+export interface RunningStatus {
+  readonly url: string;
+  readonly version: string | null;
+  readonly peers: readonly { readonly router: string; readonly adminUrl: string }[];
+}
+
+/** A router that runs with this configuration. */
+export interface RunningRouter {
+  readonly adminUrl: string;
+  readonly key: string | undefined;
+  readonly status: RunningStatus;
+}
+
+/** Sections in which routers of one mesh may differ. */
+const ownSections: ReadonlySet<string> = new Set([
+  "listen",
+  "admin",
+  "mesh",
+  "log",
+  "processes",
+  "tracing",
+  "endpoint-picker",
+]);
+
+/** Versions and configurations of the routers that a running one knows, beside its own. */
+export async function checkRunning(
+  { adminUrl, key, status }: RunningRouter,
+  version: string,
+): Promise<readonly Check[]> {
+  const ask = <Answer>(admin: string, path: string): Promise<Answer> =>
+    askAdmin<Answer>({ admin, ...(key === undefined ? {} : { key }) }, path);
+  const own = await ask<Record<string, unknown>>(adminUrl, "/admin/config");
+  const others = status.peers.map(async ({ router, adminUrl: admin }): Promise<readonly Check[]> => {
+    try {
+      const [theirs, config] = await Promise.all([
+        ask<RunningStatus>(admin, "/admin/status"),
+        ask<Record<string, unknown>>(admin, "/admin/config"),
+      ]);
+      return [
+        checkVersion(`${router} at ${admin}`, theirs.version, version),
+        checkConfig(`${router} at ${admin}`, own, config),
+      ];
+    } catch (error) {
+      return [cross("router", `${router} at ${admin}`, reasonOf(error), "give all routers one admin key, for --key")];
+    }
+  });
+  return [checkVersion(adminUrl, status.version, version), ...(await Promise.all(others)).flat()];
+}
+
+function checkVersion(of: string, there: string | null, here: string): Check {
+  if (there === here) return tick("version", of, here);
+  return cross("version", of, `runs ${there ?? "an unknown version"}, this is ${here}`, "update the older one");
+}
+
+function checkConfig(
+  of: string,
+  own: Readonly<Record<string, unknown>>,
+  theirs: Readonly<Record<string, unknown>>,
+): Check {
+  const keys = [...new Set([...Object.keys(own), ...Object.keys(theirs)])].filter((key) => !ownSections.has(key));
+  const different = keys.filter((key) => !isDeepStrictEqual(own[key], theirs[key]));
+  if (different.length === 0) return tick("configuration", of, "the same as that of the router here");
+  const says = `differs from that of the router here: ${different.join(", ")}`;
+  return cross("configuration", of, says, "give all routers one file; --config and a restart, or `espalier reload`");
+}

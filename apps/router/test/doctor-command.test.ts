@@ -1,0 +1,268 @@
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { startEngineSim } from "@espalier/engine-sim";
+import { createRouter } from "@espalier/server";
+import { createRecordingLogger, waitFor } from "@espalier/testing";
+import { shippedModelFolder } from "@espalier/tokenizer";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { describeChecks, registerDoctor } from "../src/commands/doctor.ts";
+import { type Check, checkClock } from "../src/doctor/check.ts";
+import { checkMachine, checkSecret } from "../src/doctor/machine-checks.ts";
+import { runCommand } from "./run-command.ts";
+import { temporaryFile, temporaryServer } from "./temporary.ts";
+
+/** Ports that are free for sure, unless a test is about ports. */
+const anyPorts = ["--listen-port", "0", "--admin-port", "0"];
+
+async function examine(...flags: readonly string[]) {
+  const { stdout, error, exitCode } = await runCommand(registerDoctor, "doctor", "--json", ...flags);
+  expect(error).toBeUndefined();
+  const checks = JSON.parse(stdout) as readonly Check[];
+  expect(exitCode).toBe(checks.every(({ ok }) => ok) ? undefined : 1);
+  return checks;
+}
+
+const of = (checks: readonly Check[], check: string) => checks.filter((one) => one.check === check);
+
+async function startSims(options: Parameters<typeof startEngineSim>[0] = {}): Promise<readonly string[]> {
+  const sim = await startEngineSim({ speed: 1_000, models: ["tiny"], tokenizer: "espalier-tiny", ...options });
+  onTestFinished(() => sim.stop());
+  return sim.engines.map(({ url }) => url);
+}
+
+/** A router that runs. */
+async function startRouter(text: object) {
+  const config = loadConfig({ file: { path: "r.yaml", text: JSON.stringify({ listen: { port: 0 }, ...text }) } });
+  const router = createRouter({
+    ...{ config, logger: createRecordingLogger(), version: "0.1.0" },
+    dashboard: { files: [] },
+  });
+  await router.start();
+  onTestFinished(() => router.stop());
+  return router;
+}
+
+test("a whole fleet in order: ticks only, for engines, clocks, events, versions, tokenizer and this machine", async () => {
+  const engines = await startSims({ engines: 2, kvEvents: { dialect: "vllm-0.32" } });
+  const flags = engines.flatMap((url) => ["--engine", url]);
+  const checks = await examine(...flags, ...anyPorts, "--tokenizer", shippedModelFolder());
+  expect(checks.filter(({ ok }) => !ok)).toEqual([]);
+  expect(of(checks, "engine").map(({ of: url, says }) => [url, says])).toEqual(
+    engines.map((url) => [url, expect.stringMatching(/^serves tiny, version \d/)]),
+  );
+  expect(of(checks, "clock")).toHaveLength(2);
+  // The events, and their replay.
+  expect(of(checks, "kv events").map(({ of: endpoint }) => endpoint)).toEqual(
+    Array(4).fill(expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/)),
+  );
+  expect(of(checks, "versions")).toMatchObject([{ of: "tiny", says: expect.stringContaining("all 2 engines have") }]);
+  expect(of(checks, "tokenizer")).toMatchObject([
+    { says: expect.stringMatching(/^\d+ prompts have the engine's tokens$/) },
+  ]);
+});
+
+describe("what is wrong has a cross, and how to mend it", () => {
+  test("engines that are gone, are none, ask for a key, or serve another model", async () => {
+    const [engine] = await startSims();
+    const [locked] = await startSims({ apiKey: "a-key" });
+    const other = await temporaryServer(({ response }) => response.writeHead(404).end("no"));
+    const text = JSON.stringify({
+      ...{ listen: { port: 0 }, admin: { port: 0 } },
+      engines: [{ url: "http://127.0.0.1:1" }, { url: other }, { url: locked }, { url: engine, models: ["large"] }],
+    });
+    const checks = of(await examine("--config", temporaryFile("r.json", text)), "engine");
+    expect(checks.map(({ ok }) => ok)).toEqual([false, false, false, false]);
+    expect(checks.map(({ says }) => says)).toEqual([
+      expect.stringContaining("ECONNREFUSED"),
+      "answers /v1/models with 404 and no model",
+      "asks for a key (401)",
+      expect.stringMatching(/^serves tiny, version .*, not large$/),
+    ]);
+    expect(checks[2]!.mend).toContain("engine-api-key");
+  });
+
+  test("an engine's key is that of its pool", async () => {
+    const [locked] = await startSims({ apiKey: "a-key" });
+    const pools = [{ models: ["*"], "engine-api-key": "a-key" }];
+    const text = JSON.stringify({ listen: { port: 0 }, admin: { port: 0 }, engines: [locked], pools });
+    expect(of(await examine("--config", temporaryFile("r.json", text)), "engine")).toMatchObject([{ ok: true }]);
+  });
+
+  test("an event socket that takes no connection", async () => {
+    const [engine] = await startSims();
+    const events = { endpoint: "tcp://127.0.0.1:1" };
+    const text = JSON.stringify({
+      listen: { port: 0 },
+      admin: { port: 0 },
+      engines: [{ url: engine, "kv-events": events }],
+    });
+    const checks = await examine("--config", temporaryFile("r.json", text), "--tokenizer", shippedModelFolder());
+    expect(of(checks, "kv events")).toMatchObject([
+      { of: "tcp://127.0.0.1:1", ok: false, says: expect.stringContaining("ECONNREFUSED") },
+    ]);
+  });
+
+  test("a tokenizer that is another one than the engine's, and engines of two versions", async () => {
+    const [bytes] = await startEngineSim({ models: ["tiny"] }).then((sim) => {
+      onTestFinished(() => sim.stop());
+      return sim.engines.map(({ url }) => url);
+    });
+    const old = await temporaryServer(({ path, response }) => {
+      const answers: Record<string, object> = {
+        "/v1/models": { data: [{ id: "tiny" }] },
+        "/version": { version: "0.1.2" },
+      };
+      response.writeHead(answers[path] ? 200 : 404).end(JSON.stringify(answers[path] ?? {}));
+    });
+    const checks = await examine("--engine", bytes!, "--engine", old, ...anyPorts, "--tokenizer", shippedModelFolder());
+    expect(of(checks, "tokenizer")).toMatchObject([
+      {
+        ok: false,
+        says: expect.stringMatching(/^\d+ of \d+ prompts have/),
+        mend: expect.stringContaining("verify-tokenizer"),
+      },
+    ]);
+    expect(of(checks, "versions")).toMatchObject([{ ok: false, says: expect.stringContaining("0.1.2") }]);
+  });
+
+  test("a port that another program has", async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const taken = await examine("--listen-host", "127.0.0.1", "--listen-port", String(port), "--admin-port", "0");
+    expect(of(taken, "port")).toMatchObject([
+      {
+        of: `127.0.0.1:${port}`,
+        ok: false,
+        says: expect.stringContaining("EADDRINUSE"),
+        mend: expect.stringContaining("--listen-port"),
+      },
+    ]);
+  });
+
+  test("a configuration that is not valid ends it there", async () => {
+    const checks = await examine("--policy", "nearest");
+    expect(checks.map(({ check }) => check)).toEqual(["node", "open files", "configuration"]);
+    expect(checks[2]).toMatchObject({ ok: false, says: expect.stringContaining("nearest") });
+  });
+
+  test("names that do not resolve, an engines file that is not there, routers that are not there", async () => {
+    const seeds = ["--mesh-seed", "no-such-name.invalid:7946", "--mesh-seed", "127.0.0.1:1"];
+    const checks = await examine(...anyPorts, "--mesh-port", "0", ...seeds, "--engines-file", "/nowhere/engines.yaml");
+    expect(of(checks, "dns")).toMatchObject([{ of: "no-such-name.invalid", ok: false }]);
+    expect(of(checks, "router")).toMatchObject([{ of: "127.0.0.1:1", ok: false, says: "cannot be reached (refused)" }]);
+    expect(of(checks, "engines file")).toMatchObject([{ ok: false, says: expect.stringContaining("ENOENT") }]);
+  });
+});
+
+describe("beside routers that run", () => {
+  const secret = "a long secret of 30 letters, ok";
+  const mesh = (id: string, seeds: readonly string[] = [], over: object = {}) => ({
+    mesh: { backend: "peers", "router-id": id, port: 0, seeds, secret, ...over },
+    admin: { port: 0 },
+  });
+
+  async function startTwo(over: object = {}) {
+    const [engine] = await startSims();
+    const first = await startRouter({ ...mesh("r1"), engines: [engine] });
+    const second = await startRouter({ ...mesh("r2", [first.meshAddress!]), engines: [engine], ...over });
+    const peersOf = async () => (await (await fetch(`${first.adminUrl}/admin/status`)).json()) as { peers: object[] };
+    await waitFor(async () => (await peersOf()).peers.length === 1, { what: "the other router's admin address" });
+    const { port } = new URL(first.adminUrl);
+    const flags = ["--admin-port", port, "--listen-port", "0", "--mesh-port", "0", "--mesh-seed", second.meshAddress!];
+    return { first, second, engine: engine!, flags };
+  }
+
+  test("the same secret and configuration: ticks, and engines that only the router knows are checked", async () => {
+    const { first, second, engine, flags } = await startTwo();
+    const checks = await examine(...flags, "--mesh-secret", secret);
+    expect(checks.filter(({ ok }) => !ok)).toEqual([]);
+    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the router that runs here, at ${first.url}` }]);
+    expect(of(checks, "engine")).toMatchObject([{ of: engine }]);
+    expect(of(checks, "router")).toMatchObject([
+      { of: second.meshAddress, says: expect.stringContaining("r2 has the same") },
+    ]);
+    expect(of(checks, "configuration")).toMatchObject([{}, { of: expect.stringContaining("r2 at "), ok: true }]);
+    expect(of(checks, "version").map(({ ok }) => ok)).toEqual([true, true]);
+    expect(of(checks, "secret")).toMatchObject([{ ok: true, says: "set, 31 characters" }]);
+  });
+
+  test("another secret, another policy", async () => {
+    const { flags } = await startTwo({ policy: "random" });
+    const checks = await examine(...flags, "--mesh-secret", "another one of so many letters");
+    expect(of(checks, "router")).toMatchObject([
+      { ok: false, says: expect.stringContaining("refuses a link"), mend: expect.stringContaining("mesh.secret") },
+    ]);
+    expect(of(checks, "configuration")).toMatchObject([
+      { ok: true },
+      { ok: false, says: expect.stringContaining("policy") },
+    ]);
+    expect(JSON.stringify(checks)).not.toContain(secret);
+  });
+
+  test("an admin key that is not given", async () => {
+    const [engine] = await startSims();
+    const router = await startRouter({ engines: [engine], admin: { port: 0, key: "the-admin-key" } });
+    const flags = ["--admin-port", new URL(router.adminUrl).port, "--listen-port", "0", "--engine", engine!];
+    expect(of(await examine(...flags), "router")).toMatchObject([{ ok: false, says: "asks for its admin key" }]);
+    expect(of(await examine(...flags, "--key", "the-admin-key"), "version")).toMatchObject([{ ok: true }]);
+  });
+});
+
+test.each([
+  { node: "20.18.1", ok: false },
+  { node: "20.19.0", ok: true },
+  { node: "26.1.0", ok: true },
+])("Node $node: $ok", ({ node, ok }) => {
+  expect(checkMachine(node, 65_536)).toMatchObject([
+    { check: "node", ok },
+    { check: "open files", ok: true },
+  ]);
+});
+
+test("too few open files: how to raise them", () => {
+  expect(checkMachine("24.0.0", 1_024)[1]).toMatchObject({
+    ok: false,
+    mend: expect.stringContaining("ulimit -n 65536"),
+  });
+});
+
+test.each([
+  { secret: "passpasspasspass", ok: false },
+  { secret: "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", ok: false },
+  { secret: "0f8c21d97be4a65310ffd2", ok: true },
+])("the secret $secret: $ok, and never printed", ({ secret, ok }) => {
+  const config = loadConfig({ flags: { "--mesh-seed": ["127.0.0.1:1"], "--mesh-secret": secret } }) as CompiledConfig;
+  const checks = checkSecret(config);
+  expect(checks).toMatchObject([{ ok }]);
+  expect(JSON.stringify(checks)).not.toContain(secret);
+});
+
+test("clocks: whole seconds and the time of the answer are allowed for", () => {
+  const nowMs = Date.parse("2026-01-01T00:01:00Z");
+  const there = (seconds: number) => new Date(nowMs + seconds * 1_000).toUTCString();
+  const check = (seconds: number) => checkClock("x", there(seconds), nowMs - 400, nowMs)[0]?.ok;
+  expect([-5, 0, 5].map(check)).toEqual([true, true, true]);
+  expect([-7, 7].map(check)).toEqual([false, false]);
+  expect(checkClock("x", undefined, nowMs, nowMs)).toEqual([]);
+});
+
+test("people get a line for each check, one for ticks that say the same, and the count", async () => {
+  const clock = { check: "clock", ok: true, says: "agrees" };
+  const text = describeChecks([
+    { check: "node", of: "", ok: true, says: "24.1.0" },
+    { ...clock, of: "http://a:1" },
+    { ...clock, of: "http://b:1" },
+    { check: "engine", of: "http://a:1", ok: false, says: "no answer", mend: "start it" },
+  ]);
+  expect(text).toBe(
+    "✓ node: 24.1.0\n✓ clock (2): agrees\n✗ engine http://a:1: no answer → start it\n\n1 of 4 checks failed",
+  );
+  const { stdout, exitCode } = await runCommand(registerDoctor, "doctor", ...anyPorts);
+  expect(stdout).toMatch(
+    /^✓ node: [\s\S]*\n✓ configuration: valid, but: No engines are configured[\s\S]*checks passed\n$/,
+  );
+  expect(exitCode).toBeUndefined();
+});

@@ -6,7 +6,7 @@
  * repository and not in its `files`, where no test of the repository misses it.
  */
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
@@ -87,9 +87,6 @@ describe("installed in an empty folder", () => {
     cpSync(join(root, "examples", "plugins"), join(consumer, "plugins"), { recursive: true });
     const quiet = ["--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"];
     execFileSync("npm", ["install", ...quiet, ...published.map(fileOf)], { cwd: consumer, stdio: "inherit" });
-    // Programs in TypeScript have the types of Node; those of the repository spare a download.
-    mkdirSync(join(consumer, "node_modules", "@types"), { recursive: true });
-    symlinkSync(join(root, "node_modules", "@types", "node"), join(consumer, "node_modules", "@types", "node"));
   }, 300_000);
 
   test("the demo answers, its page and the description of its API are there, and Ctrl-C ends it", async () => {

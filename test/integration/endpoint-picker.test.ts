@@ -6,7 +6,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { chat, type Json } from "./client.ts";
 import { type HttpEngine, httpEngine, jsonEngine } from "./engines.ts";
 import { gatewayOf, type PlayedExchange, pickerConfig, routeOf, textsOf } from "./gateway.ts";
-import { createRig, type RunningRouter } from "./rig.ts";
+import { createRig, type Extensions, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
 afterEach(() => rig.close());
@@ -23,8 +23,14 @@ async function pods(count: number): Promise<readonly HttpEngine[]> {
   return Promise.all(Array.from({ length: count }, () => jsonEngine(rig, "{}")));
 }
 
-async function picker(engines: readonly HttpEngine[], config: Json = {}, picks: Json = {}) {
+async function picker(
+  engines: readonly HttpEngine[],
+  config: Json = {},
+  picks: Json = {},
+  extensions: Extensions = {},
+) {
   const router = await rig.router({
+    extensions,
     engines: engines.map(({ url }) => url),
     config: { policy: "round_robin", "endpoint-picker": { ...pickerConfig, ...picks }, ...config },
   });
@@ -255,6 +261,28 @@ describe("a subset of endpoints", () => {
     await next.routed();
     await finish(next);
   });
+});
+
+test("a program's hooks steer requests of gateways, and its auth decides who may ask", async () => {
+  const engines = [await jsonEngine(rig, "{}"), await jsonEngine(rig, "{}")];
+  const { gateway } = await picker(
+    engines,
+    { policy: "consistent_hashing" },
+    {},
+    {
+      auth: async ({ headers }) => (headers["x-user"] === undefined ? undefined : { name: "ada" }),
+      hooks: { onRequest: async () => ({ headers: { "x-espalier-session-id": "one session" } }) },
+    },
+  );
+  const seen = new Set<string>();
+  for (const session of ["a", "b", "c", "d", "e", "f"]) {
+    const headers = { "x-user": "ada", "x-session-id": session };
+    const exchange = gateway.exchange().head({ headers }).body(prompt());
+    seen.add((await exchange.routed()).destinations[0]!);
+    await finish(exchange);
+  }
+  expect(seen.size).toBe(1);
+  expect(await gateway.exchange().head().body(prompt()).refused()).toMatchObject({ status: 401 });
 });
 
 describe("a request that is refused", () => {

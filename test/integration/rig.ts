@@ -33,7 +33,8 @@ export interface RouterOptions {
   readonly usable?: number;
 }
 
-type Extensions = Pick<RouterDependencies, "policies" | "hooks" | "auth">;
+/** What the program that runs a router adds to it. */
+export type Extensions = Pick<RouterDependencies, "policies" | "hooks" | "auth">;
 
 export interface RunningRouter {
   readonly router: Router;

@@ -3,5 +3,7 @@
 import { existsSync } from "node:fs";
 
 const builder = new URL("../../../scripts/ensure-built.mjs", import.meta.url);
-if (existsSync(builder)) (await import(builder.href)).ensureBuilt();
+// Installed, that would be a file of whoever installed it.
+const isInstalled = import.meta.url.includes("/node_modules/");
+if (!isInstalled && existsSync(builder)) (await import(builder.href)).ensureBuilt();
 await import("../dist/bundle/main.js");

@@ -1,6 +1,6 @@
 import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
-import type { EngineParameters } from "@espalier/engine-model";
+import type { EngineParameters, PullLimits } from "@espalier/engine-model";
 import type { CustomPolicies } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
@@ -23,6 +23,8 @@ export interface SimFleetOptions {
   readonly parameters: EngineParameters;
   /** Cyclic overrides: engine n uses the one at n modulo their number. None by default. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
+  /** How engines pull from each other's CPU memory; they cannot when absent. */
+  readonly pull?: PullLimits | undefined;
   readonly routers: number;
   /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
@@ -91,6 +93,7 @@ export class SimFleet implements FleetControls {
         new ModelledEngine({
           ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
           hasEvents: sharing !== "none" && policy !== clusterIp,
+          pull: options.pull,
         }),
     );
     this.events = createEventFaults(this.engines);

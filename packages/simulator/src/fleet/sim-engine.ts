@@ -74,6 +74,8 @@ export interface SimEngine {
    * @param to key of the other engine
    */
   sourceFor(request: SimRequest, to: string): RemoteSource | undefined;
+  /** Whether it serves pulls, and can pull. */
+  readonly lends: boolean;
   /** What it has sent to others in all epochs; undefined when it serves no pulls. */
   pullStats(): PullStats | undefined;
   /** Messages of the current epoch in order of sequence number, from 0. Each epoch has its own list. */
@@ -214,6 +216,10 @@ export class ModelledEngine implements SimEngine {
 
   sourceFor({ index, promptTokens, outputTokens, chain }: SimRequest, to: string): RemoteSource | undefined {
     return this.#source?.sourceFor({ id: index, promptTokens, outputTokens, chain }, to);
+  }
+
+  get lends(): boolean {
+    return this.#source !== undefined;
   }
 
   pullStats(): PullStats | undefined {

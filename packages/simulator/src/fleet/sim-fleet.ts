@@ -10,6 +10,7 @@ import type { FleetControls } from "../faults.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
+import type { LlmdRule } from "./llm-d-pulls.ts";
 import { createSimRouter, type RouterFactoryOptions, RouterNode, refused } from "./router-node.ts";
 import { knowledgeDefaults } from "./router-view.ts";
 import { ModelledEngine, type SimEngine } from "./sim-engine.ts";
@@ -33,6 +34,8 @@ export interface SimFleetOptions {
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
+  /** What `epp_weighted` has of llm-d's router besides its rule. */
+  readonly llmdRule?: LlmdRule | undefined;
   /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings;
   /** The order in which engines serve their queues; `arrival` by default. */
@@ -109,6 +112,7 @@ export class SimFleet implements FleetControls {
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
       engineOrder: options.engineOrder ?? "arrival",
+      llmdRule: options.llmdRule,
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
       customPolicies: options.customPolicies,
@@ -141,13 +145,13 @@ export class SimFleet implements FleetControls {
   /** A client resolves the tier's name and sends a request to one of the routers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const { scheduler, clock } = this.time;
-    const { hopDelayMs } = this.#options.timing;
+    const { hopDelayMs, frontMs = 0 } = this.#options.timing;
     const back = (outcome: FrontOutcome, router: number): void => {
       scheduler.after(hopDelayMs, () =>
         ended({ ...outcome, firstTokenMs: outcome.firstTokenMs + hopDelayMs, endMs: clock.nowMs() }, router),
       );
     };
-    scheduler.after(hopDelayMs, () => {
+    scheduler.after(hopDelayMs + frontMs, () => {
       if (this.#service) {
         this.#service.handle(request, (outcome) => back(outcome, -1));
         return;

@@ -7,7 +7,7 @@ export type PresetName =
   | "h100-70b-tp4"
   | "b200-moe"
   | "h200-gpt-oss-120b"
-  | "h100-llama-8b"
+  | "h200-llama-8b"
   | "smg-generic";
 
 export interface EnginePreset {
@@ -34,8 +34,11 @@ const batchFrom70Gib = "vLLM's default for the API server on GPUs of 70 GiB and 
 
 const pullSources = { cpuWrites: "vLLM 0.32's default (`offload_prompt_only`)" };
 
-/** llm-d's blog of 2026-08-15 on P2P KV cache sharing. */
-const fitted = "fitted to the published times to first token of 2k to 48k tokens (llm-d, 2026-08-15)";
+/** llm-d's blog of 2026-08-15 on P2P KV cache sharing, and the reports of its guide. */
+const measured = "as measured by llm-d's guide to P2P KV cache sharing";
+
+const fitted = (tokens: string): string =>
+  `fitted to the published times to first token of ${tokens} tokens (llm-d, 2026-08-15)`;
 
 /**
  * Engines by name. Times follow a roofline: prefill is bound by matrix arithmetic at a stated share of the peak, a
@@ -169,11 +172,11 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   },
   "h200-gpt-oss-120b": {
     description: "gpt-oss-120b, 4-bit weights, bf16 KV, on one NVIDIA H200, with CPU memory to pull from",
-    kvBytesPerToken: 73_728,
-    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
+    kvBytesPerToken: 41_500,
+    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 12.5e9, latencyMs: 16 },
     parameters: {
       ...common,
-      blockCount: 47_400,
+      blockCount: 76_250,
       maxBatchedTokens: 8_192,
       maxRunning: 1_024,
       maxModelLength: 131_072,
@@ -181,47 +184,47 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       prefillMsPerToken: 0.0299,
       attentionMsPerTokenPair: 3.4e-7,
       decodeMsPerSequence: 0.02,
-      decodeMsPerContextToken: 2e-5,
-      cpuBlocks: 108_500,
-      cpuLoadMsPerBlock: 0.0214,
+      decodeMsPerContextToken: 1.15e-5,
+      cpuBlocks: 138_750,
+      cpuLoadMsPerBlock: 0.0121,
       cpuWrites: "prompt",
     },
     sources: {
       ...commonSources,
       ...pullSources,
-      kvBytesPerToken: "36 layers x 2 x 8 KV heads x 64 x 2 B; the window of every other layer is not deducted",
-      blockCount: "758,400 tokens: (141 GB x 0.9 - 65 GB weights - 6 GB activations and graphs) / 73,728 B per token",
+      kvBytesPerToken: `${measured}; every other layer keeps a window`,
+      blockCount: `1.22 M tokens, ${measured}`,
       maxBatchedTokens: batchFrom70Gib,
       maxRunning: batchFrom70Gib,
       maxModelLength: "config.json of gpt-oss-120b",
       stepBaseMs: "estimate: the 5 GB of active weights of a step of few sequences, launches and scheduling",
-      prefillMsPerToken: `${fitted} without a pull`,
-      attentionMsPerTokenPair: `${fitted} without a pull`,
+      prefillMsPerToken: `${fitted("2k to 48k")} without a pull`,
+      attentionMsPerTokenPair: `${fitted("2k to 48k")} without a pull`,
       decodeMsPerSequence: "estimate: sampling, kernel overhead, and further experts",
-      decodeMsPerContextToken: "73,728 B / (4.8 TB/s x 0.75)",
-      cpuBlocks: "estimate: 128 GB / (16 x 73,728 B)",
-      cpuLoadMsPerBlock: "16 x 73,728 B / 55 GB/s, PCIe 5.0 x16",
+      decodeMsPerContextToken: "41,500 B / (4.8 TB/s x 0.75)",
+      cpuBlocks: `2.22 M tokens in 88 GiB, ${measured}`,
+      cpuLoadMsPerBlock: "16 x 41,500 B / 55 GB/s, PCIe 5.0 x16",
       "pull.bytesPerSecond": "estimate: a 400 Gbit/s adapter",
-      "pull.pairBytesPerSecond": `${fitted} with a pull`,
-      "pull.latencyMs": `${fitted} with a pull`,
+      "pull.pairBytesPerSecond": `${fitted("2k to 48k")} with a pull`,
+      "pull.latencyMs": `${fitted("2k to 48k")} with a pull`,
     },
   },
-  "h100-llama-8b": {
-    description: "Llama-3.1-8B in bf16 on one NVIDIA H100 80 GB, with CPU memory to pull from",
+  "h200-llama-8b": {
+    description: "Llama-3.1-8B in bf16 on one NVIDIA H200, with CPU memory to pull from",
     kvBytesPerToken: 131_072,
-    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 27e9, latencyMs: 16 },
+    pull: { bytesPerSecond: 50e9, pairBytesPerSecond: 24e9, latencyMs: 20 },
     parameters: {
       ...common,
-      blockCount: 24_270,
+      blockCount: 31_250,
       maxBatchedTokens: 8_192,
       maxRunning: 1_024,
       maxModelLength: 131_072,
-      stepBaseMs: 8,
-      prefillMsPerToken: 0.0325,
-      attentionMsPerTokenPair: 1.06e-6,
+      stepBaseMs: 6.1,
+      prefillMsPerToken: 0.022,
+      attentionMsPerTokenPair: 1.05e-6,
       decodeMsPerSequence: 0.02,
-      decodeMsPerContextToken: 5.2e-5,
-      cpuBlocks: 30_500,
+      decodeMsPerContextToken: 3.64e-5,
+      cpuBlocks: 16_384,
       cpuLoadMsPerBlock: 0.0381,
       cpuWrites: "prompt",
     },
@@ -229,22 +232,20 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       ...commonSources,
       ...pullSources,
       kvBytesPerToken: "32 layers x 2 x 8 KV heads x 128 x 2 B",
-      blockCount:
-        "388,320 tokens: (80 GB x 0.9 - 16.1 GB weights - 5 GB activations and graphs) / 131,072 B per token " +
-        "(32 layers x 2 x 8 KV heads x 128 x 2 B)",
+      blockCount: `0.5 M tokens, ${measured}`,
       maxBatchedTokens: batchFrom70Gib,
       maxRunning: batchFrom70Gib,
       maxModelLength: "config.json of Llama-3.1-8B",
-      stepBaseMs: "16.1 GB / (3.35 TB/s x 0.75) = 6.4 ms, and 1.6 ms overhead (estimate)",
-      prefillMsPerToken: "2 x 8.03e9 FLOP / (989 TFLOPS x 0.5); the share of the peak is an estimate",
-      attentionMsPerTokenPair: "4 x 32 layers x 4,096 FLOP / (989 TFLOPS x 0.5)",
+      stepBaseMs: "16.1 GB / (4.8 TB/s x 0.75) = 4.5 ms, and 1.6 ms overhead (estimate)",
+      prefillMsPerToken: `${fitted("1k to 16k")} without a pull`,
+      attentionMsPerTokenPair: `${fitted("1k to 16k")} without a pull`,
       decodeMsPerSequence: "estimate: sampling and kernel overhead",
-      decodeMsPerContextToken: "131,072 B / (3.35 TB/s x 0.75)",
-      cpuBlocks: "estimate: 64 GB / (16 x 131,072 B)",
+      decodeMsPerContextToken: "131,072 B / (4.8 TB/s x 0.75)",
+      cpuBlocks: `32 GiB / (16 x 131,072 B), ${measured}`,
       cpuLoadMsPerBlock: "16 x 131,072 B / 55 GB/s, PCIe 5.0 x16",
       "pull.bytesPerSecond": "estimate: a 400 Gbit/s adapter",
-      "pull.pairBytesPerSecond": "as `h200-gpt-oss-120b`",
-      "pull.latencyMs": "as `h200-gpt-oss-120b`",
+      "pull.pairBytesPerSecond": `${fitted("1k to 16k")} with a pull`,
+      "pull.latencyMs": `${fitted("1k to 16k")} with a pull`,
     },
   },
   "smg-generic": {

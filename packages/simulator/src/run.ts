@@ -30,6 +30,8 @@ export interface SimTiming {
   readonly linkDelayMs: number;
   /** One way between router and engine, and between client and router. */
   readonly hopDelayMs: number;
+  /** What a gateway and a tokenizer take before a router decides; 0 by default. */
+  readonly frontMs?: number;
   /** How often a router reads engines' metrics; by default as its policy requires, or every second. */
   readonly scrapeMs?: number;
   /** Delays to another router in `delays` mode: of facts and placements, and of load. */
@@ -98,6 +100,8 @@ export interface SimResult extends RequestOutcome {
   readonly prefillEngine?: number;
   /** Prompt tokens that the router predicted in the engine's cache. */
   readonly predictedTokens: number;
+  /** Prompt tokens that the engine pulled from another one; none when absent. */
+  readonly pulledTokens?: number;
   /** The request was rerouted because its first choice was overloaded or gone. */
   readonly isSpill: boolean;
 }

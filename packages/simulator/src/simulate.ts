@@ -1,5 +1,5 @@
 import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
-import { type EngineParameters, type EnginePreset, enginePresets } from "@espalier/engine-model";
+import { type EngineParameters, type EnginePreset, enginePresets, type PullLimits } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts";
 import { createFaultPlan, type FaultPlan, isPossibleWith, runFaults } from "./faults.ts";
@@ -43,6 +43,12 @@ function presetOf(options: RunOptions): EnginePreset {
 /** Engine parameters of a run, without overrides per engine. */
 export function parametersOf(options: RunOptions): EngineParameters {
   return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
+}
+
+/** How engines pull from each other; undefined where the preset does not say. */
+function pullOf(options: RunOptions): PullLimits | undefined {
+  const { pull, kvBytesPerToken } = presetOf(options);
+  return pull && { ...pull, bytesPerToken: kvBytesPerToken };
 }
 
 /** The given options, else those that the variant sets for the policy. */
@@ -144,9 +150,11 @@ class Run {
       },
       routers: routers + (this.#faults?.spareRouters ?? 0),
       startedRouters: routers,
-      timing: { ...defaultTiming, ...options.timing },
+      timing: { ...defaultTiming, ...scenario.timing, ...options.timing },
       policyOptions: policyOptionsOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
+      pull: pullOf(options),
+      llmdRule: variantOf(options).llmdRule,
       ...splitOf(options),
       ...engineOrderOf(options),
       ...(hasAdmission(options) && { admission: admissionOf(options) }),

@@ -47,6 +47,7 @@ const figures: readonly RowColumn[] = [
   figure("e2e mean (s)", "e2e_mean_s", 2),
   figure("tokens/s out", "output_tokens_per_s", 0),
   figure("cached (%)", "cached_share", 1, 100),
+  figure("pulled (%)", "pulled_share", 1, 100),
   figure("followup (%)", "followup_cached_share", 1, 100),
   figure("load cov", "load_cov", 3),
   figure("cov in time", "load_cov_time", 3),
@@ -344,6 +345,7 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
     const baseline = figureOfRun(scenario, rows, result, {
       policy: result.baseline,
       sharing: result.baselineSharing,
+      variant: result.baselineVariant,
     });
     if (baseline === undefined) return [];
     const ratioOf = (policy: string, sharing?: Sharing): number | undefined => {
@@ -380,8 +382,12 @@ const likeness: readonly string[] = ["mesh", "oracle", "events-only", "gossip-1s
 function figureOfRun(
   scenario: Scenario,
   rows: readonly MedianRow[],
-  { variant: name, metric }: PublishedResult,
-  { policy, sharing }: { readonly policy: string; readonly sharing: Sharing | undefined },
+  { variant: named, metric }: PublishedResult,
+  {
+    policy,
+    sharing,
+    variant: name = named,
+  }: { readonly policy: string; readonly sharing: Sharing | undefined; readonly variant?: string | undefined },
 ): number | undefined {
   const variant = scenario.variants.find((one) => one.name === name);
   const routers = variant?.routers ?? scenario.fleet.routers;

@@ -10,6 +10,8 @@ export interface FrontOutcome extends RequestOutcome {
   readonly prefillEngine?: number;
   /** Predicted prompt tokens in the engine's cache. */
   readonly predictedTokens: number;
+  /** Prompt tokens that the engine pulled from another one; none when absent. */
+  readonly pulledTokens?: number;
   readonly isSpill: boolean;
 }
 

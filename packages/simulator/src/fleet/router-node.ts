@@ -16,6 +16,7 @@ import type { DelayedTier } from "../delayed/delayed-tier.ts";
 import { type SimTiming, scrapeMsOf } from "../run.ts";
 import type { FrontOutcome } from "./front.ts";
 import { type EventFaults, EventSubscription } from "./kv-events.ts";
+import { type LlmdRule, withLlmdRule } from "./llm-d-pulls.ts";
 import { createNodeTime, type NodeTime } from "./node-time.ts";
 import { RealView, type RouterView } from "./router-view.ts";
 import type { SimEngine } from "./sim-engine.ts";
@@ -92,6 +93,8 @@ export interface RouterFactoryOptions {
   readonly policy: string;
   readonly policyOptions: Readonly<Record<string, number | string>>;
   readonly customPolicies: CustomPolicies | undefined;
+  /** For `epp_weighted`. */
+  readonly llmdRule: LlmdRule | undefined;
   /** Admission control; requests are sent at once when undefined. */
   readonly admission: AdmissionSettings | undefined;
   /** The order in which engines serve their queues. */
@@ -121,7 +124,7 @@ const onFailure: PolicyFailed = (_, error) => {
 
 /** Creates the router of a node's process, without starting it. */
 export function createSimRouter(options: RouterFactoryOptions, node: RouterNode): SimRouter {
-  const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
+  const { policy, policyOptions, llmdRule, engines, timing, seed, delayed, trueClock } = options;
   const { clock, scheduler } = node.time;
   const random = createSeededRandom(seed * 65_537 + node.number * 257 + node.epochs);
   const readings = createReadings(engines.length);
@@ -132,7 +135,8 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   );
   const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const { hopDelayMs } = timing;
-  const decides = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
+  const named = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
+  const decides = llmdRule && named.name === "epp_weighted" ? withLlmdRule(named, llmdRule) : named;
   const scrapeMs = scrapeMsOf(timing, decides);
   return new SimRouter({
     ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },

@@ -5,9 +5,16 @@ import {
   type BlockReport,
   type BlockRequest,
   blockChange,
+  type CancelPull,
   createBlockEngine,
+  createPullSource,
   type EngineParameters,
   type EngineStats,
+  type PullLimits,
+  type PullReceiver,
+  type PullSource,
+  type PullStats,
+  type RemoteSource,
 } from "@espalier/engine-model";
 import { type Tier, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
@@ -31,8 +38,11 @@ export interface AnswerObserver {
   lost(): void;
 }
 
-/** What a router adds to a request: the KV transfer of the other leg, and the priority. */
-export type LegOptions = Pick<BlockRequest, "imported" | "pinned" | "priority">;
+/** What a router adds to a request: the KV transfer of the other leg, the engine to pull from, and the priority. */
+export interface LegOptions extends Pick<BlockRequest, "imported" | "pinned" | "priority"> {
+  /** The request pulls what this engine has of its prompt in CPU memory. Ignored when that one serves no pulls. */
+  readonly remote?: SimEngine | undefined;
+}
 
 /** An engine of the simulated fleet: the engine model driven by the virtual scheduler, with its KV events. */
 export interface SimEngine {
@@ -58,6 +68,16 @@ export interface SimEngine {
   release(request: SimRequest): void;
   /** Aborts a request whose connection was closed. Its observer is not called again. */
   abort(request: SimRequest): void;
+  /**
+   * Its CPU memory, as a request of another engine sees it; undefined when it serves no pulls.
+   *
+   * @param to key of the other engine
+   */
+  sourceFor(request: SimRequest, to: string): RemoteSource | undefined;
+  /** Whether it serves pulls, and can pull. */
+  readonly lends: boolean;
+  /** What it has sent to others in all epochs; undefined when it serves no pulls. */
+  pullStats(): PullStats | undefined;
   /** Messages of the current epoch in order of sequence number, from 0. Each epoch has its own list. */
   readonly messages: readonly EngineMessage[];
   /** The first message that can still be replayed. Engines keep only the latest ones. */
@@ -81,6 +101,8 @@ interface ModelledEngineOptions {
   readonly hasEvents: boolean;
   /** Whether messages are kept for later subscribers. */
   readonly keepsMessages: boolean;
+  /** How others pull from its CPU memory; they cannot when absent. */
+  readonly pull?: PullLimits | undefined;
 }
 
 /** Messages that vLLM keeps for replay by default (`buffer_steps`). */
@@ -92,7 +114,7 @@ const maxAdapterSlots = 65_536;
 /** Microseconds in a millisecond. */
 const microseconds = 1_000;
 
-/** A `BlockEngine` driven by the virtual scheduler. The constructor throws a RangeError when a parameter is invalid. */
+/** A `BlockEngine` and its `PullSource`, driven by the virtual scheduler. The constructor throws a RangeError when a parameter is invalid. */
 export class ModelledEngine implements SimEngine {
   readonly number: number;
   readonly key: string;
@@ -106,6 +128,9 @@ export class ModelledEngine implements SimEngine {
   readonly #messageListeners = new ListenerSet<EngineMessage>();
   readonly #epochListeners = new ListenerSet<void>();
   #model: BlockEngine;
+  readonly #source: PullSource<BlockRequest> | undefined;
+  /** Its own pulls from other engines. */
+  readonly #pulls = new Set<CancelPull>();
   #cancel: Cancel | undefined;
   #dueMs = Number.NaN;
   /** Whether there was a request for an adapter: in this epoch, and ever. */
@@ -122,8 +147,10 @@ export class ModelledEngine implements SimEngine {
     this.#cancel = undefined;
     this.#dueMs = Number.NaN;
     // Rounding can make now plus a delay fall short of the moment.
-    this.#model.advanceTo(Math.max(dueMs, this.#options.clock.nowMs()));
-    if (this.isUp) this.#reschedule();
+    const nowMs = Math.max(dueMs, this.#options.clock.nowMs());
+    this.#source?.advanceTo(nowMs);
+    this.#model.advanceTo(nowMs);
+    this.#reschedule();
   };
 
   constructor(options: ModelledEngineOptions) {
@@ -133,6 +160,8 @@ export class ModelledEngine implements SimEngine {
     this.kvTokens = options.parameters.blockCount * options.parameters.blockSize;
     if (options.parameters.blockSize !== blockTokens) throw new RangeError(`blocks must have ${blockTokens} tokens`);
     this.#model = this.#createModel();
+    const { pull: limits } = options;
+    this.#source = limits && createPullSource({ engine: () => this.#model, limits, changed: () => this.#reschedule() });
   }
 
   get firstReplayed(): number {
@@ -162,7 +191,13 @@ export class ModelledEngine implements SimEngine {
     const { index, promptTokens, outputTokens, chain, adapter } = request;
     const named = adapter === undefined ? undefined : { adapter };
     if (named) this.#hasUsedAdapters = this.#usesAdapters = true;
-    this.#model.submit({ id: index, promptTokens, outputTokens, chain, ...named, ...leg }, this.#options.clock.nowMs());
+    const { remote: from, ...own } = leg;
+    const source = from && this.#source && from !== this ? from.sourceFor(request, this.key) : undefined;
+    const remote = source && { remote: this.#tracked(source) };
+    this.#model.submit(
+      { id: index, promptTokens, outputTokens, chain, ...named, ...own, ...remote },
+      this.#options.clock.nowMs(),
+    );
     this.#answers.set(index, observer);
     this.#reschedule();
     return true;
@@ -179,6 +214,18 @@ export class ModelledEngine implements SimEngine {
     this.#reschedule();
   }
 
+  sourceFor({ index, promptTokens, outputTokens, chain }: SimRequest, to: string): RemoteSource | undefined {
+    return this.#source?.sourceFor({ id: index, promptTokens, outputTokens, chain }, to);
+  }
+
+  get lends(): boolean {
+    return this.#source !== undefined;
+  }
+
+  pullStats(): PullStats | undefined {
+    return this.#source?.stats();
+  }
+
   onMessage(listener: (message: EngineMessage) => void): Cancel {
     return this.#messageListeners.add(listener);
   }
@@ -190,15 +237,14 @@ export class ModelledEngine implements SimEngine {
   slow(factor: number): void {
     this.#model.setSlowdown(factor, this.#options.clock.nowMs());
     this.#slowdown = factor;
-    if (this.isUp) this.#reschedule();
+    this.#reschedule();
   }
 
   kill(): void {
     if (!this.isUp) return;
+    const nowMs = this.#options.clock.nowMs();
     this.isUp = false;
-    this.#cancel?.();
-    this.#cancel = undefined;
-    this.#dueMs = Number.NaN;
+    for (const cancel of this.#pulls) cancel(nowMs);
     const lost = [...this.#answers.values()];
     this.#answers.clear();
     this.#earlierLoads += this.#model.stats().adapterLoads;
@@ -206,6 +252,8 @@ export class ModelledEngine implements SimEngine {
     this.#usesAdapters = false;
     // A stopped engine runs nothing and caches nothing.
     this.#model = this.#createModel();
+    this.#source?.drop(nowMs);
+    this.#reschedule();
     this.#epochListeners.notify();
     for (const observer of lost) observer.lost();
   }
@@ -237,6 +285,32 @@ export class ModelledEngine implements SimEngine {
     return model;
   }
 
+  /** This engine's next event changes when it hears from the source, and its pulls end with it. */
+  #tracked(source: RemoteSource): RemoteSource {
+    return {
+      pull: (range, receiver, timeMs) => {
+        const heard: PullReceiver = {
+          found: (toTokens, atMs) => {
+            receiver.found(toTokens, atMs);
+            this.#reschedule();
+          },
+          done: (toTokens, atMs) => {
+            this.#pulls.delete(cancel);
+            receiver.done(toTokens, atMs);
+            this.#reschedule();
+          },
+        };
+        const end = source.pull(range, heard, timeMs);
+        const cancel: CancelPull = (atMs) => {
+          this.#pulls.delete(cancel);
+          end(atMs);
+        };
+        this.#pulls.add(cancel);
+        return cancel;
+      },
+    };
+  }
+
   #finished(report: BlockReport): void {
     const observer = this.#answers.get(report.id);
     this.#answers.delete(report.id);
@@ -257,12 +331,17 @@ export class ModelledEngine implements SimEngine {
 
   #reschedule(): void {
     const { clock, scheduler } = this.#options;
-    const dueMs = this.#model.nextEventMs() ?? Number.NaN;
+    const dueMs = earlier(this.#model.nextEventMs(), this.#source?.nextEventMs());
     if (Object.is(dueMs, this.#dueMs)) return;
     this.#cancel?.();
     this.#dueMs = dueMs;
     this.#cancel = Number.isNaN(dueMs) ? undefined : scheduler.after(dueMs - clock.nowMs(), this.#advance);
   }
+}
+
+/** NaN without either. */
+function earlier(one: number | undefined, other: number | undefined): number {
+  return Math.min(one ?? other ?? Number.NaN, other ?? one ?? Number.NaN);
 }
 
 /** Distinguishes one engine's messages as a checksum over their bytes would; 32 bits. */

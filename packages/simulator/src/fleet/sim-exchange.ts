@@ -37,6 +37,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   /** The prefill leg, running or done. */
   #leg: SimPrefillLeg | undefined;
   #firstTokenMs = Number.NaN;
+  #pulledTokens = 0;
   /** Whether an engine failed it. */
   #isSpill = false;
   #isOver = false;
@@ -124,7 +125,8 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     this.#soon(() => this.#lifecycle.progress(tokens));
   }
 
-  finished(report: Pick<BlockReport, "cachedTokens">): void {
+  finished(report: Pick<BlockReport, "cachedTokens" | "pulledTokens">): void {
+    this.#pulledTokens = report.pulledTokens;
     // For an imported prompt: the tokens that were cached at the prefill engine.
     const cachedTokens = this.#isPrefilled ? (this.#leg?.cachedTokens ?? Number.NaN) : report.cachedTokens;
     this.#soon(() => this.#finish(cachedTokens, undefined));
@@ -158,10 +160,11 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
 
   #send({ dispatch, leg }: PlannedAttempt<SimTarget>): void {
     const { options, split } = this.#router;
-    const { target, workMs } = dispatch;
+    const { target, workMs, selection } = dispatch;
     const { adapter, promptTokens } = this.#request;
     if (adapter !== undefined) target.adapters.sent(adapter);
     const legOptions = {
+      ...(leg === "decode" ? {} : { remote: selection.pull?.source.model }),
       ...(leg === "decode" && split ? { imported: { tokens: promptTokens, ...options.split!.link } } : {}),
       ...enginePriority(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
     };
@@ -239,6 +242,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       engine: error === undefined ? (selection?.target.model.number ?? -1) : -1,
       ...(prefillEngine !== undefined && { prefillEngine }),
       predictedTokens,
+      pulledTokens: this.#pulledTokens,
       isSpill: this.#isSpill,
     });
   }
@@ -256,7 +260,7 @@ function routedRequest(router: SimRouter, request: SimRequest): RoutedRequest {
     prefixKey: prefixKeyOf(request, router.options.policy.prefixKeyTokens),
     adapter,
   };
-  return { features, prompt: router.readsPrefixes ? promptOf(request) : undefined };
+  return { features, prompt: router.readsPrefixes ? promptOf(request) : undefined, canPull: router.canPull };
 }
 
 function promptOf({ promptTokens, chain }: SimRequest): PromptBlocks {

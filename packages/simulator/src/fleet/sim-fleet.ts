@@ -1,6 +1,6 @@
 import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
-import type { EngineParameters } from "@espalier/engine-model";
+import type { EngineParameters, PullLimits } from "@espalier/engine-model";
 import type { CustomPolicies } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
@@ -10,6 +10,7 @@ import type { FleetControls } from "../faults.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
+import type { LlmdRule } from "./llm-d-pulls.ts";
 import { createSimRouter, type RouterFactoryOptions, RouterNode, refused } from "./router-node.ts";
 import { knowledgeDefaults } from "./router-view.ts";
 import { ModelledEngine, type SimEngine } from "./sim-engine.ts";
@@ -23,6 +24,8 @@ export interface SimFleetOptions {
   readonly parameters: EngineParameters;
   /** Cyclic overrides: engine n uses the one at n modulo their number. None by default. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
+  /** How engines pull from each other's CPU memory; they cannot when absent. */
+  readonly pull?: PullLimits | undefined;
   readonly routers: number;
   /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
@@ -31,6 +34,8 @@ export interface SimFleetOptions {
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
+  /** What `epp_weighted` has of llm-d's router besides its rule. */
+  readonly llmdRule?: LlmdRule | undefined;
   /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings;
   /** The order in which engines serve their queues; `arrival` by default. */
@@ -91,6 +96,7 @@ export class SimFleet implements FleetControls {
         new ModelledEngine({
           ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
           hasEvents: sharing !== "none" && policy !== clusterIp,
+          pull: options.pull,
         }),
     );
     this.events = createEventFaults(this.engines);
@@ -106,6 +112,7 @@ export class SimFleet implements FleetControls {
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
       engineOrder: options.engineOrder ?? "arrival",
+      llmdRule: options.llmdRule,
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
       customPolicies: options.customPolicies,
@@ -138,13 +145,13 @@ export class SimFleet implements FleetControls {
   /** A client resolves the tier's name and sends a request to one of the routers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const { scheduler, clock } = this.time;
-    const { hopDelayMs } = this.#options.timing;
+    const { hopDelayMs, frontMs = 0 } = this.#options.timing;
     const back = (outcome: FrontOutcome, router: number): void => {
       scheduler.after(hopDelayMs, () =>
         ended({ ...outcome, firstTokenMs: outcome.firstTokenMs + hopDelayMs, endMs: clock.nowMs() }, router),
       );
     };
-    scheduler.after(hopDelayMs, () => {
+    scheduler.after(hopDelayMs + frontMs, () => {
       if (this.#service) {
         this.#service.handle(request, (outcome) => back(outcome, -1));
         return;

@@ -14,6 +14,7 @@ import {
   type ColdPromptParts,
   createFleetLearning,
   createFleetRoles,
+  createLendTrust,
   createPeerTraffic,
   createRetryBudget,
   createRetryMeters,
@@ -72,6 +73,8 @@ export class SimRouter implements SimFront {
   readonly selector: TargetSelector;
   readonly pool: SelectablePool;
   readonly readsPrefixes: boolean;
+  /** Whether some engine can pull from another one. */
+  readonly canPull: boolean;
   readonly admission: Admission<SimTarget> | undefined;
   readonly split: PairPlanner<SimTarget> | undefined;
   /** Undefined when no class may wait for a cold prompt. */
@@ -92,11 +95,13 @@ export class SimRouter implements SimFront {
     this.#rents = createSharedRents({ channel: view.notes, clock, scheduler, meter: silentMeter });
     this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
     this.readsPrefixes = options.policy.readsPrefixes;
+    this.canPull = options.targets.some(({ engine }) => engine.kvPull !== undefined);
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
-    this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);
+    const trust = createLendTrust(clock, silentMeter);
+    this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents, trust);
     const dryRun = [dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(this.#rents)] as const;
-    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...dryRun);
+    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...dryRun, trust);
     const selectors = { selector: this.selector, dryRunSelector };
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);

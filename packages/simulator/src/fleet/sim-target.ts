@@ -4,6 +4,7 @@ import {
   type Clock,
   type EngineId,
   type EngineRole,
+  type KvPullSpec,
   type KvTransferSpec,
   type TargetIndex,
 } from "@espalier/common";
@@ -83,6 +84,9 @@ class SimSignals {
 /** How engines transfer KV blocks in disaggregated serving. */
 const nixl: KvTransferSpec = { protocol: "nixl", host: undefined, port: undefined };
 
+/** How they pull them from each other. */
+const p2p: KvPullSpec = { protocol: "p2p", host: undefined, port: undefined };
+
 /** An engine as one router sees it. */
 export class SimTarget implements RoutingTarget {
   readonly index: TargetIndex;
@@ -92,6 +96,7 @@ export class SimTarget implements RoutingTarget {
     readonly role: EngineRole;
     readonly weight: number;
     readonly kvTransfer: KvTransferSpec;
+    readonly kvPull: KvPullSpec | undefined;
   };
   readonly load: TargetLoad;
   readonly signals: SimSignals;
@@ -116,7 +121,13 @@ export class SimTarget implements RoutingTarget {
     this.model = model;
     this.index = asTargetIndex(index);
     this.key = model.key;
-    this.engine = { id: asEngineId(model.key), role, weight: 1, kvTransfer: nixl };
+    this.engine = {
+      id: asEngineId(model.key),
+      role,
+      weight: 1,
+      kvTransfer: nixl,
+      kvPull: model.lends ? p2p : undefined,
+    };
     this.load = createTargetLoad({ clock, onChange: () => onChange(this) });
     this.#clock = clock;
     this.adapters = createTargetAdapters(() => clock.nowMs());

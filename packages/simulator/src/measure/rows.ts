@@ -33,6 +33,8 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
    * none.
    */
   readonly split_share?: number;
+  /** Share of prompt tokens that engines pulled from each other; absent when there were none. */
+  readonly pulled_share?: number;
   /** Sessions that sent requests, and what one of them cost on average: prompt tokens computed, time of engines. */
   readonly sessions: number;
   readonly uncached_tokens_per_session?: number;
@@ -94,6 +96,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     ...finite({ adapter_loads_per_1000: (1_000 * record.adapterLoads) / record.results.length }),
     ...finite({ bytes_per_s_per_router: record.linkBytes / summary.duration_s / routers }),
     ...splitShare(record),
+    ...pulledShare(record),
     ...sessionCosts(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
@@ -123,6 +126,12 @@ function sessionCosts({
 function splitShare({ results }: RunRecord): Pick<SimulateRow, "split_share"> {
   const split = results.filter(({ prefillEngine }) => prefillEngine !== undefined).length;
   return split === 0 ? {} : { split_share: split / results.length };
+}
+
+function pulledShare({ results }: RunRecord): Pick<SimulateRow, "pulled_share"> {
+  const pulled = results.reduce((sum, { pulledTokens = 0 }) => sum + pulledTokens, 0);
+  const all = results.reduce((sum, { request }) => sum + request.promptTokens, 0);
+  return pulled === 0 ? {} : { pulled_share: pulled / all };
 }
 
 function finite<Names extends string>(figures: Readonly<Record<Names, number>>): Partial<Record<Names, number>> {

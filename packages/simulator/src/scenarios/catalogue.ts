@@ -9,6 +9,7 @@ import { mooncakeConversation, toolagent } from "./mooncake.ts";
 import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { bursts, decodeBound, longAndShort } from "./prompts.ts";
+import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
 import type { Scenario } from "./scenario.ts";
 import { sessionAffinity } from "./session-affinity.ts";
 import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
@@ -41,6 +42,9 @@ const catalogue = new Map(
     longAndShort,
     decodeBound,
     bursts,
+    pullLadder,
+    pull64x16k,
+    pull192x48k,
     ...unevenFleets,
     ...pdMixes,
     ...faultScenarios,

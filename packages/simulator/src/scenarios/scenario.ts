@@ -6,7 +6,8 @@ import type { SendLimits } from "../clients/session.ts";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults.ts";
 import type { Balancer } from "../fleet/cells.ts";
-import type { Sharing } from "../run.ts";
+import type { LlmdRule } from "../fleet/llm-d-pulls.ts";
+import type { Sharing, SimTiming } from "../run.ts";
 
 /** The parameters of one run's workload. */
 export interface WorkloadOptions {
@@ -57,6 +58,8 @@ export interface PublishedResult {
   readonly baselineValue: number;
   /** The variant that it describes; the scenario itself when absent. */
   readonly variant?: string;
+  /** The variant of the baseline; the same when absent. */
+  readonly baselineVariant?: string;
   /** What routers share under the policy and under the baseline; `mesh` when absent. */
   readonly sharing?: Sharing;
   readonly baselineSharing?: Sharing;
@@ -95,6 +98,8 @@ export interface ScenarioVariant {
   readonly appliesBalance?: boolean;
   /** Number of uncached tokens from which two engines serve a request, instead of a dynamic threshold. */
   readonly splitTokens?: number;
+  /** What `epp_weighted` has of llm-d's router besides its rule: whether and how it pulls. */
+  readonly llmdRule?: LlmdRule;
   /** Settings for the policies that use them. */
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Replaces the scenario's own. */
@@ -131,6 +136,8 @@ export interface Scenario {
   syntheticTrace?(): Iterable<string>;
   /** Whether routers have admission control by class; requests are sent at once when absent. */
   readonly admission?: boolean;
+  /** Delays that are not the usual ones. */
+  readonly timing?: Partial<SimTiming>;
   /** Disaggregated serving; one engine serves each request when absent. */
   readonly split?: ScenarioSplit;
   /** The fault in the middle of the run; see `faults.ts`. */

@@ -154,6 +154,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     drain: { started: false },
     decisions: { isWatched: false },
     decisionLog: new DecisionLog(8),
+    recorder: { isOn: false },
     relay: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
       relayMetrics: createRelayMetrics(meter),

@@ -64,6 +64,17 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { seeds: "1", links: "delays", variant: "dynamic-0.85,always-0.85,never-0.85", duration: "100s" },
     quick: { variant: "dynamic-0.5", duration: "40s" },
   })),
+  { scenario: "pull-ladder", flags: { ...full, variant: "all" }, quick: { ...quickly, variant: "2k,2k-computed" } },
+  {
+    scenario: "pull-64x16k",
+    flags: { ...full, variant: "all" },
+    quick: { ...quickly, variant: "8-per-s,8-per-s-computed", duration: "20s" },
+  },
+  {
+    scenario: "pull-192x48k",
+    flags: { ...full, variant: "affinity,load-aware-pull" },
+    quick: { ...quickly, requests: "200", variant: "affinity,load-aware-pull" },
+  },
   {
     scenario: "scale-out",
     flags: { seeds: "1", links: "delays", variant: "1-engines,2-engines,4-engines" },

@@ -31,7 +31,7 @@ export function withLlmdRule(policy: Policy, { minPullTokens, draws = false }: L
         ? drawByScore(policy, request, candidates, random)
         : policy.choose(request, candidates, random);
       const { index } = choice;
-      const tokens = source < 0 ? 0 : candidates.lendableTokens[source]! - matchedInAll(candidates, index);
+      const tokens = source < 0 ? 0 : candidates.lendableTokens[source]! - announcedTokens(candidates, index);
       if (source !== index && tokens > 0 && tokens >= minPullTokens!) {
         candidates.pulledTokens[index] = tokens;
         candidates.pullFrom[index] = source;
@@ -39,6 +39,11 @@ export function withLlmdRule(policy: Policy, { minPullTokens, draws = false }: L
       return choice;
     },
   };
+}
+
+/** What an engine has announced of the prompt. Its index there does not predict (`speculativeIndexing`) where it pulls. */
+function announcedTokens(candidates: CandidateSet, index: number): number {
+  return Number.isNaN(candidates.matchAgeMs[index]!) ? matchedInAll(candidates, index) : 0;
 }
 
 /** @returns -1 if nobody lends anything */

@@ -28,6 +28,7 @@ export class ScriptedEngine implements SimEngine {
   readonly firstReplayed = 0;
   readonly adapterLoads = Number.NaN;
   readonly busyMs = 0;
+  readonly lends = false;
   isUp = true;
   epochs = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();
@@ -55,6 +56,10 @@ export class ScriptedEngine implements SimEngine {
   publish(changes: BlockChanges): void {
     this.#messageListeners.notify({ sequence: 0, timestampUs: -1, checksum: 0, changes });
   }
+
+  sourceFor(): undefined {}
+
+  pullStats(): undefined {}
 
   slow(): void {}
 

@@ -17,14 +17,15 @@ function createEngines(count: number, { pull }: { readonly pull?: PullLimits } =
   const { clock, scheduler } = time;
   const parameters = { ...engineParameters, cpuBlocks: 100, cpuLoadMsPerBlock: 1, cpuWrites: "prompt" } as const;
   const messages: EngineMessage[][] = [];
-  const engines = Array.from({ length: count }, (_, number) => {
+  const create = (number: number): SimEngine => {
     const options = { number, parameters, clock, scheduler, hasEvents: true, keepsMessages: true, pull };
     const engine = new ModelledEngine(options);
     const told: EngineMessage[] = [];
     messages.push(told);
     engine.onMessage((message) => told.push(message));
     return engine;
-  });
+  };
+  const engines = [create(0), ...Array.from({ length: count - 1 }, (_, at) => create(at + 1))];
   let index = 0;
   const ask = (engine: SimEngine, remote?: SimEngine, shape: Partial<Parameters<typeof requestOf>[0]> = {}) => {
     const request = requestOf({ index: index++, ...prompt, ...shape });

@@ -17,10 +17,16 @@ export const queues = {
       "Of those that had to wait.",
     ),
     plot(
+      "Waiting for a first engine",
+      "short",
+      [[sum(of("espalier_admission_cold_start_requests"), "class"), "{{class}}"]],
+      "Of those that wait: requests that found no engine up, in pools that hold them (scale-from-zero).",
+    ),
+    plot(
       "Shed",
       "ops",
       [[sum(rate("espalier_admission_shed_total"), "class, reason"), "{{class}} {{reason}}"]],
-      "queue_full and deadline_missed are 429 to the client.",
+      "queue_full and deadline_missed are 429 to the client, no_engine is 503.",
     ),
     plot(
       "Tokens by class",

@@ -31,7 +31,7 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
    * request's turn follows immediately.
    */
   admitted(targets: readonly Target[], ticket: AdmissionTicket): void;
-  /** It is refused with `queue_full` or `deadline_missed`. */
+  /** It is refused with `queue_full`, `deadline_missed`, or `no_engine_available` after waiting for an engine. */
   refused(error: EspalierError): void;
 }
 

@@ -19,6 +19,11 @@ export interface AdmissionOptions {
   /** Load sent by other routers. */
   readonly others: PeerLoad;
   readonly fleet: FleetUsage;
+  /**
+   * How long a request waits, after its arrival, while no engine is up, in milliseconds; read for each request. 0, the
+   * default, for not at all: its caller then finds that there is no engine.
+   */
+  readonly holdMs?: () => number;
 }
 
 /** The admission queue of one pool. */

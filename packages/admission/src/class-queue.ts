@@ -13,7 +13,7 @@ export interface Entry {
   readonly arrivedMs: number;
   /** When its first token is due, by the clock; Infinity for none. */
   readonly dueMs: number;
-  /** When it has to leave the queue to meet that. */
+  /** When it has to leave the queue to meet that, or has waited for an engine long enough. */
   readonly leaveByMs: number;
   /** Estimated prompt tokens that an engine will have to compute. */
   readonly uncachedTokens: number;

@@ -50,6 +50,8 @@ export interface PoolConfig {
   readonly policy: PolicyConfig;
   readonly engineApiKey: Secret | undefined;
   readonly forwardAuthorization: boolean;
+  /** How long requests wait for an engine while none is up; 0 for not at all. */
+  readonly holdMs: number;
 }
 
 export interface TokenizerConfig {
@@ -357,11 +359,12 @@ function compileRouting(tree: ConfigTree) {
   return {
     policy: compilePolicy(tree.policy),
     sessionKey: tree["session-key"].map(compileSource),
-    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards }) => ({
+    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards, ...rest }) => ({
       models,
       policy: compilePolicy(policy ?? tree.policy),
       engineApiKey: key === undefined ? undefined : new Secret(key),
       forwardAuthorization: forwards,
+      holdMs: rest["scale-from-zero"].hold,
     })),
     admission: compileAdmission(tree),
     disaggregation: {

@@ -33,6 +33,7 @@ export function crossCheck(
     [["breaker"], () => checkBreaker(tree)],
     [["policy", "plugins"], () => checkPolicy(tree.policy, ["policy"], isPolicy)],
     [["pools", "plugins"], () => checkPools(tree, isPolicy)],
+    [["pools", "admission"], () => checkHolds(tree)],
     [["admission"], () => checkAdmission(tree)],
     [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],
@@ -168,6 +169,17 @@ function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path, isP
       path: [...path, option],
       message: `is not an option of ${name}${takes.length > 0 ? `, which takes ${takes.join(", ")}` : ""}`,
     }));
+}
+
+/** Requests wait in the queues of admission, and a name with `*` would let clients invent models that wait. */
+function checkHolds({ pools, admission }: ConfigTree): Problem[] {
+  return pools.flatMap((pool, at): Problem[] => {
+    const path = ["pools", at, "scale-from-zero", "hold"];
+    if (pool["scale-from-zero"].hold === 0) return [];
+    if (admission.mode === "off") return [{ path, message: "needs admission.mode: on" }];
+    const isNamed = pool.models.some((model) => !model.includes("*"));
+    return isNamed ? [] : [{ path, message: "needs a model in `models` that is named without *" }];
+  });
 }
 
 function checkPools({ pools }: ConfigTree, isPolicy: IsPolicy): Problem[] {

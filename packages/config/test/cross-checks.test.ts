@@ -350,3 +350,14 @@ test("a plugin's path starts at the file that names it, and at the working direc
   expect(loadConfig({ file, flags }).plugins).toEqual([resolve("a.mjs")]);
   expect(loadConfig({ flags }).plugins).toEqual([resolve("a.mjs")]);
 });
+
+test.each([
+  ["hold: 1m } }]", "pools: [{ models: [a, b*]", "", []],
+  ["hold: 0s } }]", 'pools: [{ models: ["*"]', "", []],
+  ["hold: 1m } }]", 'pools: [{ models: ["*"]', "", ["needs a model in `models` that is named without *"]],
+  ["hold: 1m } }]", "pools: [{ models: [a]", "\nadmission: { mode: off }", ["needs admission.mode: on"]],
+] as const)("requests wait for a first engine in a queue, for models that are named: %s", (hold, pool, more, found) => {
+  const path = "pools[0].scale-from-zero.hold: ";
+  const problems = problemsOf(`${pool}, scale-from-zero: { ${hold}${more}`).map((line) => line.replace(/ \(.*/, ""));
+  expect(problems).toEqual(found.map((problem) => path + problem));
+});

@@ -265,15 +265,17 @@ function statusOf(context: RouterParts, readiness: Readiness): object {
 }
 
 function readinessOf(
-  { fleet, drain, mesh, prefix }: RouterContext,
+  { fleet, drain, mesh, prefix, pools }: RouterContext,
   warmUp: WarmUp,
   group: RouterGroup | undefined,
 ): Readiness {
   const reasons: string[] = [];
   if (!warmUp.isOver) reasons.push("the router warms up");
   if (drain.started) reasons.push("the router is draining");
-  if (fleet.engines.length === 0) reasons.push("no engine is known");
-  else if (fleet.usableCount() === 0) reasons.push("no engine is usable");
+  // Requests that wait for a first engine have to reach a router.
+  if (fleet.usableCount() === 0 && !pools.hasHeld) {
+    reasons.push(fleet.engines.length === 0 ? "no engine is known" : "no engine is usable");
+  }
   reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor, ...(group?.waitingFor() ?? []));
   return { ready: reasons.length === 0, reasons };
 }

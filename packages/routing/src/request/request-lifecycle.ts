@@ -249,7 +249,9 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const { planner, request, carrier } = this.#parts;
     const { pool, onlyEngine } = request;
     const tried = this.#tried;
-    const targets = (tried.size === 0 ? this.#open : undefined) ?? request.targets;
+    // A request that was planned without any engine has waited for the first one.
+    const planned = request.targets.length > 0 ? request.targets : carrier.targets();
+    const targets = (tried.size === 0 ? this.#open : undefined) ?? planned;
     const accepts = planner?.alonePredicate(pool, targets, tried) ?? servesAlone;
     return carrier.select(targets, { tried, onlyEngine, accepts });
   }

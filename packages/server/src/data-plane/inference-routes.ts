@@ -231,6 +231,7 @@ interface ResolvedPool {
   /** The model's name at the engines, which the body must carry. */
   readonly model: string;
   readonly pool: PoolSettings;
+  /** Empty only where requests wait for the first engine. */
   readonly targets: readonly Target[];
 }
 
@@ -247,7 +248,7 @@ export function resolvePool(
 ): ResolvedPool {
   const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
   const targets = context.fleet.pool(served);
-  if (targets.length === 0) throw absent(context, model ?? served);
+  if (targets.length === 0 && !context.pools.isHeld(served)) throw absent(context, model ?? served);
   return { model: served, pool: context.pools.settingsFor(served), targets };
 }
 

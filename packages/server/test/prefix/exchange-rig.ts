@@ -140,6 +140,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     work,
     upstreamHeaders: ["authorization", "Bearer engines"],
     forwardAuthorization: false,
+    holdMs: 0,
   };
   const context = {
     clock,

@@ -52,6 +52,39 @@ export const queues = {
       [[quantile(0.99, "espalier_admission_memory_wait_seconds", { by: "class" }), "{{class}}"]],
       "Of those that were held.",
     ),
+    row("Overflow to providers"),
+    plot(
+      "Requests",
+      "ops",
+      [
+        [
+          sum(rate("espalier_overflow_requests_total"), "backend, reason, outcome"),
+          "{{backend}} {{reason}}: {{outcome}}",
+        ],
+      ],
+      "Requests that providers answered because the engines could not, and how they ended.",
+    ),
+    plot(
+      "Spent in an hour",
+      "short",
+      [[`sum by (backend) (increase(${of("espalier_overflow_spent_total")}[1h]))`, "{{backend}}"]],
+      "By the configured price, in its currency.",
+    ),
+    plot(
+      "Tokens",
+      "short",
+      [[sum(rate("espalier_overflow_tokens_total"), "backend, kind"), "{{backend}} {{kind}}"]],
+      "Tokens per second of providers' prompts and answers.",
+    ),
+    plot(
+      "Kept back",
+      "ops",
+      [
+        [sum(rate("espalier_overflow_withheld_total"), "cause"), "{{cause}}"],
+        [sum(rate("espalier_overflow_spend_received_total"), "outcome"), "notes of other routers {{outcome}}"],
+      ],
+      "Requests that no provider took, for its budget or because it had just failed.",
+    ),
     row("Prefill and decode apart"),
     plot(
       "One engine or two",

@@ -1,7 +1,14 @@
 import type { CounterSeries, GaugeSeries, HistogramSeries, Meter } from "@espalier/common";
 
 /** Why a request left the queue without being dispatched, or moved to a lower class. */
-export type ShedReason = "queue_full" | "preempted" | "deadline_missed" | "no_engine" | "demoted" | "client_gone";
+export type ShedReason =
+  | "queue_full"
+  | "preempted"
+  | "deadline_missed"
+  | "no_engine"
+  | "overflow"
+  | "demoted"
+  | "client_gone";
 
 export interface ClassMeters {
   queued(change: 1 | -1): void;

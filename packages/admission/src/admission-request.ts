@@ -15,6 +15,8 @@ export interface AdmissionRequest {
   readonly deadlineMs: number | undefined;
   /** The only engine that can serve it. */
   readonly onlyEngine: string | undefined;
+  /** Where it has to wait behind this many or more, it is refused with `queue_full` instead; undefined for no bound. */
+  readonly maxAhead?: number | undefined;
 }
 
 /** The caller that waits for admission. */

@@ -140,7 +140,11 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   /** @returns whether it was accepted: it is queued, or was dispatched at once */
   #queue(waiting: WaitingRequest<Target>): boolean {
-    const { arrivedMs, goByMs } = waiting;
+    const { arrivedMs, goByMs, request } = waiting;
+    if (this.queued >= (request.maxAhead ?? Number.POSITIVE_INFINITY)) {
+      this.#refuse(waiting, "overflow");
+      return false;
+    }
     if (goByMs < Number.POSITIVE_INFINITY && arrivedMs + this.#predictMs(waiting) > goByMs) {
       if (!this.#demote(waiting)) return false;
     }

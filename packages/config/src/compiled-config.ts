@@ -8,6 +8,7 @@ import { mask, Secret } from "./secret.ts";
 import { compileDiscovery, type DiscoveryConfig } from "./sections/discovery.ts";
 import { compileEngines } from "./sections/engines.ts";
 import { compileMesh, type MeshConfig } from "./sections/mesh.ts";
+import { compileOverflow, type OverflowConfig, overflowWarnings } from "./sections/overflow.ts";
 import { compileTracing, type TracingConfig } from "./sections/tracing.ts";
 
 /** Paths of PEM files of a listener. With `caFile`, clients must present a certificate. */
@@ -103,6 +104,7 @@ export interface AdmissionConfig {
     readonly onMiss: "reject" | "demote";
     readonly maxPendingTokens: number;
     readonly yields: boolean;
+    readonly mayOverflow: boolean;
     readonly maxColdWaitMs: number;
   }[];
   readonly defaultClass: string;
@@ -160,6 +162,8 @@ export interface CompiledConfig {
   /** The first pool with a matching pattern applies. A model without one has `policy` and no credentials. */
   readonly pools: readonly PoolConfig[];
   readonly admission: AdmissionConfig;
+  /** Providers that answer when the engines cannot, in the order in which they are tried. */
+  readonly overflow: readonly OverflowConfig[];
   /** Threshold of uncached prompt tokens at which a request is split between two engines. */
   readonly disaggregation: {
     /** Undefined to compute it for each request, between the bounds. */
@@ -367,6 +371,7 @@ function compileRouting(tree: ConfigTree) {
       holdMs: rest["scale-from-zero"].hold,
     })),
     admission: compileAdmission(tree),
+    overflow: compileOverflow(tree),
     disaggregation: {
       fixedTokens: tree.disaggregation["threshold-tokens"],
       minTokens: tree.disaggregation["min-tokens"],
@@ -408,6 +413,7 @@ function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
       ...{ name, order, share, yields },
       targetMs: target,
       maxColdWaitMs: patience,
+      mayOverflow: rest.overflow === "allow",
       onMiss: rest["on-miss"],
       maxPendingTokens: rest["max-pending-tokens"],
     })),
@@ -482,7 +488,7 @@ function warningsOf(tree: ConfigTree): string[] {
     warnings.push(`Anyone who reaches ${tree.listen.host}:${tree.listen.port} can use the engines: api-keys is empty.`);
   }
   if (!tree["engine-tls"].verify) warnings.push("Certificates of engines are not checked: engine-tls.verify is false.");
-  return warnings;
+  return [...warnings, ...overflowWarnings(tree)];
 }
 
 function maskSecrets(tree: ConfigTree): ConfigTree {
@@ -495,6 +501,7 @@ function maskSecrets(tree: ConfigTree): ConfigTree {
     admin: masked(tree.admin, "key"),
     "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
     pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
+    overflow: tree.overflow.map((backend) => masked(backend, "key")),
     mesh: {
       ...masked(tree.mesh, "secret", "redis-url"),
       "accepted-secrets": tree.mesh["accepted-secrets"].map(() => mask),

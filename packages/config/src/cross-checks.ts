@@ -5,6 +5,7 @@ import type { ConfigTree } from "./schema.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
 import { checkEngines } from "./sections/engines.ts";
 import { checkMesh } from "./sections/mesh.ts";
+import { checkOverflow } from "./sections/overflow.ts";
 import { policyNameExpected, policyOptions } from "./sections/policies.ts";
 import { checkTracing } from "./sections/tracing.ts";
 import { formatDuration } from "./units.ts";
@@ -34,6 +35,7 @@ export function crossCheck(
     [["policy", "plugins"], () => checkPolicy(tree.policy, ["policy"], isPolicy)],
     [["pools", "plugins"], () => checkPools(tree, isPolicy)],
     [["pools", "admission"], () => checkHolds(tree)],
+    [["overflow"], () => checkOverflow(tree)],
     [["admission"], () => checkAdmission(tree)],
     [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],

@@ -17,6 +17,7 @@ import {
   warmUp,
 } from "./sections/listeners.ts";
 import { mesh } from "./sections/mesh.ts";
+import { overflow } from "./sections/overflow.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
 import { disaggregation, forwardPaths, models, plugins, policy, pools, sessionKey } from "./sections/routing.ts";
 import { tracing } from "./sections/tracing.ts";
@@ -42,6 +43,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "session-key": sessionKey,
   pools,
   admission,
+  overflow,
   disaggregation,
   models,
   tokenizers,

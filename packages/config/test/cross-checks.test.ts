@@ -361,3 +361,26 @@ test.each([
   const problems = problemsOf(`${pool}, scale-from-zero: { ${hold}${more}`).map((line) => line.replace(/ \(.*/, ""));
   expect(problems).toEqual(found.map((problem) => path + problem));
 });
+
+const backend = "name: p, url: https://p.example/v1, models: { m: n }";
+
+test.each([
+  [`[{ ${backend} }]`, []],
+  [`[{ ${backend}, price: { input: 1 }, budget: { day: 5 } }]`, []],
+  [`[{ ${backend} }, { ${backend} }]`, ["[1].name: p is the name of another backend"]],
+  [`[{ ${backend}, budget: { day: 5 } }]`, ["[0].budget: needs a price, or nothing is ever spent"]],
+  ["[{ name: p, url: https://p.example, models: {} }]", ["[0].models: names no model"]],
+])("overflow: %s", (overflow, found) => {
+  const problems = problemsOf(`overflow: ${overflow}`).map((line) => line.replace(/ \(.*/, ""));
+  expect(problems).toEqual(found.map((problem) => `overflow${problem}`));
+});
+
+test("an overflow backend as the router uses it: no /v1, no key in what is shown, and a warning where it is sent in the clear", () => {
+  const config = load(`overflow: [{ ${backend.replace("https", "http")}, key: secret-key, when: [no-engine] }]`);
+  const [compiled] = config.overflow;
+  expect(compiled).toMatchObject({ url: "http://p.example", maxQueued: 64, budget: { hour: Infinity, day: Infinity } });
+  expect([...compiled!.when]).toEqual(["no_engine"]);
+  expect(compiled!.key?.reveal()).toBe("secret-key");
+  expect(JSON.stringify([config.effective, config.overflow])).not.toContain("secret-key");
+  expect(config.warnings).toContain("The key of the overflow backend p is sent without TLS.");
+});

@@ -11,6 +11,7 @@ const usualClass = {
   maxPendingTokens: 32_768,
   yields: false,
   maxColdWaitMs: 0,
+  mayOverflow: true,
 };
 
 test("without any source the configuration is complete", () => {
@@ -44,6 +45,7 @@ test("without any source the configuration is complete", () => {
       { from: "body", name: "user" },
     ],
     pools: [],
+    overflow: [],
     admission: {
       isOn: true,
       classes: [

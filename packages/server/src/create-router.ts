@@ -117,7 +117,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
     servers: () => [data.app.server],
     closePicker: () => picker?.drain(),
   });
-  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload } = context;
+  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload, overflow } =
+    context;
   const warmUp = createWarmUp({
     ...{
       config,
@@ -184,6 +185,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       // The first to start is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
+      ...(overflow.backends.length > 0 ? [overflow] : []),
       context.largeBodies,
       ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
       ...[...(picker ? [picker] : []), certificates],
@@ -251,7 +253,7 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
 
 /** For `GET /admin/status`. */
 function statusOf(context: RouterParts, readiness: Readiness): object {
-  const { fleet, drain, inFlight, mesh, reloader } = context;
+  const { fleet, drain, inFlight, mesh, reloader, overflow } = context;
   return {
     ...readiness,
     draining: drain.started,
@@ -261,19 +263,20 @@ function statusOf(context: RouterParts, readiness: Readiness): object {
     models: fleet.models().map((model) => model.id),
     mesh: mesh?.describe() ?? null,
     lastReload: reloader.last ?? null,
+    overflow: overflow.describe(),
   };
 }
 
 function readinessOf(
-  { fleet, drain, mesh, prefix, pools }: RouterContext,
+  { fleet, drain, mesh, prefix, pools, overflow }: RouterContext,
   warmUp: WarmUp,
   group: RouterGroup | undefined,
 ): Readiness {
   const reasons: string[] = [];
   if (!warmUp.isOver) reasons.push("the router warms up");
   if (drain.started) reasons.push("the router is draining");
-  // Requests that wait for a first engine have to reach a router.
-  if (fleet.usableCount() === 0 && !pools.hasHeld) {
+  // Requests that wait for a first engine, or that others answer, have to reach a router.
+  if (fleet.usableCount() === 0 && !pools.hasHeld && overflow.backends.length === 0) {
     reasons.push(fleet.engines.length === 0 ? "no engine is known" : "no engine is usable");
   }
   reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor, ...(group?.waitingFor() ?? []));

@@ -1369,6 +1369,63 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             ],
             description: "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
           },
+          overflow: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                name: {
+                  type: "string",
+                },
+                api: {
+                  enum: ["openai", "anthropic"],
+                },
+                models: {
+                  type: "array",
+                  items: {
+                    type: "string",
+                  },
+                },
+                inFlight: {
+                  type: "integer",
+                  description: "Requests of this router.",
+                },
+                spent: {
+                  type: "object",
+                  description: "By all routers, in the present hour and day of UTC.",
+                  properties: {
+                    hour: {
+                      type: "number",
+                    },
+                    day: {
+                      type: "number",
+                    },
+                  },
+                  required: ["hour", "day"],
+                  additionalProperties: false,
+                },
+                budget: {
+                  type: "object",
+                  properties: {
+                    hour: {
+                      type: ["number", "null"],
+                    },
+                    day: {
+                      type: ["number", "null"],
+                    },
+                  },
+                  required: ["hour", "day"],
+                  additionalProperties: false,
+                },
+                isPaused: {
+                  type: "boolean",
+                  description: "It failed a moment ago, and gets no requests for a while.",
+                },
+              },
+              required: ["name", "api", "models", "inFlight", "spent", "budget", "isPaused"],
+              additionalProperties: false,
+            },
+          },
         },
         required: [
           "ready",
@@ -1381,6 +1438,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "mesh",
           "lastReload",
           "picker",
+          "overflow",
         ],
         additionalProperties: false,
       },
@@ -2428,6 +2486,27 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               },
             ],
           },
+          overflow: {
+            anyOf: [
+              {
+                type: "object",
+                properties: {
+                  backend: {
+                    type: "string",
+                  },
+                  reason: {
+                    enum: ["no_engine", "deadline", "queue"],
+                  },
+                },
+                required: ["backend", "reason"],
+                additionalProperties: false,
+              },
+              {
+                type: "null",
+              },
+            ],
+            description: "The overflow backend that would get it now; null when none would.",
+          },
           memory: {
             anyOf: [
               {
@@ -2535,6 +2614,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "pull",
           "split",
           "service",
+          "overflow",
           "memory",
           "sessionKey",
           "prompt",

@@ -52,6 +52,31 @@ export const queues = {
       [[quantile(0.99, "espalier_admission_memory_wait_seconds", { by: "class" }), "{{class}}"]],
       "Of those that were held.",
     ),
+    row("How many engines the load needs"),
+    plot(
+      "Engines wanted",
+      "short",
+      [[`max by (model, role) (${of("espalier_scale_wanted_engines")})`, "{{model}} {{role}}"]],
+      "What routers tell an autoscaler.",
+    ),
+    plot(
+      "Load in engines",
+      "short",
+      [[`max by (model, role) (${of("espalier_scale_load_engines")})`, "{{model}} {{role}}"]],
+      "At full use, before it is divided by scale.utilization.",
+    ),
+    plot(
+      "Waiting by model",
+      "short",
+      [[`max by (model) (${of("espalier_scale_waiting_requests")})`, "{{model}}"]],
+      "Requests that wait in all routers.",
+    ),
+    plot(
+      "Notes on load",
+      "ops",
+      [[sum(rate("espalier_scale_demand_received_total"), "outcome"), "{{outcome}}"]],
+      "What routers tell each other of the load that they measure.",
+    ),
     row("Overflow to providers"),
     plot(
       "Requests",

@@ -26,6 +26,16 @@ export interface AdmissionOptions {
   readonly holdMs?: () => number;
 }
 
+/** The work of one queued request. */
+export interface WaitingWork {
+  /** Estimated prompt tokens that an engine will have to compute. */
+  readonly uncachedTokens: number;
+  /** Of its answer; 0 when unknown. */
+  readonly outputTokens: number;
+  /** Milliseconds in which it has to leave the queue to meet its deadline; Infinity without one. */
+  readonly leaveInMs: number;
+}
+
 /** The admission queue of one pool. */
 export interface Admission<Target extends AdmissionTarget> {
   /**
@@ -40,6 +50,8 @@ export interface Admission<Target extends AdmissionTarget> {
   readonly queued: number;
   /** Requests parked for memory. */
   readonly parked: number;
+  /** What is queued, in no order. */
+  backlog(): readonly WaitingWork[];
   /** Tokens served by this router, by class and tenant. */
   usage(): readonly TenantUsage[];
 }

@@ -1,5 +1,5 @@
 import { type Cancel, type Clock, DecayedSum, type ErrorCode, EspalierError, type Scheduler } from "@espalier/common";
-import type { Admission, AdmissionOptions } from "./admission.ts";
+import type { Admission, AdmissionOptions, WaitingWork } from "./admission.ts";
 import type { ShedReason } from "./admission-meters.ts";
 import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTicket } from "./admission-request.ts";
 import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue.ts";
@@ -105,6 +105,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       }
     }
     return this.#queue(waiting);
+  }
+
+  backlog(): readonly WaitingWork[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#classes.flatMap(({ queue }) =>
+      [...queue.entries()].map(({ request, uncachedTokens, goByMs }) => ({
+        ...{ uncachedTokens, outputTokens: request.expectedOutputTokens, leaveInMs: goByMs - nowMs },
+      })),
+    );
   }
 
   capacityFreed(): void {

@@ -33,6 +33,18 @@ export interface EndpointPickerConfig {
   readonly showsScores: boolean;
 }
 
+/** How many engines the load needs, and who is told. */
+export interface ScaleConfig {
+  /** Share of an engine's time that the load may take. */
+  readonly utilization: number;
+  /** Time in which requests that wait without a deadline have to begin. */
+  readonly catchUpMs: number;
+  /** Time without requests after which a model needs no engine. */
+  readonly idleMs: number;
+  /** Listener of the external scaler; undefined without one. */
+  readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined } | undefined;
+}
+
 export interface ApiKey {
   readonly name: string;
   /** SHA-256 of the key: 32 bytes. */
@@ -141,6 +153,7 @@ export interface CompiledConfig {
   };
   /** Undefined when the router is no endpoint picker of gateways. */
   readonly endpointPicker: EndpointPickerConfig | undefined;
+  readonly scale: ScaleConfig;
   /** Empty: every client is accepted. */
   readonly apiKeys: readonly ApiKey[];
   /** Origins of web pages that may call the API; `*` for all. */
@@ -310,6 +323,11 @@ function compileEndpointPicker(tree: ConfigTree["endpoint-picker"]): EndpointPic
   };
 }
 
+function compileScale({ utilization, host, port, tls, idle, "catch-up": catchUpMs }: ConfigTree["scale"]): ScaleConfig {
+  const listen = port === undefined ? undefined : { host, port, tls: compileTls(tls) };
+  return { utilization, catchUpMs, idleMs: idle, listen };
+}
+
 function compileListeners(tree: ConfigTree) {
   const { processes, listen, admin, timeouts, limits, drain, log } = tree;
   return {
@@ -325,6 +343,7 @@ function compileListeners(tree: ConfigTree) {
       hasDashboard: admin.dashboard,
     },
     endpointPicker: compileEndpointPicker(tree["endpoint-picker"]),
+    scale: compileScale(tree.scale),
     apiKeys: tree["api-keys"].map(compileApiKey),
     corsOrigins: tree.cors.origins,
     timeouts: {

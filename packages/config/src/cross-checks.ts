@@ -24,7 +24,7 @@ export function crossCheck(
   // What plugins bring is known when they are loaded.
   const isPolicy: IsPolicy = (name) => tree.plugins.length > 0 || customPolicies.includes(name);
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
-    [["listen", "admin", "endpoint-picker"], () => checkListeners(tree)],
+    [["listen", "admin", "endpoint-picker", "scale"], () => checkListeners(tree)],
     [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events"], () => checkProcesses(tree)],
     [["admin"], () => checkAdmin(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
@@ -48,7 +48,7 @@ export function crossCheck(
 }
 
 /** Two listeners at one port: found here for a clear message, before the second one fails to start. */
-function checkListeners({ listen, admin, "endpoint-picker": picker }: ConfigTree): Problem[] {
+function checkListeners({ listen, admin, scale, "endpoint-picker": picker }: ConfigTree): Problem[] {
   const health = { path: ["endpoint-picker", "health-port"], host: picker.host, port: picker["health-port"] };
   const listeners = [
     { path: ["listen", "port"], host: listen.host, port: listen.port },
@@ -56,6 +56,7 @@ function checkListeners({ listen, admin, "endpoint-picker": picker }: ConfigTree
     ...(picker.port === undefined
       ? []
       : [{ path: ["endpoint-picker", "port"], host: picker.host, port: picker.port }, health]),
+    ...(scale.port === undefined ? [] : [{ path: ["scale", "port"], host: scale.host, port: scale.port }]),
   ];
   return listeners.flatMap(({ path, host, port }, at) => {
     const other = listeners.slice(0, at).find((one) => port > 0 && one.port === port && areOneHost(one.host, host));

@@ -12,6 +12,7 @@ export type {
   PolicyConfig,
   PoolConfig,
   PriorityDirection,
+  ScaleConfig,
   SessionKeySource,
   TokenizerConfig,
   WeightedModel,

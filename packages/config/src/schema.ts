@@ -13,6 +13,7 @@ import {
   listen,
   log,
   processes,
+  scale,
   timeouts,
   warmUp,
 } from "./sections/listeners.ts";
@@ -32,6 +33,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "warm-up": warmUp,
   admin,
   "endpoint-picker": endpointPicker,
+  scale,
   "api-keys": apiKeys,
   cors,
   engines,

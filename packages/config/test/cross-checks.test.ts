@@ -28,6 +28,7 @@ test.each([
   ["free ports", "{ listen: { port: 0 }, admin: { port: 0 } }", 0],
   ["the port of the endpoint picker", "{ endpoint-picker: { port: 8080 } }", 1],
   ["the port of its health checks", "{ endpoint-picker: { port: 9002, health-port: 9002 } }", 1],
+  ["the port of the scaler", "{ scale: { port: 9090 } }", 1],
   ["a health port of a router that is no picker", "{ endpoint-picker: { health-port: 9090 } }", 0],
 ])("one port for both listeners on %s", (_, text, problems) => {
   expect(problemsOf(text)).toHaveLength(problems);

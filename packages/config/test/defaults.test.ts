@@ -44,6 +44,7 @@ test("without any source the configuration is complete", () => {
       { from: "body", name: "prompt_cache_key" },
       { from: "body", name: "user" },
     ],
+    scale: { utilization: 0.7, catchUpMs: 30_000, idleMs: 60_000, listen: undefined },
     pools: [],
     overflow: [],
     admission: {

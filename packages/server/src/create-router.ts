@@ -30,6 +30,7 @@ import type { Readiness } from "./lifecycle/readiness.ts";
 import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readiness.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
 import type { RouterContext } from "./router-context.ts";
+import { createScaleParts } from "./scale/scale-parts.ts";
 import { createWarmUp, type WarmUp } from "./warm-up.ts";
 
 /** Most connections of operators, scrapers and dashboards. */
@@ -92,6 +93,8 @@ export interface Router extends Startable {
   readonly meshAddress: string | null;
   /** Where gateways reach it as their endpoint picker; null when it is none. Known after the start. */
   readonly picker: PickerAddresses | null;
+  /** `host:port` at which KEDA asks how many engines are wanted; null when it cannot. Known after the start. */
+  readonly scalerAddress: string | null;
   readonly readiness: () => Readiness;
   /** The configuration in force. */
   readonly config: CompiledConfig;
@@ -153,12 +156,14 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...{ log: context.decisionLog, router: mesh?.replica.ports.origin.router ?? null, notes: mesh?.replica.notes },
     ...{ members: () => mesh?.members() ?? [], random: context.random, scheduler },
   });
+  const scale = createScaleParts(config.scale, context, metrics.meter);
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
     status: () => ({ ...statusOf(context, readiness()), picker: pickerAddresses() }),
     mesh: () => mesh?.describe(),
     assignedRoleOf: context.split.assignedRoleOf,
+    scale: scale.describe,
     describeConfig: () => describeConfig(live.current),
     reload: () => tellGroup(group, () => reload("admin")),
     feeds: () => prefix.feeds?.describe() ?? [],
@@ -174,7 +179,17 @@ export function createRouter(dependencies: RouterDependencies): Router {
   boundOperators(context, dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
-    ...{ config, data: data.app, admin: adminApp, mesh, picker, logger, scheduler, meter: metrics.meter },
+    ...{
+      config,
+      data: data.app,
+      admin: adminApp,
+      mesh,
+      picker,
+      scaler: scale.scaler,
+      logger,
+      scheduler,
+      meter: metrics.meter,
+    },
     setEngineTls: proxy.setTls,
   });
   fleet.onChange((change, engine) => {
@@ -188,7 +203,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ...(overflow.backends.length > 0 ? [overflow] : []),
       context.largeBodies,
       ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
-      ...[...(picker ? [picker] : []), certificates],
+      ...[...(picker ? [picker] : []), scale, certificates],
     ]),
     get url() {
       return data.url;
@@ -204,6 +219,9 @@ export function createRouter(dependencies: RouterDependencies): Router {
     },
     get config() {
       return live.current;
+    },
+    get scalerAddress() {
+      return scale.scaler?.address ?? null;
     },
     readiness,
     reload,

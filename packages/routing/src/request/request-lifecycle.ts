@@ -123,7 +123,10 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
 
   /** The request is complete. It goes to an engine at once, or when its turn comes. */
   enter(): void {
-    const { queue, carrier } = this.#parts;
+    const { queue, carrier, request } = this.#parts;
+    const { promptTokens, expectedOutputTokens } = request.features;
+    // Other requests cost engines next to nothing.
+    if (queue || expectedOutputTokens > 0) request.pool.work?.demand.arrived(promptTokens);
     if (!queue) {
       carrier.admitted();
       return;
@@ -231,6 +234,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const dispatch = this.#current?.dispatch;
     dispatch?.release();
     if (isCompleted && isStream) dispatch?.streamed(outputTokens);
+    if (isCompleted && outputTokens > 0) this.#parts.request.pool.work?.demand.answered(outputTokens);
     if (!isCompleted && Number.isNaN(this.#firstTokenMs)) dispatch?.withdraw();
     // Cached tokens from a transfer do not show what this engine's cache had.
     dispatch?.answered(isCompleted && !this.prefill ? cachedTokens : undefined);

@@ -417,6 +417,121 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/scale": {
+      get: {
+        operationId: "scale",
+        summary: "How many engines the load of each model needs, over all routers.",
+        tags: ["router"],
+        responses: {
+          "200": {
+            description: "As described.",
+            content: {
+              "application/json": {
+                schema: {
+                  type: "object",
+                  properties: {
+                    utilization: {
+                      type: "number",
+                    },
+                    models: {
+                      type: "array",
+                      items: {
+                        type: "object",
+                        properties: {
+                          model: {
+                            type: "string",
+                          },
+                          wanted: {
+                            type: "object",
+                            properties: {
+                              both: {
+                                type: "integer",
+                              },
+                              prefill: {
+                                type: "integer",
+                              },
+                              decode: {
+                                type: "integer",
+                              },
+                            },
+                            required: ["both", "prefill", "decode"],
+                            additionalProperties: false,
+                            description: "Engines that the load needs, by what they do.",
+                          },
+                          load: {
+                            type: "object",
+                            properties: {
+                              both: {
+                                type: "number",
+                              },
+                              prefill: {
+                                type: "number",
+                              },
+                              decode: {
+                                type: "number",
+                              },
+                            },
+                            required: ["both", "prefill", "decode"],
+                            additionalProperties: false,
+                            description: "In engines at full use.",
+                          },
+                          engines: {
+                            type: "integer",
+                            description: "Engines that can take requests.",
+                          },
+                          requestsPerS: {
+                            type: "number",
+                            description: "Requests that arrive in a second.",
+                          },
+                          costMs: {
+                            type: "number",
+                            description: "Engine time of a request.",
+                          },
+                          waiting: {
+                            type: "integer",
+                            description: "Requests that wait in routers.",
+                          },
+                          inFlight: {
+                            type: "integer",
+                            description: "Requests at engines.",
+                          },
+                          batch: {
+                            type: "number",
+                            description: "Requests that an engine serves together.",
+                          },
+                          msPerOutputToken: {
+                            type: "number",
+                            description: "Time of a token of an answer, as clients see it.",
+                          },
+                        },
+                        required: [
+                          "model",
+                          "wanted",
+                          "load",
+                          "engines",
+                          "requestsPerS",
+                          "costMs",
+                          "waiting",
+                          "inFlight",
+                          "batch",
+                          "msPerOutputToken",
+                        ],
+                        additionalProperties: false,
+                      },
+                    },
+                  },
+                  required: ["utilization", "models"],
+                  additionalProperties: false,
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+        },
+      },
+    },
     "/admin/feeds": {
       get: {
         operationId: "feeds",

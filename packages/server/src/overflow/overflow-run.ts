@@ -281,16 +281,16 @@ class OverflowRun extends Relay {
   }
 
   #noteDecision({ config }: OverflowBackend): void {
-    const { decisions, admission } = this.#context;
+    const { clock, decisions, admission } = this.#context;
     const { endpointId, pool, features, service } = this.#parts.plan;
     if (!decisions.isWatched) return;
-    decisions.note({
-      ...{ endpoint: endpointId, model: pool.model, policy: "overflow", reason: this.#parts.reason },
-      ...{ target: config.name, promptTokens: features.promptTokens, matchedTokens: 0 },
-      sessionKey: features.sessionKey,
+    const decision = {
+      ...{ atMs: clock.wallMs(), endpoint: endpointId, model: pool.model, policy: "overflow" },
+      ...{ reason: this.#parts.reason, target: config.name, promptTokens: features.promptTokens, matchedTokens: 0 },
       class: service ? (service.className ?? admission.config.defaultClass) : null,
       ...{ queuedMs: 0, attempt: this.#tried.size, prefillWorker: null, pull: null },
-    });
+    };
+    decisions.note(decision, features.sessionKey);
   }
 }
 

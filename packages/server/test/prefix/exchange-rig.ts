@@ -154,6 +154,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
     decisions: { isWatched: false },
+    recorder: { isOn: false },
     decisionLog: new DecisionLog(8),
     relay: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },

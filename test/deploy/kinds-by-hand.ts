@@ -63,11 +63,49 @@ const clientTrafficPolicy = object(
   ),
 );
 
+const count = { type: "integer", minimum: 0 };
+const texts = { type: "object", additionalProperties: { type: "string" } };
+
+/** The part of KEDA's ScaledObject (keda.sh/v1alpha1) that our manifests use. */
+const scaledObject = object(
+  section(
+    {
+      scaleTargetRef: section({ apiVersion: { type: "string" }, kind: { type: "string" }, name }, ["name"]),
+      ...{ pollingInterval: count, cooldownPeriod: count, minReplicaCount: count, maxReplicaCount: count },
+      advanced: section({
+        horizontalPodAutoscalerConfig: section({
+          behavior: section({
+            scaleDown: section({
+              stabilizationWindowSeconds: { type: "integer", minimum: 0, maximum: 3_600 },
+              policies: {
+                type: "array",
+                items: section(
+                  { type: { enum: ["Pods", "Percent"] }, value: count, periodSeconds: { ...count, maximum: 1_800 } },
+                  ["type", "value", "periodSeconds"],
+                ),
+              },
+            }),
+          }),
+        }),
+      }),
+      triggers: {
+        ...{ type: "array", minItems: 1 },
+        items: section({ type: { enum: ["external", "external-push", "metrics-api"] }, metadata: texts }, [
+          "type",
+          "metadata",
+        ]),
+      },
+    },
+    ["scaleTargetRef", "triggers"],
+  ),
+);
+
 const ajv = new Ajv({ strict: true, allErrors: true });
 /** Kinds that no library of validators knows, as their definitions have them. A field that is not here counts as invalid. */
 const kinds: Readonly<Record<string, ValidateFunction>> = {
   "gateway.envoyproxy.io/v1alpha1/ClientTrafficPolicy": ajv.compile(clientTrafficPolicy),
   "inference.networking.k8s.io/v1/InferencePool": ajv.compile(inferencePool),
+  "keda.sh/v1alpha1/ScaledObject": ajv.compile(scaledObject),
 };
 
 /** @returns what is wrong with an object; undefined for a kind that is not among these */

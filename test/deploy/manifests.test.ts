@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { loadConfig } from "@espalier/config";
 import { Ajv } from "ajv";
 import { describe, expect, test } from "vitest";
 import { filesIn, parseYaml, readText, readYaml, root } from "./files.ts";
@@ -39,6 +40,7 @@ const values = readYaml<Record<string, unknown>>(`${chart}/values.yaml`)[0]!;
 const schema = JSON.parse(readText(`${chart}/values.schema.json`)) as { readonly properties: object };
 const engineFiles = filesIn("examples/kubernetes", ".yaml");
 const gatewayFiles = filesIn("deploy/kubernetes/gateways", ".yaml");
+const scalingFiles = filesIn("deploy/kubernetes/scaling", ".yaml");
 
 describe("the chart", () => {
   const accepts = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true }).compile(schema);
@@ -148,7 +150,9 @@ describe("the chart", () => {
   });
 
   test("gives the manifests of deploy/kubernetes", () => {
-    const files = filesIn("deploy/kubernetes", ".yaml").filter((file) => !gatewayFiles.includes(file));
+    const files = filesIn("deploy/kubernetes", ".yaml").filter(
+      (file) => ![...gatewayFiles, ...scalingFiles].includes(file),
+    );
     expect(files).toEqual(exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`));
     for (const name of exampleNames) {
       const text = readText(`deploy/kubernetes/${name}.yaml`);
@@ -180,11 +184,48 @@ describe("the chart", () => {
 
 test("what is deployed is valid for Kubernetes, without a field that it does not have", () => {
   const ours = exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`);
-  const all = [...ours, ...engineFiles, ...gatewayFiles].flatMap((file) => readYaml<KubernetesObject>(file));
+  const all = [...ours, ...engineFiles, ...gatewayFiles, ...scalingFiles].flatMap((file) =>
+    readYaml<KubernetesObject>(file),
+  );
   expect(all.length).toBeGreaterThan(40);
   expect(invalidFields(all)).toEqual([]);
   expect(unknownFields(all)).toEqual([]);
 });
+
+test("autoscalers scale the example's engines, by a metric and a port that routers have", () => {
+  const engines = engineFiles.flatMap((file) => readYaml<KubernetesObject>(file));
+  const scaling = scalingFiles.flatMap((file) => readYaml<ScalingObject>(file));
+  const scaled = scaling.filter(({ spec }) => spec.scaleTargetRef);
+  expect(scaled.map(({ kind }) => kind).sort()).toEqual(["HorizontalPodAutoscaler", "ScaledObject"]);
+  for (const { spec, metadata } of scaled) {
+    expect(engines).toContainEqual(
+      expect.objectContaining({
+        kind: "Deployment",
+        metadata: expect.objectContaining({ name: spec.scaleTargetRef!.name, namespace: metadata.namespace }),
+      }),
+    );
+  }
+  const { metadata } = scaled.flatMap(({ spec }) => spec.triggers ?? [])[0]!;
+  const [service] = scaling.filter(({ kind }) => kind === "Service");
+  const [port] = service!.spec.ports!;
+  expect(metadata.scalerAddress).toBe(`${service!.metadata.name}.${service!.metadata.namespace}.svc:${port!.port}`);
+  const written = /^#\s+scale: (.*)$/m.exec(readText("deploy/kubernetes/scaling/keda.yaml"))![1]!;
+  const { scale } = loadConfig({ file: { path: "values.yaml", text: `scale: ${written}` } });
+  expect(scale.listen).toMatchObject({ host: "0.0.0.0", port: port!.targetPort });
+  const rule = readText("deploy/kubernetes/scaling/hpa.yaml");
+  expect(rule).toContain("espalier_scale_wanted_engines");
+  expect(readText("docs/METRICS.md")).toContain("`espalier_scale_wanted_engines`");
+});
+
+/** What the test of autoscalers reads. */
+interface ScalingObject extends KubernetesObject {
+  readonly metadata: { readonly name: string; readonly namespace: string };
+  readonly spec: {
+    readonly scaleTargetRef?: { readonly name: string };
+    readonly triggers?: readonly { readonly metadata: { readonly scalerAddress: string } }[];
+    readonly ports?: readonly { readonly port: number; readonly targetPort: number }[];
+  };
+}
 
 describe.each(exampleNames)("%s", (name) => {
   const { objects, find, deployment, container, config, compile, watchedNamespaces } = readManifests(

@@ -173,6 +173,7 @@ test("the status tells engines, models and what is under way", async () => {
     models: ["other", "tiny"],
     mesh: null,
     lastReload: null,
+    overflow: [],
     picker: null,
     url: router.url,
     version: null,

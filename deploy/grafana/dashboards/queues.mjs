@@ -17,10 +17,16 @@ export const queues = {
       "Of those that had to wait.",
     ),
     plot(
+      "Waiting for a first engine",
+      "short",
+      [[sum(of("espalier_admission_cold_start_requests"), "class"), "{{class}}"]],
+      "Of those that wait: requests that found no engine up, in pools that hold them (scale-from-zero).",
+    ),
+    plot(
       "Shed",
       "ops",
       [[sum(rate("espalier_admission_shed_total"), "class, reason"), "{{class}} {{reason}}"]],
-      "queue_full and deadline_missed are 429 to the client.",
+      "queue_full and deadline_missed are 429 to the client, no_engine is 503.",
     ),
     plot(
       "Tokens by class",
@@ -45,6 +51,64 @@ export const queues = {
       "s",
       [[quantile(0.99, "espalier_admission_memory_wait_seconds", { by: "class" }), "{{class}}"]],
       "Of those that were held.",
+    ),
+    row("How many engines the load needs"),
+    plot(
+      "Engines wanted",
+      "short",
+      [[`max by (model, role) (${of("espalier_scale_wanted_engines")})`, "{{model}} {{role}}"]],
+      "What routers tell an autoscaler.",
+    ),
+    plot(
+      "Load in engines",
+      "short",
+      [[`max by (model, role) (${of("espalier_scale_load_engines")})`, "{{model}} {{role}}"]],
+      "At full use, before it is divided by scale.utilization.",
+    ),
+    plot(
+      "Waiting by model",
+      "short",
+      [[`max by (model) (${of("espalier_scale_waiting_requests")})`, "{{model}}"]],
+      "Requests that wait in all routers.",
+    ),
+    plot(
+      "Notes on load",
+      "ops",
+      [[sum(rate("espalier_scale_demand_received_total"), "outcome"), "{{outcome}}"]],
+      "What routers tell each other of the load that they measure.",
+    ),
+    row("Overflow to providers"),
+    plot(
+      "Requests",
+      "ops",
+      [
+        [
+          sum(rate("espalier_overflow_requests_total"), "backend, reason, outcome"),
+          "{{backend}} {{reason}}: {{outcome}}",
+        ],
+      ],
+      "Requests that providers answered because the engines could not, and how they ended.",
+    ),
+    plot(
+      "Spent in an hour",
+      "short",
+      [[`sum by (backend) (increase(${of("espalier_overflow_spent_total")}[1h]))`, "{{backend}}"]],
+      "By the configured price, in its currency.",
+    ),
+    plot(
+      "Tokens",
+      "short",
+      [[sum(rate("espalier_overflow_tokens_total"), "backend, kind"), "{{backend}} {{kind}}"]],
+      "Tokens per second of providers' prompts and answers.",
+    ),
+    plot(
+      "Kept back",
+      "ops",
+      [
+        [sum(rate("espalier_overflow_withheld_total"), "cause"), "{{cause}}"],
+        [sum(rate("espalier_overflow_spend_received_total"), "outcome"), "notes of other routers {{outcome}}"],
+      ],
+      "Requests that no provider took, for its budget or because it had just failed.",
     ),
     row("Prefill and decode apart"),
     plot(

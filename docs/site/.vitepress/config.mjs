@@ -48,6 +48,7 @@ const sidebar = [
     ["Debug a misroute", "docs/guides/debug-a-misroute"],
     ["Several tenants", "docs/guides/multi-tenant"],
     ["Scheduling", "docs/SCHEDULING"],
+    ["When capacity runs out", "docs/guides/scale"],
     ["Prefill and decode apart", "docs/guides/disaggregation"],
     ["KV blocks from another engine", "docs/guides/kv-pull"],
     ["Write a policy", "docs/guides/write-a-policy"],

@@ -1,13 +1,22 @@
 import type { CounterSeries, GaugeSeries, HistogramSeries, Meter } from "@espalier/common";
 
 /** Why a request left the queue without being dispatched, or moved to a lower class. */
-export type ShedReason = "queue_full" | "preempted" | "deadline_missed" | "demoted" | "client_gone";
+export type ShedReason =
+  | "queue_full"
+  | "preempted"
+  | "deadline_missed"
+  | "no_engine"
+  | "overflow"
+  | "demoted"
+  | "client_gone";
 
 export interface ClassMeters {
   queued(change: 1 | -1): void;
   /** Parked for memory. */
   parked(change: 1 | -1): void;
   parkedFor(milliseconds: number): void;
+  /** Queued while no engine was up. */
+  held(change: 1 | -1): void;
   waited(milliseconds: number): void;
   shed(reason: ShedReason): void;
   tokens(kind: "prompt" | "output", count: number): void;
@@ -44,6 +53,11 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
     labels: ["class"],
     buckets: waitBuckets,
   });
+  const held = meter.gauge({
+    name: "espalier_admission_cold_start_requests",
+    help: "Requests queued in the router that found no engine up and wait for the first one, by class.",
+    labels: ["class"],
+  });
   const shed = meter.counter({
     name: "espalier_admission_shed_total",
     help: "Requests that left the queue without being dispatched, or were lowered by a class (demoted), by reason.",
@@ -63,6 +77,7 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
         queued: queued.series(className),
         wait: wait.series(className),
         parked: parked.series(className),
+        held: held.series(className),
         memoryWait: memoryWait.series(className),
         shed: (reason) => shed.series(className, reason),
         prompt: tokens.series(className, "prompt"),
@@ -78,16 +93,18 @@ interface ClassSeries {
   readonly queued: GaugeSeries;
   readonly wait: HistogramSeries;
   readonly parked: GaugeSeries;
+  readonly held: GaugeSeries;
   readonly memoryWait: HistogramSeries;
   readonly shed: (reason: ShedReason) => CounterSeries;
   readonly prompt: CounterSeries;
   readonly output: CounterSeries;
 }
 
-function createClassMeters({ queued, parked, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
+function createClassMeters({ queued, parked, held, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
   return {
     queued: counting(queued),
     parked: counting(parked),
+    held: counting(held),
     parkedFor: (milliseconds) => memoryWait.observe(milliseconds / 1_000),
     waited: (milliseconds) => wait.observe(milliseconds / 1_000),
     shed: (reason) => shed(reason).add(),

@@ -15,6 +15,8 @@ export interface AdmissionRequest {
   readonly deadlineMs: number | undefined;
   /** The only engine that can serve it. */
   readonly onlyEngine: string | undefined;
+  /** Where it has to wait behind this many or more, it is refused with `queue_full` instead; undefined for no bound. */
+  readonly maxAhead?: number | undefined;
 }
 
 /** The caller that waits for admission. */
@@ -31,7 +33,7 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
    * request's turn follows immediately.
    */
   admitted(targets: readonly Target[], ticket: AdmissionTicket): void;
-  /** It is refused with `queue_full` or `deadline_missed`. */
+  /** It is refused with `queue_full`, `deadline_missed`, or `no_engine_available` after waiting for an engine. */
   refused(error: EspalierError): void;
 }
 

@@ -19,6 +19,21 @@ export interface AdmissionOptions {
   /** Load sent by other routers. */
   readonly others: PeerLoad;
   readonly fleet: FleetUsage;
+  /**
+   * How long a request waits, after its arrival, while no engine is up, in milliseconds; read for each request. 0, the
+   * default, for not at all: its caller then finds that there is no engine.
+   */
+  readonly holdMs?: () => number;
+}
+
+/** The work of one queued request. */
+export interface WaitingWork {
+  /** Estimated prompt tokens that an engine will have to compute. */
+  readonly uncachedTokens: number;
+  /** Of its answer; 0 when unknown. */
+  readonly outputTokens: number;
+  /** Milliseconds in which it has to leave the queue to meet its deadline; Infinity without one. */
+  readonly leaveInMs: number;
 }
 
 /** The admission queue of one pool. */
@@ -35,6 +50,8 @@ export interface Admission<Target extends AdmissionTarget> {
   readonly queued: number;
   /** Requests parked for memory. */
   readonly parked: number;
+  /** What is queued, in no order. */
+  backlog(): readonly WaitingWork[];
   /** Tokens served by this router, by class and tenant. */
   usage(): readonly TenantUsage[];
 }

@@ -13,7 +13,7 @@ export interface Entry {
   readonly arrivedMs: number;
   /** When its first token is due, by the clock; Infinity for none. */
   readonly dueMs: number;
-  /** When it has to leave the queue to meet that. */
+  /** When it has to leave the queue to meet that, or has waited for an engine long enough. */
   readonly leaveByMs: number;
   /** Estimated prompt tokens that an engine will have to compute. */
   readonly uncachedTokens: number;
@@ -109,7 +109,7 @@ export class ClassQueue<Waiting extends Entry> {
   /** The entry that arrived last; of one tenant when it is given. */
   youngest(tenant?: string): Waiting | undefined {
     let youngest: Waiting | undefined;
-    for (const entry of this.#entries(tenant)) {
+    for (const entry of this.entries(tenant)) {
       if (!youngest || entry.sequence > youngest.sequence) youngest = entry;
     }
     return youngest;
@@ -132,14 +132,15 @@ export class ClassQueue<Waiting extends Entry> {
     if (this.leaveByMs > nowMs) return [];
     const overdue: Waiting[] = [];
     this.leaveByMs = Number.POSITIVE_INFINITY;
-    for (const entry of this.#entries()) {
+    for (const entry of this.entries()) {
       if (entry.leaveByMs <= nowMs) overdue.push(entry);
       else this.leaveByMs = Math.min(this.leaveByMs, entry.leaveByMs);
     }
     return overdue;
   }
 
-  *#entries(tenant?: string): Iterable<Waiting> {
+  /** All entries; those of one tenant when it is given. */
+  *entries(tenant?: string): Iterable<Waiting> {
     for (const [name, entries] of this.#byTenant) if (tenant === undefined || name === tenant) yield* entries;
   }
 }

@@ -3,7 +3,7 @@
  * class, tenant and deadline, within bounds; while an engine is unsaturated nothing waits. Decisions read loads as routing
  * does and know nothing of HTTP: the router and the fleet simulator run the same code.
  */
-export { type Admission, type AdmissionOptions, createAdmission } from "./admission.ts";
+export { type Admission, type AdmissionOptions, createAdmission, type WaitingWork } from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
 export type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
 export { type AdmissionTarget, noPeerLoad, type PeerLoad } from "./admission-request.ts";

@@ -1,5 +1,5 @@
-import { type Cancel, type Clock, DecayedSum, EspalierError, type Scheduler } from "@espalier/common";
-import type { Admission, AdmissionOptions } from "./admission.ts";
+import { type Cancel, type Clock, DecayedSum, type ErrorCode, EspalierError, type Scheduler } from "@espalier/common";
+import type { Admission, AdmissionOptions, WaitingWork } from "./admission.ts";
 import type { ShedReason } from "./admission-meters.ts";
 import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTicket } from "./admission-request.ts";
 import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue.ts";
@@ -7,7 +7,7 @@ import type { FleetUsage, TenantUsage } from "./fair-share.ts";
 import { FairShareBackoff } from "./fair-share.ts";
 import { ParkedRequests } from "./parked-requests.ts";
 import type { AdmissionSettings } from "./settings.ts";
-import { ClassPartition, UnsaturatedTargets } from "./unsaturated-targets.ts";
+import { ClassPartition, hasCandidate, UnsaturatedTargets } from "./unsaturated-targets.ts";
 import { createServiceClasses, type ServiceClass, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
 
 /** Most requests that one scan tries. */
@@ -16,6 +16,12 @@ export const maxScanned = 256;
 export const rescanMs = 20;
 /** Retry-After is between these. */
 const retryBoundsS = { least: 1, most: 60 } as const;
+
+/** What a request is refused with; `queue_full` for the other reasons. */
+const refusals: Partial<Record<ShedReason, ErrorCode>> = {
+  deadline_missed: "deadline_missed",
+  no_engine: "no_engine_available",
+};
 
 /** See `createAdmission`. */
 export class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>, TicketOwner<Target> {
@@ -31,6 +37,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   readonly #fleet: FleetUsage;
   readonly #backoff: FairShareBackoff<Target>;
   readonly #parked: ParkedRequests<Target>;
+  readonly #holdMs: () => number;
   queued = 0;
   #sizeBytes = 0;
   #sequence = 0;
@@ -38,7 +45,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   #isScanning = false;
   #mustRescan = false;
 
-  constructor({ settings, clock, scheduler, meters, others, fleet }: AdmissionOptions) {
+  constructor({ settings, clock, scheduler, meters, others, fleet, holdMs = () => 0 }: AdmissionOptions) {
+    this.#holdMs = holdMs;
     this.#settings = settings;
     this.#clock = clock;
     this.#timers = scheduler;
@@ -77,6 +85,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       serviceClass,
       uncachedTokens,
       arrivedMs: nowMs,
+      heldUntilMs: this.#heldUntil(nowMs),
       owner: this,
       sequence: this.#sequence++,
     });
@@ -96,6 +105,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       }
     }
     return this.#queue(waiting);
+  }
+
+  backlog(): readonly WaitingWork[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#classes.flatMap(({ queue }) =>
+      [...queue.entries()].map(({ request, uncachedTokens, goByMs }) => ({
+        ...{ uncachedTokens, outputTokens: request.expectedOutputTokens, leaveInMs: goByMs - nowMs },
+      })),
+    );
   }
 
   capacityFreed(): void {
@@ -131,8 +149,12 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   /** @returns whether it was accepted: it is queued, or was dispatched at once */
   #queue(waiting: WaitingRequest<Target>): boolean {
-    const { arrivedMs, leaveByMs } = waiting;
-    if (leaveByMs < Number.POSITIVE_INFINITY && arrivedMs + this.#predictMs(waiting) > leaveByMs) {
+    const { arrivedMs, goByMs, request } = waiting;
+    if (this.queued >= (request.maxAhead ?? Number.POSITIVE_INFINITY)) {
+      this.#refuse(waiting, "overflow");
+      return false;
+    }
+    if (goByMs < Number.POSITIVE_INFINITY && arrivedMs + this.#predictMs(waiting) > goByMs) {
       if (!this.#demote(waiting)) return false;
     }
     if (!this.#makePlace(waiting)) {
@@ -166,6 +188,21 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     return true;
   }
 
+  /** Its wait for an engine is over: there is one, or it is refused. @returns false when it was */
+  #holdOn(waiting: WaitingRequest<Target>, nowMs: number): boolean {
+    if (!hasCandidate(waiting.listener.targets())) {
+      this.#refuse(waiting, "no_engine");
+      return false;
+    }
+    waiting.heldUntilMs = this.#heldUntil(nowMs);
+    return true;
+  }
+
+  #heldUntil(nowMs: number): number {
+    const holdMs = this.#holdMs();
+    return holdMs > 0 ? nowMs + holdMs : Number.POSITIVE_INFINITY;
+  }
+
   #add(waiting: WaitingRequest<Target>): void {
     const { queue, meters } = waiting.serviceClass;
     const nowMs = this.#clock.nowMs();
@@ -173,6 +210,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#drain.waiting(this.queued === 0, nowMs);
     queue.add(waiting, nowMs);
     meters.queued(1);
+    waiting.isHeld ||= waiting.waitsForEngine && !hasCandidate(waiting.listener.targets());
+    if (waiting.isHeld) meters.held(1);
     waiting.isWaiting = true;
     this.queued += 1;
     this.#sizeBytes += waiting.request.sizeBytes;
@@ -183,6 +222,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     const { queue, meters } = waiting.serviceClass;
     queue.remove(waiting);
     meters.queued(-1);
+    if (waiting.isHeld) meters.held(-1);
     waiting.isWaiting = false;
     this.#drain.waiting(false, this.#clock.nowMs());
     this.queued -= 1;
@@ -218,9 +258,9 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   #refuse(waiting: WaitingRequest<Target>, reason: ShedReason): void {
     waiting.serviceClass.meters.shed(reason);
-    const waitS = this.#predictMs(waiting) / 1_000;
+    const waitS = (reason === "no_engine" ? this.#holdMs() : this.#predictMs(waiting)) / 1_000;
     const retryAfterSeconds = Math.min(retryBoundsS.most, Math.max(retryBoundsS.least, waitS));
-    const code = reason === "deadline_missed" ? reason : "queue_full";
+    const code = refusals[reason] ?? "queue_full";
     waiting.listener.refused(new EspalierError(code, undefined, { retryAfterSeconds }));
   }
 
@@ -245,7 +285,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       for (const waiting of queue.overdue(nowMs)) {
         if (!waiting.isWaiting) continue;
         this.#take(waiting);
-        if (this.#demote(waiting)) this.#add(waiting);
+        if (waiting.goByMs <= nowMs ? this.#demote(waiting) : this.#holdOn(waiting, nowMs)) this.#add(waiting);
       }
     }
   }
@@ -259,7 +299,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       const first = queue.next(scans.get(queue)!, nowMs);
       if (!first) return false;
       // Requests of a pool share its targets: if all are saturated, so is a request's required target.
-      const wanted = { ...queue.settings, maxPendingMs, onlyEngine: undefined };
+      const { waitsForEngine } = first;
+      const wanted = { ...queue.settings, maxPendingMs, onlyEngine: undefined, waitsForEngine };
       return this.#unsaturated.find(first.listener.targets(), wanted, nowMs) !== undefined;
     };
     for (let tried = 0; tried < maxScanned && this.queued > 0; tried++) {

@@ -14,6 +14,8 @@ export interface TargetDemand extends PendingBounds {
   readonly yields: boolean;
   /** The only engine that can serve it. */
   readonly onlyEngine: string | undefined;
+  /** While no engine is usable, it waits until one is. */
+  readonly waitsForEngine: boolean;
 }
 
 /** Finds the targets that a request may go to now. */
@@ -31,7 +33,7 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
    * Excluding the engine that has most of the prompt cached would make another engine compute it, which saturates a
    * busy fleet.
    *
-   * @returns the same array when any engine is unsaturated, or none is usable (waiting would not help); while the
+   * @returns the same array when any engine is unsaturated, or none is usable and the request waits for none; while the
    * engines are partitioned, the unsaturated ones on the request's side; undefined when the request has to wait
    */
   find(targets: readonly Target[], wanted: TargetDemand, nowMs: number): readonly Target[] | undefined {
@@ -45,6 +47,7 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
       usable += 1;
       if (this.#accepts(target, wanted, partition?.[place])) accepting += 1;
     }
+    if (usable === 0) return wanted.waitsForEngine ? undefined : targets;
     if (accepting === usable || (accepting > 0 && !partition)) return targets;
     if (accepting > 0) {
       return targets.filter(
@@ -67,6 +70,11 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
     if (wanted.yields) return isMember === 1 || requestsAt(target, others) === 0;
     return isMember === 0 && pendingTokens(target, others) < spillTokens;
   }
+}
+
+/** Whether any target could take a whole request now. */
+export function hasCandidate(targets: readonly AdmissionTarget[]): boolean {
+  return targets.some((target) => isCandidate(target, undefined));
 }
 
 function isCandidate({ usable, engine }: AdmissionTarget, onlyEngine: string | undefined): boolean {

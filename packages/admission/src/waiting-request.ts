@@ -30,6 +30,7 @@ interface WaitingRequestOptions<Target extends AdmissionTarget>
   readonly owner: TicketOwner<Target>;
   readonly listener: AdmissionListener<Target>;
   readonly serviceClass: ServiceClass<Target>;
+  readonly heldUntilMs: number;
 }
 
 /** One request from its arrival to the end of its answer. */
@@ -40,11 +41,16 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   readonly arrivedMs: number;
   readonly uncachedTokens: number;
   dueMs: number;
-  leaveByMs: number;
+  /** When it has to leave the queue to be in time for its deadline; Infinity without one. */
+  goByMs: number;
+  /** Until when it waits while no engine is up; Infinity in a pool that does not scale from zero. */
+  heldUntilMs: number;
   maxPendingMs: number;
   /** The queue of its class. */
   serviceClass: ServiceClass<Target>;
   isWaiting = false;
+  /** Whether no engine was up when it was queued. */
+  isHeld = false;
   waitedMs = 0;
   readonly #owner: TicketOwner<Target>;
   #isDispatched = false;
@@ -60,8 +66,13 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
     this.#owner = options.owner;
     const targetMs = this.request.deadlineMs ?? this.serviceClass.settings.targetMs ?? Number.POSITIVE_INFINITY;
     this.dueMs = this.arrivedMs + targetMs;
-    this.leaveByMs = this.arrivedMs + queueShare * targetMs;
+    this.goByMs = this.arrivedMs + queueShare * targetMs;
+    this.heldUntilMs = options.heldUntilMs;
     this.maxPendingMs = engineShare * targetMs;
+  }
+
+  get leaveByMs(): number {
+    return Math.min(this.goByMs, this.heldUntilMs);
   }
 
   get maxPendingTokens(): number {
@@ -76,17 +87,21 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
     return this.request.onlyEngine;
   }
 
+  get waitsForEngine(): boolean {
+    return this.heldUntilMs < Number.POSITIVE_INFINITY && this.request.onlyEngine === undefined;
+  }
+
   /** Its demand, with pending work limited further for the sake of a request before it. */
   within(maxPendingMs: number): TargetDemand {
     if (this.maxPendingMs <= maxPendingMs) return this;
-    const { maxPendingTokens, yields, onlyEngine } = this;
-    return { maxPendingMs, maxPendingTokens, yields, onlyEngine };
+    const { maxPendingTokens, yields, onlyEngine, waitsForEngine } = this;
+    return { maxPendingMs, maxPendingTokens, yields, onlyEngine, waitsForEngine };
   }
 
   /** Drops its deadline. */
   forgetDeadline(): void {
     this.dueMs = Number.POSITIVE_INFINITY;
-    this.leaveByMs = Number.POSITIVE_INFINITY;
+    this.goByMs = Number.POSITIVE_INFINITY;
     this.maxPendingMs = Number.POSITIVE_INFINITY;
   }
 

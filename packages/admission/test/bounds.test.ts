@@ -87,3 +87,14 @@ test("what is running is never preempted", () => {
   expect(rig.send("higher", { className: "high" }).refusal).toBe("queue_full 1");
   expect(running).toMatchObject({ target: 0, refusal: undefined });
 });
+
+test("a request that would wait behind too many for its taste is refused; one that need not wait goes", () => {
+  const rig = createRig({ targets: 1, settings: { classes } });
+  expect(rig.send("goes", { maxAhead: 0 }).target).toBe(0);
+  rig.fill();
+  rig.send("first");
+  expect(rig.send("second", { maxAhead: 2 }).refusal).toBeUndefined();
+  expect(rig.send("third", { maxAhead: 2 }).refusal).toBe("queue_full 1");
+  expect(rig.meter.value("espalier_admission_shed_total", "default", "overflow")).toBe(1);
+  expect(rig.admission.queued).toBe(2);
+});

@@ -76,6 +76,7 @@ export interface RigOptions {
   readonly others?: PeerLoad;
   readonly fleet?: FleetUsage;
   readonly time?: VirtualTime;
+  readonly holdMs?: number;
 }
 
 /** More than the saturation limit of any class by default. */
@@ -87,12 +88,14 @@ export function createRig({
   others = noPeerLoad,
   fleet = noFleetUsage,
   time = createVirtualTime(),
+  holdMs = 0,
 }: RigOptions = {}): Rig {
   const meter = createSeriesMeter();
   const admission = createAdmission<TestTarget>({
     settings: { ...defaultAdmissionSettings, ...settings },
     ...{ clock: time.clock, scheduler: time.scheduler, others, fleet },
     meters: createAdmissionMeters(meter),
+    holdMs: () => holdMs,
   });
   const targets = Array.from({ length: count }, (_, index) => testTarget(index));
   const went: string[] = [];

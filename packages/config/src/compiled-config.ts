@@ -8,6 +8,7 @@ import { mask, Secret } from "./secret.ts";
 import { compileDiscovery, type DiscoveryConfig } from "./sections/discovery.ts";
 import { compileEngines } from "./sections/engines.ts";
 import { compileMesh, type MeshConfig } from "./sections/mesh.ts";
+import { compileOverflow, type OverflowConfig, overflowWarnings } from "./sections/overflow.ts";
 import { compileTracing, type TracingConfig } from "./sections/tracing.ts";
 
 /** Paths of PEM files of a listener. With `caFile`, clients must present a certificate. */
@@ -32,6 +33,18 @@ export interface EndpointPickerConfig {
   readonly showsScores: boolean;
 }
 
+/** How many engines the load needs, and who is told. */
+export interface ScaleConfig {
+  /** Share of an engine's time that the load may take. */
+  readonly utilization: number;
+  /** Time in which requests that wait without a deadline have to begin. */
+  readonly catchUpMs: number;
+  /** Time without requests after which a model needs no engine. */
+  readonly idleMs: number;
+  /** Listener of the external scaler; undefined without one. */
+  readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined } | undefined;
+}
+
 export interface ApiKey {
   readonly name: string;
   /** SHA-256 of the key: 32 bytes. */
@@ -50,6 +63,8 @@ export interface PoolConfig {
   readonly policy: PolicyConfig;
   readonly engineApiKey: Secret | undefined;
   readonly forwardAuthorization: boolean;
+  /** How long requests wait for an engine while none is up; 0 for not at all. */
+  readonly holdMs: number;
 }
 
 export interface TokenizerConfig {
@@ -101,6 +116,7 @@ export interface AdmissionConfig {
     readonly onMiss: "reject" | "demote";
     readonly maxPendingTokens: number;
     readonly yields: boolean;
+    readonly mayOverflow: boolean;
     readonly maxColdWaitMs: number;
   }[];
   readonly defaultClass: string;
@@ -137,6 +153,7 @@ export interface CompiledConfig {
   };
   /** Undefined when the router is no endpoint picker of gateways. */
   readonly endpointPicker: EndpointPickerConfig | undefined;
+  readonly scale: ScaleConfig;
   /** Empty: every client is accepted. */
   readonly apiKeys: readonly ApiKey[];
   /** Origins of web pages that may call the API; `*` for all. */
@@ -158,6 +175,8 @@ export interface CompiledConfig {
   /** The first pool with a matching pattern applies. A model without one has `policy` and no credentials. */
   readonly pools: readonly PoolConfig[];
   readonly admission: AdmissionConfig;
+  /** Providers that answer when the engines cannot, in the order in which they are tried. */
+  readonly overflow: readonly OverflowConfig[];
   /** Threshold of uncached prompt tokens at which a request is split between two engines. */
   readonly disaggregation: {
     /** Undefined to compute it for each request, between the bounds. */
@@ -304,6 +323,11 @@ function compileEndpointPicker(tree: ConfigTree["endpoint-picker"]): EndpointPic
   };
 }
 
+function compileScale({ utilization, host, port, tls, idle, "catch-up": catchUpMs }: ConfigTree["scale"]): ScaleConfig {
+  const listen = port === undefined ? undefined : { host, port, tls: compileTls(tls) };
+  return { utilization, catchUpMs, idleMs: idle, listen };
+}
+
 function compileListeners(tree: ConfigTree) {
   const { processes, listen, admin, timeouts, limits, drain, log } = tree;
   return {
@@ -319,6 +343,7 @@ function compileListeners(tree: ConfigTree) {
       hasDashboard: admin.dashboard,
     },
     endpointPicker: compileEndpointPicker(tree["endpoint-picker"]),
+    scale: compileScale(tree.scale),
     apiKeys: tree["api-keys"].map(compileApiKey),
     corsOrigins: tree.cors.origins,
     timeouts: {
@@ -357,13 +382,15 @@ function compileRouting(tree: ConfigTree) {
   return {
     policy: compilePolicy(tree.policy),
     sessionKey: tree["session-key"].map(compileSource),
-    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards }) => ({
+    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards, ...rest }) => ({
       models,
       policy: compilePolicy(policy ?? tree.policy),
       engineApiKey: key === undefined ? undefined : new Secret(key),
       forwardAuthorization: forwards,
+      holdMs: rest["scale-from-zero"].hold,
     })),
     admission: compileAdmission(tree),
+    overflow: compileOverflow(tree),
     disaggregation: {
       fixedTokens: tree.disaggregation["threshold-tokens"],
       minTokens: tree.disaggregation["min-tokens"],
@@ -405,6 +432,7 @@ function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
       ...{ name, order, share, yields },
       targetMs: target,
       maxColdWaitMs: patience,
+      mayOverflow: rest.overflow === "allow",
       onMiss: rest["on-miss"],
       maxPendingTokens: rest["max-pending-tokens"],
     })),
@@ -479,7 +507,7 @@ function warningsOf(tree: ConfigTree): string[] {
     warnings.push(`Anyone who reaches ${tree.listen.host}:${tree.listen.port} can use the engines: api-keys is empty.`);
   }
   if (!tree["engine-tls"].verify) warnings.push("Certificates of engines are not checked: engine-tls.verify is false.");
-  return warnings;
+  return [...warnings, ...overflowWarnings(tree)];
 }
 
 function maskSecrets(tree: ConfigTree): ConfigTree {
@@ -492,6 +520,7 @@ function maskSecrets(tree: ConfigTree): ConfigTree {
     admin: masked(tree.admin, "key"),
     "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
     pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
+    overflow: tree.overflow.map((backend) => masked(backend, "key")),
     mesh: {
       ...masked(tree.mesh, "secret", "redis-url"),
       "accepted-secrets": tree.mesh["accepted-secrets"].map(() => mask),

@@ -5,6 +5,7 @@ import type { ConfigTree } from "./schema.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
 import { checkEngines } from "./sections/engines.ts";
 import { checkMesh } from "./sections/mesh.ts";
+import { checkOverflow } from "./sections/overflow.ts";
 import { policyNameExpected, policyOptions } from "./sections/policies.ts";
 import { checkTracing } from "./sections/tracing.ts";
 import { formatDuration } from "./units.ts";
@@ -23,7 +24,7 @@ export function crossCheck(
   // What plugins bring is known when they are loaded.
   const isPolicy: IsPolicy = (name) => tree.plugins.length > 0 || customPolicies.includes(name);
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
-    [["listen", "admin", "endpoint-picker"], () => checkListeners(tree)],
+    [["listen", "admin", "endpoint-picker", "scale"], () => checkListeners(tree)],
     [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events"], () => checkProcesses(tree)],
     [["admin"], () => checkAdmin(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
@@ -33,6 +34,8 @@ export function crossCheck(
     [["breaker"], () => checkBreaker(tree)],
     [["policy", "plugins"], () => checkPolicy(tree.policy, ["policy"], isPolicy)],
     [["pools", "plugins"], () => checkPools(tree, isPolicy)],
+    [["pools", "admission"], () => checkHolds(tree)],
+    [["overflow"], () => checkOverflow(tree)],
     [["admission"], () => checkAdmission(tree)],
     [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],
@@ -45,7 +48,7 @@ export function crossCheck(
 }
 
 /** Two listeners at one port: found here for a clear message, before the second one fails to start. */
-function checkListeners({ listen, admin, "endpoint-picker": picker }: ConfigTree): Problem[] {
+function checkListeners({ listen, admin, scale, "endpoint-picker": picker }: ConfigTree): Problem[] {
   const health = { path: ["endpoint-picker", "health-port"], host: picker.host, port: picker["health-port"] };
   const listeners = [
     { path: ["listen", "port"], host: listen.host, port: listen.port },
@@ -53,6 +56,7 @@ function checkListeners({ listen, admin, "endpoint-picker": picker }: ConfigTree
     ...(picker.port === undefined
       ? []
       : [{ path: ["endpoint-picker", "port"], host: picker.host, port: picker.port }, health]),
+    ...(scale.port === undefined ? [] : [{ path: ["scale", "port"], host: scale.host, port: scale.port }]),
   ];
   return listeners.flatMap(({ path, host, port }, at) => {
     const other = listeners.slice(0, at).find((one) => port > 0 && one.port === port && areOneHost(one.host, host));
@@ -168,6 +172,17 @@ function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path, isP
       path: [...path, option],
       message: `is not an option of ${name}${takes.length > 0 ? `, which takes ${takes.join(", ")}` : ""}`,
     }));
+}
+
+/** Requests wait in the queues of admission, and a name with `*` would let clients invent models that wait. */
+function checkHolds({ pools, admission }: ConfigTree): Problem[] {
+  return pools.flatMap((pool, at): Problem[] => {
+    const path = ["pools", at, "scale-from-zero", "hold"];
+    if (pool["scale-from-zero"].hold === 0) return [];
+    if (admission.mode === "off") return [{ path, message: "needs admission.mode: on" }];
+    const isNamed = pool.models.some((model) => !model.includes("*"));
+    return isNamed ? [] : [{ path, message: "needs a model in `models` that is named without *" }];
+  });
 }
 
 function checkPools({ pools }: ConfigTree, isPolicy: IsPolicy): Problem[] {

@@ -12,6 +12,7 @@ export type {
   PolicyConfig,
   PoolConfig,
   PriorityDirection,
+  ScaleConfig,
   SessionKeySource,
   TokenizerConfig,
   WeightedModel,
@@ -27,6 +28,7 @@ export { Secret } from "./secret.ts";
 export type { DiscoveryConfig } from "./sections/discovery.ts";
 export { parseEnginesFile } from "./sections/engines.ts";
 export { type MeshConfig, parseSeedsFile, type SeedSourcesConfig } from "./sections/mesh.ts";
+export type { OverflowConfig, OverflowReason } from "./sections/overflow.ts";
 export type { TracingConfig } from "./sections/tracing.ts";
 export { type FlagEntry, flagCatalogue } from "./settings.ts";
 export { formatDuration, formatSize } from "./units.ts";

@@ -13,10 +13,12 @@ import {
   listen,
   log,
   processes,
+  scale,
   timeouts,
   warmUp,
 } from "./sections/listeners.ts";
 import { mesh } from "./sections/mesh.ts";
+import { overflow } from "./sections/overflow.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
 import { disaggregation, forwardPaths, models, plugins, policy, pools, sessionKey } from "./sections/routing.ts";
 import { tracing } from "./sections/tracing.ts";
@@ -31,6 +33,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "warm-up": warmUp,
   admin,
   "endpoint-picker": endpointPicker,
+  scale,
   "api-keys": apiKeys,
   cors,
   engines,
@@ -42,6 +45,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "session-key": sessionKey,
   pools,
   admission,
+  overflow,
   disaggregation,
   models,
   tokenizers,

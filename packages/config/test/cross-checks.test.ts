@@ -28,6 +28,7 @@ test.each([
   ["free ports", "{ listen: { port: 0 }, admin: { port: 0 } }", 0],
   ["the port of the endpoint picker", "{ endpoint-picker: { port: 8080 } }", 1],
   ["the port of its health checks", "{ endpoint-picker: { port: 9002, health-port: 9002 } }", 1],
+  ["the port of the scaler", "{ scale: { port: 9090 } }", 1],
   ["a health port of a router that is no picker", "{ endpoint-picker: { health-port: 9090 } }", 0],
 ])("one port for both listeners on %s", (_, text, problems) => {
   expect(problemsOf(text)).toHaveLength(problems);
@@ -349,4 +350,38 @@ test("a plugin's path starts at the file that names it, and at the working direc
   const flags = { "--plugins": ["a.mjs"] };
   expect(loadConfig({ file, flags }).plugins).toEqual([resolve("a.mjs")]);
   expect(loadConfig({ flags }).plugins).toEqual([resolve("a.mjs")]);
+});
+
+test.each([
+  ["hold: 1m } }]", "pools: [{ models: [a, b*]", "", []],
+  ["hold: 0s } }]", 'pools: [{ models: ["*"]', "", []],
+  ["hold: 1m } }]", 'pools: [{ models: ["*"]', "", ["needs a model in `models` that is named without *"]],
+  ["hold: 1m } }]", "pools: [{ models: [a]", "\nadmission: { mode: off }", ["needs admission.mode: on"]],
+] as const)("requests wait for a first engine in a queue, for models that are named: %s", (hold, pool, more, found) => {
+  const path = "pools[0].scale-from-zero.hold: ";
+  const problems = problemsOf(`${pool}, scale-from-zero: { ${hold}${more}`).map((line) => line.replace(/ \(.*/, ""));
+  expect(problems).toEqual(found.map((problem) => path + problem));
+});
+
+const backend = "name: p, url: https://p.example/v1, models: { m: n }";
+
+test.each([
+  [`[{ ${backend} }]`, []],
+  [`[{ ${backend}, price: { input: 1 }, budget: { day: 5 } }]`, []],
+  [`[{ ${backend} }, { ${backend} }]`, ["[1].name: p is the name of another backend"]],
+  [`[{ ${backend}, budget: { day: 5 } }]`, ["[0].budget: needs a price, or nothing is ever spent"]],
+  ["[{ name: p, url: https://p.example, models: {} }]", ["[0].models: names no model"]],
+])("overflow: %s", (overflow, found) => {
+  const problems = problemsOf(`overflow: ${overflow}`).map((line) => line.replace(/ \(.*/, ""));
+  expect(problems).toEqual(found.map((problem) => `overflow${problem}`));
+});
+
+test("an overflow backend as the router uses it: no /v1, no key in what is shown, and a warning where it is sent in the clear", () => {
+  const config = load(`overflow: [{ ${backend.replace("https", "http")}, key: secret-key, when: [no-engine] }]`);
+  const [compiled] = config.overflow;
+  expect(compiled).toMatchObject({ url: "http://p.example", maxQueued: 64, budget: { hour: Infinity, day: Infinity } });
+  expect([...compiled!.when]).toEqual(["no_engine"]);
+  expect(compiled!.key?.reveal()).toBe("secret-key");
+  expect(JSON.stringify([config.effective, config.overflow])).not.toContain("secret-key");
+  expect(config.warnings).toContain("The key of the overflow backend p is sent without TLS.");
 });

@@ -11,6 +11,7 @@ const usualClass = {
   maxPendingTokens: 32_768,
   yields: false,
   maxColdWaitMs: 0,
+  mayOverflow: true,
 };
 
 test("without any source the configuration is complete", () => {
@@ -43,7 +44,9 @@ test("without any source the configuration is complete", () => {
       { from: "body", name: "prompt_cache_key" },
       { from: "body", name: "user" },
     ],
+    scale: { utilization: 0.7, catchUpMs: 30_000, idleMs: 60_000, listen: undefined },
     pools: [],
+    overflow: [],
     admission: {
       isOn: true,
       classes: [

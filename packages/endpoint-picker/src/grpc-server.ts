@@ -24,6 +24,8 @@ export const grpcStatus = {
 
 /** The server's side of one call. */
 export interface GrpcCall {
+  /** False once it has ended or the client is gone. A client that has only ended its side still listens. */
+  readonly isOpen: boolean;
   /** @returns false when the client is behind: `drained` follows */
   send(message: Buffer): boolean;
   /** Ends the call; with another status than `ok`, as an error. Calls after the first do nothing. */
@@ -175,6 +177,9 @@ function serve(stream: ServerHttp2Stream, path: string, { methods, maxMessageByt
     if (!stream.destroyed && bytes.length > 0) stream.write(bytes);
   };
   const call: GrpcCall = {
+    get isOpen() {
+      return !stream.destroyed && !trailers;
+    },
     send(message) {
       if (stream.destroyed || trailers) return true;
       if (pending.length === 0) process.nextTick(flush);
@@ -270,5 +275,17 @@ export class MessageReader {
       status: grpcStatus.resourceExhausted,
       message: `a message of ${length} bytes is longer than ${this.#maxBytes}`,
     };
+  }
+}
+
+/** Ends a call with an error when a step of it throws. @returns what it threw */
+export function guarded(call: GrpcCall, step: () => void): unknown {
+  try {
+    step();
+    return undefined;
+  } catch (thrown) {
+    const status = thrown instanceof EspalierError ? grpcStatus.invalidArgument : grpcStatus.internal;
+    call.end(status, thrown instanceof Error ? thrown.message : String(thrown));
+    return thrown;
   }
 }

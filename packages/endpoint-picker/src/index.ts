@@ -1,6 +1,7 @@
 /**
- * Envoy's external processing protocol (`ext_proc`), by which gateways ask an endpoint picker where a request goes: a gRPC
- * server, and the order of messages for one HTTP request. It chooses nothing: `server` follows each exchange.
+ * gRPC services that Kubernetes asks: Envoy's external processing protocol (`ext_proc`), by which gateways ask an endpoint
+ * picker where a request goes, and KEDA's external scaler, by which an autoscaler asks how many engines are wanted. One gRPC
+ * server on `node:http2` carries both. It chooses nothing: `server` does.
  */
 
 export {
@@ -11,6 +12,7 @@ export {
   type RequestHead,
   type Route,
 } from "./exchange.ts";
+export { createScalerServer, type ScalerServer } from "./external-scaler.ts";
 export type { GrpcTls } from "./grpc-server.ts";
 export {
   type BodyMode,

@@ -94,7 +94,8 @@ export const servingStatus = { serving: 1, notServing: 2, serviceUnknown: 3 } as
 const root = protobuf.parse(protoText, new protobuf.Root()).root;
 root.addJSON(protobuf.common.get("google/protobuf/struct.proto")?.nested ?? {});
 
-interface Codec<Message> {
+/** Reads and writes one kind of message. */
+export interface Codec<Message> {
   /** @throws EspalierError `bad_request` for bytes that are no such message */
   decode(bytes: Buffer): Message;
   encode(message: Message): Buffer;
@@ -121,3 +122,32 @@ export const processingRequest = codecOf<ProcessingRequest>("ProcessingRequest")
 export const processingResponse = codecOf<ProcessingResponse>("ProcessingResponse");
 export const healthCheckRequest = codecOf<{ readonly service?: string }>("HealthCheckRequest");
 export const healthCheckResponse = codecOf<{ readonly status: number }>("HealthCheckResponse");
+
+/** What KEDA scales: the object, and the metadata of its trigger. */
+export interface ScaledObjectRef {
+  readonly name?: string;
+  readonly namespace?: string;
+  readonly scalerMetadata?: Readonly<Record<string, string>>;
+}
+
+export interface MetricSpec {
+  readonly metricName: string;
+  /** For releases of KEDA that know whole numbers only; the same for `metricValue`. */
+  readonly targetSize: number;
+  readonly targetSizeFloat: number;
+}
+
+export interface MetricValue {
+  readonly metricName: string;
+  readonly metricValue: number;
+  readonly metricValueFloat: number;
+}
+
+export const scaledObjectRef = codecOf<ScaledObjectRef>("ScaledObjectRef");
+export const isActiveResponse = codecOf<{ readonly result: boolean }>("IsActiveResponse");
+export const getMetricSpecResponse = codecOf<{ readonly metricSpecs: readonly MetricSpec[] }>("GetMetricSpecResponse");
+export const getMetricsRequest = codecOf<{
+  readonly scaledObjectRef?: ScaledObjectRef | null;
+  readonly metricName?: string;
+}>("GetMetricsRequest");
+export const getMetricsResponse = codecOf<{ readonly metricValues: readonly MetricValue[] }>("GetMetricsResponse");

@@ -1,6 +1,13 @@
-import { EspalierError, type Logger, type Startable } from "@espalier/common";
+import type { Logger, Startable } from "@espalier/common";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
-import { createGrpcServer, type GrpcCall, type GrpcCallHandler, type GrpcTls, grpcStatus } from "./grpc-server.ts";
+import {
+  createGrpcServer,
+  type GrpcCall,
+  type GrpcCallHandler,
+  type GrpcTls,
+  grpcStatus,
+  guarded,
+} from "./grpc-server.ts";
 import {
   healthCheckRequest,
   healthCheckResponse,
@@ -86,7 +93,7 @@ function answerHealth(call: GrpcCall, isReady: () => boolean): GrpcCallHandler {
     call.send(healthCheckResponse.encode({ status }));
     call.end();
   };
-  return { message: (bytes) => guard(call, () => answer(bytes)), drained() {}, closed() {} };
+  return { message: (bytes) => guarded(call, () => answer(bytes)), drained() {}, closed() {} };
 }
 
 /** `ExternalProcessor/Process`. */
@@ -102,7 +109,7 @@ function serve(call: GrpcCall, { onExchange, logger }: PickerServerOptions): Grp
   exchange.follow(owner);
   return {
     message(bytes) {
-      const failure = guard(call, () => exchange.accept(processingRequest.decode(bytes)));
+      const failure = guarded(call, () => exchange.accept(processingRequest.decode(bytes)));
       if (!failure) return;
       logger.warn("an exchange with a gateway failed", { error: failure });
       exchange.close(false);
@@ -113,16 +120,4 @@ function serve(call: GrpcCall, { onExchange, logger }: PickerServerOptions): Grp
       call.end();
     },
   };
-}
-
-/** Ends a call with an error when a step of it throws. @returns what it threw */
-function guard(call: GrpcCall, step: () => void): unknown {
-  try {
-    step();
-    return undefined;
-  } catch (thrown) {
-    const status = thrown instanceof EspalierError ? grpcStatus.invalidArgument : grpcStatus.internal;
-    call.end(status, thrown instanceof Error ? thrown.message : String(thrown));
-    return thrown;
-  }
 }

@@ -1,7 +1,8 @@
 /**
  * The part of Envoy's public API that an endpoint picker speaks: `envoy.service.ext_proc.v3` and the messages it refers to
- * (Envoy 1.40, `api/envoy/service/ext_proc/v3/external_processor.proto`), and gRPC's health protocol
- * (`grpc/health/v1/health.proto`). Names and field numbers are theirs. Fields that are not listed are skipped when read.
+ * (Envoy 1.40, `api/envoy/service/ext_proc/v3/external_processor.proto`), gRPC's health protocol
+ * (`grpc/health/v1/health.proto`), and KEDA's external scalers (KEDA,
+ * `pkg/scalers/externalscaler/externalscaler.proto`). Names and field numbers are theirs. Fields that are not listed are skipped when read.
  *
  * A text in a module, so that programs in one file have it too.
  */
@@ -144,5 +145,40 @@ message HealthCheckResponse {
     SERVICE_UNKNOWN = 3;
   }
   ServingStatus status = 1;
+}
+
+message ScaledObjectRef {
+  string name = 1;
+  string namespace = 2;
+  map<string, string> scalerMetadata = 3;
+}
+
+message IsActiveResponse {
+  bool result = 1;
+}
+
+message MetricSpec {
+  string metricName = 1;
+  int64 targetSize = 2;
+  double targetSizeFloat = 3;
+}
+
+message GetMetricSpecResponse {
+  repeated MetricSpec metricSpecs = 1;
+}
+
+message GetMetricsRequest {
+  ScaledObjectRef scaledObjectRef = 1;
+  string metricName = 2;
+}
+
+message MetricValue {
+  string metricName = 1;
+  int64 metricValue = 2;
+  double metricValueFloat = 3;
+}
+
+message GetMetricsResponse {
+  repeated MetricValue metricValues = 1;
 }
 `;

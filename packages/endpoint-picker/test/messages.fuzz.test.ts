@@ -2,7 +2,13 @@ import { EspalierError } from "@espalier/common";
 import { fuzzInFile } from "@espalier/testing";
 import { test } from "vitest";
 import { Exchange } from "../src/exchange.ts";
-import { bodyModes, type ProcessingRequest, processingRequest } from "../src/messages.ts";
+import {
+  bodyModes,
+  getMetricsRequest,
+  type ProcessingRequest,
+  processingRequest,
+  scaledObjectRef,
+} from "../src/messages.ts";
 
 const text = (value: string) => ({ stringValue: value });
 const messages: readonly object[] = [
@@ -57,6 +63,22 @@ fuzzInFile(test, "bytes of a gateway are read, or refused as a bad request", [
     name: "ProcessingRequest",
     seeds: encoded,
     read,
-    refuses: (thrown) => thrown instanceof EspalierError && thrown.code === "bad_request",
+    refuses: isBadRequest,
+  },
+  {
+    name: "ScaledObjectRef and GetMetricsRequest",
+    seeds: [
+      scaledObjectRef.encode({ name: "vllm", namespace: "llm", scalerMetadata: { model: "m", role: "both" } }),
+      getMetricsRequest.encode({ scaledObjectRef: { scalerMetadata: { model: "m" } }, metricName: "n" }),
+    ],
+    read(bytes) {
+      scaledObjectRef.decode(Buffer.from(bytes));
+      getMetricsRequest.decode(Buffer.from(bytes));
+    },
+    refuses: isBadRequest,
   },
 ]);
+
+function isBadRequest(thrown: unknown): boolean {
+  return thrown instanceof EspalierError && thrown.code === "bad_request";
+}

@@ -70,6 +70,8 @@ export {
   type RetryMeters,
 } from "./request/retries.ts";
 export type { RoutingTarget } from "./routing-target.ts";
+export { type DemandedRole, engineRoles } from "./scale/demand-note.ts";
+export { type DemandedEngines, type DemandedPool, FleetDemand, type ModelDemand } from "./scale/fleet-demand.ts";
 export {
   createTargetSelector,
   type Restriction,

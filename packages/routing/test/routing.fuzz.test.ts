@@ -3,6 +3,7 @@ import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxReportedRents, readRentNote, writeRentNote } from "../src/copy-rents.ts";
 import { readRoleNote, writeRoleNote } from "../src/pairs/fleet-roles.ts";
+import { readDemandNote, writeDemandNote } from "../src/scale/demand-note.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
 import { sumsOfFetch, sumsOfFit } from "../src/work/learned-times.ts";
 
@@ -46,4 +47,22 @@ const roles: FuzzTarget = {
   },
 };
 
-fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents, roles]);
+const demand: FuzzTarget = {
+  name: "note of demand",
+  seeds: [
+    writeDemandNote([
+      {
+        ...{ model: "m", requestsPerS: 3.5, prefill: 0.4, outputPerS: 700, waiting: 2, waitingPrefill: 0.1 },
+        ...{ waitingOutputPerS: 9, idleMs: 12, wanted: { both: 3, prefill: 1, decode: 2 } },
+      },
+    ]),
+  ],
+  read(bytes) {
+    for (const { wanted, prefill } of readDemandNote(bytes)) {
+      expect(Math.min(wanted.both, prefill)).toBeGreaterThanOrEqual(0);
+      expect(Math.max(wanted.both, prefill)).toBeLessThanOrEqual(1e9);
+    }
+  },
+};
+
+fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents, roles, demand]);

@@ -56,6 +56,7 @@ import { createLocalTable, createSharedTable } from "./lifecycle/operator-engine
 import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
 import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
+import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { createSplitParts } from "./request/split-parts.ts";
@@ -135,6 +136,9 @@ export function createContext(
     admission: createAdmissionParts({
       ...{ config: config.admission, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
+    }),
+    overflow: new Overflow({
+      ...{ config, clock, scheduler, meter, channel: mesh?.replica.notes, proxyOptions: proxyOptions(config) },
     }),
     overload: createOverload({
       ...{ clock, scheduler, logger, meter, limits: () => live.current.limits },

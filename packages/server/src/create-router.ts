@@ -30,6 +30,7 @@ import type { Readiness } from "./lifecycle/readiness.ts";
 import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readiness.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
 import type { RouterContext } from "./router-context.ts";
+import { createScaleParts } from "./scale/scale-parts.ts";
 import { createWarmUp, type WarmUp } from "./warm-up.ts";
 
 /** Most connections of operators, scrapers and dashboards. */
@@ -94,6 +95,8 @@ export interface Router extends Startable {
   readonly meshAddress: string | null;
   /** Where gateways reach it as their endpoint picker; null when it is none. Known after the start. */
   readonly picker: PickerAddresses | null;
+  /** `host:port` at which KEDA asks how many engines are wanted; null when it cannot. Known after the start. */
+  readonly scalerAddress: string | null;
   readonly readiness: () => Readiness;
   /** The configuration in force. */
   readonly config: CompiledConfig;
@@ -119,7 +122,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
     servers: () => [data.app.server],
     closePicker: () => picker?.drain(),
   });
-  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload } = context;
+  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload, overflow } =
+    context;
   const warmUp = createWarmUp({
     ...{
       config,
@@ -154,6 +158,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...{ log: context.decisionLog, router: mesh?.replica.ports.origin.router ?? null, notes: mesh?.replica.notes },
     ...{ members: () => mesh?.members() ?? [], random: context.random, scheduler },
   });
+  const scale = createScaleParts(config.scale, context, metrics.meter);
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
@@ -166,6 +171,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     }),
     mesh: () => mesh?.describe(),
     assignedRoleOf: context.split.assignedRoleOf,
+    scale: scale.describe,
     describeConfig: () => describeConfig(live.current),
     reload: () => tellGroup(group, () => reload("admin")),
     feeds: () => prefix.feeds?.describe() ?? [],
@@ -181,7 +187,17 @@ export function createRouter(dependencies: RouterDependencies): Router {
   boundOperators(context, dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
-    ...{ config, data: data.app, admin: adminApp, mesh, picker, logger, scheduler, meter: metrics.meter },
+    ...{
+      config,
+      data: data.app,
+      admin: adminApp,
+      mesh,
+      picker,
+      scaler: scale.scaler,
+      logger,
+      scheduler,
+      meter: metrics.meter,
+    },
     setEngineTls: proxy.setTls,
   });
   fleet.onChange((change, engine) => {
@@ -192,9 +208,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
       // The first to start is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
+      ...(overflow.backends.length > 0 ? [overflow] : []),
       context.largeBodies,
       ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
-      ...[...(picker ? [picker] : []), certificates],
+      ...[...(picker ? [picker] : []), scale, certificates],
     ]),
     get url() {
       return data.url;
@@ -210,6 +227,9 @@ export function createRouter(dependencies: RouterDependencies): Router {
     },
     get config() {
       return live.current;
+    },
+    get scalerAddress() {
+      return scale.scaler?.address ?? null;
     },
     readiness,
     reload,
@@ -259,7 +279,7 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
 
 /** For `GET /admin/status`. */
 function statusOf(context: RouterParts, readiness: Readiness): object {
-  const { fleet, drain, inFlight, mesh, reloader } = context;
+  const { fleet, drain, inFlight, mesh, reloader, overflow } = context;
   return {
     ...readiness,
     draining: drain.started,
@@ -269,19 +289,22 @@ function statusOf(context: RouterParts, readiness: Readiness): object {
     models: fleet.models().map((model) => model.id),
     mesh: mesh?.describe() ?? null,
     lastReload: reloader.last ?? null,
+    overflow: overflow.describe(),
   };
 }
 
 function readinessOf(
-  { fleet, drain, mesh, prefix }: RouterContext,
+  { fleet, drain, mesh, prefix, pools, overflow }: RouterContext,
   warmUp: WarmUp,
   group: RouterGroup | undefined,
 ): Readiness {
   const reasons: string[] = [];
   if (!warmUp.isOver) reasons.push("the router warms up");
   if (drain.started) reasons.push("the router is draining");
-  if (fleet.engines.length === 0) reasons.push("no engine is known");
-  else if (fleet.usableCount() === 0) reasons.push("no engine is usable");
+  // Requests that wait for a first engine, or that others answer, have to reach a router.
+  if (fleet.usableCount() === 0 && !pools.hasHeld && overflow.backends.length === 0) {
+    reasons.push(fleet.engines.length === 0 ? "no engine is known" : "no engine is usable");
+  }
   reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor, ...(group?.waitingFor() ?? []));
   return { ready: reasons.length === 0, reasons };
 }

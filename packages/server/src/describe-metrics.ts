@@ -10,6 +10,7 @@ import { createContext } from "./create-context.ts";
 import { createPickerMeters } from "./endpoint-picker/picker-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
+import { createScaleParts } from "./scale/scale-parts.ts";
 
 /** A router that shares nothing, and one for each way to share. Metrics in common register once. */
 const variants: readonly Readonly<Record<string, readonly string[]>>[] = [
@@ -34,8 +35,10 @@ export function describeMetrics(): readonly MetricInfo[] {
 /** Only parts that poll by themselves need stopping: nothing else is started. */
 function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter): void {
   const [config, logger] = [loadConfig({ flags }), silentLogger];
+  const context = createContext({ config, logger }, meter, { servers: () => [] });
+  createScaleParts(config.scale, context, meter);
   const dashboard = createDashboardParts({
-    ...{ config, logger, meter, context: createContext({ config, logger }, meter, { servers: () => [] }) },
+    ...{ config, logger, meter, context },
     ...{ clock: systemClock, scheduler: systemScheduler, page: undefined, adminUrl: () => "" },
   });
   dashboard.serveDocuments(createServer());

@@ -28,6 +28,7 @@ import type { ConnectionLimit, DescriptorShares } from "./lifecycle/listener.ts"
 import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
+import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
 import type { RelayParts } from "./request/relay.ts";
 import type { SplitParts } from "./request/split-parts.ts";
@@ -79,6 +80,8 @@ export interface RouterContext {
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
+  /** Without backends it has nothing to do. */
+  readonly overflow: Overflow;
   /** Sheds new requests while the router itself lacks time or memory. */
   readonly overload: Overload;
   /** Watches engines' cache memory; undefined where no class has a max cold wait. */

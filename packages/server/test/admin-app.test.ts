@@ -27,6 +27,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     readiness: () => ({ ready: true, reasons: [] }),
     renderMetrics: async () => ({ contentType: "text/plain; version=0.0.4", body: "up 1\n" }),
     status: () => ({ ready: true }),
+    scale: () => ({}),
     feeds: () => rig.feeds.describe(),
     mesh: () => undefined,
     assignedRoleOf: () => undefined,

@@ -15,6 +15,7 @@ const rule = (models: readonly string[], policy: string, forwardAuthorization = 
   createPolicy: () => createPolicy(policy),
   upstreamHeaders: ["authorization", `Bearer ${policy}`],
   forwardAuthorization,
+  holdMs: 0,
 });
 
 test("the first rule whose pattern fits decides, the last one takes the rest", () => {

@@ -93,7 +93,14 @@ describe("a client that goes away", () => {
 
 describe("blocks of prompts under way", () => {
   const poolOf = (policy: PolicyName, work: PoolWork) => {
-    return { model: "m", policy: createPolicy(policy), work, upstreamHeaders: [], forwardAuthorization: false };
+    return {
+      model: "m",
+      policy: createPolicy(policy),
+      work,
+      upstreamHeaders: [],
+      forwardAuthorization: false,
+      holdMs: 0,
+    };
   };
 
   test("are counted from dispatch to the end, however it comes, where the policy reads them", async () => {

@@ -1,6 +1,7 @@
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
+import { readSpendNote, writeSpendNote } from "../src/overflow/overflow-spend.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -12,6 +13,16 @@ const targets: readonly FuzzTarget[] = [
       const text = Buffer.from(bytes).toString("latin1");
       expect(readRequestId(text, random)).toMatch(/^[\x21-\x7e]{1,128}$/);
       expect(readTraceparent(text, random)).toMatch(/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/);
+    },
+  },
+  {
+    name: "note on what was spent",
+    seeds: [writeSpendNote([{ backend: "openai", hourNumber: 491_000, hour: 1.5, dayNumber: 20_458, day: 7 }])],
+    read(bytes) {
+      for (const { hour, day } of readSpendNote(bytes)) {
+        expect(Math.min(hour, day)).toBeGreaterThanOrEqual(0);
+        expect(Math.max(hour, day)).toBeLessThanOrEqual(1e12);
+      }
     },
   },
 ];

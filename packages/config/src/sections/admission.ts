@@ -51,6 +51,10 @@ const classes = list(
       minimum: "0s",
       maximum: "5m",
     }),
+    overflow: choice(["allow", "never"], {
+      description: "Whether requests of the class may go to an `overflow` backend.",
+      default: "allow",
+    }),
     yields: flag({
       description:
         "Confine the class to part of a pool's engines, in proportion to its share of the work, while requests of classes that do not yield are present. Their requests then avoid the long prompts of this class.",

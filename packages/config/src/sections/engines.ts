@@ -114,7 +114,8 @@ export const engines = list(
           "How the engine fetches KV blocks of a prompt from other engines, and lends them its own. A plain string is the `protocol`.",
           {
             protocol: choice(kvPullProtocols, {
-              description: "`p2p`: vLLM's P2P tier; `llm-d-sidecar`: the same behind llm-d's sidecar. Engines of one model must have the same block size and hash seed.",
+              description:
+                "`p2p`: vLLM's P2P tier; `llm-d-sidecar`: the same behind llm-d's sidecar. Engines of one model must have the same block size and hash seed.",
               default: "p2p",
             }),
             host: Type.Optional(

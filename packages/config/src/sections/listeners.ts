@@ -28,7 +28,7 @@ const host = (description: string) =>
 const port = (description: string, standard: number) =>
   integer({ description, minimum: 0, maximum: 65_535, default: standard });
 
-const tls = (listener: "client" | "admin" | "endpoint picker") =>
+const tls = (listener: "client" | "admin" | "endpoint picker" | "scaler") =>
   Type.Optional(
     section(`TLS on the ${listener} listener.`, {
       "cert-file": filePath(`PEM file with the certificate chain of the ${listener} listener, which then serves TLS.`),
@@ -122,6 +122,37 @@ export const endpointPicker = section("Listener for Envoy gateways, which ask it
     description: "Whether to tell the gateway the score of every engine, in `x-gateway-destination-endpoint-scores`.",
     default: false,
   }),
+});
+
+export const scale = section("How many engines the load needs, for autoscalers: `/admin/scale`, metrics, and KEDA.", {
+  utilization: number({
+    description: "Share of an engine's time that the load may take. The rest is for its variation.",
+    default: 0.7,
+    minimum: 0.05,
+    maximum: 1,
+  }),
+  "catch-up": duration({
+    description: "Time in which requests that wait without a deadline have to begin: less of it asks for more engines.",
+    default: "30s",
+    minimum: "1s",
+    maximum: "1h",
+  }),
+  idle: duration({
+    description: "Time without any request after which a model needs no engine.",
+    default: "60s",
+    minimum: "1s",
+    maximum: "24h",
+  }),
+  host: host("Address of the external scaler. `0.0.0.0` or `::` listens on every address."),
+  port: Type.Optional(
+    integer({
+      description:
+        "Port of the external scaler, which KEDA asks over gRPC. 0 takes any free port. Without it there is none. It tells numbers of engines and nothing else, to everyone who reaches it.",
+      minimum: 0,
+      maximum: 65_535,
+    }),
+  ),
+  tls: tls("scaler"),
 });
 
 export const apiKeys = list(

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { policyOf } from "./policies.ts";
 
 const modelName = (description: string) => text({ description, maxLength: 256 });
@@ -39,6 +39,18 @@ export const pools = list(
       description: "Forward the client's `authorization` header to the pool's engines.",
       default: false,
     }),
+    "scale-from-zero": section(
+      "Requests for the pool while none of its engines is up, as when it has been scaled to zero.",
+      {
+        hold: duration({
+          description:
+            "How long a request waits in the router for the first engine of its model. After that it is answered with 503. Only for models that `models` names without `*`. `0s` answers at once.",
+          default: "0s",
+          minimum: "0s",
+          maximum: "1h",
+        }),
+      },
+    ),
   }),
   { description: "Settings for some models. The first pool with a matching pattern applies.", maxItems: 1_000 },
 );

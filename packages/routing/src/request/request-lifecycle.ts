@@ -123,7 +123,10 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
 
   /** The request is complete. It goes to an engine at once, or when its turn comes. */
   enter(): void {
-    const { queue, carrier } = this.#parts;
+    const { queue, carrier, request } = this.#parts;
+    const { promptTokens, expectedOutputTokens } = request.features;
+    // Other requests cost engines next to nothing.
+    if (queue || expectedOutputTokens > 0) request.pool.work?.demand.arrived(promptTokens);
     if (!queue) {
       carrier.admitted();
       return;
@@ -231,6 +234,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const dispatch = this.#current?.dispatch;
     dispatch?.release();
     if (isCompleted && isStream) dispatch?.streamed(outputTokens);
+    if (isCompleted && outputTokens > 0) this.#parts.request.pool.work?.demand.answered(outputTokens);
     if (!isCompleted && Number.isNaN(this.#firstTokenMs)) dispatch?.withdraw();
     // Cached tokens from a transfer do not show what this engine's cache had.
     dispatch?.answered(isCompleted && !this.prefill ? cachedTokens : undefined);
@@ -249,7 +253,9 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const { planner, request, carrier } = this.#parts;
     const { pool, onlyEngine } = request;
     const tried = this.#tried;
-    const targets = (tried.size === 0 ? this.#open : undefined) ?? request.targets;
+    // A request that was planned without any engine has waited for the first one.
+    const planned = request.targets.length > 0 ? request.targets : carrier.targets();
+    const targets = (tried.size === 0 ? this.#open : undefined) ?? planned;
     const accepts = planner?.alonePredicate(pool, targets, tried) ?? servesAlone;
     return carrier.select(targets, { tried, onlyEngine, accepts });
   }

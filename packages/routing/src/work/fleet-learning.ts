@@ -16,6 +16,8 @@ interface FleetLearningOptions {
 export interface FleetLearning extends Startable {
   /** The work of a model's pool, created on first use. */
   workOf(model: string): PoolWork;
+  /** The pools that this router serves, by model. */
+  used(): Iterable<readonly [model: string, work: PoolWork]>;
 }
 
 /** Shortest time between two notes on a pool. */
@@ -71,6 +73,9 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
       } else if (!pool.isUsed) unused -= 1;
       pool.isUsed = true;
       return pool.work;
+    },
+    *used() {
+      for (const [model, { isUsed, work }] of pools) if (isUsed) yield [model, work];
     },
     async start() {
       if (!channel) return;

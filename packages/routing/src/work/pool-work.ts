@@ -2,6 +2,7 @@ import type { Clock } from "@espalier/common";
 import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
+import { PoolDemand } from "../scale/pool-demand.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
@@ -25,11 +26,14 @@ export class PoolWork {
   readonly times: PoolTimes;
   readonly busy: BusyShare;
   readonly limits = new BatchLimits();
+  /** What this router measures of the pool's load. */
+  readonly demand: PoolDemand;
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.busy = new BusyShare(clock);
+    this.demand = new PoolDemand(clock);
     this.fleet = new FleetSums(clock, {
       prefill: () => this.rates.sums,
       answers: () => this.pace.sums,
@@ -138,9 +142,10 @@ export class PromptWork {
    * @returns expected milliseconds of computing, rounded up
    */
   sent(): number {
-    const { pool, clock, target, shared } = this.#parts;
+    const { pool, clock, target, part, shared } = this.#parts;
     const workMs = this.expectedMs;
     pool.busy.sent(target.index, workMs);
+    pool.demand.sent(part, workMs);
     this.#workMs = Math.ceil(workMs);
     this.#sentMs = clock.nowMs();
     this.#hasWaited = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) > 0;

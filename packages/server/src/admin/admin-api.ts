@@ -417,6 +417,121 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/scale": {
+      get: {
+        operationId: "scale",
+        summary: "How many engines the load of each model needs, over all routers.",
+        tags: ["router"],
+        responses: {
+          "200": {
+            description: "As described.",
+            content: {
+              "application/json": {
+                schema: {
+                  type: "object",
+                  properties: {
+                    utilization: {
+                      type: "number",
+                    },
+                    models: {
+                      type: "array",
+                      items: {
+                        type: "object",
+                        properties: {
+                          model: {
+                            type: "string",
+                          },
+                          wanted: {
+                            type: "object",
+                            properties: {
+                              both: {
+                                type: "integer",
+                              },
+                              prefill: {
+                                type: "integer",
+                              },
+                              decode: {
+                                type: "integer",
+                              },
+                            },
+                            required: ["both", "prefill", "decode"],
+                            additionalProperties: false,
+                            description: "Engines that the load needs, by what they do.",
+                          },
+                          load: {
+                            type: "object",
+                            properties: {
+                              both: {
+                                type: "number",
+                              },
+                              prefill: {
+                                type: "number",
+                              },
+                              decode: {
+                                type: "number",
+                              },
+                            },
+                            required: ["both", "prefill", "decode"],
+                            additionalProperties: false,
+                            description: "In engines at full use.",
+                          },
+                          engines: {
+                            type: "integer",
+                            description: "Engines that can take requests.",
+                          },
+                          requestsPerS: {
+                            type: "number",
+                            description: "Requests that arrive in a second.",
+                          },
+                          costMs: {
+                            type: "number",
+                            description: "Engine time of a request.",
+                          },
+                          waiting: {
+                            type: "integer",
+                            description: "Requests that wait in routers.",
+                          },
+                          inFlight: {
+                            type: "integer",
+                            description: "Requests at engines.",
+                          },
+                          batch: {
+                            type: "number",
+                            description: "Requests that an engine serves together.",
+                          },
+                          msPerOutputToken: {
+                            type: "number",
+                            description: "Time of a token of an answer, as clients see it.",
+                          },
+                        },
+                        required: [
+                          "model",
+                          "wanted",
+                          "load",
+                          "engines",
+                          "requestsPerS",
+                          "costMs",
+                          "waiting",
+                          "inFlight",
+                          "batch",
+                          "msPerOutputToken",
+                        ],
+                        additionalProperties: false,
+                      },
+                    },
+                  },
+                  required: ["utilization", "models"],
+                  additionalProperties: false,
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+        },
+      },
+    },
     "/admin/feeds": {
       get: {
         operationId: "feeds",
@@ -1394,6 +1509,63 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               additionalProperties: false,
             },
           },
+          overflow: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                name: {
+                  type: "string",
+                },
+                api: {
+                  enum: ["openai", "anthropic"],
+                },
+                models: {
+                  type: "array",
+                  items: {
+                    type: "string",
+                  },
+                },
+                inFlight: {
+                  type: "integer",
+                  description: "Requests of this router.",
+                },
+                spent: {
+                  type: "object",
+                  description: "By all routers, in the present hour and day of UTC.",
+                  properties: {
+                    hour: {
+                      type: "number",
+                    },
+                    day: {
+                      type: "number",
+                    },
+                  },
+                  required: ["hour", "day"],
+                  additionalProperties: false,
+                },
+                budget: {
+                  type: "object",
+                  properties: {
+                    hour: {
+                      type: ["number", "null"],
+                    },
+                    day: {
+                      type: ["number", "null"],
+                    },
+                  },
+                  required: ["hour", "day"],
+                  additionalProperties: false,
+                },
+                isPaused: {
+                  type: "boolean",
+                  description: "It failed a moment ago, and gets no requests for a while.",
+                },
+              },
+              required: ["name", "api", "models", "inFlight", "spent", "budget", "isPaused"],
+              additionalProperties: false,
+            },
+          },
         },
         required: [
           "ready",
@@ -1409,6 +1581,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "url",
           "version",
           "peers",
+          "overflow",
         ],
         additionalProperties: false,
       },
@@ -2456,6 +2629,27 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               },
             ],
           },
+          overflow: {
+            anyOf: [
+              {
+                type: "object",
+                properties: {
+                  backend: {
+                    type: "string",
+                  },
+                  reason: {
+                    enum: ["no_engine", "deadline", "queue"],
+                  },
+                },
+                required: ["backend", "reason"],
+                additionalProperties: false,
+              },
+              {
+                type: "null",
+              },
+            ],
+            description: "The overflow backend that would get it now; null when none would.",
+          },
           memory: {
             anyOf: [
               {
@@ -2563,6 +2757,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "pull",
           "split",
           "service",
+          "overflow",
           "memory",
           "sessionKey",
           "prompt",

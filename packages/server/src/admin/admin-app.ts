@@ -21,6 +21,8 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly renderMetrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   /** Plain data for `GET /admin/status`. */
   readonly status: () => unknown;
+  /** Plain data for `GET /admin/scale`. */
+  readonly scale: () => unknown;
   /** Plain data for `GET /admin/feeds`. */
   readonly feeds: () => unknown;
   /** Plain data for `GET /admin/mesh`; undefined when nothing is shared with other routers. */
@@ -78,6 +80,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
       return reply.type(contentType).send(body);
     });
     guarded.get("/admin/status", async () => dependencies.status());
+    guarded.get("/admin/scale", async () => dependencies.scale());
     guarded.get("/admin/config", async () => dependencies.describeConfig());
     guarded.get("/admin/openapi.json", async () => adminApi);
     guarded.post("/admin/reload", async (_, reply) => {

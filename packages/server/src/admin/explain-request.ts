@@ -1,4 +1,5 @@
 import { EspalierError, silentMeter } from "@espalier/common";
+import type { OverflowReason } from "@espalier/config";
 import { type Endpoint, endpoints } from "@espalier/openai";
 import type { ChoiceReason } from "@espalier/policies";
 import {
@@ -11,6 +12,8 @@ import {
 import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
 import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
+import { OverflowBackend } from "../overflow/overflow.ts";
+import { overflowReason } from "../overflow/overflow-run.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
@@ -39,6 +42,8 @@ interface RequestReport {
   readonly split: SplitReport | null;
   /** Its admission class; null when admission is off. */
   readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
+  /** Whether an overflow backend would get it now instead of an engine, and why; null when none would. */
+  readonly overflow: { readonly backend: string; readonly reason: OverflowReason } | null;
   /** Whether it would be parked; null when no class has a max cold wait, or in a pool with KV transfer. */
   readonly memory: MemoryReport | null;
   readonly sessionKey: string | null;
@@ -101,6 +106,7 @@ export async function explainRequest(
     pull: explained?.pull ? describePull(explained.pull) : null,
     split: explainSplit(context, plan) ?? null,
     service: serviceOf(context, plan),
+    overflow: explainOverflow(context, plan) ?? null,
     memory: explainMemory(context, plan),
     sessionKey: features.sessionKey ?? null,
     prompt: promptOf(plan),
@@ -120,6 +126,12 @@ function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): R
   if (!isOn || !service) return null;
   const { className = defaultClass, tenant, deadlineMs = null } = service;
   return { class: className, tenant, deadlineMs };
+}
+
+function explainOverflow(context: RouterContext, plan: PlannedRequest): RequestReport["overflow"] | undefined {
+  const reason = overflowReason(context, plan);
+  const backend = reason && context.overflow.find(plan, reason);
+  return reason && backend instanceof OverflowBackend ? { backend: backend.config.name, reason } : undefined;
 }
 
 function promptOf({ features, prompt }: PlannedRequest): PromptReport {

@@ -6,6 +6,7 @@ import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { refuseReserved } from "../large-bodies/read-large-body.ts";
+import { planOverflow } from "../overflow/overflow.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../request/request-trace.ts";
@@ -95,6 +96,11 @@ function planView(
       set: withSet(fieldsFor?.(workMs) ?? bodyFields, set),
     });
   const body = edit(undefined, { isAnswer: true, workMs: 0 });
+  const { headers, apiKeyName } = request;
+  const overflow =
+    onlyEngine === undefined
+      ? planOverflow(context, { headers, apiKeyName, view, received, model, service })
+      : undefined;
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
@@ -134,6 +140,7 @@ function planView(
     split: isSplit ? new SplitSource(view, edit) : undefined,
     bodyWith: isEdited ? (set, workMs) => edit(set, { isAnswer: true, workMs }) : undefined,
     storesResponse: endpoint.id === "responses",
+    overflow,
     service,
     acceptedMs,
     answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
@@ -231,6 +238,7 @@ interface ResolvedPool {
   /** The model's name at the engines, which the body must carry. */
   readonly model: string;
   readonly pool: PoolSettings;
+  /** Empty only where requests wait for the first engine, or overflow backends answer. */
   readonly targets: readonly Target[];
 }
 
@@ -247,8 +255,9 @@ export function resolvePool(
 ): ResolvedPool {
   const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
   const targets = context.fleet.pool(served);
-  if (targets.length === 0) throw absent(context, model ?? served);
-  return { model: served, pool: context.pools.settingsFor(served), targets };
+  const { pools, overflow } = context;
+  if (targets.length === 0 && !pools.isHeld(served) && !overflow.serves(served)) throw absent(context, model ?? served);
+  return { model: served, pool: pools.settingsFor(served), targets };
 }
 
 function onlyModel({ fleet }: RouterContext): string {

@@ -88,11 +88,12 @@ function check<Result>(path: string, use: () => Result): Result {
 }
 
 interface RouterCertificatesOptions {
-  readonly config: Pick<CompiledConfig, "listen" | "admin" | "endpointPicker" | "mesh" | "engineTls">;
+  readonly config: Pick<CompiledConfig, "listen" | "admin" | "endpointPicker" | "scale" | "mesh" | "engineTls">;
   readonly data: FastifyInstance;
   readonly admin: FastifyInstance;
   readonly mesh: MeshParts | undefined;
   readonly picker: { setTls(tls: TlsMaterial): void } | undefined;
+  readonly scaler: { setTls(tls: TlsMaterial): void } | undefined;
   readonly setEngineTls: SetEngineTls;
   readonly logger: Logger;
   readonly scheduler: Scheduler;
@@ -103,12 +104,13 @@ type SetEngineTls = (tls: TlsOptions) => void;
 
 /** Watches the certificates of a router's TLS listeners and of its connections to engines. */
 export function createRouterCertificates(options: RouterCertificatesOptions): Certificates {
-  const { config, data, admin, mesh, picker, setEngineTls, logger, scheduler, meter } = options;
+  const { config, data, admin, mesh, picker, scaler, setEngineTls, logger, scheduler, meter } = options;
   const setMeshTls = mesh?.setTls;
   const users = [
     config.listen.tls && listenerUser("data", config.listen.tls, serverUse(data)),
     config.admin.tls && listenerUser("admin", config.admin.tls, serverUse(admin)),
     config.endpointPicker?.tls && picker && listenerUser("picker", config.endpointPicker.tls, picker.setTls),
+    config.scale.listen?.tls && scaler && listenerUser("scaler", config.scale.listen.tls, scaler.setTls),
     config.mesh.tls && setMeshTls && listenerUser("mesh", config.mesh.tls, (tls) => setMeshTls({ ca: "", ...tls })),
     engineUser(config.engineTls, setEngineTls),
   ];
@@ -155,7 +157,7 @@ function pathsOf({ certFile, keyFile, caFile }: Omit<CompiledConfig["engineTls"]
 
 /** A user of certificates: a listener, or the connections to engines. */
 interface TlsUser {
-  readonly name: "data" | "admin" | "picker" | "mesh" | "engines";
+  readonly name: "data" | "admin" | "picker" | "scaler" | "mesh" | "engines";
   readonly files: readonly string[];
   /** @throws EspalierError `config_unreadable` */
   readonly read: () => ReadCertificates;

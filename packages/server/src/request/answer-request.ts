@@ -5,6 +5,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
 import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
+import { Diversion } from "../overflow/overflow-run.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { RequestRun } from "./request-run.ts";
@@ -33,7 +34,11 @@ export function answer(
   }
   const answerError = (error: EspalierError): void =>
     replyWithError(response, family, error, request.id, closing(context));
-  const run = (planned: PlannedRequest): void => new RequestRun(context, planned, response, answerError).start();
+  const run = (planned: PlannedRequest): void => {
+    const start = (diversion?: Diversion): void =>
+      new RequestRun(context, planned, response, answerError, diversion).start();
+    start(planned.overflow && new Diversion(context, planned, response, () => start()));
+  };
   const refuse = (thrown: unknown): void => {
     const error = asEspalierError(thrown);
     if (error.code === "internal_error")

@@ -3,6 +3,7 @@ import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
 import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
+import type { OverflowPlan } from "../overflow/overflow.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
 import type { RelayedRequest } from "./relay.ts";
@@ -70,6 +71,8 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   bodyWith?: ((set: BodyFields, workMs: number) => readonly Buffer[]) | undefined;
   /** Source of both legs' bodies; absent for a request that is never disaggregated. */
   split?: SplitSource | undefined;
+  /** Absent for a request that never goes to an overflow backend, and once the answer has begun. */
+  overflow?: OverflowPlan | undefined;
   /** Undefined for requests that are never queued, since they cost engines next to nothing. */
   readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
@@ -107,5 +110,6 @@ export function dropBody(plan: PlannedRequest): void {
   plan.body = [];
   plan.bodyWith = undefined;
   plan.split = undefined;
+  plan.overflow = undefined;
   plan.release();
 }

@@ -19,20 +19,13 @@ import {
 import type { Permit, Target } from "@espalier/workers";
 import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
+import type { Diversion } from "../overflow/overflow-run.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { engineHeaders, HttpPair, pullEdits } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
-import {
-  type AttemptFailure,
-  type Engine,
-  type NextEngine,
-  outcomeStatus,
-  Relay,
-  type RelayOutcome,
-  type Verdict,
-} from "./relay.ts";
-import { endTrace, type TracedEnd } from "./request-trace.ts";
+import { type AttemptFailure, type Engine, type NextEngine, Relay, type RelayOutcome, type Verdict } from "./relay.ts";
+import { reportEnd } from "./request-end.ts";
 import { type AnswerWatch, type ClientResponse, watchAnswer } from "./response-sink.ts";
 
 /** The part of the router's context that a run uses. */
@@ -72,6 +65,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   readonly #plan: PlannedRequest;
   readonly #lifecycle: RequestLifecycle<Target>;
   readonly #answerError: (error: EspalierError) => void;
+  readonly #diversion: Diversion | undefined;
   /** Undefined in a pool without KV transfer. */
   readonly #pair: HttpPair | undefined;
   /** Undefined for a request without a LoRA adapter. */
@@ -85,16 +79,21 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   /** When it was queued, on the monotonic clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
+  #hasWaited = false;
   #dispatchedMs = Number.NaN;
   #firstByteMs = Number.NaN;
   #isStream = false;
 
-  /** @param answerError writes an error to a client that has received nothing yet */
+  /**
+   * @param answerError writes an error to a client that has received nothing yet
+   * @param diversion its way to overflow backends; undefined when there is none
+   */
   constructor(
     context: RunContext,
     plan: PlannedRequest,
     response: ClientResponse,
     answerError: (error: EspalierError) => void,
+    diversion?: Diversion,
   ) {
     const { relay, split, clock, prefix } = context;
     const retries = new Retries(relay.retryBudget, relay.retryMeters);
@@ -102,6 +101,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#context = context;
     this.#plan = plan;
     this.#answerError = answerError;
+    this.#diversion = diversion;
     const { adapter } = plan.features;
     this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
     const isPaired = plan.targets.some(({ engine }) => engine.kvTransfer);
@@ -113,7 +113,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       retries,
       carrier: this,
       planner: isPaired ? split.planner : undefined,
-      queue: queueOf(context, plan),
+      queue: queueOf(context, plan, diversion?.maxAhead),
       onPlanned: isPaired && plan.trace ? (chosen, begunMs) => this.#tracePlan(chosen, begunMs) : undefined,
     });
   }
@@ -125,6 +125,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       const enteredMs = this.#context.clock.nowMs();
       this.#lifecycle.enter();
       if (!this.#hasTurn) this.#waitingMs = enteredMs;
+      this.#hasWaited = !this.#hasTurn;
     } catch (thrown) {
       this.crash(thrown);
     }
@@ -315,19 +316,24 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       outputTokens,
     });
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
-    reportEnd(this.#context, this.#plan, {
-      outcome,
-      error,
-      usage,
-      selection,
-      attempts,
-      queuedMs,
-      dispatchedMs: this.#dispatchedMs,
-      firstByteMs: this.#firstByteMs,
-      outputTokens,
-      prefillWorker: prefill?.target.engine.id,
-    });
-    if (error) this.#answerError(error);
+    const report = (): void => {
+      reportEnd(this.#context, this.#plan, {
+        outcome,
+        error,
+        usage,
+        selection,
+        attempts,
+        queuedMs,
+        dispatchedMs: this.#dispatchedMs,
+        firstByteMs: this.#firstByteMs,
+        outputTokens,
+        prefillWorker: prefill?.target.engine.id,
+      });
+      if (error) this.#answerError(error);
+    };
+    const isFresh = attempts === 0 && !this.#hasWaited;
+    if (error && this.#diversion?.take({ error, isBegun: this.retries.isResent, isFresh, report })) return;
+    report();
   }
 
   /** The request to the engine of an attempt. */
@@ -423,8 +429,16 @@ function pullText({ source, tokens, expectedMs, computeMs }: ChosenPull<Target>)
   return `${source.engine.id};tokens=${tokens};ms=${Math.round(expectedMs)};compute-ms=${Math.round(computeMs)}`;
 }
 
-/** The admission queue of a request; undefined for requests that are never queued. */
-function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target> | undefined {
+/**
+ * The admission queue of a request; undefined for requests that are never queued.
+ *
+ * @param maxAhead see `AdmissionRequest`
+ */
+function queueOf(
+  context: RunContext,
+  plan: PlannedRequest,
+  maxAhead: number | undefined,
+): RequestQueue<Target> | undefined {
   const { service, pool, prompt, features, body, onlyEngine } = plan;
   const admission = service && context.admission.of(pool);
   if (!admission) return undefined;
@@ -436,61 +450,8 @@ function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target
     promptTokens: features.promptTokens,
     expectedOutputTokens: features.expectedOutputTokens,
     onlyEngine,
+    maxAhead,
     sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
   };
   return { admission, request, cold: coldPromptOf(context, plan) };
-}
-
-/** How a request ended, for metrics, log and trace. */
-interface ReportedEnd extends TracedEnd {
-  /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */
-  readonly dispatchedMs: number;
-  /** NaN when no byte came. */
-  readonly firstByteMs: number;
-  readonly outputTokens: number;
-}
-
-type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "recorder" | "tracer">;
-
-/** Reports the end of a planned request to metrics, log and trace. */
-function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
-  const { clock, metrics, recorder } = context;
-  const { endpointId, pool, acceptedMs } = plan;
-  const { outcome, error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
-  metrics.finished({
-    endpoint: endpointId,
-    model: pool.model,
-    status: outcomeStatus(outcome, error),
-    durationS: (clock.nowMs() - acceptedMs) / 1_000,
-    firstByteS: (firstByteMs - acceptedMs) / 1_000,
-    promptTokens: usage?.promptTokens,
-    completionTokens: usage?.completionTokens,
-    cachedTokens: usage?.cachedTokens,
-  });
-  context.hooks?.answered?.({
-    requestId: plan.requestId,
-    model: pool.model,
-    status: outcomeStatus(outcome, error),
-    error: error?.code,
-    engine: end.selection?.target.engine.id,
-    attempts: end.attempts,
-    durationMs: clock.nowMs() - acceptedMs,
-    promptTokens: usage?.promptTokens,
-    cachedTokens: usage?.cachedTokens,
-    completionTokens: usage?.completionTokens,
-  });
-  if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
-  log(context, plan, end);
-  if (recorder.isOn) recorder.ended({ plan, promptTokens: usage?.promptTokens, outputTokens });
-  if (context.tracer.isOn) endTrace(context, plan, end);
-}
-
-function log({ logger }: Watchers, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
-  const { outcome, selection, attempts } = end;
-  const worker = selection?.target.engine.id;
-  const { model } = pool;
-  if (outcome.kind === "failed" || outcome.kind === "cut") {
-    const { code } = outcome.error;
-    logger.warn("request failed", { requestId, model, worker, attempts, outcome: outcome.kind, code });
-  } else logger.debug("request", { requestId, model, worker, attempts, outcome: outcome.kind });
 }

@@ -44,9 +44,9 @@ export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionP
   const { config, clock, scheduler, meter, others = noPeerLoad, usage } = options;
   const queues = new WeakMap<PoolSettings, Admission<Target>>();
   const { meters, counts } = countClasses(createAdmissionMeters(meter));
-  const create = ({ model }: PoolSettings): Admission<Target> => {
-    const fleet = usage?.of(model) ?? noFleetUsage;
-    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet });
+  const create = (pool: PoolSettings): Admission<Target> => {
+    const fleet = usage?.of(pool.model) ?? noFleetUsage;
+    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet, holdMs: () => pool.holdMs });
   };
   return {
     config,

@@ -13,6 +13,8 @@ export interface PoolSettings {
   readonly upstreamHeaders: readonly string[];
   /** Whether the client's `authorization` header is passed on. */
   readonly forwardAuthorization: boolean;
+  /** How long requests wait for an engine while none is up; 0 for not at all. */
+  readonly holdMs: number;
 }
 
 export interface Pools {
@@ -20,6 +22,10 @@ export interface Pools {
    * The settings of a model's pool, created on first use. Returns the same object from then on, also after a reload.
    */
   settingsFor(model: string): PoolSettings;
+  /** Whether requests for a model wait while no engine serves it: its rule names it in full, and holds requests. */
+  isHeld(model: string): boolean;
+  /** Whether requests for any model may wait so. */
+  readonly hasHeld: boolean;
   /** Replaces the rules. A pool whose policy settings are unchanged keeps its policy and the policy's state. */
   replaceRules(rules: readonly PoolRule[]): void;
   /** Scrape interval that the policies of these models ask for; undefined when none does. */
@@ -36,6 +42,7 @@ export interface PoolRule {
   readonly metricsEveryMs?: number | undefined;
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
+  readonly holdMs: number;
 }
 
 /** Most pools. Further models, which only a changing fleet can name, share the pool `*`. */
@@ -48,6 +55,7 @@ export const maxPools = 1_024;
 export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
   let matchRule = ruleMatcher(rules);
   let hasPace = rules.some(({ metricsEveryMs }) => metricsEveryMs !== undefined);
+  let hasHeld = rules.some(({ holdMs }) => holdMs > 0);
   const pools = new Map<string, Pool>();
 
   const create = (model: string, rule: PoolRule): Pool => {
@@ -62,9 +70,17 @@ export function createPools(rules: readonly PoolRule[], workOf: (model: string) 
       if (pools.size < maxPools) return create(model, matchRule(model));
       return pools.get("*") ?? create("*", matchRule("*"));
     },
+    isHeld(model) {
+      const { models, holdMs } = matchRule(model);
+      return holdMs > 0 && models.includes(model);
+    },
+    get hasHeld() {
+      return hasHeld;
+    },
     replaceRules(next) {
       matchRule = ruleMatcher(next);
       hasPace = next.some(({ metricsEveryMs }) => metricsEveryMs !== undefined);
+      hasHeld = next.some(({ holdMs }) => holdMs > 0);
       for (const pool of pools.values()) {
         const rule = matchRule(pool.model);
         if (rule.policyText !== pool.policyText) pool.policy = rule.createPolicy();
@@ -84,8 +100,8 @@ interface Pool extends PoolSettings {
   readonly policyText: string;
 }
 
-function ownSettings({ policyText, upstreamHeaders, forwardAuthorization }: PoolRule) {
-  return { policyText, upstreamHeaders, forwardAuthorization };
+function ownSettings({ policyText, upstreamHeaders, forwardAuthorization, holdMs }: PoolRule) {
+  return { policyText, upstreamHeaders, forwardAuthorization, holdMs };
 }
 
 function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
@@ -115,7 +131,13 @@ export function poolRules(
   { pools, policy }: Pick<CompiledConfig, "pools" | "policy">,
   custom: CreatePolicyOptions = {},
 ): readonly PoolRule[] {
-  const general: PoolConfig = { models: ["*"], policy, engineApiKey: undefined, forwardAuthorization: false };
+  const general: PoolConfig = {
+    models: ["*"],
+    policy,
+    engineApiKey: undefined,
+    forwardAuthorization: false,
+    holdMs: 0,
+  };
   return [...pools, general].map((pool) => {
     const create = () => createPolicy(pool.policy.name, pool.policy.options, custom);
     return {
@@ -125,6 +147,7 @@ export function poolRules(
       metricsEveryMs: create().metricsEveryMs,
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,
+      holdMs: pool.holdMs,
     };
   });
 }

@@ -130,6 +130,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
   const pool = {
     ...{ model: "m", policy: createPolicy("least_work"), upstreamHeaders: ["authorization", "Bearer engines"] },
     forwardAuthorization: false,
+    holdMs: 0,
   };
   return {
     ...{ family: "openai", method: "POST", path: endpoint.path, headers: [], ownHeaders: [], body: [bytes] },

@@ -140,6 +140,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     work,
     upstreamHeaders: ["authorization", "Bearer engines"],
     forwardAuthorization: false,
+    holdMs: 0,
   };
   const context = {
     clock,
@@ -153,8 +154,8 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
     decisions: { isWatched: false },
-    decisionLog: new DecisionLog(8),
     recorder: { isOn: false },
+    decisionLog: new DecisionLog(8),
     relay: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
       relayMetrics: createRelayMetrics(meter),

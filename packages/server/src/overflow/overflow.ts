@@ -1,0 +1,267 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { type Clock, counterBy, EspalierError, type Meter, type Scheduler, type Startable } from "@espalier/common";
+import type { CompiledConfig, OverflowConfig, OverflowReason } from "@espalier/config";
+import { type Endpoint, editBody, type RequestView } from "@espalier/openai";
+import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
+import type { NoteChannel } from "@espalier/replication";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import type { ServiceClass } from "../routing/service-class.ts";
+import { OverflowSpend, type Reservation, type Spent } from "./overflow-spend.ts";
+
+/** What a request needs to be answered by an overflow backend; requests that may not be have none. */
+export interface OverflowPlan {
+  readonly tenant: string;
+  /** Whether the router asks for usage that the client did not ask for. */
+  readonly stripUsage: boolean;
+  /** The client's body with another model. */
+  bodyFor(model: string): readonly Buffer[];
+}
+
+/** A request that has an overflow plan. */
+export type OverflowedRequest = Pick<PlannedRequest, "pool" | "family" | "features"> & {
+  readonly overflow?: OverflowPlan | undefined;
+};
+
+/** How a request at a backend ended. */
+export type OverflowOutcome = "completed" | "failed" | "cut" | "client_closed";
+
+/** Why a backend that a request might go to does not get it. */
+type Withheld = "budget" | "paused";
+
+/** A backend as `GET /admin/status` has it. Amounts are those of all routers, in the currency of the price. */
+export interface OverflowStatus {
+  readonly name: string;
+  readonly api: OverflowConfig["api"];
+  /** As engines name them. */
+  readonly models: readonly string[];
+  /** Requests of this router whose answers have not ended. */
+  readonly inFlight: number;
+  readonly spent: Spent;
+  /** Null where there is no bound. */
+  readonly budget: { readonly hour: number | null; readonly day: number | null };
+  /** Whether it gets no requests for a while because it failed. */
+  readonly isPaused: boolean;
+}
+
+/** One backend, with what this router has to do with it. */
+export class OverflowBackend {
+  readonly config: OverflowConfig;
+  inFlight = 0;
+  pausedUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(config: OverflowConfig) {
+    this.config = config;
+  }
+
+  costOf(promptTokens: number, outputTokens: number): number {
+    const { input, output } = this.config.price;
+    return (promptTokens * input + outputTokens * output) / 1e6;
+  }
+}
+
+interface OverflowOptions {
+  readonly config: CompiledConfig;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+  readonly channel: NoteChannel | undefined;
+  /** Options of connections to engines. Those of TLS do not apply: engines may have an authority of their own. */
+  readonly proxyOptions: NonNullable<ProxyDeps["options"]>;
+}
+
+/** The pause of a backend that failed and did not say how long. */
+const usualPauseMs = 5_000;
+/** The longest pause. */
+const maxPauseMs = 60_000;
+
+/** The providers outside the fleet that answer requests when the engines cannot. */
+export class Overflow implements Startable {
+  readonly backends: readonly OverflowBackend[];
+  readonly proxy: EngineProxy;
+  readonly meters: OverflowMeters;
+  readonly #clock: Clock;
+  readonly #spend: OverflowSpend;
+
+  constructor({ config, clock, scheduler, meter, channel, proxyOptions }: OverflowOptions) {
+    this.backends = config.overflow.map((backend) => new OverflowBackend(backend));
+    this.proxy = createProxy({ clock, scheduler, options: { ...proxyOptions, tls: {} } });
+    this.meters = createOverflowMeters(meter);
+    this.#clock = clock;
+    this.#spend = new OverflowSpend({ channel, clock, scheduler, meter });
+  }
+
+  async start(): Promise<void> {
+    await this.proxy.start();
+    await this.#spend.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#spend.stop();
+    await this.proxy.stop();
+  }
+
+  /** Whether any backend answers for a model. */
+  serves(model: string): boolean {
+    return this.backends.some(({ config }) => config.models.has(model));
+  }
+
+  /** The first backend that takes a request for this reason now; else why the last one that could does not. */
+  find(
+    { pool, family, features, overflow }: OverflowedRequest,
+    reason: OverflowReason,
+    tried: ReadonlySet<OverflowBackend> = new Set(),
+  ): OverflowBackend | Withheld | undefined {
+    let withheld: Withheld | undefined;
+    if (!overflow) return undefined;
+    for (const backend of this.backends) {
+      const { name, api, models, when, budget, exceptTenants } = backend.config;
+      if (api !== family || !models.has(pool.model) || !when.has(reason) || tried.has(backend)) continue;
+      if (exceptTenants.has(overflow.tenant)) continue;
+      const cost = backend.costOf(features.promptTokens, features.expectedOutputTokens);
+      const { hour, day } = this.#spend.of(name);
+      if (this.#isPaused(backend)) withheld = "paused";
+      else if (hour + cost > budget.hour || day + cost > budget.day) withheld = "budget";
+      else return backend;
+    }
+    return withheld;
+  }
+
+  /** Counts what a request may cost as spent. */
+  reserve({ config }: OverflowBackend, cost: number): Reservation {
+    return this.#spend.reserve(config.name, cost);
+  }
+
+  /** It failed: it gets no requests for a while. @param retryAfterMs undefined when it did not say how long */
+  pause(backend: OverflowBackend, retryAfterMs: number | undefined): void {
+    backend.pausedUntilMs = this.#clock.nowMs() + Math.min(maxPauseMs, retryAfterMs ?? usualPauseMs);
+  }
+
+  describe(): readonly OverflowStatus[] {
+    return this.backends.map((backend) => {
+      const { name, api, models, budget } = backend.config;
+      const bound = (amount: number): number | null => (amount === Number.POSITIVE_INFINITY ? null : amount);
+      return {
+        ...{ name, api, models: [...models.keys()], inFlight: backend.inFlight, spent: this.#spend.of(name) },
+        budget: { hour: bound(budget.hour), day: bound(budget.day) },
+        isPaused: this.#isPaused(backend),
+      };
+    });
+  }
+
+  #isPaused({ pausedUntilMs }: OverflowBackend): boolean {
+    return pausedUntilMs > this.#clock.nowMs();
+  }
+}
+
+/** Metrics of overflow backends. */
+export interface OverflowMeters {
+  ended(backend: string, reason: OverflowReason, outcome: OverflowOutcome): void;
+  tokens(backend: string, kind: "prompt" | "completion", count: number): void;
+  spent(backend: string, cost: number): void;
+  /** A request might have gone to a backend. */
+  withheld(cause: Withheld): void;
+}
+
+function createOverflowMeters(meter: Meter): OverflowMeters {
+  const requests = meter.counter({
+    name: "espalier_overflow_requests_total",
+    help: "Requests sent to overflow backends, by backend, by why the engines did not get them, and by how they ended.",
+    labels: ["backend", "reason", "outcome"],
+  });
+  const tokens = meter.counter({
+    name: "espalier_overflow_tokens_total",
+    help: "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
+    labels: ["backend", "kind"],
+  });
+  const spent = meter.counter({
+    name: "espalier_overflow_spent_total",
+    help: "What requests to overflow backends cost by the configured price, in its currency.",
+    labels: ["backend"],
+  });
+  return {
+    ended: (backend, reason, outcome) => requests.series(backend, reason, outcome).add(),
+    tokens: (backend, kind, count) => tokens.series(backend, kind).add(count),
+    spent: (backend, cost) => spent.series(backend).add(cost),
+    withheld: counterBy(
+      meter,
+      "cause",
+      "espalier_overflow_withheld_total",
+      "Requests that no overflow backend took because of its budget, or because it had just failed.",
+    ),
+  };
+}
+
+/** Endpoints whose requests providers answer as engines do. */
+const overflowEndpoints: ReadonlySet<Endpoint["id"]> = new Set([
+  "chat",
+  "completions",
+  "embeddings",
+  "responses",
+  "messages",
+]);
+
+interface OverflowPlanning {
+  readonly overflow: Pick<Overflow, "serves">;
+  readonly admission: { readonly config: CompiledConfig["admission"] };
+}
+
+interface PlannedFrom {
+  readonly headers: IncomingHttpHeaders;
+  readonly apiKeyName: string | undefined;
+  readonly view: RequestView;
+  readonly received: Buffer;
+  /** As engines name it. */
+  readonly model: string;
+  readonly service: ServiceClass | undefined;
+}
+
+/**
+ * @returns undefined for a request that never goes to an overflow backend
+ * @throws EspalierError `invalid_header`
+ */
+export function planOverflow(
+  { overflow, admission: { config } }: OverflowPlanning,
+  { headers, apiKeyName, view, received, model, service }: PlannedFrom,
+): OverflowPlan | undefined {
+  if (!overflow.serves(model) || !overflowEndpoints.has(view.endpoint.id)) return undefined;
+  const asked = headers["x-espalier-overflow"];
+  if (asked !== undefined && asked !== "allow" && asked !== "never") {
+    throw new EspalierError("invalid_header", "The header x-espalier-overflow must be allow or never.", {
+      param: "x-espalier-overflow",
+    });
+  }
+  const name = service?.className ?? config.defaultClass;
+  const isForbidden = config.isOn && config.classes.some((one) => one.name === name && !one.mayOverflow);
+  if (asked === "never" || isForbidden) return undefined;
+  const stripUsage = view.endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  return {
+    tenant: service?.tenant ?? apiKeyName ?? "",
+    stripUsage,
+    bodyFor: (name) => editBody(received, view, { model: name, includeUsage: stripUsage ? true : undefined }),
+  };
+}
+
+/** Headers of clients that providers understand. The others say who the client is, and stay here. */
+const passedHeaders: ReadonlySet<string> = new Set([
+  "accept",
+  "anthropic-beta",
+  "anthropic-version",
+  "content-type",
+  "openai-beta",
+]);
+
+/** @param pairs flat names and values */
+export function overflowHeaders(pairs: readonly string[]): readonly string[] {
+  return pairs.filter((_, at) => passedHeaders.has(pairs[at - (at % 2)]!.toLowerCase()));
+}
+
+/** The version of its API that Anthropic asks every client to name. */
+const anthropicVersion = "2023-06-01";
+
+/** The headers of a backend itself, as flat pairs. @param client those of the client that are passed on */
+export function backendHeaders({ key, api }: OverflowConfig, client: readonly string[]): readonly string[] {
+  const hasVersion = client.some((text, at) => at % 2 === 0 && text.toLowerCase() === "anthropic-version");
+  const version = api === "anthropic" && !hasVersion ? ["anthropic-version", anthropicVersion] : [];
+  if (!key) return version;
+  return api === "anthropic" ? [...version, "x-api-key", key.reveal()] : ["authorization", `Bearer ${key.reveal()}`];
+}

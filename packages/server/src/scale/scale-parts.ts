@@ -1,0 +1,69 @@
+import { EspalierError, type Meter, type Startable, startTogether } from "@espalier/common";
+import type { ScaleConfig } from "@espalier/config";
+import { createScalerServer, type ScalerServer } from "@espalier/endpoint-picker";
+import { type DemandedRole, engineRoles, FleetDemand, type ModelDemand } from "@espalier/routing";
+import { readTls } from "../lifecycle/certificates.ts";
+import type { RouterContext } from "../router-context.ts";
+
+/** How many engines the load needs, and the listener at which KEDA asks. */
+export interface ScaleParts extends Startable {
+  /** For `GET /admin/scale`. */
+  describe(): { readonly utilization: number; readonly models: readonly ModelDemand[] };
+  /** Undefined without a port. */
+  readonly scaler: ScalerServer | undefined;
+}
+
+type ScaleContext = Pick<RouterContext, "admission" | "clock" | "fleet" | "learning" | "mesh" | "pools" | "scheduler">;
+
+export function createScaleParts(config: ScaleConfig, context: ScaleContext, meter: Meter): ScaleParts {
+  const demand = createDemand(config, context, meter);
+  const { listen } = config;
+  const scaler =
+    listen &&
+    createScalerServer({
+      ...{ ...listen, tls: listen.tls && readTls(listen.tls), scheduler: context.scheduler },
+      wanted: (metadata) => wantedBy(demand, metadata),
+    });
+  return {
+    ...startTogether([demand, ...(scaler ? [scaler] : [])]),
+    describe: () => ({ utilization: config.utilization, models: demand.demands }),
+    scaler,
+  };
+}
+
+/** The demand of all models, from what the parts of the router measure. */
+function createDemand(
+  { utilization, catchUpMs, idleMs }: ScaleConfig,
+  { admission, clock, fleet, learning, mesh, pools, scheduler }: ScaleContext,
+  meter: Meter,
+): FleetDemand {
+  return new FleetDemand({
+    ...{ channel: mesh?.replica.notes, clock, scheduler, meter, utilization, catchUpMs, idleMs },
+    pools: () =>
+      [...learning.used()].map(([name, work]) => ({
+        model: fleet.model(name)?.parent ?? name,
+        work,
+        waiting: admission.of(pools.settingsFor(name))?.backlog() ?? [],
+      })),
+    enginesOf(model) {
+      const targets = fleet.pool(model);
+      return {
+        targets,
+        ranks: Math.max(1, ...targets.map(({ engine }) => engine.targets.length)),
+        inFlight: targets.reduce((sum, { index, load }) => sum + load.inFlight + (mesh?.load.inFlight[index] ?? 0), 0),
+      };
+    },
+  });
+}
+
+/** @throws EspalierError `invalid_value` for metadata that name no model, or a role that engines have not */
+function wantedBy(demand: FleetDemand, { model, role = "both" }: Readonly<Record<string, string>>): number {
+  if (!model) throw new EspalierError("invalid_value", "The trigger's metadata must name the `model`.");
+  if (!isRole(role))
+    throw new EspalierError("invalid_value", `The trigger's role must be one of ${engineRoles.join(", ")}.`);
+  return demand.of(model)?.wanted[role] ?? 0;
+}
+
+function isRole(text: string): text is DemandedRole {
+  return engineRoles.some((role) => role === text);
+}

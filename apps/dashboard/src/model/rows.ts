@@ -1,5 +1,5 @@
 import { formatAge, formatTime } from "./format.ts";
-import type { EngineFacts, Links, Overview, QueueCounts } from "./overview.ts";
+import type { EngineFacts, Links, LostLink, Overview, QueueCounts } from "./overview.ts";
 
 /** One target as the table of engines shows it. */
 export interface EngineRow {
@@ -87,6 +87,12 @@ export interface RouterRow {
   readonly killCommand: string | null;
   /** Whether any router answers at all. */
   readonly hasOthers: boolean;
+  /** Since when it is lost, and where it was last; null for one that is there. */
+  readonly lost: LostLink | null;
+  readonly version: string | null;
+  readonly settings: string | null;
+  /** See `RouterLink`. */
+  readonly differs: readonly string[];
 }
 
 /**
@@ -102,11 +108,14 @@ export function routerRows(
 ): readonly RouterRow[] {
   const byName = new Map(followed.map((one) => [one.router, one]));
   const linkOf = new Map(links?.links.map((link) => [link.router, link]));
-  const names = new Set([...byName.keys(), ...linkOf.keys(), ...(links?.router ? [links.router] : [])]);
+  const lostOf = new Map(links?.lost.map((lost) => [lost.router, lost]));
+  const own = links?.router ? [links.router] : [];
+  const names = new Set([...byName.keys(), ...linkOf.keys(), ...lostOf.keys(), ...own]);
   return [...names].sort(inOrder).map((router) => {
     const own = byName.get(router);
     const link = linkOf.get(router);
     const isLive = own?.isLive === true;
+    const release = link ?? (router === links?.router ? links : undefined);
     return {
       router,
       state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(isLive, link),
@@ -118,6 +127,10 @@ export function routerRows(
       origin: own?.origin ?? link?.admin ?? null,
       killCommand: isLive ? own.killCommand : null,
       hasOthers: source !== undefined,
+      lost: isLive ? null : (lostOf.get(router) ?? null),
+      version: release?.version || null,
+      settings: release?.settings || null,
+      differs: link?.differs ?? [],
     };
   });
 }
@@ -177,20 +190,43 @@ export function queueRows(routers: RouterQueues): readonly QueueRow[] {
   }));
 }
 
+/** What operators should look at, each in a few words; empty when all is well. */
+export function concernsOf(
+  routers: readonly RouterRow[],
+  engines: readonly EngineRow[],
+  refused: number,
+): readonly string[] {
+  const gone = routers.filter(({ state }) => state === "gone" || state === "silent").map(({ router }) => router);
+  const differing = routers.filter(({ differs, lost }) => differs.length > 0 && !lost).map(({ router }) => router);
+  const down = engines.filter(({ health }) => health === "down" || health === "open").length;
+  return [
+    ...(gone.length > 0 ? [`${few(gone)} gone`] : []),
+    ...(differing.length > 0 ? [`${few(differing)} with another version or other settings`] : []),
+    ...(refused > 0 ? [`${refused} ${refused === 1 ? "router" : "routers"} refused`] : []),
+    ...(down > 0 ? [`${down} of ${engines.length} engines down`] : []),
+  ];
+}
+
+/** At most two names. */
+function few(names: readonly string[]): string {
+  return names.length > 2 ? `${names.length} routers` : names.join(" and ");
+}
+
 interface NoticeState {
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   readonly isLive: boolean;
   readonly hasBeenLive: boolean;
   readonly nowMs: number;
+  readonly concerns: readonly string[];
 }
 
 /** How long a change of the source is shown. */
 const noticedMs = 60_000;
 
-/** One line on a source that was lost. */
-export function noticeText({ moved, isLive, hasBeenLive, nowMs }: NoticeState): string {
+/** One line on a source that was lost, or else on what operators should look at. */
+export function noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }: NoticeState): string {
   if (!isLive && hasBeenLive) return "No router answers. This is the last known state; the page keeps trying.";
-  if (!moved || nowMs - moved.atMs > noticedMs) return "";
+  if (!moved || nowMs - moved.atMs > noticedMs) return isLive ? concerns.join(" · ") : "";
   const age = formatAge(nowMs - moved.atMs);
   return `${moved.from} is gone: reading from ${moved.to} since ${formatTime(moved.atMs)} (${age}).`;
 }

@@ -1,6 +1,6 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
+import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
@@ -50,13 +50,15 @@ export function createPage(): Page {
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
+      const refused = overview?.links.refused ?? [];
+      const concerns = concernsOf(routers, engines, refused.length);
       const queues = live.map(({ queues }) => queues);
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
         ...{ source: source?.router, isLive, policy: decisions[0]?.policy ?? "" },
         models: [...new Set(overview?.engines.flatMap(({ models }) => models) ?? [])],
       });
-      setText(notice, noticeText({ moved, isLive, hasBeenLive, nowMs }));
+      setText(notice, noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }));
       parts.tiles.update({
         ...{ isLive, rates, engines: countHealthy(engines) },
         inFlight: engines.reduce((sum, { inFlight }) => sum + inFlight, 0),
@@ -65,7 +67,7 @@ export function createPage(): Page {
         blocks: engines.reduce((sum, { blocks }) => sum + blocks, 0),
       });
       parts.engines.update(engines);
-      parts.routers.update(routers);
+      parts.routers.update({ routers, refused });
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
       if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });

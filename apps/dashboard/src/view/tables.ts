@@ -1,4 +1,5 @@
-import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
+import type { RefusedLink } from "../model/overview.ts";
 import {
   countAlive,
   type EngineRow,
@@ -97,15 +98,54 @@ function meter(label: string): { readonly node: HTMLElement; set(share: number |
 }
 
 /** Routers: state, rates and lag, and how to kill one in a demonstration. */
-export function createRouters(): Part<readonly RouterRow[]> {
+export function createRouters(): Part<RoutersState> {
   const list = element("ul", { class: "routers" });
-  const { node, aside } = panel("Routers", "narrow routers-panel", list);
+  const refusedList = element("ul", { class: "refused", "aria-label": "Refused" });
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Routers" });
+  scroll.append(list, refusedList);
+  const { node, aside } = panel("Routers", "narrow routers-panel", scroll);
   const show = keyedList<RouterRow>(list, ({ router }) => router, createRouterRow);
+  const showRefused = keyedList<RefusedLink>(
+    refusedList,
+    ({ address, reason, isByUs }) => `${address} ${reason} ${isByUs}`,
+    createRefusedRow,
+  );
   return {
     node,
-    update(rows) {
-      setText(aside, rows.length === 0 ? "" : `${countAlive(rows)} of ${rows.length} alive`);
-      show(rows);
+    update({ routers, refused }) {
+      setText(aside, routers.length === 0 ? "" : `${countAlive(routers)} of ${routers.length} alive`);
+      show(routers);
+      showRefused(refused);
+    },
+  };
+}
+
+interface RoutersState {
+  readonly routers: readonly RouterRow[];
+  readonly refused: readonly RefusedLink[];
+}
+
+const refusalWords: Readonly<Record<string, string>> = {
+  secret: "another secret",
+  "protocol-version": "another version of the protocol",
+  "cluster-name": "another cluster",
+  "fleet-seed": "another prefix.seed",
+  "block-size": "another block size",
+  "router-id-taken": "its id is taken",
+  "epoch-behind": "an earlier run of it is known",
+  "too-many-peers": "too many routers",
+};
+
+function createRefusedRow({ address, isByUs, reason, detail }: RefusedLink): Part<RefusedLink> {
+  const figures = element("span", { class: "soft figures" });
+  const name = element("span", { class: "name" }, address);
+  const state = element("span", { class: "state" }, isByUs ? "refused" : "refuses the source");
+  const light = element("span", { class: "light", "aria-hidden": "true" });
+  const line = element("div", { class: "line" }, light, name, state);
+  return {
+    node: element("li", { title: detail }, line, figures),
+    update({ count, lastMs }) {
+      setText(figures, `${refusalWords[reason] ?? reason} · ${formatCount(count)} times, last ${formatTime(lastMs)}`);
     },
   };
 }
@@ -114,6 +154,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
   const link = element("a", { class: "name" }, router);
   const state = element("span", { class: "state" });
   const figures = element("span", { class: "soft figures" });
+  const warning = element("span", { class: "warning" });
   const kill = createKillHelp(router);
   const line = element(
     "div",
@@ -122,7 +163,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
     link,
     state,
   );
-  const node = element("li", {}, line, figures, kill.node);
+  const node = element("li", {}, line, figures, warning, kill.node);
   return {
     node,
     update(row) {
@@ -131,6 +172,8 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
       setAttribute(link, "href", row.origin !== null && row.state !== "gone" ? `${row.origin}/dashboard/` : false);
       setText(state, row.isSource && row.state === "live" ? "source of this page" : stateText[row.state]);
       setText(figures, figuresOf(row));
+      setAttribute(figures, "title", row.version ? `version ${row.version}, settings ${row.settings}` : false);
+      setText(warning, row.state === "gone" ? "" : differenceText(row));
       kill.update(row.killCommand);
     },
   };
@@ -146,7 +189,17 @@ const stateText: Readonly<Record<RouterRow["state"], string>> = {
   gone: "gone",
 };
 
-function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers }: RouterRow): string {
+function differenceText({ version, differs }: RouterRow): string {
+  const sections = differs.filter((name) => name !== "version");
+  const parts = [
+    ...(differs.includes("version") ? [`version ${version}`] : []),
+    ...(sections.length > 0 ? [`settings of ${sections.join(", ")}`] : []),
+  ];
+  return parts.length > 0 ? `differs: ${parts.join("; ")}` : "";
+}
+
+function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers, lost }: RouterRow): string {
+  if (lost) return `lost at ${formatTime(lost.sinceMs)}${lost.address ? ` · last at ${lost.address}` : ""}`;
   if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
   const parts: string[] = [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);

@@ -1308,6 +1308,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               type: "string",
             },
           },
+          settings: {
+            type: "string",
+            description: "Digest of the settings that all routers should have alike.",
+          },
           draining: {
             type: "boolean",
           },
@@ -1398,6 +1402,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         required: [
           "ready",
           "reasons",
+          "settings",
           "draining",
           "inFlight",
           "engines",
@@ -1454,6 +1459,21 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           bufferedBytes: {
             type: "number",
           },
+          version: {
+            type: ["string", "null"],
+            description: "Null where it has not said it.",
+          },
+          settings: {
+            type: ["string", "null"],
+            description: "Digest of the settings that all routers should have alike.",
+          },
+          differs: {
+            type: "array",
+            items: {
+              type: "string",
+            },
+            description: "In what it differs from this router: `version`, or sections of the configuration.",
+          },
         },
         required: [
           "router",
@@ -1469,6 +1489,9 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "sentBytesPerS",
           "receivedBytesPerS",
           "bufferedBytes",
+          "version",
+          "settings",
+          "differs",
         ],
         additionalProperties: false,
       },
@@ -1507,6 +1530,64 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             items: {
               $ref: "#/components/schemas/MeshMember",
             },
+          },
+          lost: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                router: {
+                  type: "string",
+                },
+                address: {
+                  type: ["string", "null"],
+                  description: "Where it was reached last.",
+                },
+                sinceMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+              },
+              required: ["router", "address", "sinceMs"],
+              additionalProperties: false,
+            },
+            description: "Routers that failed in the last 30 minutes, and are no members any more.",
+          },
+          refused: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                address: {
+                  type: "string",
+                  description: "What this router dialed, or the host that dialed it.",
+                },
+                by: {
+                  type: "string",
+                  enum: ["us", "peer"],
+                },
+                reason: {
+                  type: "string",
+                },
+                detail: {
+                  type: "string",
+                },
+                count: {
+                  type: "integer",
+                },
+                firstMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+                lastMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+              },
+              required: ["address", "by", "reason", "detail", "count", "firstMs", "lastMs"],
+              additionalProperties: false,
+            },
+            description: "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
           },
           load: {
             type: "array",
@@ -1641,6 +1722,8 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "address",
           "waitingFor",
           "members",
+          "lost",
+          "refused",
           "load",
           "feeds",
           "facts",

@@ -76,11 +76,12 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ origin, fleet, index, clock, scheduler },
     shared: mesh && {
       ...{ replica: mesh.replica, slots: mesh.slots },
-      ...{ describe: () => mesh.describe(), members: () => mesh.members() },
+      describe: () => mesh.describe(),
     },
     queues: () => context.admission.counts(),
     totals: () => context.metrics.totals,
     inFlight: () => context.inFlight.count,
+    release: context.release,
     adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
   });
   const prefixes = createPrefixReporter({

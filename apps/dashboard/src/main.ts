@@ -47,8 +47,7 @@ async function askPrefixes(): Promise<void> {
 }
 
 pageTime.every(tickMs, () => {
-  fleet.tick();
-  page.updatePlots(fleet.state());
+  if (!document.hidden) page.updatePlots(fleet.series());
   show();
 });
 pageTime.every(prefixesMs, () => void askPrefixes());

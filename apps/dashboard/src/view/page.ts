@@ -1,4 +1,5 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
+import type { Series } from "../model/history.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
@@ -22,7 +23,7 @@ interface PageState {
 interface Page {
   update(state: PageState): void;
   /** Once a second: it is drawn anew. */
-  updatePlots(state: FleetState): void;
+  updatePlots(series: Series): void;
 }
 
 export function createPage(): Page {
@@ -43,7 +44,7 @@ export function createPage(): Page {
   main.replaceChildren(...Object.values(inMain).map(({ node }) => node));
   let hasBeenLive = false;
   return {
-    updatePlots: ({ series }) => parts.plots.update(series),
+    updatePlots: (series) => parts.plots.update(series),
     update({ fleet, prefixes, nowMs }) {
       const { source, overview, decisions, skipped, sessions, takeovers, followed, live, rates, moved } = fleet;
       const isLive = source?.isLive === true;

@@ -932,6 +932,59 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/history": {
+      get: {
+        operationId: "history",
+        summary: "The router's last fifteen minutes, a point each second.",
+        tags: ["dashboard"],
+        parameters: [
+          {
+            name: "after",
+            in: "query",
+            description: "Only points after this time of the router's clock, in milliseconds since the Unix epoch.",
+            schema: {
+              type: "number",
+            },
+          },
+        ],
+        responses: {
+          "200": {
+            description: "As described.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/History",
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+        },
+      },
+      options: {
+        operationId: "preflightHistory",
+        summary: "A browser's question whether a page of another router may read it.",
+        security: [],
+        tags: ["dashboard"],
+        responses: {
+          "204": {
+            description: "A page of another router of the mesh may read it.",
+          },
+          "404": {
+            description: "Any other page.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+        },
+      },
+    },
     "/admin/prefixes": {
       get: {
         operationId: "prefixes",
@@ -2673,6 +2726,87 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           },
         },
         required: ["router", "document", "killCommand"],
+        additionalProperties: false,
+      },
+      History: {
+        type: "object",
+        description: "Columns of equal length, the oldest point first; null where nothing was measured.",
+        properties: {
+          nowMs: {
+            type: "number",
+            description: "The router's clock: milliseconds since the Unix epoch.",
+          },
+          atMs: {
+            type: "array",
+            items: {
+              type: "number",
+            },
+            description: "At most 900.",
+          },
+          requestsPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          failedPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          promptTokensPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          cachedTokensPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          firstByteP50Ms: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "From acceptance to the first byte of the answer.",
+          },
+          firstByteP99Ms: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          waiting: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "Requests that wait for an engine.",
+          },
+          eventLagMs: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "The longest lag of an engine's KV event.",
+          },
+        },
+        required: [
+          "nowMs",
+          "atMs",
+          "requestsPerS",
+          "failedPerS",
+          "promptTokensPerS",
+          "cachedTokensPerS",
+          "firstByteP50Ms",
+          "firstByteP99Ms",
+          "waiting",
+          "eventLagMs",
+        ],
         additionalProperties: false,
       },
       Prefixes: {

@@ -18,6 +18,7 @@ import type { RouterContext } from "../router-context.ts";
 import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access.ts";
 import { createAdminPeers } from "./admin-peers.ts";
 import { registerDecisions } from "./decision-feed.ts";
+import { createHistory, registerHistory } from "./history.ts";
 import { createPrefixReporter } from "./prefix-report.ts";
 import { registerRecording } from "./recorder.ts";
 
@@ -88,7 +89,12 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ index, blockSize: config.prefix.blockSize, clock },
     keyOf: (target) => (mesh ? mesh.slots.keyOf(target) : keysByIndex(fleet)(target)),
   });
-  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop()];
+  const history = createHistory({
+    ...{ metrics: context.metrics, clock, scheduler },
+    waiting: () => context.admission.counts().reduce((sum, { queued }) => sum + queued, 0),
+    takeEventLagMs: () => context.prefix.feeds?.takeWorstLagMs(),
+  });
+  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop(), () => history.stop()];
   return {
     who,
     peers: () =>
@@ -103,6 +109,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         killCommand: page?.killCommand ?? null,
       }));
       app.get("/admin/prefixes", async () => prefixes());
+      registerHistory(app, history);
       registerDecisions(app, context.decisions, scheduler);
       registerRecording(app, { recorder: context.recorder, logger, scheduler, who });
     },

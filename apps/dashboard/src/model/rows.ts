@@ -5,10 +5,13 @@ import type { EngineFacts, Links, LostLink, Overview, QueueCounts } from "./over
 export interface EngineRow {
   readonly key: string;
   readonly models: string;
+  readonly role: string;
   readonly health: "up" | "draining" | "open" | "starting" | "down";
   readonly note: string;
   /** Requests of all routers. */
   readonly inFlight: number;
+  /** By the engine itself. */
+  readonly running: number | null;
   readonly waiting: number | null;
   readonly pendingPrefillTokens: number;
   readonly kvUse: number | null;
@@ -18,8 +21,9 @@ export interface EngineRow {
   readonly share: number;
   /** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
   readonly source: "facts" | "placements" | "nothing";
-  /** The router that reads its events. */
+  /** The router that reads its events, and how good its feed is. */
   readonly owner: string | null;
+  readonly quality: string | null;
 }
 
 /** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
@@ -31,7 +35,8 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
       const facts = target.held + target.slower;
       const blocks = facts > 0 ? facts : target.placed;
       return {
-        ...{ key: target.target, models: engine.models.join(", "), ...healthOf(engine) },
+        ...{ key: target.target, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
+        ...{ running: target.running, quality: target.worth },
         inFlight: (sent?.own ?? 0) + (sent?.others ?? 0),
         waiting: target.waiting,
         pendingPrefillTokens: sent?.pendingPrefillTokens ?? 0,
@@ -55,6 +60,51 @@ function healthOf({ state, reason, draining, breaker }: EngineFacts): Pick<Engin
   if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
   return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
 }
+
+/** The columns by which engines are sorted. */
+export const engineOrders = ["name", "load", "memory", "blocks", "share"] as const;
+
+export type EngineOrder = (typeof engineOrders)[number];
+
+export interface EngineView {
+  readonly by: EngineOrder;
+  readonly isDescending: boolean;
+  /** Words that a row has to have: parts of its name, its models, its state or the router that reads its events. */
+  readonly query: string;
+}
+
+const figureOf: Readonly<Record<Exclude<EngineOrder, "name">, (row: EngineRow) => number>> = {
+  load: ({ inFlight, waiting }) => inFlight + (waiting ?? 0),
+  memory: ({ kvUse }) => kvUse ?? -1,
+  blocks: ({ blocks }) => blocks,
+  share: ({ share }) => share,
+};
+
+/** The rows that are looked for, sorted. By name, engines that take no requests come first. */
+export function viewedEngines(
+  rows: readonly EngineRow[],
+  { by, isDescending, query }: EngineView,
+): readonly EngineRow[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = rows.filter((row) => {
+    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  const sign = isDescending ? -1 : 1;
+  const isUp = ({ health }: EngineRow): number => (health === "up" ? 1 : 0);
+  return found.sort((one, other) => {
+    const order = by === "name" ? isUp(one) - isUp(other) : sign * (figureOf[by](one) - figureOf[by](other));
+    return order || (by === "name" ? sign : 1) * inOrder(one.key, other.key);
+  });
+}
+
+export const healthText: Readonly<Record<EngineRow["health"], string>> = {
+  up: "up",
+  draining: "draining",
+  open: "circuit open",
+  starting: "starting",
+  down: "down",
+};
 
 /** Engines that take requests, and how many there are. */
 export function countHealthy(rows: readonly EngineRow[]): { readonly healthy: number; readonly all: number } {

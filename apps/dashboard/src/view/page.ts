@@ -1,11 +1,13 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
 import type { Series } from "../model/history.ts";
+import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
-import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
+import { type AskExplain, createDetail } from "./detail.ts";
+import { createHues, type DetailAddress, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
-import { createPrefixes } from "./prefixes.ts";
+import { createPrefixTree } from "./prefix-tree.ts";
 import { createSessions } from "./sessions.ts";
 import { createEngines, createQueues, createRouters } from "./tables.ts";
 import { createTiles } from "./tiles.ts";
@@ -15,6 +17,10 @@ import { createTiles } from "./tiles.ts";
 interface PageState {
   readonly fleet: FleetState;
   readonly prefixes: readonly PrefixRow[];
+  /** The way to the prefix whose branches these are. */
+  readonly path: readonly PathStep[];
+  /** Undefined while the overview is shown. */
+  readonly address: DetailAddress | undefined;
   /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
 }
@@ -26,7 +32,7 @@ interface Page {
   updatePlots(series: Series): void;
 }
 
-export function createPage(): Page {
+export function createPage(explain: AskExplain): Page {
   const hueOf = createHues();
   const [bar, notice, main] = [byId("bar"), byId("notice"), byId("main")];
   const parts = {
@@ -37,15 +43,16 @@ export function createPage(): Page {
     routers: createRouters(),
     decisions: createDecisions(hueOf),
     sessions: createSessions(hueOf),
-    prefixes: createPrefixes(hueOf),
+    prefixes: createPrefixTree(hueOf),
     queues: createQueues(),
+    detail: createDetail(hueOf, explain),
   };
   const { bar: _, ...inMain } = parts;
   main.replaceChildren(...Object.values(inMain).map(({ node }) => node));
   let hasBeenLive = false;
   return {
     updatePlots: (series) => parts.plots.update(series),
-    update({ fleet, prefixes, nowMs }) {
+    update({ fleet, prefixes, path, address, nowMs }) {
       const { source, overview, decisions, skipped, sessions, takeovers, followed, live, rates, moved } = fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;
@@ -72,7 +79,8 @@ export function createPage(): Page {
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
       if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });
-      parts.prefixes.update(prefixes);
+      parts.prefixes.update({ rows: prefixes, path });
+      parts.detail.update({ address, engines, decisions, prefixes });
       parts.queues.update(queues);
     },
   };

@@ -55,10 +55,10 @@ const kinds: readonly PlotKind[] = [
     lines: [{ label: "", variable: "--bark", values: ({ waiting }) => waiting }],
   },
   {
-    title: "Event lag",
+    title: "Event lag, slowest feed",
     format: formatMs,
     top: 20,
-    lines: [{ label: "slowest feed", variable: "--hue-2", values: ({ eventLagMs }) => eventLagMs }],
+    lines: [{ label: "", variable: "--hue-2", values: ({ eventLagMs }) => eventLagMs }],
   },
 ];
 

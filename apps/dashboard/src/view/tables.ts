@@ -2,39 +2,71 @@ import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime
 import type { RefusedLink } from "../model/overview.ts";
 import {
   countAlive,
+  type EngineOrder,
   type EngineRow,
+  type EngineView,
+  engineOrders,
+  healthText,
   type QueueRow,
   queueRows,
   queuesNote,
   type RouterQueues,
   type RouterRow,
+  viewedEngines,
 } from "../model/rows.ts";
-import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
+import { detailLink, element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
 
-const engineColumns = ["Engine", "Load", "KV memory", "Cached blocks", "Share"] as const;
+const engineColumns: Readonly<Record<EngineOrder, string>> = {
+  name: "Engine",
+  load: "Load",
+  memory: "KV memory",
+  blocks: "Cached blocks",
+  share: "Share",
+};
 
-/** Engines: load, memory, cached blocks. */
+/** Engines: load, memory, cached blocks. They are searched, and sorted by what the heads of columns say. */
 export function createEngines(hueOf: (name: string) => string): Part<readonly EngineRow[]> {
   const body = element("tbody");
-  const head = element("tr", {}, ...engineColumns.map((name) => element("th", { scope: "col" }, name)));
+  let view: EngineView = { by: "name", isDescending: false, query: "" };
+  let latest: readonly EngineRow[] = [];
+  const look = (change: Partial<EngineView>): void => {
+    view = { ...view, ...change };
+    update(latest);
+  };
+  const heads = engineOrders.map((by) => {
+    const button = element("button", { type: "button", class: "sort" }, engineColumns[by]);
+    // Figures are looked at from the largest one.
+    button.addEventListener("click", () =>
+      look({ by, isDescending: view.by === by ? !view.isDescending : by !== "name" }),
+    );
+    return { by, node: element("th", { scope: "col" }, button) };
+  });
+  const search = element("input", { type: "search", placeholder: "Search engines", "aria-label": "Search engines" });
+  search.addEventListener("input", () => look({ query: search.value }));
+  const head = element("tr", {}, ...heads.map(({ node }) => node));
   const table = element("table", { class: "engines" }, element("thead", {}, head), body);
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
   const { node, aside } = panel("Engines", "wide engines-panel", scroll);
+  const count = element("span");
+  aside.append(search, count);
   const show = keyedList<EngineRow>(body, ({ key }) => key, createEngineRow(hueOf));
-  return {
-    node,
-    update(rows) {
-      const up = rows.filter(({ health }) => health === "up").length;
-      setText(aside, rows.length === 0 ? "" : `${up} of ${rows.length} up`);
-      show(rows);
-    },
+  const update = (rows: readonly EngineRow[]): void => {
+    latest = rows;
+    const up = rows.filter(({ health }) => health === "up").length;
+    const found = viewedEngines(rows, view);
+    const shown = found.length === rows.length ? "" : `${found.length} found · `;
+    setText(count, rows.length === 0 ? "" : `${shown}${up} of ${rows.length} up`);
+    const direction = view.isDescending ? "descending" : "ascending";
+    for (const { by, node: cell } of heads) setAttribute(cell, "aria-sort", by === view.by ? direction : "none");
+    show(found);
   };
+  return { node, update };
 }
 
 const createEngineRow =
   (hueOf: (name: string) => string) =>
   (row: EngineRow): Part<EngineRow> => {
-    const name = element("span", { class: "name" }, row.key);
+    const name = element("a", { class: "name", href: detailLink("engine", row.key) }, row.key);
     const state = element("span", { class: "state" });
     const load = element("span", { class: "figure strong" });
     const waiting = element("span", { class: "soft" });
@@ -68,22 +100,14 @@ const createEngineRow =
     };
   };
 
-const healthText: Readonly<Record<EngineRow["health"], string>> = {
-  up: "up",
-  draining: "draining",
-  open: "circuit open",
-  starting: "starting",
-  down: "down",
-};
-
-const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
+export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
   facts: "reported by the engine",
   placements: "estimated from requests sent there",
   nothing: "no data yet",
 };
 
 /** A bar and its figure. */
-function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
+export function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
   const fill = element("span", { class: "fill" });
   const track = element("span", { class: "track", role: "img", "aria-label": label }, fill);
   const text = element("span", { class: "figure" });
@@ -216,7 +240,7 @@ function createKillHelp(router: string): Part<string | null> {
   const summary = element("summary", {}, "Kill it");
   const text = element("p", { class: "soft" }, "In a shell on this machine; then watch its sessions:");
   const node = element("details", { class: "kill" }, summary, text, element("div", { class: "command" }, code, copy));
-  setAttribute(summary, "aria-label", `How to kill ${router}`);
+  setAttribute(summary, "aria-label", `Kill it: how to kill ${router}`);
   copy.addEventListener("click", () => {
     void navigator.clipboard.writeText(code.textContent ?? "").then(() => setText(copy, "Copied"));
   });

@@ -990,6 +990,16 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         operationId: "prefixes",
         summary: "What prompts have in common, and which engines have it.",
         tags: ["dashboard"],
+        parameters: [
+          {
+            name: "below",
+            in: "query",
+            description: "Hash of a prefix: that one comes first, and the others continue it.",
+            schema: {
+              type: "string",
+            },
+          },
+        ],
         responses: {
           "200": {
             description: "As described.",
@@ -997,6 +1007,16 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               "application/json": {
                 schema: {
                   $ref: "#/components/schemas/Prefixes",
+                },
+              },
+            },
+          },
+          "400": {
+            description: "`below` is no hash.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
                 },
               },
             },

@@ -108,7 +108,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         document: overview.document.name,
         killCommand: page?.killCommand ?? null,
       }));
-      app.get("/admin/prefixes", async () => prefixes());
+      app.get<{ Querystring: { below?: string } }>("/admin/prefixes", async ({ query }) => prefixes(query.below));
       registerHistory(app, history);
       registerDecisions(app, context.decisions, scheduler);
       registerRecording(app, { recorder: context.recorder, logger, scheduler, who });

@@ -278,7 +278,7 @@ export class Links implements Startable {
     this.#renewal.made(link, secret);
     this.#table.put(link, candidate.dialedBy)?.close("replaced");
     this.#meters.links(this.#table.size);
-    if (peer.address !== undefined) this.#rejects.forget(peer.address);
+    this.#rejects.forget(peer.address, connection.remote);
     if (session.target) this.#dialer.ended(session.target);
     logger.info("linked to a router", { ...peer.origin, address: peer.address ?? connection.remote });
     observer.up(link);
@@ -352,7 +352,7 @@ function hostOf(address: string): string {
 /** Time in which the same rejection of the same address is logged once. */
 const quietMs = 60_000;
 /** Addresses with a reason that are remembered. */
-export const maxRejections = 256;
+const maxRejections = 256;
 /** Refused peers that operators are told of, and for how long after the latest refusal. */
 export const maxRefusedPeers = 32;
 export const refusedListedMs = 1_800_000;
@@ -381,6 +381,8 @@ interface KnownRejection extends RefusedPeer {
   readonly seenAtMs: number;
 }
 
+const hostPart = (address: string): string => address.replace(/:\d+$/, "");
+
 /** Counts every rejection, logs the first of each address and reason in a while, and remembers them for operators. */
 class RejectLog {
   readonly #logger: Logger;
@@ -397,7 +399,7 @@ class RejectLog {
 
   add({ address: given, hasDialedUs, by }: RejectedPeer, { reason, detail }: Rejection): void {
     this.#meters.rejected(reason);
-    const address = hasDialedUs ? given.replace(/:\d+$/, "") : given;
+    const address = hasDialedUs ? hostPart(given) : given;
     const key = `${address} ${reason} ${by}`;
     const [seenAtMs, lastMs] = [this.#clock.nowMs(), this.#clock.wallMs()];
     const { count = 0, firstMs = lastMs, loggedAtMs = Number.NEGATIVE_INFINITY } = this.#known.get(key) ?? {};
@@ -414,9 +416,12 @@ class RejectLog {
     this.#logger.warn(message, { address, reason, detail, code: "mesh_rejected" });
   }
 
-  /** A router at this address is linked now. */
-  forget(linked: string): void {
-    for (const [key, { address }] of this.#known) if (address === linked) this.#known.delete(key);
+  /** A router is linked now. Another one of its host that is still refused dials again within moments. */
+  forget(linked: string | undefined, remote: string): void {
+    const host = hostPart(remote);
+    for (const [key, { address }] of this.#known) {
+      if (address === linked || address === remote || address === host) this.#known.delete(key);
+    }
   }
 
   list(): readonly RefusedPeer[] {

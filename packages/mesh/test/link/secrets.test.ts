@@ -47,8 +47,17 @@ describe("routers that know several secrets", () => {
     expect(dialer!.lastMs - dialer!.firstMs).toBeGreaterThan(20_000);
     b.links.setSecrets(["one"]);
     rig.time.advance(3_000);
-    expect([a.links.links().length, a.links.refused()]).toEqual([1, []]);
-    rig.time.advance(refusedListedMs);
+    expect([a.links.links().length, a.links.refused(), b.links.refused()]).toEqual([1, [], []]);
+  });
+
+  test("are told of for half an hour", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair(knowing("one"), knowing("other"));
+    const { lastMs } = b.links.refused()[0]!;
+    await a.links.stop();
+    rig.time.advance(lastMs + refusedListedMs - rig.time.clock.wallMs() - 1);
+    expect(b.links.refused()).toHaveLength(1);
+    rig.time.advance(1);
     expect(b.links.refused()).toEqual([]);
   });
 

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
-import { call, chat, post } from "./client.ts";
+import { call, chat, type Json, post } from "./client.ts";
 import { startProxy } from "./http-proxy.ts";
 import { joinRouter, type MeshView, meshOf, meshRouters, untilLinked, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
@@ -110,7 +110,7 @@ test("routers of a mesh tell each other where their pages are, and let these rea
 });
 
 test("who asks a router is told which others differ, and which were refused and why", async () => {
-  const join = (name: string, seed: RunningRouter | undefined, mesh: object = {}, config: object = {}) =>
+  const join = (name: string, seed: RunningRouter | undefined, mesh: Json = {}, config: Json = {}) =>
     joinRouter(rig, seed, [], { tokenizes: false, mesh: { "router-id": name, ...mesh }, config });
   const asked = await join("asked", undefined);
   const same = await join("same", asked, {}, { drain: { grace: "1s" } });

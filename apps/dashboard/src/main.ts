@@ -2,10 +2,10 @@
 
 import { followDocument, pageTime } from "./follow/browser-ports.ts";
 import { createFleetFollower } from "./follow/fleet-follower.ts";
+import { type DetailAddress, readDetailLink } from "./model/detail-address.ts";
 import { type PathStep, pathTo } from "./model/prefix-tree.ts";
 import { type PrefixRow, prefixRows } from "./model/prefixes.ts";
 import { asObject, asText } from "./model/read-json.ts";
-import { type DetailAddress, readDetailLink } from "./view/dom.ts";
 import { createKeyForm, keptKey } from "./view/key-form.ts";
 import { createPage } from "./view/page.ts";
 import { wholeTree } from "./view/prefix-tree.ts";

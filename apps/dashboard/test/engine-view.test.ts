@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import { detailLink, readDetailLink } from "../src/model/detail-address.ts";
 import { readOverview } from "../src/model/overview.ts";
 import { type EngineRow, type EngineView, engineRows, viewedEngines } from "../src/model/rows.ts";
-import { detailLink, readDetailLink } from "../src/view/dom.ts";
 import { sections } from "./fixtures.ts";
 
 const [like] = engineRows(readOverview(sections()));

@@ -1,6 +1,7 @@
 import { type Decision, decisionKey, matchedShare, matchedText, reasonText } from "../model/decisions.ts";
+import { detailLink } from "../model/detail-address.ts";
 import { formatTime } from "../model/format.ts";
-import { detailLink, element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
+import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
 
 export interface DecisionsState {
   readonly decisions: readonly Decision[];

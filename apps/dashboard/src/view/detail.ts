@@ -1,11 +1,12 @@
 /// <reference lib="dom" />
 import { type Decision, decisionKey, matchedShare, reasonName } from "../model/decisions.ts";
+import { type DetailAddress, detailLink } from "../model/detail-address.ts";
 import { type ExplainedCandidate, type Explanation, readExplanation } from "../model/explanation.ts";
 import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
 import { createDecisionRow } from "./decisions.ts";
-import { type DetailAddress, detailLink, element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
+import { element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
 import { blockSourceText } from "./tables.ts";
 
 export interface DetailState {
@@ -189,7 +190,9 @@ function decisionFacts(decision: Decision): readonly Fact[] {
     ["Model", model],
     ["Prompt", `${formatCount(promptTokens)} tokens`],
     ["Cached there", `${formatCount(matchedTokens)} tokens, ${formatShare(matchedShare(decision))}`],
-    ...(pull ? [["Fetched from", `${pull.from}: ${formatCount(pull.tokens)} tokens, ${formatMs(pull.ms)}`] as const] : []),
+    ...(pull
+      ? [["Fetched from", `${pull.from}: ${formatCount(pull.tokens)} tokens, ${formatMs(pull.ms)}`] as const]
+      : []),
     ["Waited in the queue", formatMs(queuedMs)],
     ["Attempt", String(attempt)],
     ["Prompt computed by", prefillWorker ?? "the same engine"],

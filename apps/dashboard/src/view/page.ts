@@ -1,11 +1,12 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
+import type { DetailAddress } from "../model/detail-address.ts";
 import type { Series } from "../model/history.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { type AskExplain, createDetail } from "./detail.ts";
-import { createHues, type DetailAddress, element, type Part, setAttribute, setText } from "./dom.ts";
+import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
 import { createPrefixTree } from "./prefix-tree.ts";
 import { createSessions } from "./sessions.ts";

@@ -33,7 +33,7 @@ const kinds: readonly PlotKind[] = [
     lines: [{ label: "", variable: "--alarm", values: ({ failedPerS }) => failedPerS }],
   },
   {
-    title: "TTFT (first byte)",
+    title: "TTFT",
     format: formatMs,
     top: 100,
     lines: [

@@ -1,8 +1,10 @@
 /// <reference lib="dom" />
+
+import { detailLink } from "../model/detail-address.ts";
 import { formatCount, formatShort } from "../model/format.ts";
 import { type PathStep, type TreeBranch, treeOf } from "../model/prefix-tree.ts";
 import type { PrefixHolder, PrefixRow } from "../model/prefixes.ts";
-import { detailLink, element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
+import { element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
 
 export interface PrefixTreeState {
   readonly rows: readonly PrefixRow[];
@@ -21,7 +23,7 @@ const sourceWords: Readonly<Record<PrefixHolder["source"], string>> = {
 
 const lineHeightPx = 24;
 /** Width of the words behind a branch. */
-const wordsPx = 224;
+const wordsPx = 244;
 const leastBranchesPx = 76;
 const bendPx = 7;
 const shownHolders = 5;

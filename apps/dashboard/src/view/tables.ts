@@ -1,3 +1,4 @@
+import { detailLink } from "../model/detail-address.ts";
 import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 import type { RefusedLink } from "../model/overview.ts";
 import {
@@ -14,7 +15,7 @@ import {
   type RouterRow,
   viewedEngines,
 } from "../model/rows.ts";
-import { detailLink, element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
+import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
 
 const engineColumns: Readonly<Record<EngineOrder, string>> = {
   name: "Engine",
@@ -107,7 +108,7 @@ export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
 };
 
 /** A bar and its figure. */
-export function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
+function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
   const fill = element("span", { class: "fill" });
   const track = element("span", { class: "track", role: "img", "aria-label": label }, fill);
   const text = element("span", { class: "figure" });

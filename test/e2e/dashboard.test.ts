@@ -2,19 +2,23 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
+import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Page } from "playwright-core";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { startProxy } from "../integration/http-proxy.ts";
-import { chromiumPath, openPage, type Watched } from "./browser.ts";
-import { engines } from "./files.ts";
+import { chromiumPath, openPage, seriousFindings, type Watched } from "./browser.ts";
+import { engines, temporaryFile } from "./files.ts";
 import { type Program, start } from "./program.ts";
-import { serveWithFeeds } from "./serving.ts";
+import { type Serving, serveWithFeeds } from "./serving.ts";
 
 const freePorts = ["--port", "0", "--admin-port", "0"];
 /** Where pictures of the page are written; nowhere unless asked for. */
 const pictures = process.env.DASHBOARD_PICTURES;
 /** Seconds that plots in pictures show. */
-const plottedS = 60;
+const plottedS = 90;
+const themes = ["light", "dark"] as const;
+/** A telephone. */
+const narrow = { width: 390, height: 844 };
 
 async function demo(...args: string[]): Promise<{ readonly program: Program; readonly url: string }> {
   const program = start([...freePorts, ...args], { script: "scripts/start.mjs" });
@@ -81,7 +85,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.locator('.routers > li[data-state="live"]').nth(2).waitFor();
     expect(await page.locator("#live").textContent()).toBe("live from router-1");
     await page.locator(".trails .step").first().waitFor();
-    await page.locator(".prefixes > li").first().waitFor();
+    await page.locator(".branch").first().waitFor();
 
     await router(page, "router-1").locator("summary").click();
     const command = (await router(page, "router-1").locator("code").textContent()) ?? "";
@@ -103,6 +107,60 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     expect(await page.evaluate(placesOfPanels)).toEqual(places);
 
     await seeLosses(page);
+  });
+
+  test("has pages for engines and decisions, a tree to walk, what was before it was opened, and nothing serious for axe", async () => {
+    const { url } = await demo("--engines", "3", "--routers", "2", "--load", "12");
+    const watched = await openPage();
+    const { page } = watched;
+    const findings: string[] = [];
+    const check = async (where: string): Promise<void> => {
+      findings.push(...(await seriousFindings(page)).map((finding) => `${where}: ${finding}`));
+    };
+    await page.goto(url);
+    await page.locator(live).waitFor();
+    const engineNames = page.locator(".engines tbody .name");
+    await expect.poll(() => engineNames.count()).toBe(3);
+
+    const names = await engineNames.allTextContents();
+    await page.getByRole("searchbox", { name: "Search engines" }).fill(names[1] ?? "");
+    await expect.poll(() => engineNames.allTextContents()).toEqual([names[1]]);
+    await page.getByText("1 found").waitFor();
+    await page.getByRole("searchbox").fill("");
+    await page.getByRole("button", { name: "Cached blocks" }).click();
+    await page.locator('th[aria-sort="descending"]', { hasText: "Cached blocks" }).waitFor();
+
+    await page.locator(".branch").first().click();
+    await page.locator(".path a").nth(1).waitFor();
+    await page.getByText(/\d shared below it|nothing shared below it/).waitFor();
+    await page.getByRole("link", { name: "All prefixes" }).click();
+    await expect.poll(() => page.locator(".path a").count()).toBe(1);
+    await check("overview");
+
+    await engineNames.first().click();
+    await page.getByText("Prompt tokens to compute").waitFor();
+    await check("engine");
+    await page.getByRole("link", { name: "← Overview" }).click();
+    await page.locator(".decisions:visible .when").first().click();
+    await page.getByRole("heading", { name: /^Decision at/ }).waitFor();
+    await page.getByRole("button", { name: "Explain" }).click();
+    await expect.poll(() => page.locator(".candidates tbody tr").count()).toBe(3);
+    await page.getByLabel("Request body").fill("{");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.locator(".explain .wrong", { hasText: /./ }).waitFor();
+    await page.getByLabel("Request body").fill('{"model": "sim-model"}');
+    await check("decision");
+
+    const late = await openPage({ viewport: { width: 400, height: 800 }, colorScheme: "dark" });
+    await late.page.goto(url);
+    await late.page.locator(live).waitFor();
+    await late.page.getByRole("img", { name: /^Requests per second .* now \d/ }).waitFor({ timeout: 5_000 });
+    expect(await late.page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(400);
+    findings.push(...(await seriousFindings(late.page)).map((finding) => `narrow and dark: ${finding}`));
+    expect(findings).toEqual([]);
+    // A request that is refused is no error of the page, though the browser reports it.
+    const refusals = /the server responded with a status of 400/;
+    expect([...faultsOf(watched), ...faultsOf(late)].filter((text) => !refusals.test(text))).toEqual([]);
   });
 
   test("goes on where the other router says that browsers find it, through its proxy", async () => {
@@ -188,36 +246,114 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
   });
 });
 
+/** Twelve routers before sixty engines. They ask seldom, so that one machine can run them all. */
+async function largeFleet(): Promise<readonly Serving[]> {
+  const tokenizer = shippedModelFolder();
+  const urls = await engines({
+    engines: 60,
+    models: ["llama-70b"],
+    speed: 1,
+    tokenizer,
+    kvEvents: { dialect: "auto" },
+  });
+  const config = temporaryFile(
+    "espalier.yaml",
+    JSON.stringify({
+      ...{ engines: urls, tokenizers: [{ path: tokenizer }], listen: { port: 0 }, admin: { port: 0 } },
+      ...{ scrape: { interval: "5s", timeout: "4s" }, health: { interval: "10s", timeout: "9s" } },
+    }),
+  );
+  const serve = async (at: number, ...more: string[]): Promise<Serving> => {
+    const program = start([
+      "serve",
+      "--config",
+      config,
+      "--mesh-port",
+      "0",
+      "--mesh-router-id",
+      `router-${at}`,
+      ...more,
+    ]);
+    const [, url = "", adminUrl = ""] = await program.until(/serves at (\S+), metrics and admin at (\S+)/, 200_000);
+    return { ...program, url, adminUrl };
+  };
+  const first = await serve(1);
+  const { address } = (await (await fetch(`${first.adminUrl}/admin/mesh`)).json()) as { address: string };
+  const others = Array.from({ length: 11 }, (_, at) => serve(at + 2, "--mesh-seed", address));
+  return [first, ...(await Promise.all(others))];
+}
+
+/** Users who go on with their conversations, each at one router after the other, until the test is over. */
+function converse(
+  routers: readonly Serving[],
+  { users, everyMs }: { readonly users: number; readonly everyMs: number },
+) {
+  const messagesOf = Array.from({ length: users }, (_, user) => [`${instructions(user % 5)}\n\nUser ${user} asks: `]);
+  let turn = 0;
+  const timer = setInterval(() => {
+    const user = turn % users;
+    const router = routers[(turn + Math.floor(turn / users)) % routers.length]!;
+    turn++;
+    const messages = messagesOf[user]!.map((content, at) => ({ role: at % 2 === 0 ? "user" : "assistant", content }));
+    const body = JSON.stringify({ model: "llama-70b", stream: true, max_tokens: 60, messages });
+    const headers = { "content-type": "application/json", "x-session-id": String(user) };
+    fetch(`${router.url}/v1/chat/completions`, { method: "POST", body, headers })
+      .then(async (answer) => {
+        await answer.text();
+        messagesOf[user]!.push(`answer ${turn}: ${instructions(user + turn).slice(0, 300)}`, `and then, ${turn}?`);
+        if (messagesOf[user]!.length > 16) messagesOf[user]!.splice(1);
+      })
+      .catch(() => {});
+  }, everyMs);
+  onTestFinished(() => clearInterval(timer));
+}
+
+/** Text that some users have in common. */
+function instructions(kind: number): string {
+  return Array.from({ length: 120 + 90 * (kind % 5) }, (_, at) => `Rule ${at} of ${kind}: tie branch ${at * 7}.`).join(
+    " ",
+  );
+}
+
 if (pictures !== undefined) {
-  test("pictures for the documents", { timeout: 300_000 }, async () => {
+  test("pictures for the documents", { timeout: 500_000 }, async () => {
     const folder = fileURLToPath(new URL(`../../${pictures}/`, import.meta.url));
-    const { url } = await demo("--engines", "6", "--load", "16");
-    const shows = [
-      { name: "light", colorScheme: "light" },
-      { name: "dark", colorScheme: "dark" },
-    ] as const;
-    const opened = await Promise.all(
-      shows.map(async ({ name, colorScheme }) => {
-        const { page } = await openPage({ colorScheme });
-        await page.goto(url);
-        await page.locator(live).waitFor();
-        return { name, page };
-      }),
+    const routers = await largeFleet();
+    converse(routers, { users: 36, everyMs: 400 });
+    const url = `${routers[0]?.adminUrl}/dashboard/`;
+    const open = async (options: Parameters<typeof openPage>[0]): Promise<Page> => {
+      const { page } = await openPage(options);
+      await page.goto(url);
+      await page.locator(live).waitFor();
+      return page;
+    };
+    const take = (page: Page, name: string, fullPage: boolean) =>
+      page.screenshot({ path: join(folder, `dashboard-${name}.png`), fullPage });
+    const pointsKept = async (): Promise<number> => {
+      const answer = await fetch(`${routers[0]?.adminUrl}/admin/history`);
+      return ((await answer.json()) as { atMs: readonly number[] }).atMs.length;
+    };
+    const until = { what: "plots with something in them", deadlineMs: 200_000 };
+    await waitFor(async () => (await pointsKept()) > plottedS, until);
+    // Sessions are known from when a page is opened, plots from before.
+    const wide = await Promise.all(
+      themes.map(async (colorScheme) => ({ colorScheme, page: await open({ colorScheme }) })),
     );
-    const shownS = async () => Number(await opened[0]?.page.evaluate("performance.now() / 1000"));
-    await waitFor(async () => (await shownS()) > plottedS, {
-      what: "plots with something in them",
-      deadlineMs: 200_000,
-    });
-    const first = opened[0]?.page;
-    const command = (await first?.locator(".kill code").nth(1).textContent()) ?? "";
-    spawnSync("sh", ["-c", command]);
-    await first
-      ?.getByText(/router-2 went down at .* [2-9]\d of its \d+ sessions have come back/)
-      .waitFor({ timeout: 60_000 });
-    await first?.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
-    for (const { name, page } of opened) {
-      await page.screenshot({ path: join(folder, `dashboard-${name}.png`), fullPage: true });
+    await waitFor(async () => (await pointsKept()) > plottedS + 40, until);
+    routers[1]?.kill("SIGKILL");
+    for (const { colorScheme, page } of wide) {
+      const back = /router-2 went down at .* [1-9]\d* of its \d+ sessions have come back/;
+      await page.getByText(back).waitFor({ timeout: 60_000 });
+      await page.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
+      await take(page, colorScheme, true);
+      await page.close();
+    }
+    for (const colorScheme of themes) {
+      const page = await open({ colorScheme, viewport: narrow });
+      await page.getByRole("img", { name: /^Requests per second .* now \d/ }).waitFor();
+      await page.locator('.routers > li[data-state="gone"]').waitFor();
+      await take(page, `${colorScheme}-narrow`, false);
+      await page.close();
     }
   });
 }

@@ -166,6 +166,7 @@ test("the status tells engines, models and what is under way", async () => {
   expect((await router.admin("GET", "/admin/status")).json).toEqual({
     ready: true,
     reasons: [],
+    settings: expect.stringMatching(/^[0-9a-f]{8}$/),
     draining: false,
     inFlight: 0,
     engines: 2,

@@ -5,9 +5,9 @@ import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
-import { call, chat, post } from "./client.ts";
+import { call, chat, type Json, post } from "./client.ts";
 import { startProxy } from "./http-proxy.ts";
-import { joinRouter, meshRouters, untilLinked, untilRead } from "./mesh-rig.ts";
+import { joinRouter, type MeshView, meshOf, meshRouters, untilLinked, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
@@ -107,6 +107,26 @@ test("routers of a mesh tell each other where their pages are, and let these rea
     return prefixes.find(({ blocks }) => blocks === 20);
   };
   await waitFor(async () => (await shared())?.holders[0]?.isFact, { what: "a prefix that its engine has announced" });
+});
+
+test("who asks a router is told which others differ, and which were refused and why", async () => {
+  const join = (name: string, seed: RunningRouter | undefined, mesh: Json = {}, config: Json = {}) =>
+    joinRouter(rig, seed, [], { tokenizes: false, mesh: { "router-id": name, ...mesh }, config });
+  const asked = await join("asked", undefined);
+  const same = await join("same", asked, {}, { drain: { grace: "1s" } });
+  const other = await join("other", asked, {}, { policy: "random", prefix: { "placement-ttl": "1m" } });
+  await join("stranger", asked, { secret: "another secret than that of the routers" });
+  const until = (what: string, holds: (view: MeshView) => boolean) =>
+    waitFor(async () => holds(await meshOf(asked)), { what, deadlineMs: 10_000 });
+  await untilLinked([asked, same, other]);
+  await until("the settings of the others", ({ members }) => members.some(({ differs }) => differs.length > 0));
+  await until("a refusal", ({ refused }) => refused.some(({ by, reason }) => by === "us" && reason === "secret"));
+  const { members, lost } = await meshOf(asked);
+  expect(members.map(({ router, differs }) => [router, differs]).sort()).toEqual([
+    ["other", ["policy", "prefix"]],
+    ["same", []],
+  ]);
+  expect(lost).toEqual([]);
 });
 
 test("behind proxies, pages are told where browsers find the other routers, and may read there", async () => {

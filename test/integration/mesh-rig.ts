@@ -25,7 +25,14 @@ export interface MeshView {
   readonly epoch: number;
   readonly address: string;
   readonly waitingFor: readonly string[];
-  readonly members: readonly { readonly router: string; readonly state: string; readonly isLinked: boolean }[];
+  readonly members: readonly {
+    readonly router: string;
+    readonly state: string;
+    readonly isLinked: boolean;
+    readonly differs: readonly string[];
+  }[];
+  readonly lost: readonly { readonly router: string; readonly address: string; readonly sinceMs: number }[];
+  readonly refused: readonly { readonly by: string; readonly reason: string }[];
   readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
   readonly facts: { readonly blocks: number; readonly digest: string; readonly settled: number };
   readonly load: readonly { readonly router: string; readonly inFlight: number }[];

@@ -163,7 +163,9 @@ test("answers of a router by itself have the documented shapes", async () => {
   expect((await ask(router, "GET", "/dashboard/{name}", undefined, "nothing.js")).status).toBe(404);
   const page = dashboardFiles().find(({ name }) => name !== "index.html");
   if (page) expect((await ask(router, "GET", "/dashboard/{name}", undefined, page.name)).status).toBe(200);
-  for (const path of ["/admin/dashboard", "/admin/prefixes", "/admin/decisions"]) await ask(router, "OPTIONS", path);
+  for (const path of ["/admin/dashboard", "/admin/history", "/admin/prefixes", "/admin/decisions"]) {
+    await ask(router, "OPTIONS", path);
+  }
 });
 
 test("reloads that succeed and that fail", async () => {
@@ -240,7 +242,14 @@ test("routers of a mesh that read events: status, mesh, feeds, prefixes and expl
   const [one] = routers as [RunningRouter, RunningRouter];
   await post(`${one.url}/v1/chat/completions`, chat());
   for (const router of routers) {
-    for (const path of ["/admin/status", "/admin/mesh", "/admin/feeds", "/admin/prefixes", "/admin/workers"]) {
+    for (const path of [
+      "/admin/status",
+      "/admin/mesh",
+      "/admin/feeds",
+      "/admin/history",
+      "/admin/prefixes",
+      "/admin/workers",
+    ]) {
       expect((await ask(router, "GET", path)).status).toBe(200);
     }
     expect((await ask(router, "POST", "/admin/explain", chat())).status).toBe(200);

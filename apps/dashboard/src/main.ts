@@ -2,9 +2,13 @@
 
 import { followDocument, pageTime } from "./follow/browser-ports.ts";
 import { createFleetFollower } from "./follow/fleet-follower.ts";
+import { type DetailAddress, readDetailLink } from "./model/detail-address.ts";
+import { type PathStep, pathTo } from "./model/prefix-tree.ts";
 import { type PrefixRow, prefixRows } from "./model/prefixes.ts";
+import { asObject, asText } from "./model/read-json.ts";
 import { createKeyForm, keptKey } from "./view/key-form.ts";
 import { createPage } from "./view/page.ts";
+import { wholeTree } from "./view/prefix-tree.ts";
 
 const tickMs = 1_000;
 /** How often the largest prefixes are asked for. */
@@ -12,9 +16,11 @@ const prefixesMs = 2_000;
 
 const ports = { time: pageTime, fetch: (url: string, options: RequestInit) => fetch(url, options), followDocument };
 const others = (document.documentElement.dataset.origins ?? "").split(" ").filter(Boolean);
-const page = createPage();
+const page = createPage(askExplain);
 const keyForm = createKeyForm(() => fleet.restart());
 let prefixes: readonly PrefixRow[] = [];
+let path: readonly PathStep[] = [];
+let address: DetailAddress | undefined = readDetailLink(location.hash);
 let isDue = false;
 
 const fleet = createFleetFollower({
@@ -29,27 +35,55 @@ function show(): void {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    page.update({ fleet: fleet.state(), prefixes, nowMs: pageTime.wallMs() });
+    page.update({ fleet: fleet.state(), prefixes, path, address, nowMs: pageTime.wallMs() });
   });
+}
+
+function headers(): Record<string, string> {
+  const key = keptKey.get();
+  return key === undefined ? {} : { authorization: `Bearer ${key}` };
 }
 
 async function askPrefixes(): Promise<void> {
   const { source } = fleet.state();
   if (!source?.isLive || document.hidden) return;
-  const key = keptKey.get();
-  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const asked = path.at(-1)?.hash;
+  const query = asked === undefined ? "" : `?below=${asked}`;
   try {
-    const answer = await ports.fetch(`${source.origin}/admin/prefixes`, { headers, cache: "no-store" });
-    if (answer.ok) prefixes = prefixRows(await answer.json());
+    const answer = await ports.fetch(`${source.origin}/admin/prefixes${query}`, {
+      headers: headers(),
+      cache: "no-store",
+    });
+    const report: unknown = answer.ok ? await answer.json() : {};
+    // Whoever has walked on meanwhile does not see where they were.
+    if (path.at(-1)?.hash === asked) prefixes = prefixRows(report);
   } catch {
     // The follower notices a router that is gone.
   }
 }
 
+/** Only the router that the page came from answers it: others let it read, and not more. */
+async function askExplain(body: string): Promise<unknown> {
+  const sent = { ...headers(), "content-type": "application/json" };
+  const answer = await ports.fetch("/admin/explain", { method: "POST", body, headers: sent });
+  const report: unknown = await answer.json();
+  if (!answer.ok) throw new Error(asText(asObject(asObject(report).error).message, `status ${answer.status}`));
+  return report;
+}
+
+function walk(): void {
+  address = readDetailLink(location.hash);
+  if (address?.kind === "prefix") {
+    path = address.key === wholeTree ? [] : pathTo(address.key, path, prefixes);
+    void askPrefixes().then(show);
+  }
+  show();
+}
+
+addEventListener("hashchange", walk);
 pageTime.every(tickMs, () => {
-  fleet.tick();
-  page.updatePlots(fleet.state());
+  if (!document.hidden) page.updatePlots(fleet.series());
   show();
 });
 pageTime.every(prefixesMs, () => void askPrefixes());
-show();
+walk();

@@ -24,10 +24,13 @@ export function sections({
   router = "router-1",
   links = [],
   traffic = {},
+  more = {},
 }: {
   readonly router?: string;
   readonly links?: readonly object[];
   readonly traffic?: object;
+  /** Of the section `links`. */
+  readonly more?: object;
 } = {}): Record<string, unknown> {
   const engine = (id: string, held: number) => ({
     ...{ id, state: "up", reason: "", draining: false, breaker: "closed", role: "both", models: ["m"] },
@@ -41,7 +44,7 @@ export function sections({
   return {
     engines: [engine("engine-a", 30), engine("engine-b", 10)],
     load: [{ target: "engine-a", own: 2, others: 3, pendingPrefillTokens: 700 }],
-    links: { router, epoch: 1, admin: `http://${router}:9090`, address: null, feeds: null, links },
+    links: { router, epoch: 1, admin: `http://${router}:9090`, address: null, feeds: null, links, ...more },
     prefixes: [],
     queues: [{ name: "default", queued: 1, waited: 2, waitedMs: 300, shed: 4 }],
     traffic: { ...counts(), ...traffic },

@@ -11,6 +11,11 @@ interface FakeRouter {
   key: string | undefined;
   links: readonly object[];
   asked: number;
+  /** Requests per second of its last seconds, and the time of the last of them. */
+  history: readonly number[];
+  historyMs: number;
+  /** After when it was asked for its history. */
+  since: string[];
   document: DocumentListener | undefined;
   stream: ReadableStreamDefaultController<Uint8Array> | undefined;
 }
@@ -30,6 +35,9 @@ function createWorld(names: readonly string[]) {
       key: undefined,
       links,
       asked: 0,
+      history: [],
+      historyMs: 0,
+      since: [],
       document: undefined,
       stream: undefined,
     });
@@ -48,6 +56,16 @@ function createWorld(names: readonly string[]) {
       if (router.key !== undefined && given !== `Bearer ${router.key}`) return new Response("", { status: 401 });
       const name = nameOf(router.origin);
       if (url.endsWith("/admin/dashboard")) return Response.json({ router: name, document: `overview/${name}` });
+      const { pathname, searchParams } = new URL(url);
+      if (pathname === "/admin/history") {
+        const after = searchParams.get("after") ?? "";
+        router.since.push(after);
+        const requestsPerS = Number(after) > 0 ? [] : router.history;
+        const nowMs = time.clock.wallMs();
+        router.historyMs ||= nowMs;
+        const atMs = requestsPerS.map((_, at) => nowMs - (requestsPerS.length - 1 - at) * 1_000);
+        return Response.json({ nowMs, atMs, requestsPerS });
+      }
       const body = new ReadableStream<Uint8Array>({
         start(controller) {
           router.stream = controller;
@@ -209,10 +227,16 @@ test("a router that wants a key is left alone until there is one", async () => {
   expect(source(page)).toBe("a");
 });
 
-test("each second adds a point: of what live routers tell, and a gap while none does", async () => {
-  const page = startPage(["a"], []);
-  page.fleet.tick();
+test("plots have what routers remember from before the page was opened, and keep it when a router is gone", async () => {
+  const page = startPage(["a", "b"]);
+  for (const name of ["a", "b"]) page.at(name).history = [4, 4, 4, 4, 4, 4, 4, 4, 4, 4];
   await page.settle();
-  page.fleet.tick();
-  expect(page.fleet.state().series.requestsPerS).toEqual([null, 0]);
+  await page.time.advanceAsync(2_000);
+  const known = () => page.fleet.series().requestsPerS.filter((each) => each === 8).length;
+  expect(known()).toBeGreaterThan(4);
+  const before = known();
+  page.kill("b");
+  await page.settle();
+  expect(known()).toBe(before);
+  expect(page.at("a").since.slice(0, 2)).toEqual(["0", String(page.at("a").historyMs)]);
 });

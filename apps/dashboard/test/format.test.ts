@@ -35,10 +35,10 @@ test("times are those of whoever looks", () => {
 
 test("the notice tells of a move for a minute, and that nobody answers as long as that is so", () => {
   const moved = { from: "r1", to: "r2", atMs: 0 };
-  const state = { moved, isLive: true, hasBeenLive: true, nowMs: 5_000 };
+  const state = { moved, isLive: true, hasBeenLive: true, nowMs: 5_000, concerns: ["r3 gone", "r4 differs"] };
   expect(noticeText(state)).toMatch(/^r1 is gone: reading from r2 since \d\d:\d\d:\d\d \(5 s ago\)\.$/);
-  expect(noticeText({ ...state, nowMs: 61_000 })).toBe("");
-  expect(noticeText({ ...state, moved: undefined })).toBe("");
+  expect(noticeText({ ...state, nowMs: 61_000 })).toBe("r3 gone · r4 differs");
+  expect(noticeText({ ...state, moved: undefined, concerns: [] })).toBe("");
   expect(noticeText({ ...state, isLive: false })).toMatch(/^No router answers/);
   expect(noticeText({ ...state, moved: undefined, isLive: false, hasBeenLive: false })).toBe("");
 });

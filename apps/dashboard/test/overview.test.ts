@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 import { readOverview } from "../src/model/overview.ts";
-import { countAlive, countHealthy, engineRows, queueRows, queuesNote, routerRows } from "../src/model/rows.ts";
+import {
+  concernsOf,
+  countAlive,
+  countHealthy,
+  engineRows,
+  queueRows,
+  queuesNote,
+  routerRows,
+} from "../src/model/rows.ts";
 import { link, sections } from "./fixtures.ts";
 
 test("an overview of another version, or none, is one in which things are absent", () => {
@@ -113,4 +121,40 @@ test("a router that was followed and that nobody names any more is gone", () => 
   expect(routerRows(undefined, [followed("router-1", false)], undefined)).toMatchObject([
     { router: "router-1", state: "gone", isSource: false },
   ]);
+});
+
+const lost = { router: "router-3", address: "10.0.0.3:7946", sinceMs: 7 };
+const refusal = { address: "10.0.0.9", by: "us", reason: "secret", detail: "the secrets differ", count: 3, lastMs: 9 };
+
+test("a router that was lost before the page was opened is gone, with since when and where; one that is back is not", () => {
+  const { links } = readOverview(
+    sections({ links: [link("router-2")], more: { lost: [lost, { router: "router-1" }] } }),
+  );
+  const rows = routerRows(links, [followed("router-1")], "router-1");
+  expect(rows.map(({ router, state, lost: since }) => [router, state, since])).toEqual([
+    ["router-1", "live", null],
+    ["router-2", "linked", null],
+    ["router-3", "gone", lost],
+  ]);
+});
+
+test("refused routers, releases, and what an operator should look at", () => {
+  const different = link("router-2", { version: "0.2.0", settings: "ff", differs: ["version", "policy"] });
+  const { links } = readOverview(
+    sections({ links: [different], more: { version: "0.1.0", settings: "aa", lost: [lost], refused: [refusal, {}] } }),
+  );
+  expect(links.refused[0]).toMatchObject({ address: "10.0.0.9", isByUs: true, reason: "secret", count: 3 });
+  const rows = routerRows(links, [followed("router-1")], "router-1");
+  expect(rows.map(({ version, settings, differs }) => [version, settings, differs])).toEqual([
+    ["0.1.0", "aa", []],
+    ["0.2.0", "ff", ["version", "policy"]],
+    [null, null, []],
+  ]);
+  const engines = engineRows(readOverview(sections()));
+  expect(concernsOf(rows, engines, 1)).toEqual([
+    "router-3 gone",
+    "router-2 with another version or other settings",
+    "1 router refused",
+  ]);
+  expect(concernsOf([], [{ ...engines[0]!, health: "down" }], 0)).toEqual(["1 of 1 engines down"]);
 });

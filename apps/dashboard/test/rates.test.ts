@@ -1,13 +1,5 @@
 import { expect, test } from "vitest";
-import {
-  addPoint,
-  addSample,
-  emptySeries,
-  maxPoints,
-  maxSamples,
-  ratesOf,
-  type TrafficSample,
-} from "../src/model/rates.ts";
+import { addSample, maxSamples, ratesOf, type TrafficSample } from "../src/model/rates.ts";
 import { counts } from "./fixtures.ts";
 
 const sample = (atMs: number, changes: Parameters<typeof counts>[0]): TrafficSample => ({
@@ -54,19 +46,8 @@ test("a router that counts from zero again was restarted: what it had counted is
   expect(addSample(before, sample(1_000, { requests: 2 }))).toHaveLength(1);
 });
 
-test("so many samples and points are kept, and not one more", () => {
+test("so many samples are kept, and not one more", () => {
   let samples: readonly TrafficSample[] = [];
-  let series = emptySeries;
-  for (let at = 0; at <= maxPoints; at++) {
-    samples = addSample(samples, sample(at, { requests: at }));
-    series = addPoint(series, at, undefined);
-  }
-  expect([samples.length, samples[0]?.atMs]).toEqual([maxSamples, maxPoints + 1 - maxSamples]);
-  expect([series.timesS.length, series.timesS[0], series.requestsPerS.length]).toEqual([maxPoints, 1, maxPoints]);
-});
-
-test("where nothing was heard the lines have gaps", () => {
-  const rates = { requestsPerS: 4, failedPerS: 0, cachedShare: null, firstByteMs: null, outputTokensPerS: 0 };
-  const series = addPoint(addPoint(emptySeries, 1, rates), 2, undefined);
-  expect(series).toEqual({ timesS: [1, 2], requestsPerS: [4, null], cachedShare: [null, null] });
+  for (let at = 0; at <= maxSamples; at++) samples = addSample(samples, sample(at, { requests: at }));
+  expect([samples.length, samples[0]?.atMs]).toEqual([maxSamples, 1]);
 });

@@ -15,6 +15,9 @@ const member = {
   sentBytesPerS: 1_234.6,
   receivedBytesPerS: 99.4,
   bufferedBytes: 0,
+  version: "0.1.0",
+  settings: "0a1b2c3d",
+  differs: [] as string[],
 };
 
 const mesh: MeshStatus = {
@@ -23,12 +26,24 @@ const mesh: MeshStatus = {
   epoch: 1_700_000_000_001,
   address: "10.0.0.1:7946",
   members: [member],
+  lost: [],
+  refused: [],
   feeds: { owned: 3, backup: 2, unread: 1 },
   facts: { targets: 6, blocks: 12_345, settled: 5, digest: "00112233445566ff" },
   journals: { count: 4, bytes: 98_765 },
 };
 
-const status = { ready: true, reasons: [], draining: false, inFlight: 0, engines: 1, usableEngines: 1, models: ["m"] };
+const release = { version: "0.1.0", settings: "0a1b2c3d" };
+const status = {
+  ...release,
+  ready: true,
+  reasons: [],
+  draining: false,
+  inFlight: 0,
+  engines: 1,
+  usableEngines: 1,
+  models: ["m"],
+};
 
 async function statusWith(given: MeshStatus | null, ...more: readonly string[]) {
   const admin = await temporaryServer(({ response }) => response.end(JSON.stringify({ ...status, mesh: given })));
@@ -64,28 +79,28 @@ test("a line for each other router, its columns named", () => {
     .trimEnd()
     .split("\n");
   expect(lines[5]?.split(/ {2,}/)).toEqual([
-    ...["router", "state", "address", "linked", "round trip (ms)", "lag (ms)"],
+    ...["router", "state", "address", "version", "settings", "linked", "round trip (ms)", "lag (ms)"],
     ...["sent (B/s)", "received (B/s)", "waiting (B)"],
   ]);
   expect(lines.slice(6).map((line) => line.split(" ")[0])).toEqual(["router-2", "router-3"]);
 });
 
 test.each<[string, Partial<typeof member>, string[]]>([
-  ["linked", {}, ["router-2", "alive", "10.0.0.2:7946", "yes", "0.46", "12.3", "1235", "99", "0"]],
+  ["linked", {}, ["router-2", "alive", "10.0.0.2:7946", "0.1.0", "0a1b2c3d", "yes", "0.46", "12.3", "1235", "99", "0"]],
   [
     "that drains",
     { isDraining: true },
-    ["router-2", "alive, draining", "10.0.0.2:7946", "yes", "0.46", "12.3", "1235", "99", "0"],
+    ["router-2", "alive, draining", "10.0.0.2:7946", "0.1.0", "0a1b2c3d", "yes", "0.46", "12.3", "1235", "99", "0"],
   ],
   [
     "that is down, of which little is known",
     { state: "down", isLinked: false, address: null as never, roundTripMs: null as never, lagMs: null as never },
-    ["router-2", "down", "-", "no", "-", "-", "1235", "99", "0"],
+    ["router-2", "down", "-", "0.1.0", "0a1b2c3d", "no", "-", "-", "1235", "99", "0"],
   ],
   [
     "that does not keep up",
     { bufferedBytes: 4_096, lagMs: 0 },
-    ["router-2", "alive", "10.0.0.2:7946", "yes", "0.46", "0.0", "1235", "99", "4096"],
+    ["router-2", "alive", "10.0.0.2:7946", "0.1.0", "0a1b2c3d", "yes", "0.46", "0.0", "1235", "99", "4096"],
   ],
 ])("a router %s", (_, change, cells) => {
   expect(rowOf(change)).toEqual(cells);
@@ -101,8 +116,8 @@ test("no other router: a sentence", () => {
 
 test("`espalier status` shows it below the router's own state", async () => {
   const { stdout, exitCode } = await statusWith(mesh);
-  expect(stdout.split("\n").slice(0, 6)).toEqual([
-    ...["ready", "engines   1 of 1 usable", "models    m", "in flight 0", ""],
+  expect(stdout.split("\n").slice(0, 7)).toEqual([
+    ...["ready", "version   0.1.0, settings 0a1b2c3d", "engines   1 of 1 usable", "models    m", "in flight 0", ""],
     "mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946",
   ]);
   expect(stdout).toContain("router-2");
@@ -111,10 +126,40 @@ test("`espalier status` shows it below the router's own state", async () => {
 
 test("a router that shares nothing has no such part", async () => {
   const { stdout } = await statusWith(null);
-  expect(stdout).toBe("ready\nengines   1 of 1 usable\nmodels    m\nin flight 0\n");
+  expect(stdout).toBe("ready\nversion   0.1.0, settings 0a1b2c3d\nengines   1 of 1 usable\nmodels    m\nin flight 0\n");
 });
 
 test("as JSON it is all that the router told", async () => {
   const { stdout } = await statusWith(mesh, "--json");
   expect(JSON.parse(stdout)).toEqual({ ...status, mesh });
+});
+
+test("lost and refused routers, with since when and why", () => {
+  const [sinceMs, lastMs] = [Date.UTC(2026, 1, 3, 4, 5, 6), Date.UTC(2026, 1, 3, 4, 6, 7)];
+  const refused = {
+    address: "10.0.0.9",
+    by: "us",
+    reason: "secret",
+    detail: "the secrets differ",
+    count: 3,
+    lastMs,
+  } as const;
+  const text = describeMesh({
+    ...{ ...mesh, lost: [{ router: "router-3", address: "10.0.0.3:7946", sinceMs }] },
+    refused: [refused, { ...refused, by: "peer", address: "10.0.0.8:7946" }],
+  });
+  expect(text.split("\n").slice(4, 7)).toEqual([
+    "lost      router-3 at 10.0.0.3:7946, since 2026-02-03T04:05:06Z",
+    "refused   10.0.0.9: secret (the secrets differ), 3 times, last at 2026-02-03T04:06:07Z",
+    "refused   by 10.0.0.8:7946: secret (the secrets differ), 3 times, last at 2026-02-03T04:06:07Z",
+  ]);
+});
+
+test("a router that differs is warned of while it lives", async () => {
+  const differing = { ...member, version: "0.2.0", differs: ["version", "policy", "prefix"] };
+  const { stdout } = await statusWith({ ...mesh, members: [differing, { ...differing, router: "r3", state: "down" }] });
+  expect(stdout.split("\n").filter((line) => line.startsWith("warning"))).toEqual([
+    "warning   router-2 runs 0.2.0, this router 0.1.0",
+    "warning   router-2 has other settings: policy, prefix",
+  ]);
 });

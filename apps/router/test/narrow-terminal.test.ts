@@ -55,14 +55,23 @@ test("a router among others fits, and so does why it is not ready", async () => 
     ...{ router: "router-europe-west-2", epoch: 1, state: "suspect", isDraining: true, isLinked: true },
     ...{ address: "router-2.cluster.local:7946", roundTripMs: 0.456, lagMs: 12.34, sentBytesPerS: 1_234_567 },
     ...{ receivedBytesPerS: 99.4, bufferedBytes: 123_456 },
+    ...{ version: "0.1.0", settings: "0a1b2c3d", differs: ["admission", "disaggregation", "policy", "tokenizers"] },
   };
   const mesh = {
     ...{ backend: "peers", router: "router-europe-west-1", epoch: 1_700_000_000_001, members: [member, member] },
     ...{ address: "router-1.cluster.local:7946", feeds: { owned: 300, backup: 200, unread: 100 } },
     facts: { targets: 600, blocks: 12_345_678, settled: 555, digest: "00112233445566ff" },
     journals: { count: 4, bytes: 98_765 },
+    lost: [{ router: "router-europe-west-3", address: "router-3.cluster.local:7946", sinceMs: 1_700_000_000_000 }],
+    refused: [
+      {
+        ...{ address: "router-4.cluster.local:7946", by: "us", reason: "block-size", count: 1_000, lastMs: 0 },
+        detail: "blocks of 16 tokens here, of 32 there",
+      },
+    ],
   };
   const status = {
+    ...{ version: "0.1.0", settings: "0a1b2c3d" },
     ...{
       ready: false,
       reasons: ["no engine is usable", "peers", "the feeds of 12 engines are not read yet, and more"],

@@ -16,6 +16,8 @@ async function routerSaying(answer: unknown) {
 const status = {
   ready: true,
   reasons: [],
+  version: "0.1.0",
+  settings: "0a1b2c3d",
   draining: false,
   inFlight: 7,
   engines: 3,
@@ -25,10 +27,12 @@ const status = {
   lastReload: null,
 };
 
-test("a router that is ready: its state in four lines, exit code 0", async () => {
+test("a router that is ready: its state in five lines, exit code 0", async () => {
   const { admin } = await routerSaying(status);
   const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
-  expect(stdout).toBe("ready\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n");
+  expect(stdout).toBe(
+    "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n",
+  );
   expect(exitCode).toBeUndefined();
 });
 
@@ -45,7 +49,7 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
 test("what became of the last reload, where it matters", async () => {
   const shown = async (lastReload: object) => {
     const { admin } = await routerSaying({ ...status, lastReload });
-    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(4).join("\n");
+    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(5).join("\n");
   };
   expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
   expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(

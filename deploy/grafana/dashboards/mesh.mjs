@@ -43,6 +43,12 @@ export const mesh = {
       "Other routers by state, as each router sees them.",
     ),
     plot(
+      "Routers that differ",
+      "short",
+      [[`max by (what) (${of("espalier_mesh_unequal_routers")})`, "{{what}}"]],
+      "Live routers with another version, or with other settings where all should have the same. `espalier status` says which.",
+    ),
+    plot(
       "Changes",
       "ops",
       [

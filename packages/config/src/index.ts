@@ -22,7 +22,7 @@ export type { Environment } from "./interpolate.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
 export type { FlagValues } from "./overlay.ts";
 export { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
-export { applyReload, changedPaths, isAppliedOnReload, isReloadable } from "./reload.ts";
+export { applyReload, changedPaths, isAppliedOnReload, isReloadable, sharedSettings } from "./reload.ts";
 export type { ConfigTree } from "./schema.ts";
 export { Secret } from "./secret.ts";
 export type { DiscoveryConfig } from "./sections/discovery.ts";

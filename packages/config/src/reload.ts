@@ -62,6 +62,47 @@ export function fingerprintsOf(tree: object): Fingerprints {
   return digests;
 }
 
+/** Sections by which routers decide, and the keys in them that may differ: where a host has its files, and what it reaches where. */
+const sharedSections: Readonly<Record<string, readonly string[]>> = {
+  policy: [],
+  "session-key": [],
+  pools: [],
+  admission: [],
+  disaggregation: [],
+  models: [],
+  tokenizers: ["path"],
+  prefix: [],
+  "kv-events": ["listen"],
+  "kv-pools": ["endpoint", "replay"],
+};
+/** Of the section `mesh`, which is about this router but for this. */
+const sharedMeshKey = "events";
+const digestDigits = 16;
+
+/**
+ * A digest of each section that all routers of a fleet should have alike: hexadecimal digits by the section's name. Secrets count
+ * only in whether they are there.
+ */
+export function sharedSettings({ effective }: Pick<CompiledConfig, "effective">): ReadonlyMap<string, string> {
+  const tree: Readonly<Record<string, unknown>> = effective;
+  const sections = Object.entries(sharedSections).map(([name, own]) => [name, without(tree[name], own)] as const);
+  const shared = [...sections, ["mesh", effective.mesh[sharedMeshKey]] as const];
+  return new Map(shared.map(([name, value]) => [name, digestOf(value)]));
+}
+
+function without(value: unknown, keys: readonly string[]): unknown {
+  if (Array.isArray(value)) return value.map((one: unknown) => without(one, keys));
+  return isSection(value) ? Object.fromEntries(Object.entries(value).filter(([key]) => !keys.includes(key))) : value;
+}
+
+/** The order of keys does not count. */
+function digestOf(value: unknown): string {
+  const text = JSON.stringify(value, (_, each: unknown) =>
+    isSection(each) ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1))) : each,
+  );
+  return createHash("sha256").update(text).digest("hex").slice(0, digestDigits);
+}
+
 /** Paths whose values differ, in order. */
 export function changedPaths(before: CompiledConfig, after: CompiledConfig): readonly string[] {
   const [old, next] = [before.fingerprints, after.fingerprints];

@@ -1,4 +1,4 @@
-import { applyReload, changedPaths, describeConfig, isReloadable, loadConfig } from "@espalier/config";
+import { applyReload, changedPaths, describeConfig, isReloadable, loadConfig, sharedSettings } from "@espalier/config";
 import { describe, expect, test } from "vitest";
 
 const read = (text: string) => loadConfig({ file: { path: "espalier.yaml", text } });
@@ -25,6 +25,37 @@ describe("what changed", () => {
     const after = read("admin: { key: other-secret }\nmesh: { port: 1, secret: mesh-secret-number-two-of-two }\n");
     expect(changedPaths(before, after)).toEqual(["admin.key", "mesh.secret"]);
     expect(JSON.stringify([...before.fingerprints])).not.toContain("secret-number");
+  });
+});
+
+describe("what all routers of a fleet should have alike", () => {
+  const differing = (one: string, other: string): string[] => {
+    const [here, there] = [sharedSettings(read(one)), sharedSettings(read(other))];
+    return [...here].filter(([name, digest]) => there.get(name) !== digest).map(([name]) => name);
+  };
+
+  test.each([
+    ["the policy, block size and classes", "policy: random\nprefix: { block-size: 32 }\n", ["policy", "prefix"]],
+    ["pools", "pools: [{ models: ['*'], policy: random }]\n", ["pools"]],
+    ["how prompts are tokenized", "tokenizers: [{ models: ['*'], mode: engine }]\n", ["tokenizers"]],
+    ["who reads events", "mesh: { events: direct }\nkv-events: { mode: 'off' }\n", ["kv-events", "mesh"]],
+  ])("%s differ", (_, text, expected) => {
+    expect(differing("", text)).toEqual(expected);
+  });
+
+  test("names, ports, files of the host, secrets and limits may differ", () => {
+    const file = (path: string) => `tokenizers: [{ models: ["*"], mode: local, path: ${path} }]\n`;
+    const own =
+      "listen: { port: 7 }\nmesh: { port: 1, router-id: b, secret: mesh-secret-number-one-of-two }\nlimits: { max-nesting: 9 }\n";
+    expect(differing(file("/a"), `${file("/b")}${own}engines: [http://a:1]\n`)).toEqual([]);
+    const pool = (key: string) => `pools: [{ models: ["*"], engine-api-key: ${key} }]\n`;
+    expect(differing(pool("one-key"), pool("another-key"))).toEqual([]);
+  });
+
+  test("the order of names does not count", () => {
+    const aliases = (text: string) => `models: { aliases: { ${text} } }\n`;
+    expect(differing(aliases("a: x, b: y"), aliases("b: y, a: x"))).toEqual([]);
+    expect(differing(aliases("a: x, b: y"), aliases("a: y, b: x"))).toEqual(["models"]);
   });
 });
 

@@ -3,7 +3,7 @@
  * what a replica shares, over direct links or through Redis.
  */
 export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
-export type { LinkSecurity } from "./link/links.ts";
+export type { LinkSecurity, RefusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/decide-role.ts";

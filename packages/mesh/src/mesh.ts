@@ -206,7 +206,8 @@ export class Mesh implements Backend, LinkObserver {
       const rates = link && this.#rates.of(link);
       return describeMember({ member, link, rates, lagMs, address: this.#membership.addressOf(router) });
     });
-    return { kind: "mesh", address: this.address || null, members, waitingFor: this.waitingFor };
+    const refused = this.#links.refused();
+    return { kind: "mesh", address: this.address || null, members, refused, waitingFor: this.waitingFor };
   }
 
   /** Membership may close an unwanted link; nothing is exchanged over it then. */

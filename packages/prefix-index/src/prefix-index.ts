@@ -301,8 +301,8 @@ export class PrefixIndex {
   }
 
   /** The prefixes that most chains and targets share, by placements; see `largestSharedPrefixes`. */
-  largestSharedPrefixes(limit: number, nowMs: number): SharedPrefix[] {
-    return largestSharedPrefixes(this.placements, limit, nowMs);
+  largestSharedPrefixes(limit: number, nowMs: number, below?: Uint32Array): SharedPrefix[] {
+    return largestSharedPrefixes(this.placements, limit, nowMs, below);
   }
 
   #forgetSlowTarget(target: number): void {

@@ -11,7 +11,7 @@ import {
   systemRandom,
   systemScheduler,
 } from "@espalier/common";
-import type { CompiledConfig, TracingConfig } from "@espalier/config";
+import { type CompiledConfig, sharedSettings, type TracingConfig } from "@espalier/config";
 import { watchFile } from "@espalier/discovery";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
@@ -55,6 +55,7 @@ import { createLiveConfig } from "./lifecycle/live-config.ts";
 import { createLocalTable, createSharedTable } from "./lifecycle/operator-engines.ts";
 import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
+import { type RouterRelease, settingsDigest } from "./mesh/fleet-watch.ts";
 import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
 import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
@@ -97,7 +98,9 @@ export function createContext(
   const warn = createWarn(clock, logger);
   const rulesOf = createRules(dependencies, warn);
   const pools = createPools(rulesOf(config), (model) => learning.workOf(model));
-  const engineSide = createEngineSide(config, ports, pools);
+  const version = dependencies.version ?? "";
+  let settings = sharedSettings(config);
+  const engineSide = createEngineSide(config, ports, pools, { version, settings });
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
   const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
   const inFlight = { count: 0, bodyBytes: 0 };
@@ -106,7 +109,8 @@ export function createContext(
   const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const onChange = (now: CompiledConfig): void => {
-    mesh?.setSecrets(now.mesh);
+    settings = sharedSettings(now);
+    mesh?.reconfigure({ mesh: now.mesh, settings });
     void sources.follow(now);
     onReload?.(now);
   };
@@ -123,6 +127,7 @@ export function createContext(
     ...{ fleet, prefix, index, proxy, mesh },
     hooks: createHookCalls(hooksOf(dependencies), { scheduler, meter, warn }),
     checkIdentity: dependencies.auth && createIdentityCheck(dependencies.auth, { scheduler, warn }),
+    release: () => ({ version, settings: settingsDigest(settings) }),
     ...selectors,
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
@@ -177,13 +182,18 @@ function hooksOf({ hooks = [] }: RouterDependencies): readonly Hooks[] {
 }
 
 /** The engines, what the router knows of them, and what it shares with other routers. */
-function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs }: Pick<Pools, "metricsEveryMs">) {
+function createEngineSide(
+  config: CompiledConfig,
+  ports: Ports,
+  { metricsEveryMs }: Pick<Pools, "metricsEveryMs">,
+  release: RouterRelease,
+) {
   const { clock, scheduler } = ports;
   const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
   const lookups = createControlClient(proxy.lookupClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
-  const mesh = createMeshParts({ config, index, ...ports });
+  const mesh = createMeshParts({ config, index, release, ...ports });
   const kvPools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
   const fleet = createFleet({
     ...{ ...ports, http, options: fleetOptions(config) },

@@ -60,7 +60,7 @@ export interface RouterDependencies {
   readonly hasOthers?: boolean;
   /** Most milliseconds of warm-up before the router reports ready; 0, the default, disables it. */
   readonly warmUpMs?: number;
-  /** The version that the status reports. */
+  /** The version that the status reports, and that routers of a mesh tell each other. */
   readonly version?: string;
   /** Page served at `/dashboard/`, for instance that of `@espalier/dashboard`; none when absent. */
   readonly dashboard?: DashboardPage;
@@ -279,9 +279,10 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
 
 /** For `GET /admin/status`. */
 function statusOf(context: RouterParts, readiness: Readiness): object {
-  const { fleet, drain, inFlight, mesh, reloader, overflow } = context;
+  const { fleet, drain, inFlight, mesh, overflow, reloader, release } = context;
   return {
     ...readiness,
+    settings: release().settings,
     draining: drain.started,
     inFlight: inFlight.count,
     engines: fleet.engines.length,

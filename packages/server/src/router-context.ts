@@ -27,6 +27,7 @@ import type { Drain } from "./lifecycle/drain.ts";
 import type { ConnectionLimit, DescriptorShares } from "./lifecycle/listener.ts";
 import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
+import type { OwnRelease } from "./mesh/fleet-watch.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
 import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
@@ -100,6 +101,8 @@ export interface RouterContext {
   readonly recorder: Recorder;
   /** Disaggregated prefill and decode. */
   readonly split: SplitParts;
+  /** This router's version, and a digest of the settings that all routers should have alike. */
+  readonly release: () => OwnRelease;
   /** Undefined when nothing is shared with other routers. */
   readonly mesh: MeshParts | undefined;
   readonly metrics: RequestMetrics;

@@ -1,6 +1,7 @@
 import { type Decision, freshDecisions, mergeDecisions } from "../model/decisions.ts";
+import { type Series, seriesOf } from "../model/history.ts";
 import type { Overview } from "../model/overview.ts";
-import { addPoint, emptySeries, type Rates, ratesOf, type Series } from "../model/rates.ts";
+import { type Rates, ratesOf } from "../model/rates.ts";
 import type { FollowedRouter } from "../model/rows.ts";
 import {
   followSessions,
@@ -35,7 +36,6 @@ export interface FleetState {
   readonly followed: readonly FollowedRouter[];
   readonly live: readonly Overview[];
   readonly rates: Rates;
-  readonly series: Series;
   readonly decisions: readonly Decision[];
   /** Decisions that routers made and did not send, because there were too many. */
   readonly skipped: number;
@@ -46,8 +46,8 @@ export interface FleetState {
 /** Follows one router and, through it, the others. */
 export interface FleetFollower {
   state(): FleetState;
-  /** Adds a point to the plots; call it once a second. */
-  tick(): void;
+  /** The last fifteen minutes of all routers that were followed. */
+  series(): Series;
   /** Starts over, with another key. */
   restart(): void;
 }
@@ -68,7 +68,6 @@ class Fleet implements FleetFollower {
   #source: string | undefined;
   #moved: FleetState["moved"];
   #overview: Overview | undefined;
-  #series: Series = emptySeries;
   #decisions: readonly Decision[] = [];
   #skipped = 0;
   #sessions: Sessions = new Map();
@@ -85,10 +84,9 @@ class Fleet implements FleetFollower {
     this.#follow(this.#options.home);
   }
 
-  tick(): void {
-    const { time } = this.#options.ports;
-    const rates = this.#live().length > 0 ? this.#rates() : undefined;
-    this.#series = addPoint(this.#series, Math.round(time.wallMs() / 1_000), rates);
+  series(): Series {
+    const histories = [...this.#followers.values()].map(({ history }) => history);
+    return seriesOf(histories, this.#options.ports.time.wallMs());
   }
 
   state(): FleetState {
@@ -100,7 +98,6 @@ class Fleet implements FleetFollower {
       followed: followers.flatMap((follower) => this.#describe(follower)),
       live: this.#live().flatMap(({ overview }) => overview ?? []),
       rates: this.#rates(),
-      series: this.#series,
       decisions: this.#decisions,
       skipped: this.#skipped,
       sessions: this.#sessions,
@@ -204,7 +201,7 @@ export function chooseSource(current: string | undefined, candidates: readonly C
 }
 
 /** Routers that are followed at a time. */
-export const maxFollowed = 8;
+export const maxFollowed = 16;
 
 interface FollowChoice {
   /** Followed now, oldest first. */

@@ -1,5 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
+import { addHistory, emptyHistory, type History } from "../model/history.ts";
 import { type Overview, readOverview } from "../model/overview.ts";
 import { addSample, type TrafficSample } from "../model/rates.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
@@ -45,6 +46,8 @@ export interface Follower {
   readonly router: string | undefined;
   readonly overview: Overview | undefined;
   readonly samples: readonly TrafficSample[];
+  /** Its last fifteen minutes, kept when it is gone. */
+  readonly history: History;
   readonly killCommand: string | null;
   stop(): void;
 }
@@ -58,6 +61,8 @@ export function createFollower(options: FollowerOptions): Follower {
 /** A router whose stream is silent for so long counts as gone, even if its socket is open. It sends something every 2 s. */
 export const silenceTimeoutMs = 6_000;
 const watchMs = 1_000;
+/** How often it is asked what its history has since. */
+const historyMs = 2_000;
 
 class RouterFollower implements Follower {
   readonly origin: string;
@@ -65,6 +70,7 @@ class RouterFollower implements Follower {
   router: string | undefined;
   overview: Overview | undefined;
   samples: readonly TrafficSample[] = [];
+  history = emptyHistory;
   killCommand: string | null = null;
   readonly #options: FollowerOptions;
   #failures = 0;
@@ -100,6 +106,8 @@ class RouterFollower implements Follower {
         { sections: (sections) => this.#take(sections), closed: () => this.#fail(controller.signal) },
       );
       this.#cancels.push(() => followed.close());
+      this.#cancels.push(time.every(historyMs, () => void this.#askHistory(controller.signal)));
+      void this.#askHistory(controller.signal);
       await this.#readDecisions(controller.signal);
     } catch {
       // Every failure is retried.
@@ -131,6 +139,17 @@ class RouterFollower implements Follower {
         const batch: unknown = JSON.parse(data);
         this.#options.onDecisions(readDecisions(this.router ?? "", batch), skippedOf(batch));
       }
+    }
+  }
+
+  async #askHistory(signal: AbortSignal): Promise<void> {
+    try {
+      const answer = await this.#ask(`/admin/history?after=${this.history.latestMs}`, signal);
+      if (!answer.ok) return;
+      const more: unknown = await answer.json();
+      if (!signal.aborted) this.history = addHistory(this.history, more, this.#options.ports.time.wallMs());
+    } catch {
+      // The stream of decisions tells when a router is gone.
     }
   }
 

@@ -113,10 +113,15 @@ const reasonWords: Readonly<Record<string, string>> = {
   least_time: "shortest time to the answer",
 };
 
+/** What the reason of a policy means. */
+export function reasonName(reason: string): string {
+  return reasonWords[reason] ?? reason.replaceAll("_", " ");
+}
+
 /** One line on a decision: its reason, the cached part of the prompt, and the waits and attempts before it. */
 export function reasonText(decision: Decision): string {
   const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker, pull } = decision;
-  const parts = [reasonWords[reason] ?? reason.replaceAll("_", " ")];
+  const parts = [reasonName(reason)];
   if (pull) {
     const beside = `${formatCount(Math.round(pull.ms))} ms beside ${formatCount(Math.round(pull.computeMs))} to compute`;
     parts.push(`fetched ${formatCount(pull.tokens)} tokens from ${pull.from}: ${beside}`);

@@ -49,7 +49,32 @@ export interface TargetLoad {
 export interface Links {
   readonly router: string;
   readonly admin: string | null;
+  /** Empty where it is unknown. */
+  readonly version: string;
+  /** Digest of the settings that all routers should have alike. */
+  readonly settings: string;
   readonly links: readonly RouterLink[];
+  readonly lost: readonly LostLink[];
+  readonly refused: readonly RefusedLink[];
+}
+
+/** A router that failed in the last half hour. */
+export interface LostLink {
+  readonly router: string;
+  readonly address: string | null;
+  /** Milliseconds since the Unix epoch. */
+  readonly sinceMs: number;
+}
+
+/** A router with which no link is made. */
+export interface RefusedLink {
+  readonly address: string;
+  /** Whether the source refused it; else it refused the source. */
+  readonly isByUs: boolean;
+  readonly reason: string;
+  readonly detail: string;
+  readonly count: number;
+  readonly lastMs: number;
 }
 
 export interface RouterLink {
@@ -61,6 +86,10 @@ export interface RouterLink {
   readonly admin: string | null;
   readonly lagMs: number | null;
   readonly roundTripMs: number | null;
+  readonly version: string | null;
+  readonly settings: string | null;
+  /** In what it differs from the source: `version`, or sections of the configuration. */
+  readonly differs: readonly string[];
 }
 
 export interface QueueCounts {
@@ -134,11 +163,26 @@ function readLoad(load: JsonObject): TargetLoad {
   };
 }
 
-function readLinks({ router, admin, links }: JsonObject): Links {
+function readLinks({ router, admin, version, settings, links, lost, refused }: JsonObject): Links {
   return {
     router: asText(router),
     admin: asTextOrNull(admin),
+    version: asText(version),
+    settings: asText(settings),
     links: asList(links).map((one) => readLink(asObject(one))),
+    lost: asList(lost).map((one) => readLost(asObject(one))),
+    refused: asList(refused).map((one) => readRefused(asObject(one))),
+  };
+}
+
+function readLost({ router, address, sinceMs }: JsonObject): LostLink {
+  return { router: asText(router), address: asTextOrNull(address), sinceMs: asNumber(sinceMs) };
+}
+
+function readRefused({ address, by, reason, detail, count, lastMs }: JsonObject): RefusedLink {
+  return {
+    ...{ address: asText(address), isByUs: by !== "peer", reason: asText(reason), detail: asText(detail) },
+    ...{ count: asNumber(count), lastMs: asNumber(lastMs) },
   };
 }
 
@@ -151,6 +195,9 @@ function readLink(link: JsonObject): RouterLink {
     admin: asTextOrNull(link.admin),
     lagMs: asNumberOrNull(link.lagMs),
     roundTripMs: asNumberOrNull(link.roundTripMs),
+    version: asTextOrNull(link.version),
+    settings: asTextOrNull(link.settings),
+    differs: asList(link.differs).map((name) => asText(name)),
   };
 }
 

@@ -51,24 +51,3 @@ export function ratesOf(routers: readonly (readonly TrafficSample[])[], nowMs: n
     firstByteMs: firstBytes > 0 ? firstByteMs / firstBytes : null,
   };
 }
-
-/** The lines of the plots: times in seconds since the Unix epoch, and a value for each, null for a gap. */
-export interface Series {
-  readonly timesS: readonly number[];
-  readonly requestsPerS: readonly (number | null)[];
-  readonly cachedShare: readonly (number | null)[];
-}
-
-/** Points of the plots: five minutes of one a second. */
-export const maxPoints = 300;
-
-export const emptySeries: Series = { timesS: [], requestsPerS: [], cachedShare: [] };
-
-export function addPoint(series: Series, timeS: number, rates: Rates | undefined): Series {
-  const requestsPerS = rates?.requestsPerS ?? null;
-  return {
-    timesS: [...series.timesS, timeS].slice(-maxPoints),
-    requestsPerS: [...series.requestsPerS, requestsPerS].slice(-maxPoints),
-    cachedShare: [...series.cachedShare, rates?.cachedShare ?? null].slice(-maxPoints),
-  };
-}

@@ -1,14 +1,17 @@
 import { formatAge, formatTime } from "./format.ts";
-import type { EngineFacts, Links, Overview, QueueCounts } from "./overview.ts";
+import type { EngineFacts, Links, LostLink, Overview, QueueCounts } from "./overview.ts";
 
 /** One target as the table of engines shows it. */
 export interface EngineRow {
   readonly key: string;
   readonly models: string;
+  readonly role: string;
   readonly health: "up" | "draining" | "open" | "starting" | "down";
   readonly note: string;
   /** Requests of all routers. */
   readonly inFlight: number;
+  /** By the engine itself. */
+  readonly running: number | null;
   readonly waiting: number | null;
   readonly pendingPrefillTokens: number;
   readonly kvUse: number | null;
@@ -18,8 +21,9 @@ export interface EngineRow {
   readonly share: number;
   /** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
   readonly source: "facts" | "placements" | "nothing";
-  /** The router that reads its events. */
+  /** The router that reads its events, and how good its feed is. */
   readonly owner: string | null;
+  readonly quality: string | null;
 }
 
 /** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
@@ -31,7 +35,8 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
       const facts = target.held + target.slower;
       const blocks = facts > 0 ? facts : target.placed;
       return {
-        ...{ key: target.target, models: engine.models.join(", "), ...healthOf(engine) },
+        ...{ key: target.target, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
+        ...{ running: target.running, quality: target.worth },
         inFlight: (sent?.own ?? 0) + (sent?.others ?? 0),
         waiting: target.waiting,
         pendingPrefillTokens: sent?.pendingPrefillTokens ?? 0,
@@ -55,6 +60,51 @@ function healthOf({ state, reason, draining, breaker }: EngineFacts): Pick<Engin
   if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
   return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
 }
+
+/** The columns by which engines are sorted. */
+export const engineOrders = ["name", "load", "memory", "blocks", "share"] as const;
+
+export type EngineOrder = (typeof engineOrders)[number];
+
+export interface EngineView {
+  readonly by: EngineOrder;
+  readonly isDescending: boolean;
+  /** Words that a row has to have: parts of its name, its models, its state or the router that reads its events. */
+  readonly query: string;
+}
+
+const figureOf: Readonly<Record<Exclude<EngineOrder, "name">, (row: EngineRow) => number>> = {
+  load: ({ inFlight, waiting }) => inFlight + (waiting ?? 0),
+  memory: ({ kvUse }) => kvUse ?? -1,
+  blocks: ({ blocks }) => blocks,
+  share: ({ share }) => share,
+};
+
+/** The rows that are looked for, sorted. By name, engines that take no requests come first. */
+export function viewedEngines(
+  rows: readonly EngineRow[],
+  { by, isDescending, query }: EngineView,
+): readonly EngineRow[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = rows.filter((row) => {
+    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  const sign = isDescending ? -1 : 1;
+  const isUp = ({ health }: EngineRow): number => (health === "up" ? 1 : 0);
+  return found.sort((one, other) => {
+    const order = by === "name" ? isUp(one) - isUp(other) : sign * (figureOf[by](one) - figureOf[by](other));
+    return order || (by === "name" ? sign : 1) * inOrder(one.key, other.key);
+  });
+}
+
+export const healthText: Readonly<Record<EngineRow["health"], string>> = {
+  up: "up",
+  draining: "draining",
+  open: "circuit open",
+  starting: "starting",
+  down: "down",
+};
 
 /** Engines that take requests, and how many there are. */
 export function countHealthy(rows: readonly EngineRow[]): { readonly healthy: number; readonly all: number } {
@@ -87,6 +137,12 @@ export interface RouterRow {
   readonly killCommand: string | null;
   /** Whether any router answers at all. */
   readonly hasOthers: boolean;
+  /** Since when it is lost, and where it was last; null for one that is there. */
+  readonly lost: LostLink | null;
+  readonly version: string | null;
+  readonly settings: string | null;
+  /** See `RouterLink`. */
+  readonly differs: readonly string[];
 }
 
 /**
@@ -102,11 +158,14 @@ export function routerRows(
 ): readonly RouterRow[] {
   const byName = new Map(followed.map((one) => [one.router, one]));
   const linkOf = new Map(links?.links.map((link) => [link.router, link]));
-  const names = new Set([...byName.keys(), ...linkOf.keys(), ...(links?.router ? [links.router] : [])]);
+  const lostOf = new Map(links?.lost.map((lost) => [lost.router, lost]));
+  const own = links?.router ? [links.router] : [];
+  const names = new Set([...byName.keys(), ...linkOf.keys(), ...lostOf.keys(), ...own]);
   return [...names].sort(inOrder).map((router) => {
     const own = byName.get(router);
     const link = linkOf.get(router);
     const isLive = own?.isLive === true;
+    const release = link ?? (router === links?.router ? links : undefined);
     return {
       router,
       state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(isLive, link),
@@ -118,6 +177,10 @@ export function routerRows(
       origin: own?.origin ?? link?.admin ?? null,
       killCommand: isLive ? own.killCommand : null,
       hasOthers: source !== undefined,
+      lost: isLive ? null : (lostOf.get(router) ?? null),
+      version: release?.version || null,
+      settings: release?.settings || null,
+      differs: link?.differs ?? [],
     };
   });
 }
@@ -177,20 +240,43 @@ export function queueRows(routers: RouterQueues): readonly QueueRow[] {
   }));
 }
 
+/** What operators should look at, each in a few words; empty when all is well. */
+export function concernsOf(
+  routers: readonly RouterRow[],
+  engines: readonly EngineRow[],
+  refused: number,
+): readonly string[] {
+  const gone = routers.filter(({ state }) => state === "gone" || state === "silent").map(({ router }) => router);
+  const differing = routers.filter(({ differs, lost }) => differs.length > 0 && !lost).map(({ router }) => router);
+  const down = engines.filter(({ health }) => health === "down" || health === "open").length;
+  return [
+    ...(gone.length > 0 ? [`${few(gone)} gone`] : []),
+    ...(differing.length > 0 ? [`${few(differing)} with another version or other settings`] : []),
+    ...(refused > 0 ? [`${refused} ${refused === 1 ? "router" : "routers"} refused`] : []),
+    ...(down > 0 ? [`${down} of ${engines.length} engines down`] : []),
+  ];
+}
+
+/** At most two names. */
+function few(names: readonly string[]): string {
+  return names.length > 2 ? `${names.length} routers` : names.join(" and ");
+}
+
 interface NoticeState {
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   readonly isLive: boolean;
   readonly hasBeenLive: boolean;
   readonly nowMs: number;
+  readonly concerns: readonly string[];
 }
 
 /** How long a change of the source is shown. */
 const noticedMs = 60_000;
 
-/** One line on a source that was lost. */
-export function noticeText({ moved, isLive, hasBeenLive, nowMs }: NoticeState): string {
+/** One line on a source that was lost, or else on what operators should look at. */
+export function noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }: NoticeState): string {
   if (!isLive && hasBeenLive) return "No router answers. This is the last known state; the page keeps trying.";
-  if (!moved || nowMs - moved.atMs > noticedMs) return "";
+  if (!moved || nowMs - moved.atMs > noticedMs) return isLive ? concerns.join(" · ") : "";
   const age = formatAge(nowMs - moved.atMs);
   return `${moved.from} is gone: reading from ${moved.to} since ${formatTime(moved.atMs)} (${age}).`;
 }

@@ -1,4 +1,5 @@
 import { type Decision, decisionKey, matchedShare, matchedText, reasonText } from "../model/decisions.ts";
+import { detailLink } from "../model/detail-address.ts";
 import { formatTime } from "../model/format.ts";
 import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
 
@@ -16,7 +17,7 @@ export function createDecisions(hueOf: (name: string) => string): Part<Decisions
   const box = { class: "scroll tall", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Decisions" };
   const scroll = element("div", box, list);
   const { node, aside } = panel("Decisions", "wide", scroll);
-  const show = keyedList<Decision>(list, decisionKey, createRow(hueOf));
+  const show = keyedList<Decision>(list, decisionKey, createDecisionRow(hueOf));
   let isPaused = false;
   const pause = (paused: boolean) => () => {
     isPaused = paused;
@@ -34,7 +35,8 @@ export function createDecisions(hueOf: (name: string) => string): Part<Decisions
   };
 }
 
-const createRow =
+/** One line of a list of decisions. */
+export const createDecisionRow =
   (hueOf: (name: string) => string) =>
   (decision: Decision): Part<Decision> => {
     const fill = element("span", { class: "fill" });
@@ -43,10 +45,19 @@ const createRow =
     const node = element(
       "li",
       {},
-      element("time", { class: "soft" }, formatTime(atMs)),
+      element(
+        "a",
+        { class: "when", href: detailLink("decision", decisionKey(decision)) },
+        element("time", {}, formatTime(atMs)),
+      ),
       element("span", { class: "router" }, router),
       element("span", { class: "arrow", "aria-label": "chose" }, "→"),
-      element("span", { class: "target" }, element("span", { class: `dot ${hueOf(target)}` }), target),
+      element(
+        "a",
+        { class: "target", href: detailLink("engine", target) },
+        element("span", { class: `dot ${hueOf(target)}` }),
+        target,
+      ),
       element("span", { class: "track thin", role: "img", "aria-label": matchedText(decision) }, fill),
       element("span", { class: "why" }, reasonText(decision)),
       element("span", { class: "session soft" }, session === null ? "" : `session ${session}`),

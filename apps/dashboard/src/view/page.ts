@@ -1,10 +1,14 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
+import type { DetailAddress } from "../model/detail-address.ts";
+import type { Series } from "../model/history.ts";
+import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
+import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
+import { type AskExplain, createDetail } from "./detail.ts";
 import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
-import { createPrefixes } from "./prefixes.ts";
+import { createPrefixTree } from "./prefix-tree.ts";
 import { createSessions } from "./sessions.ts";
 import { createEngines, createQueues, createRouters } from "./tables.ts";
 import { createTiles } from "./tiles.ts";
@@ -14,6 +18,10 @@ import { createTiles } from "./tiles.ts";
 interface PageState {
   readonly fleet: FleetState;
   readonly prefixes: readonly PrefixRow[];
+  /** The way to the prefix whose branches these are. */
+  readonly path: readonly PathStep[];
+  /** Undefined while the overview is shown. */
+  readonly address: DetailAddress | undefined;
   /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
 }
@@ -22,10 +30,10 @@ interface PageState {
 interface Page {
   update(state: PageState): void;
   /** Once a second: it is drawn anew. */
-  updatePlots(state: FleetState): void;
+  updatePlots(series: Series): void;
 }
 
-export function createPage(): Page {
+export function createPage(explain: AskExplain): Page {
   const hueOf = createHues();
   const [bar, notice, main] = [byId("bar"), byId("notice"), byId("main")];
   const parts = {
@@ -36,27 +44,30 @@ export function createPage(): Page {
     routers: createRouters(),
     decisions: createDecisions(hueOf),
     sessions: createSessions(hueOf),
-    prefixes: createPrefixes(hueOf),
+    prefixes: createPrefixTree(hueOf),
     queues: createQueues(),
+    detail: createDetail(hueOf, explain),
   };
   const { bar: _, ...inMain } = parts;
   main.replaceChildren(...Object.values(inMain).map(({ node }) => node));
   let hasBeenLive = false;
   return {
-    updatePlots: ({ series }) => parts.plots.update(series),
-    update({ fleet, prefixes, nowMs }) {
+    updatePlots: (series) => parts.plots.update(series),
+    update({ fleet, prefixes, path, address, nowMs }) {
       const { source, overview, decisions, skipped, sessions, takeovers, followed, live, rates, moved } = fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
+      const refused = overview?.links.refused ?? [];
+      const concerns = concernsOf(routers, engines, refused.length);
       const queues = live.map(({ queues }) => queues);
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
         ...{ source: source?.router, isLive, policy: decisions[0]?.policy ?? "" },
         models: [...new Set(overview?.engines.flatMap(({ models }) => models) ?? [])],
       });
-      setText(notice, noticeText({ moved, isLive, hasBeenLive, nowMs }));
+      setText(notice, noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }));
       parts.tiles.update({
         ...{ isLive, rates, engines: countHealthy(engines) },
         inFlight: engines.reduce((sum, { inFlight }) => sum + inFlight, 0),
@@ -65,11 +76,12 @@ export function createPage(): Page {
         blocks: engines.reduce((sum, { blocks }) => sum + blocks, 0),
       });
       parts.engines.update(engines);
-      parts.routers.update(routers);
+      parts.routers.update({ routers, refused });
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
       if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });
-      parts.prefixes.update(prefixes);
+      parts.prefixes.update({ rows: prefixes, path });
+      parts.detail.update({ address, engines, decisions, prefixes });
       parts.queues.update(queues);
     },
   };

@@ -1,41 +1,71 @@
 /// <reference lib="dom" />
 import uPlot from "uplot";
-import { formatRate, formatShare } from "../model/format.ts";
-import { maxPoints, type Series } from "../model/rates.ts";
-import { element, type Part, panel, setText } from "./dom.ts";
+import { formatCount, formatMs, formatRate, formatShare, unknown } from "../model/format.ts";
+import type { Series } from "../model/history.ts";
+import { element, type Part, panel, setAttribute, setText } from "./dom.ts";
+
+interface Line {
+  readonly label: string;
+  readonly variable: string;
+  readonly values: (series: Series) => readonly (number | null)[];
+}
 
 interface PlotKind {
   readonly title: string;
-  readonly variable: string;
   readonly format: (value: number) => string;
   /** Least top of the scale. */
   readonly top: number;
-  readonly isShare: boolean;
-  readonly values: (series: Series) => readonly (number | null)[];
+  readonly isShare?: boolean;
+  readonly lines: readonly Line[];
 }
 
 const kinds: readonly PlotKind[] = [
   {
-    title: "Cached share",
-    variable: "--leaf",
+    title: "Requests per second",
+    format: formatRate,
+    top: 5,
+    lines: [{ label: "", variable: "--leaf", values: ({ requestsPerS }) => requestsPerS }],
+  },
+  {
+    title: "Errors per second",
+    format: formatRate,
+    top: 1,
+    lines: [{ label: "", variable: "--alarm", values: ({ failedPerS }) => failedPerS }],
+  },
+  {
+    title: "TTFT",
+    format: formatMs,
+    top: 100,
+    lines: [
+      { label: "p50", variable: "--leaf", values: ({ firstByteP50Ms }) => firstByteP50Ms },
+      { label: "p99", variable: "--bark", values: ({ firstByteP99Ms }) => firstByteP99Ms },
+    ],
+  },
+  {
+    title: "Cached share of prompts",
     format: formatShare,
     top: 1,
     isShare: true,
-    values: ({ cachedShare }) => cachedShare,
+    lines: [{ label: "", variable: "--leaf", values: ({ cachedShare }) => cachedShare }],
   },
   {
-    title: "Requests per second",
-    variable: "--bark",
-    format: formatRate,
+    title: "Requests that wait",
+    format: formatCount,
     top: 5,
-    isShare: false,
-    values: ({ requestsPerS }) => requestsPerS,
+    lines: [{ label: "", variable: "--bark", values: ({ waiting }) => waiting }],
+  },
+  {
+    title: "Event lag, slowest feed",
+    format: formatMs,
+    top: 20,
+    lines: [{ label: "", variable: "--hue-2", values: ({ eventLagMs }) => eventLagMs }],
   },
 ];
 
-const heightPx = 150;
+/** How old a value may be that is shown as the present one, in points. */
+const nowPoints = 10;
 
-/** Both plots, side by side. */
+/** All plots, side by side. */
 export function createPlots(): Part<Series> {
   const node = element("div", { class: "plots" });
   const plots = kinds.map(createPlot);
@@ -51,19 +81,29 @@ export function createPlots(): Part<Series> {
 function createPlot(kind: PlotKind): Part<Series> {
   const canvas = element("div", { class: "plot", role: "img" });
   const { node, aside } = panel(kind.title, "chart", canvas);
+  const values = kind.lines.map(({ label, variable }) => {
+    const value = element("span", { class: "figure" });
+    const key = element("span", { class: `key-line key${variable}`, "aria-hidden": "true" });
+    aside.append(element("span", { class: "line-now" }, ...(label === "" ? [] : [key, label]), value));
+    return value;
+  });
   let shown: uPlot | undefined;
   let latest: Series | undefined;
   const draw = (series: Series): void => {
     latest = series;
-    const data = dataOf(kind, series);
+    const lines = kind.lines.map(({ values: of }) => of(series));
+    const data = [series.timesS, ...lines] as unknown as uPlot.AlignedData;
     if (shown) shown.setData(data);
     else if (canvas.clientWidth > 0) shown = new uPlot(optionsOf(kind, canvas), data, canvas);
-    const value = kind.values(series).findLast((one) => one !== null);
-    const text = value === undefined || value === null ? "" : `now ${kind.format(value)}`;
-    setText(aside, text);
-    canvas.setAttribute("aria-label", `${kind.title} over the last five minutes: ${text || "nothing yet"}`);
+    const now = lines.map((line) => line.slice(-nowPoints).findLast((one) => one !== null));
+    const texts = now.map((value) => (value === undefined || value === null ? unknown : kind.format(value)));
+    for (const [at, value] of values.entries()) setText(value, texts[at] ?? "");
+    const spoken = kind.lines.map(({ label }, at) => `${label} ${texts[at]}`.trim()).join(", ");
+    setAttribute(canvas, "aria-label", `${kind.title} over the last fifteen minutes; now ${spoken}`);
   };
-  new ResizeObserver(() => shown?.setSize({ width: canvas.clientWidth, height: heightPx })).observe(canvas);
+  new ResizeObserver(() => {
+    shown?.setSize({ width: canvas.clientWidth, height: canvas.clientHeight });
+  }).observe(canvas);
   // Colours are read when it is made.
   document.documentElement.addEventListener("themechange", () => {
     shown?.destroy();
@@ -73,20 +113,7 @@ function createPlot(kind: PlotKind): Part<Series> {
   return { node, update: draw };
 }
 
-/** The axis always spans all points, so that the line grows from the right and nothing is stretched. */
-function dataOf(kind: PlotKind, series: Series): uPlot.AlignedData {
-  const times = [...series.timesS];
-  const values = [...kind.values(series)];
-  const first = times[0] ?? 0;
-  const missing = maxPoints - times.length;
-  for (let back = 1; back <= missing; back++) {
-    times.unshift(first - back);
-    values.unshift(null);
-  }
-  return [times, values];
-}
-
-function optionsOf({ title, variable, format, top, isShare }: PlotKind, canvas: HTMLElement): uPlot.Options {
+function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HTMLElement): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   const axis = {
@@ -98,25 +125,25 @@ function optionsOf({ title, variable, format, top, isShare }: PlotKind, canvas: 
   const seconds = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
   return {
     width: canvas.clientWidth,
-    height: heightPx,
+    height: canvas.clientHeight,
     legend: { show: false },
     cursor: { show: false },
     padding: [8, 8, 0, 0],
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, isShare ? 1 : Math.max(top, max * 1.15)] } },
+    scales: { x: { time: true }, y: { range: (_, __, max) => [0, isShare ? 1 : Math.max(top, (max ?? 0) * 1.15)] } },
     axes: [
       { ...axis, size: 24, values: (_, splits) => splits.map((at) => seconds.format(at * 1_000)), space: 80 },
       { ...axis, size: 48, values: (_, splits) => splits.map((value) => format(value)), space: 34 },
     ],
     series: [
       {},
-      {
-        label: title,
+      ...lines.map(({ label, variable }, at) => ({
+        label,
         stroke: colour(variable),
-        width: 2,
-        fill: `${colour(variable)}22`,
+        width: 1.5,
+        ...(at === 0 && { fill: `${colour(variable)}1c` }),
         points: { show: false },
         spanGaps: false,
-      },
+      })),
     ],
   };
 }

@@ -20,7 +20,7 @@ const shownSessions = 14;
 
 /** The steps of sessions, and what became of those whose router is gone. */
 export function createSessions(hueOf: (name: string) => string): Part<SessionsState> {
-  const takeovers = element("ul", { class: "takeovers", role: "status" });
+  const takeovers = element("ul", { class: "takeovers", "aria-live": "polite" });
   const list = element("ul", { class: "trails" });
   const legend = element("p", { class: "soft legend" }, "Colour: engine. Number: router. Framed: a change of engine.");
   const scroll = element("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Sessions" });

@@ -1,39 +1,73 @@
-import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import { detailLink } from "../model/detail-address.ts";
+import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
+import type { RefusedLink } from "../model/overview.ts";
 import {
   countAlive,
+  type EngineOrder,
   type EngineRow,
+  type EngineView,
+  engineOrders,
+  healthText,
   type QueueRow,
   queueRows,
   queuesNote,
   type RouterQueues,
   type RouterRow,
+  viewedEngines,
 } from "../model/rows.ts";
 import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
 
-const engineColumns = ["Engine", "Load", "KV memory", "Cached blocks", "Share"] as const;
+const engineColumns: Readonly<Record<EngineOrder, string>> = {
+  name: "Engine",
+  load: "Load",
+  memory: "KV memory",
+  blocks: "Cached blocks",
+  share: "Share",
+};
 
-/** Engines: load, memory, cached blocks. */
+/** Engines: load, memory, cached blocks. They are searched, and sorted by what the heads of columns say. */
 export function createEngines(hueOf: (name: string) => string): Part<readonly EngineRow[]> {
   const body = element("tbody");
-  const head = element("tr", {}, ...engineColumns.map((name) => element("th", { scope: "col" }, name)));
+  let view: EngineView = { by: "name", isDescending: false, query: "" };
+  let latest: readonly EngineRow[] = [];
+  const look = (change: Partial<EngineView>): void => {
+    view = { ...view, ...change };
+    update(latest);
+  };
+  const heads = engineOrders.map((by) => {
+    const button = element("button", { type: "button", class: "sort" }, engineColumns[by]);
+    // Figures are looked at from the largest one.
+    button.addEventListener("click", () =>
+      look({ by, isDescending: view.by === by ? !view.isDescending : by !== "name" }),
+    );
+    return { by, node: element("th", { scope: "col" }, button) };
+  });
+  const search = element("input", { type: "search", placeholder: "Search engines", "aria-label": "Search engines" });
+  search.addEventListener("input", () => look({ query: search.value }));
+  const head = element("tr", {}, ...heads.map(({ node }) => node));
   const table = element("table", { class: "engines" }, element("thead", {}, head), body);
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
   const { node, aside } = panel("Engines", "wide engines-panel", scroll);
+  const count = element("span");
+  aside.append(search, count);
   const show = keyedList<EngineRow>(body, ({ key }) => key, createEngineRow(hueOf));
-  return {
-    node,
-    update(rows) {
-      const up = rows.filter(({ health }) => health === "up").length;
-      setText(aside, rows.length === 0 ? "" : `${up} of ${rows.length} up`);
-      show(rows);
-    },
+  const update = (rows: readonly EngineRow[]): void => {
+    latest = rows;
+    const up = rows.filter(({ health }) => health === "up").length;
+    const found = viewedEngines(rows, view);
+    const shown = found.length === rows.length ? "" : `${found.length} found · `;
+    setText(count, rows.length === 0 ? "" : `${shown}${up} of ${rows.length} up`);
+    const direction = view.isDescending ? "descending" : "ascending";
+    for (const { by, node: cell } of heads) setAttribute(cell, "aria-sort", by === view.by ? direction : "none");
+    show(found);
   };
+  return { node, update };
 }
 
 const createEngineRow =
   (hueOf: (name: string) => string) =>
   (row: EngineRow): Part<EngineRow> => {
-    const name = element("span", { class: "name" }, row.key);
+    const name = element("a", { class: "name", href: detailLink("engine", row.key) }, row.key);
     const state = element("span", { class: "state" });
     const load = element("span", { class: "figure strong" });
     const waiting = element("span", { class: "soft" });
@@ -67,15 +101,7 @@ const createEngineRow =
     };
   };
 
-const healthText: Readonly<Record<EngineRow["health"], string>> = {
-  up: "up",
-  draining: "draining",
-  open: "circuit open",
-  starting: "starting",
-  down: "down",
-};
-
-const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
+export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
   facts: "reported by the engine",
   placements: "estimated from requests sent there",
   nothing: "no data yet",
@@ -97,15 +123,54 @@ function meter(label: string): { readonly node: HTMLElement; set(share: number |
 }
 
 /** Routers: state, rates and lag, and how to kill one in a demonstration. */
-export function createRouters(): Part<readonly RouterRow[]> {
+export function createRouters(): Part<RoutersState> {
   const list = element("ul", { class: "routers" });
-  const { node, aside } = panel("Routers", "narrow routers-panel", list);
+  const refusedList = element("ul", { class: "refused", "aria-label": "Refused" });
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Routers" });
+  scroll.append(list, refusedList);
+  const { node, aside } = panel("Routers", "narrow routers-panel", scroll);
   const show = keyedList<RouterRow>(list, ({ router }) => router, createRouterRow);
+  const showRefused = keyedList<RefusedLink>(
+    refusedList,
+    ({ address, reason, isByUs }) => `${address} ${reason} ${isByUs}`,
+    createRefusedRow,
+  );
   return {
     node,
-    update(rows) {
-      setText(aside, rows.length === 0 ? "" : `${countAlive(rows)} of ${rows.length} alive`);
-      show(rows);
+    update({ routers, refused }) {
+      setText(aside, routers.length === 0 ? "" : `${countAlive(routers)} of ${routers.length} alive`);
+      show(routers);
+      showRefused(refused);
+    },
+  };
+}
+
+interface RoutersState {
+  readonly routers: readonly RouterRow[];
+  readonly refused: readonly RefusedLink[];
+}
+
+const refusalWords: Readonly<Record<string, string>> = {
+  secret: "another secret",
+  "protocol-version": "another version of the protocol",
+  "cluster-name": "another cluster",
+  "fleet-seed": "another prefix.seed",
+  "block-size": "another block size",
+  "router-id-taken": "its id is taken",
+  "epoch-behind": "an earlier run of it is known",
+  "too-many-peers": "too many routers",
+};
+
+function createRefusedRow({ address, isByUs, reason, detail }: RefusedLink): Part<RefusedLink> {
+  const figures = element("span", { class: "soft figures" });
+  const name = element("span", { class: "name" }, address);
+  const state = element("span", { class: "state" }, isByUs ? "refused" : "refuses the source");
+  const light = element("span", { class: "light", "aria-hidden": "true" });
+  const line = element("div", { class: "line" }, light, name, state);
+  return {
+    node: element("li", { title: detail }, line, figures),
+    update({ count, lastMs }) {
+      setText(figures, `${refusalWords[reason] ?? reason} · ${formatCount(count)} times, last ${formatTime(lastMs)}`);
     },
   };
 }
@@ -114,6 +179,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
   const link = element("a", { class: "name" }, router);
   const state = element("span", { class: "state" });
   const figures = element("span", { class: "soft figures" });
+  const warning = element("span", { class: "warning" });
   const kill = createKillHelp(router);
   const line = element(
     "div",
@@ -122,7 +188,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
     link,
     state,
   );
-  const node = element("li", {}, line, figures, kill.node);
+  const node = element("li", {}, line, figures, warning, kill.node);
   return {
     node,
     update(row) {
@@ -131,6 +197,8 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
       setAttribute(link, "href", row.origin !== null && row.state !== "gone" ? `${row.origin}/dashboard/` : false);
       setText(state, row.isSource && row.state === "live" ? "source of this page" : stateText[row.state]);
       setText(figures, figuresOf(row));
+      setAttribute(figures, "title", row.version ? `version ${row.version}, settings ${row.settings}` : false);
+      setText(warning, row.state === "gone" ? "" : differenceText(row));
       kill.update(row.killCommand);
     },
   };
@@ -146,7 +214,17 @@ const stateText: Readonly<Record<RouterRow["state"], string>> = {
   gone: "gone",
 };
 
-function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers }: RouterRow): string {
+function differenceText({ version, differs }: RouterRow): string {
+  const sections = differs.filter((name) => name !== "version");
+  const parts = [
+    ...(differs.includes("version") ? [`version ${version}`] : []),
+    ...(sections.length > 0 ? [`settings of ${sections.join(", ")}`] : []),
+  ];
+  return parts.length > 0 ? `differs: ${parts.join("; ")}` : "";
+}
+
+function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers, lost }: RouterRow): string {
+  if (lost) return `lost at ${formatTime(lost.sinceMs)}${lost.address ? ` · last at ${lost.address}` : ""}`;
   if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
   const parts: string[] = [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
@@ -163,7 +241,7 @@ function createKillHelp(router: string): Part<string | null> {
   const summary = element("summary", {}, "Kill it");
   const text = element("p", { class: "soft" }, "In a shell on this machine; then watch its sessions:");
   const node = element("details", { class: "kill" }, summary, text, element("div", { class: "command" }, code, copy));
-  setAttribute(summary, "aria-label", `How to kill ${router}`);
+  setAttribute(summary, "aria-label", `Kill it: how to kill ${router}`);
   copy.addEventListener("click", () => {
     void navigator.clipboard.writeText(code.textContent ?? "").then(() => setText(copy, "Copied"));
   });

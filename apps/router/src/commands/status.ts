@@ -12,6 +12,9 @@ import { UsageError } from "./read-flags.ts";
 interface Status {
   readonly ready: boolean;
   readonly reasons: readonly string[];
+  readonly version: string | null;
+  /** Digest of the settings that all routers should have alike. */
+  readonly settings: string;
   readonly draining: boolean;
   readonly inFlight: number;
   readonly engines: number;
@@ -68,6 +71,7 @@ function describe(status: Status): string {
   const state = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
   const lines = [
     state,
+    `version   ${status.version ?? "unknown"}, settings ${status.settings}`,
     `engines   ${status.usableEngines} of ${status.engines} usable`,
     `models    ${status.models.join(", ") || "none"}`,
     `in flight ${status.inFlight}`,
@@ -75,8 +79,19 @@ function describe(status: Status): string {
   const { error, needsRestart } = status.lastReload ?? {};
   if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
   if (needsRestart?.length) lines.push(`config    waits for a restart: ${needsRestart.join(", ")}`);
+  for (const member of status.mesh?.members ?? []) lines.push(...warningsOf(member, status));
   const text = wrapText(lines.join("\n"), labelColumns);
   return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");
+}
+
+/** In what a live router differs from the one that was asked. */
+function warningsOf({ router, state, version, differs }: MemberStatus, here: Pick<Status, "version">): string[] {
+  if (state !== "alive" && state !== "suspect") return [];
+  const sections = differs.filter((name) => name !== "version");
+  return [
+    ...(differs.includes("version") ? [`warning   ${router} runs ${version}, this router ${here.version ?? "does not say which"}`] : []),
+    ...(sections.length > 0 ? [`warning   ${router} has other settings: ${sections.join(", ")}`] : []),
+  ];
 }
 
 /** The displayed part of `GET /admin/mesh`. */
@@ -86,6 +101,8 @@ export interface MeshStatus {
   readonly epoch: number;
   readonly address: string | null;
   readonly members: readonly MemberStatus[];
+  readonly lost: readonly { readonly router: string; readonly address: string | null; readonly sinceMs: number }[];
+  readonly refused: readonly RefusedStatus[];
   readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
   readonly facts: {
     readonly targets: number;
@@ -94,6 +111,15 @@ export interface MeshStatus {
     readonly digest: string;
   };
   readonly journals: { readonly count: number; readonly bytes: number };
+}
+
+interface RefusedStatus {
+  readonly address: string;
+  readonly by: "us" | "peer";
+  readonly reason: string;
+  readonly detail: string;
+  readonly count: number;
+  readonly lastMs: number;
 }
 
 interface MemberStatus {
@@ -108,12 +134,17 @@ interface MemberStatus {
   readonly sentBytesPerS: number;
   readonly receivedBytesPerS: number;
   readonly bufferedBytes: number;
+  readonly version: string | null;
+  readonly settings: string | null;
+  readonly differs: readonly string[];
 }
 
 const columns: readonly TableColumn<MemberStatus>[] = [
   { header: "router", value: (member) => member.router },
   { header: "state", value: (member) => (member.isDraining ? `${member.state}, draining` : member.state) },
   { header: "address", value: (member) => member.address ?? undefined },
+  { header: "version", value: ({ version }) => version ?? undefined },
+  { header: "settings", value: ({ settings }) => settings ?? undefined },
   { header: "linked", value: (member) => (member.isLinked ? "yes" : "no") },
   { header: "round trip (ms)", value: (member) => member.roundTripMs ?? undefined, digits: 2 },
   { header: "lag (ms)", value: (member) => member.lagMs ?? undefined, digits: 1 },
@@ -123,16 +154,27 @@ const columns: readonly TableColumn<MemberStatus>[] = [
 ];
 
 /** A router's state in the mesh, for people. */
-export function describeMesh({ backend, router, epoch, address, members, feeds, facts, journals }: MeshStatus): string {
+export function describeMesh(mesh: MeshStatus): string {
+  const { backend, router, epoch, address, members, lost, refused, feeds, facts, journals } = mesh;
   const lines = [
     `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
     `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
     `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
+    ...lost.map(
+      (one) => `lost      ${one.router}${one.address ? ` at ${one.address}` : ""}, since ${timeText(one.sinceMs)}`,
+    ),
+    ...refused.map(
+      ({ address: at, by, reason, detail, count, lastMs }) =>
+        `refused   ${by === "us" ? at : `by ${at}`}: ${reason} (${detail}), ${count} times, last at ${timeText(lastMs)}`,
+    ),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
   return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columns)}`;
 }
+
+/** In UTC, to the second: the routers' clocks count, not that of the reader. */
+const timeText = (wallMs: number): string => `${new Date(wallMs).toISOString().slice(0, 19)}Z`;
 
 export interface WatchOptions {
   readonly periodMs: number;

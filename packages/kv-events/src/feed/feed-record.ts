@@ -82,6 +82,7 @@ export class FeedRecord {
     if (!Number.isFinite(timestampS)) return;
     this.#lagMs = this.#lag.observe(timestampS * 1_000, this.#clock.wallMs(), this.#clock.nowMs());
     this.#meters.lag(this.#lagMs);
+    this.#sink.lag?.(this.#lagMs);
   }
 
   remove(): void {

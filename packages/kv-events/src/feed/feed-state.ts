@@ -64,4 +64,6 @@ export interface FeedSink {
   newEpoch(reason: NewEpochReason): void;
   /** Called when either changes. */
   state(state: FeedState, reason: FeedReason): void;
+  /** The lag of each live message whose time is known, in milliseconds; see `LagTracker`. */
+  lag?(lagMs: number): void;
 }

@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Startable } from "@espalier/common";
 import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import type { RefusedPeer } from "../link/links.ts";
 
 /** Carries a replica's journals, gauges and snapshots to the other replicas and back, over sockets or Redis. */
 export interface Backend extends Startable {
@@ -25,6 +26,8 @@ export interface BackendDescription {
   /** Where peers can reach this router; null for Redis. */
   readonly address: string | null;
   readonly members: readonly MemberDescription[];
+  /** Routers with which no link was made, and why; empty for Redis, where a router refuses to start instead. */
+  readonly refused: readonly RefusedPeer[];
   readonly waitingFor: readonly string[];
 }
 

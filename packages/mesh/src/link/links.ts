@@ -163,6 +163,11 @@ export class Links implements Startable {
     return this.#table.all();
   }
 
+  /** Handshakes that either end has refused of late, the latest first. */
+  refused(): readonly RefusedPeer[] {
+    return this.#rejects.list();
+  }
+
   /**
    * Changes what other routers must know, where a secret authenticates them. Links to routers that have proved a secret
    * that does not count any more are ended one after the other, and made again where both ends know another secret.
@@ -273,6 +278,7 @@ export class Links implements Startable {
     this.#renewal.made(link, secret);
     this.#table.put(link, candidate.dialedBy)?.close("replaced");
     this.#meters.links(this.#table.size);
+    this.#rejects.forget(peer.address, connection.remote);
     if (session.target) this.#dialer.ended(session.target);
     logger.info("linked to a router", { ...peer.origin, address: peer.address ?? connection.remote });
     observer.up(link);
@@ -345,8 +351,11 @@ function hostOf(address: string): string {
 
 /** Time in which the same rejection of the same address is logged once. */
 const quietMs = 60_000;
-/** Pairs of address and reason that are remembered as logged. */
-const maxLoggedRejections = 256;
+/** Addresses with a reason that are remembered. */
+const maxRejections = 256;
+/** Refused peers that operators are told of, and for how long after the latest refusal. */
+export const maxRefusedPeers = 32;
+export const refusedListedMs = 1_800_000;
 
 export interface RejectedPeer {
   /** `host:port`. Only the host counts for routers that dialed this one, since their port changes every time. */
@@ -355,12 +364,32 @@ export interface RejectedPeer {
   readonly by: "us" | "peer";
 }
 
-/** Counts every rejection, and logs the first of each address and reason in a while. */
+/** A handshake that one of both ends refuses, perhaps again and again. Times in milliseconds since the Unix epoch. */
+export interface RefusedPeer extends Pick<RejectedPeer, "by"> {
+  /** What this router dialed, `host:port`, or the host that dialed it. */
+  readonly address: string;
+  readonly reason: Rejection["reason"];
+  readonly detail: string;
+  readonly count: number;
+  readonly firstMs: number;
+  readonly lastMs: number;
+}
+
+interface KnownRejection extends RefusedPeer {
+  /** On the monotonic clock. */
+  readonly loggedAtMs: number;
+  readonly seenAtMs: number;
+}
+
+const hostPart = (address: string): string => address.replace(/:\d+$/, "");
+
+/** Counts every rejection, logs the first of each address and reason in a while, and remembers them for operators. */
 class RejectLog {
   readonly #logger: Logger;
   readonly #clock: Clock;
   readonly #meters: LinkMeters;
-  readonly #loggedMs = new Map<string, number>();
+  /** By address, reason and end; the one seen longest ago first. */
+  readonly #known = new Map<string, KnownRejection>();
 
   constructor(deps: { readonly logger: Logger; readonly clock: Clock; readonly meters: LinkMeters }) {
     this.#logger = deps.logger;
@@ -368,21 +397,41 @@ class RejectLog {
     this.#meters = deps.meters;
   }
 
-  add({ address, hasDialedUs, by }: RejectedPeer, { reason, detail }: Rejection): void {
+  add({ address: given, hasDialedUs, by }: RejectedPeer, { reason, detail }: Rejection): void {
     this.#meters.rejected(reason);
-    const place = hasDialedUs ? address.replace(/:\d+$/, "") : address;
-    const key = `${place} ${reason} ${by}`;
-    const nowMs = this.#clock.nowMs();
-    const loggedMs = this.#loggedMs.get(key);
-    if (loggedMs !== undefined && nowMs - loggedMs < quietMs) return;
-    this.#loggedMs.delete(key);
-    if (this.#loggedMs.size >= maxLoggedRejections) {
-      const [oldest] = this.#loggedMs.keys();
-      this.#loggedMs.delete(oldest!);
+    const address = hasDialedUs ? hostPart(given) : given;
+    const key = `${address} ${reason} ${by}`;
+    const [seenAtMs, lastMs] = [this.#clock.nowMs(), this.#clock.wallMs()];
+    const { count = 0, firstMs = lastMs, loggedAtMs = Number.NEGATIVE_INFINITY } = this.#known.get(key) ?? {};
+    const isQuiet = seenAtMs - loggedAtMs < quietMs;
+    this.#known.delete(key);
+    if (this.#known.size >= maxRejections) {
+      const [oldest] = this.#known.keys();
+      this.#known.delete(oldest!);
     }
-    this.#loggedMs.set(key, nowMs);
+    const seen = { seenAtMs, loggedAtMs: isQuiet ? loggedAtMs : seenAtMs };
+    this.#known.set(key, { address, by, reason, detail, count: count + 1, firstMs, lastMs, ...seen });
+    if (isQuiet) return;
     const message = by === "us" ? "a router was refused" : "this router was refused by another one";
-    this.#logger.warn(message, { address: place, reason, detail, code: "mesh_rejected" });
+    this.#logger.warn(message, { address, reason, detail, code: "mesh_rejected" });
+  }
+
+  /** A router is linked now. Another one of its host that is still refused dials again within moments. */
+  forget(linked: string | undefined, remote: string): void {
+    const host = hostPart(remote);
+    for (const [key, { address }] of this.#known) {
+      if (address === linked || address === remote || address === host) this.#known.delete(key);
+    }
+  }
+
+  list(): readonly RefusedPeer[] {
+    const sinceMs = this.#clock.nowMs() - refusedListedMs;
+    // That a router has met itself is no refusal: its own address is often among the seeds.
+    const late = [...this.#known.values()].filter(({ reason, seenAtMs }) => reason !== "self" && seenAtMs > sinceMs);
+    return late
+      .reverse()
+      .slice(0, maxRefusedPeers)
+      .map(({ loggedAtMs: _, seenAtMs: __, ...refused }) => refused);
   }
 }
 

@@ -225,7 +225,7 @@ class RedisBackend implements Backend {
       const rates = link && this.#rates.of(link);
       return describeMember({ member, link, rates, lagMs: link && this.#exchange.lagMs(link), address: undefined });
     });
-    return { kind: "redis", address: null, members, waitingFor: this.waitingFor };
+    return { kind: "redis", address: null, members, refused: [], waitingFor: this.waitingFor };
   }
 
   async #firstClaim(session: RedisSession): Promise<void> {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { maxRefusedPeers, refusedListedMs } from "../../src/link/links.ts";
 import { maxSecrets, provedSecret } from "../../src/wire/link-frames.ts";
 import { LinksRig, type TestRouter } from "./links-rig.ts";
 import { acceptFrame, dialRaw, listenRaw } from "./raw-peer.ts";
@@ -32,6 +33,48 @@ describe("routers that know several secrets", () => {
   test("refuse each other where they have none in common", async () => {
     const [a, b] = await new LinksRig().pair(knowing("a", "b", "c", "d"), knowing("e", "f", "g", "h"));
     expect([a.events, b.events]).toEqual([["failed b:1 secret"], []]);
+  });
+
+  test("are told of as refused at both ends, until they are linked", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair(knowing("one"), knowing("other"));
+    rig.time.advance(30_000);
+    const [dialer] = a.links.refused();
+    const [acceptor] = b.links.refused();
+    expect(dialer).toMatchObject({ address: "b:1", by: "peer", reason: "secret" });
+    expect(acceptor).toMatchObject({ address: "a", by: "us", reason: "secret" });
+    expect(dialer?.count).toBeGreaterThan(10);
+    expect(dialer!.lastMs - dialer!.firstMs).toBeGreaterThan(20_000);
+    b.links.setSecrets(["one"]);
+    rig.time.advance(3_000);
+    expect([a.links.links().length, a.links.refused(), b.links.refused()]).toEqual([1, [], []]);
+  });
+
+  test("are told of for half an hour", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair(knowing("one"), knowing("other"));
+    const { lastMs } = b.links.refused()[0]!;
+    await a.links.stop();
+    rig.time.advance(lastMs + refusedListedMs - rig.time.clock.wallMs() - 1);
+    expect(b.links.refused()).toHaveLength(1);
+    rig.time.advance(1);
+    expect(b.links.refused()).toEqual([]);
+  });
+
+  test("are listed up to a bound, the latest first, and one that is linked again is listed no more", async () => {
+    const rig = new LinksRig();
+    const a = await rig.start("a", knowing("one"));
+    for (let at = 0; at <= maxRefusedPeers; at++) {
+      await rig.start(`b${at}`, knowing("other"));
+      a.links.dial(`b${at}:1`);
+      rig.time.advance(1);
+    }
+    rig.time.advance(500);
+    const refused = a.links.refused();
+    expect([refused.length, refused[0]?.address, refused.at(-1)?.address]).toEqual([maxRefusedPeers, "b32:1", "b1:1"]);
+    a.links.setSecrets(["other"]);
+    rig.time.advance(3_000);
+    expect([a.links.links().length, a.links.refused()]).toEqual([maxRefusedPeers + 1, []]);
   });
 
   test("prove only their own to a peer that takes one proof, and the one that was proved to whoever dials", async () => {

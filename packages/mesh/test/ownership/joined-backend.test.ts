@@ -57,7 +57,7 @@ class FakeBackend implements Backend {
   setUnreachable(): void {}
 
   describe(): BackendDescription {
-    return { kind: this.kind, address: null, members: [], waitingFor: this.waitingFor };
+    return { kind: this.kind, address: null, members: [], refused: [], waitingFor: this.waitingFor };
   }
 }
 

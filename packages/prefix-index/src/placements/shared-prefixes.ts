@@ -39,8 +39,14 @@ type Visit = (target: number, low: number, high: number, parent: number) => numb
  * takes some milliseconds, whatever the number of placements.
  *
  * @param limit bound of prefixes to return
+ * @param below the hash of a block, low word first: then only what continues it, after the prefix that ends in it, if that is known
  */
-export function largestSharedPrefixes(placements: Placements, limit: number, nowMs: number): SharedPrefix[] {
+export function largestSharedPrefixes(
+  placements: Placements,
+  limit: number,
+  nowMs: number,
+  below?: Uint32Array,
+): SharedPrefix[] {
   const blocks: Blocks = {
     low: new Uint32Array(slots),
     high: new Uint32Array(slots),
@@ -51,7 +57,9 @@ export function largestSharedPrefixes(placements: Placements, limit: number, now
     widest: new Uint16Array(slots),
   };
   walkPlacements(placements, nowMs, (_target, low, high, parent) => count(blocks, low, high, parent));
-  const best = chooseBest(blocks, limit);
+  const root = below ? slotOf(blocks, below[0]!, below[1]!) : none;
+  if (root !== none && blocks.targets[root] === 0) return [];
+  const best = root === none ? chooseBest(blocks, limit) : [root, ...chooseBest(blocks, limit - 1, root)];
   const targets = new Map<number, number[]>(best.map((slot) => [slot, []]));
   walkPlacements(placements, nowMs, (target, low, high) => {
     const slot = slotOf(blocks, low, high);
@@ -117,7 +125,14 @@ function count(blocks: Blocks, low: number, high: number, parent: number): numbe
   return slot;
 }
 
-function chooseBest({ targets, parent, depth, continuations, widest }: Blocks, limit: number): number[] {
+/** @param root `none`, or the slot of a block that all must continue */
+function chooseBest(blocks: Blocks, limit: number, root = none): number[] {
+  const { targets, parent, depth, continuations, widest } = blocks;
+  const isBelow = (slot: number): boolean => {
+    let above = parent[slot]!;
+    while (above !== root && above !== none && depth[above]! > depth[root]!) above = parent[above]!;
+    return above === root;
+  };
   for (let slot = 0; slot < slots; slot++) {
     const above = parent[slot]!;
     if (targets[slot] !== 0 && above !== none) widest[above] = Math.max(widest[above]!, targets[slot]!);
@@ -128,6 +143,7 @@ function chooseBest({ targets, parent, depth, continuations, widest }: Blocks, l
     if (targets[slot]! < 2 && continuations[slot]! < 2) continue;
     // If one block continues it on all its targets, the longer prefix replaces this one.
     if (continuations[slot] === 1 && widest[slot] === targets[slot]) continue;
+    if (root !== none && !isBelow(slot)) continue;
     best.push(slot);
     if (best.length < limit * 2 + 64) continue;
     best = best.sort((one, other) => worth(other) - worth(one)).slice(0, limit);

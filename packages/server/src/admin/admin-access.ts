@@ -34,7 +34,12 @@ export function createWhoMayRead({ origins, isOpen }: WhoMayReadOptions): WhoMay
 }
 
 /** Paths that pages of other routers may read. */
-const readablePaths: ReadonlySet<string> = new Set(["/admin/dashboard", "/admin/decisions", "/admin/prefixes"]);
+const readablePaths: ReadonlySet<string> = new Set([
+  "/admin/dashboard",
+  "/admin/decisions",
+  "/admin/history",
+  "/admin/prefixes",
+]);
 /** How long browsers cache a preflight, in seconds. */
 const preflightSeconds = 600;
 

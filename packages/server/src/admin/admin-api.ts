@@ -1047,11 +1047,74 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    "/admin/history": {
+      get: {
+        operationId: "history",
+        summary: "The router's last fifteen minutes, a point each second.",
+        tags: ["dashboard"],
+        parameters: [
+          {
+            name: "after",
+            in: "query",
+            description: "Only points after this time of the router's clock, in milliseconds since the Unix epoch.",
+            schema: {
+              type: "number",
+            },
+          },
+        ],
+        responses: {
+          "200": {
+            description: "As described.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/History",
+                },
+              },
+            },
+          },
+          "401": {
+            $ref: "#/components/responses/Unauthorized",
+          },
+        },
+      },
+      options: {
+        operationId: "preflightHistory",
+        summary: "A browser's question whether a page of another router may read it.",
+        security: [],
+        tags: ["dashboard"],
+        responses: {
+          "204": {
+            description: "A page of another router of the mesh may read it.",
+          },
+          "404": {
+            description: "Any other page.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
+                },
+              },
+            },
+          },
+        },
+      },
+    },
     "/admin/prefixes": {
       get: {
         operationId: "prefixes",
         summary: "What prompts have in common, and which engines have it.",
         tags: ["dashboard"],
+        parameters: [
+          {
+            name: "below",
+            in: "query",
+            description: "Hash of a prefix: that one comes first, and the others continue it.",
+            schema: {
+              type: "string",
+            },
+          },
+        ],
         responses: {
           "200": {
             description: "As described.",
@@ -1059,6 +1122,16 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               "application/json": {
                 schema: {
                   $ref: "#/components/schemas/Prefixes",
+                },
+              },
+            },
+          },
+          "400": {
+            description: "`below` is no hash.",
+            content: {
+              "application/json": {
+                schema: {
+                  $ref: "#/components/schemas/Error",
                 },
               },
             },
@@ -1423,6 +1496,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               type: "string",
             },
           },
+          settings: {
+            type: "string",
+            description: "Digest of the settings that all routers should have alike.",
+          },
           draining: {
             type: "boolean",
           },
@@ -1570,6 +1647,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
         required: [
           "ready",
           "reasons",
+          "settings",
           "draining",
           "inFlight",
           "engines",
@@ -1627,6 +1705,21 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           bufferedBytes: {
             type: "number",
           },
+          version: {
+            type: ["string", "null"],
+            description: "Null where it has not said it.",
+          },
+          settings: {
+            type: ["string", "null"],
+            description: "Digest of the settings that all routers should have alike.",
+          },
+          differs: {
+            type: "array",
+            items: {
+              type: "string",
+            },
+            description: "In what it differs from this router: `version`, or sections of the configuration.",
+          },
         },
         required: [
           "router",
@@ -1642,6 +1735,9 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "sentBytesPerS",
           "receivedBytesPerS",
           "bufferedBytes",
+          "version",
+          "settings",
+          "differs",
         ],
         additionalProperties: false,
       },
@@ -1680,6 +1776,64 @@ export const adminApi: Readonly<Record<string, unknown>> = {
             items: {
               $ref: "#/components/schemas/MeshMember",
             },
+          },
+          lost: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                router: {
+                  type: "string",
+                },
+                address: {
+                  type: ["string", "null"],
+                  description: "Where it was reached last.",
+                },
+                sinceMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+              },
+              required: ["router", "address", "sinceMs"],
+              additionalProperties: false,
+            },
+            description: "Routers that failed in the last 30 minutes, and are no members any more.",
+          },
+          refused: {
+            type: "array",
+            items: {
+              type: "object",
+              properties: {
+                address: {
+                  type: "string",
+                  description: "What this router dialed, or the host that dialed it.",
+                },
+                by: {
+                  type: "string",
+                  enum: ["us", "peer"],
+                },
+                reason: {
+                  type: "string",
+                },
+                detail: {
+                  type: "string",
+                },
+                count: {
+                  type: "integer",
+                },
+                firstMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+                lastMs: {
+                  type: "number",
+                  description: "Milliseconds since the Unix epoch.",
+                },
+              },
+              required: ["address", "by", "reason", "detail", "count", "firstMs", "lastMs"],
+              additionalProperties: false,
+            },
+            description: "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
           },
           load: {
             type: "array",
@@ -1814,6 +1968,8 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "address",
           "waitingFor",
           "members",
+          "lost",
+          "refused",
           "load",
           "feeds",
           "facts",
@@ -2785,6 +2941,87 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           },
         },
         required: ["router", "document", "killCommand"],
+        additionalProperties: false,
+      },
+      History: {
+        type: "object",
+        description: "Columns of equal length, the oldest point first; null where nothing was measured.",
+        properties: {
+          nowMs: {
+            type: "number",
+            description: "The router's clock: milliseconds since the Unix epoch.",
+          },
+          atMs: {
+            type: "array",
+            items: {
+              type: "number",
+            },
+            description: "At most 900.",
+          },
+          requestsPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          failedPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          promptTokensPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          cachedTokensPerS: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          firstByteP50Ms: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "From acceptance to the first byte of the answer.",
+          },
+          firstByteP99Ms: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+          },
+          waiting: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "Requests that wait for an engine.",
+          },
+          eventLagMs: {
+            type: "array",
+            items: {
+              type: ["number", "null"],
+            },
+            description: "The longest lag of an engine's KV event.",
+          },
+        },
+        required: [
+          "nowMs",
+          "atMs",
+          "requestsPerS",
+          "failedPerS",
+          "promptTokensPerS",
+          "cachedTokensPerS",
+          "firstByteP50Ms",
+          "firstByteP99Ms",
+          "waiting",
+          "eventLagMs",
+        ],
         additionalProperties: false,
       },
       Prefixes: {

@@ -18,6 +18,7 @@ import type { RouterContext } from "../router-context.ts";
 import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access.ts";
 import { createAdminPeers } from "./admin-peers.ts";
 import { registerDecisions } from "./decision-feed.ts";
+import { createHistory, registerHistory } from "./history.ts";
 import { createPrefixReporter } from "./prefix-report.ts";
 import { registerRecording } from "./recorder.ts";
 
@@ -76,18 +77,24 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ origin, fleet, index, clock, scheduler },
     shared: mesh && {
       ...{ replica: mesh.replica, slots: mesh.slots },
-      ...{ describe: () => mesh.describe(), members: () => mesh.members() },
+      describe: () => mesh.describe(),
     },
     queues: () => context.admission.counts(),
     totals: () => context.metrics.totals,
     inFlight: () => context.inFlight.count,
+    release: context.release,
     adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
   });
   const prefixes = createPrefixReporter({
     ...{ index, blockSize: config.prefix.blockSize, clock },
     keyOf: (target) => (mesh ? mesh.slots.keyOf(target) : keysByIndex(fleet)(target)),
   });
-  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop()];
+  const history = createHistory({
+    ...{ metrics: context.metrics, clock, scheduler },
+    waiting: () => context.admission.counts().reduce((sum, { queued }) => sum + queued, 0),
+    takeEventLagMs: () => context.prefix.feeds?.takeWorstLagMs(),
+  });
+  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop(), () => history.stop()];
   return {
     who,
     peers: () =>
@@ -101,7 +108,8 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         document: overview.document.name,
         killCommand: page?.killCommand ?? null,
       }));
-      app.get("/admin/prefixes", async () => prefixes());
+      app.get<{ Querystring: { below?: string } }>("/admin/prefixes", async ({ query }) => prefixes(query.below));
+      registerHistory(app, history);
       registerDecisions(app, context.decisions, scheduler);
       registerRecording(app, { recorder: context.recorder, logger, scheduler, who });
     },

@@ -1,4 +1,4 @@
-import type { Clock, TargetIndex } from "@espalier/common";
+import { type Clock, EspalierError, type TargetIndex } from "@espalier/common";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 
@@ -43,14 +43,18 @@ export interface PrefixReporterOptions {
 /** Most prefixes of a report. */
 export const maxListedPrefixes = 48;
 export const maxListedHolders = 64;
-/** A report is cached for this long, since it takes some milliseconds to compute. */
+/** The latest report is cached for this long, since it takes some milliseconds to compute. */
 export const prefixReportAgeMs = 1_000;
 
-/** The largest shared prefixes, for `GET /admin/prefixes`. */
-export function createPrefixReporter(options: PrefixReporterOptions): () => PrefixesReport {
+/**
+ * The largest shared prefixes, for `GET /admin/prefixes`. Its parameter is the hash of a prefix as the report names it: then that prefix
+ * comes first, and the others continue it. It throws EspalierError `invalid_value` for another text.
+ */
+export function createPrefixReporter(options: PrefixReporterOptions): (below?: string) => PrefixesReport {
   const { index, blockSize, clock } = options;
   const matches = createPrefixMatches(maxKnownTargets);
   let latest: PrefixesReport | undefined;
+  let latestBelow: string | undefined;
   let latestMs = Number.NEGATIVE_INFINITY;
   /** A hash identifies its whole prefix: a holder of the last block has the rest. */
   const holdersOf = (hash: Uint32Array, placed: readonly number[]): HolderReport[] => {
@@ -66,10 +70,11 @@ export function createPrefixReporter(options: PrefixReporterOptions): () => Pref
       return key === undefined ? [] : [{ target: key, isFact: facts.has(target), isPlaced: placed.includes(target) }];
     });
   };
-  return () => {
-    if (latest && clock.nowMs() - latestMs < prefixReportAgeMs) return latest;
-    latestMs = clock.nowMs();
-    const found = index.largestSharedPrefixes(maxListedPrefixes, latestMs);
+  return (below) => {
+    if (latest && below === latestBelow && clock.nowMs() - latestMs < prefixReportAgeMs) return latest;
+    const hash = below === undefined ? undefined : readHash(below);
+    [latestMs, latestBelow] = [clock.nowMs(), below];
+    const found = index.largestSharedPrefixes(maxListedPrefixes, latestMs, hash);
     const prefixes = found.map(({ hash, blocks, parent, continuations, targets }) => {
       const holders = holdersOf(hash, targets);
       return {
@@ -84,4 +89,9 @@ export function createPrefixReporter(options: PrefixReporterOptions): () => Pref
     latest = { blockSize, prefixes };
     return latest;
   };
+}
+
+function readHash(text: string): Uint32Array {
+  if (!/^[0-9a-f]{16}$/.test(text)) throw new EspalierError("invalid_value", undefined, { param: "below" });
+  return Uint32Array.of(Number.parseInt(text.slice(0, 8), 16), Number.parseInt(text.slice(8), 16));
 }

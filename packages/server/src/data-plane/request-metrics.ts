@@ -32,6 +32,8 @@ export interface RequestTotals {
 export interface RequestMetrics {
   /** Totals since the start; a live object. */
   readonly totals: Readonly<RequestTotals>;
+  /** Times to the first byte since it was last cleared. */
+  readonly firstBytes: LatencyWindow;
   finished(request: FinishedRequest): void;
   decided(policy: string, reason: string): void;
   /** Router time before a request was dispatched, in seconds. */
@@ -105,10 +107,13 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   const decisionSeries = createCache<CounterSeries>((policy, reason) => decisions.series(policy, reason));
 
   const totals = createTotals();
+  const firstBytes = new LatencyWindow();
   return {
     totals,
+    firstBytes,
     finished(request) {
       addTo(totals, request);
+      if (!Number.isNaN(request.firstByteS)) firstBytes.add(request.firstByteS * 1_000);
       const series = endpointSeries(request.endpoint, request.model, String(request.status));
       series.requests.add();
       series.duration.observe(request.durationS);
@@ -123,6 +128,38 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     overhead: (seconds) => overhead.observe(seconds),
     inFlight: (count) => inFlight.set(count),
   };
+}
+
+/** Each bin of a window is so much wider than the one before, which bounds the error of a quantile to half of it. */
+const binGrowth = 1.05;
+/** From 1 ms to 10 minutes; what is longer counts as that. */
+const binCount = 274;
+
+/** Counts latencies in bins, for their quantiles. */
+export class LatencyWindow {
+  readonly #bins = new Uint32Array(binCount);
+  #count = 0;
+
+  add(milliseconds: number): void {
+    const bin = Math.ceil(Math.log(Math.max(milliseconds, 1)) / Math.log(binGrowth));
+    this.#bins[Math.min(bin, binCount - 1)]!++;
+    this.#count++;
+  }
+
+  /** NaN when nothing was added. */
+  quantileMs(q: number): number {
+    if (this.#count === 0) return Number.NaN;
+    const rank = Math.max(1, Math.ceil(q * this.#count));
+    let bin = 0;
+    for (let below = this.#bins[0]!; below < rank; below += this.#bins[bin]!) bin++;
+    return binGrowth ** (bin - 0.5);
+  }
+
+  clear(): void {
+    if (this.#count === 0) return;
+    this.#bins.fill(0);
+    this.#count = 0;
+  }
 }
 
 function createTotals(): RequestTotals {

@@ -29,12 +29,14 @@ import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier
 import type { Fleet, FleetSharing } from "@espalier/workers";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
+import { createFleetWatch, type RouterRelease } from "./fleet-watch.ts";
 import { describeMesh, type MeshDescription } from "./overview.ts";
 import { createSeedSources } from "./seed-sources.ts";
 
 interface MeshPartsOptions {
   readonly config: Pick<CompiledConfig, "mesh" | "discovery" | "prefix" | "kvEvents">;
   readonly index: PrefixIndex;
+  readonly release: RouterRelease;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
@@ -61,8 +63,8 @@ export interface MeshParts extends Startable {
   readonly bufferedBytes: number;
   /** Applies drains that operators set at other routers to this router's fleet, and vice versa. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
-  /** Sets the secrets by which routers authenticate each other from now on. */
-  setSecrets(mesh: MeshSecrets): void;
+  /** Sets the secrets by which routers authenticate each other from now on, and the settings that others are told of. */
+  reconfigure(now: { readonly mesh: MeshSecrets; readonly settings: RouterRelease["settings"] }): void;
   /** See `MeshBackend`. */
   readonly setTls: MeshBackend["setTls"];
   /** Announces that this router drains, so that others take over its feeds. */
@@ -100,11 +102,15 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     },
   });
   const { replica, backend, ownership, host, publisher } = tier;
+  const watch = createFleetWatch({
+    ...{ notes: replica.notes, release: options.release, clock, scheduler, logger, meter },
+    members: () => backend.describe().members,
+  });
   const describe = (): MeshDescription =>
-    describeMesh({ config, replica, backend, ownership, readTargets: host.targets() });
+    describeMesh({ config, replica, backend, ownership, watch, readTargets: host.targets() });
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
-    ...startTogether([...(sources ? [sources] : []), tier]),
+    ...startTogether([...(sources ? [sources] : []), tier, watch]),
     replica,
     slots,
     load: tier.load,
@@ -129,7 +135,10 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       attachDrain(fleet, replica);
       tier.onNewEpoch(forgetPlacements);
     },
-    setSecrets: (mesh) => made?.setSecrets?.(mesh),
+    reconfigure({ mesh, settings }) {
+      made?.setSecrets?.(mesh);
+      watch.setSettings(settings);
+    },
     get setTls() {
       return made?.setTls;
     },

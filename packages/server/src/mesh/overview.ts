@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
-import type { Backend, BackendDescription, MemberDescription, Ownership } from "@espalier/mesh";
+import type { Backend, BackendDescription, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createOverviewDocument,
@@ -12,6 +12,7 @@ import {
 import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/workers";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
+import type { FleetWatch, OwnRelease } from "./fleet-watch.ts";
 
 interface OverviewOptions {
   readonly origin: Origin;
@@ -22,6 +23,8 @@ interface OverviewOptions {
   readonly queues: () => readonly ClassCounts[];
   readonly totals: () => Readonly<RequestTotals>;
   readonly inFlight: () => number;
+  /** This router's version, and a digest of its shared settings. */
+  readonly release: () => OwnRelease;
   /** Origin of a router's admin listener, including this one's; undefined while unknown. */
   readonly adminOf: (router: string) => string | undefined;
   readonly clock: Clock;
@@ -32,8 +35,6 @@ interface OverviewOfShared {
   readonly replica: Replica;
   readonly slots: TargetSlots;
   readonly describe: () => MeshDescription;
-  /** The members alone, which costs less than to describe the mesh. */
-  readonly members: () => readonly Pick<MemberDescription, "router" | "state">[];
 }
 
 const refreshMs = 1_000;
@@ -51,28 +52,25 @@ interface Overview {
 
 /**
  * Refreshed when somebody begins to follow it, and once a second as long as somebody does; writes only changes. The summary
- * takes milliseconds of the event loop, which a router without an audience does not spend. It then remembers only which
- * routers it lost, since operators look after the loss.
+ * takes milliseconds of the event loop, which a router without an audience does not spend.
  */
 export function createOverview(options: OverviewOptions): Overview {
-  const { origin, clock, scheduler, shared } = options;
+  const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
-  const lost = createLostRouters(clock);
   const refresh = (): void => {
     document.set({
       engines: enginesOf(options),
       load: loadOf(options),
-      links: linksOf(options, lost),
+      links: linksOf(options),
       prefixes: prefixesOf(options),
       queues: queuesOf(options),
       traffic: trafficOf(options),
     });
   };
-  const watchMembers = (): void => {
-    if (shared) lost.update(shared.members());
-  };
   let followers = 0;
-  const cancel: Cancel = scheduler.every(refreshMs, () => (followers > 0 ? refresh() : watchMembers()));
+  const cancel: Cancel = scheduler.every(refreshMs, () => {
+    if (followers > 0) refresh();
+  });
   const onFollowed = (): (() => void) => {
     if (++followers === 1) refresh();
     return () => {
@@ -138,31 +136,19 @@ function loadOf({ fleet, shared }: OverviewOptions) {
   );
 }
 
-function linksOf({ origin, shared, adminOf }: OverviewOptions, lost: LostRouters) {
+function linksOf({ origin, shared, adminOf, release }: OverviewOptions) {
   const { router, epoch } = shared?.replica.ports.origin ?? origin;
-  const own = { router, epoch, admin: adminOf(router) ?? null };
-  if (!shared) return { ...own, address: null, feeds: null, links: [] };
-  const { address, feeds, members } = shared.describe();
-  lost.update(members);
-  const links = members.map(({ router: other, state, isLinked, isDraining, address: at, lagMs, roundTripMs }) => ({
-    router: other,
-    state,
-    isLinked,
-    isDraining,
-    address: at,
-    admin: adminOf(other) ?? null,
-    lagMs: inSteps(lagMs),
-    roundTripMs: inSteps(roundTripMs),
+  const own = { router, epoch, admin: adminOf(router) ?? null, ...release() };
+  if (!shared) return { ...own, address: null, feeds: null, links: [], lost: [], refused: [] };
+  const { address, feeds, members, lost, refused } = shared.describe();
+  const links = members.map((member) => ({
+    ...{ router: member.router, state: member.state, isLinked: member.isLinked, isDraining: member.isDraining },
+    ...{ address: member.address, admin: adminOf(member.router) ?? null },
+    ...{ lagMs: inSteps(member.lagMs), roundTripMs: inSteps(member.roundTripMs) },
+    ...{ version: member.version, settings: member.settings, differs: member.differs },
   }));
-  const gone = lost.list().filter((other) => members.every(({ router: member }) => member !== other));
-  return { ...own, address, feeds, links: [...links, ...gone.map(lostLink)] };
+  return { ...own, address, feeds, links, lost, refused };
 }
-
-/** The entry of a router that is no longer a member. */
-const lostLink = (router: string) => ({
-  ...{ router, state: "down" as const, isLinked: false, isDraining: false },
-  ...{ address: null, admin: null, lagMs: null, roundTripMs: null },
-});
 
 function inSteps(milliseconds: number | null): number | null {
   return milliseconds === null ? null : Math.round(milliseconds / lagStepMs) * lagStepMs;
@@ -200,53 +186,12 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
   };
 }
 
-/** How long a lost router is listed. */
-const listedMs = 3_600_000;
-/** Most lost routers; beyond it the one lost longest ago is dropped. */
-const maxLost = 64;
-
-/** Routers that failed without leaving. The membership itself forgets them within seconds. */
-interface LostRouters {
-  /** @param members the current ones; call it more often than the membership's `forgetMs` */
-  update(members: readonly Pick<MemberDescription, "router" | "state">[]): void;
-  /** Lost routers, the latest last. */
-  list(): readonly string[];
-}
-
-export function createLostRouters(clock: Clock): LostRouters {
-  const alive = new Set<string>();
-  const lostMs = new Map<string, number>();
-
-  const forgetOld = (): void => {
-    for (const [router, atMs] of lostMs) {
-      if (lostMs.size > maxLost || clock.nowMs() - atMs >= listedMs) lostMs.delete(router);
-    }
-  };
-  return {
-    update(members) {
-      const states = new Map(members.map(({ router, state }) => [router, state]));
-      for (const router of alive) {
-        const state = states.get(router);
-        if (state === "alive" || state === "suspect") continue;
-        alive.delete(router);
-        if (state !== "left") lostMs.set(router, clock.nowMs());
-      }
-      for (const [router, state] of states) {
-        if (state !== "alive") continue;
-        alive.add(router);
-        lostMs.delete(router);
-      }
-      forgetOld();
-    },
-    list: () => [...lostMs.keys()],
-  };
-}
-
 interface MeshDescriptionParts {
   readonly config: Pick<CompiledConfig, "mesh">;
   readonly replica: Replica;
   readonly backend: Backend;
   readonly ownership: Ownership;
+  readonly watch: Pick<FleetWatch, "releaseOf" | "lost">;
   /** Targets whose events routers read. */
   readonly readTargets: readonly string[];
 }
@@ -257,7 +202,7 @@ export type MeshDescription = ReturnType<typeof describeMesh>;
 /** Most targets listed individually. */
 const listedTargets = 1_024;
 
-export function describeMesh({ config, replica, backend, ownership, readTargets }: MeshDescriptionParts) {
+export function describeMesh({ config, replica, backend, ownership, watch, readTargets }: MeshDescriptionParts) {
   const { origin, journals, foldBytes, targets, load } = replica.describe();
   const described: BackendDescription = backend.describe();
   const statements = targets.map(({ target }) => replica.fold.statement(target));
@@ -273,7 +218,9 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
     epoch: origin.epoch,
     address: described.address,
     waitingFor: described.waitingFor,
-    members: described.members,
+    members: described.members.map((member) => ({ ...member, ...watch.releaseOf(member.router) })),
+    lost: watch.lost().filter(({ router }) => described.members.every((member) => member.router !== router)),
+    refused: described.refused,
     // Load of a router whose lease has expired does not count.
     load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {

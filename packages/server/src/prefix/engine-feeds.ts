@@ -38,7 +38,7 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
     readonly unplacedBlocks?: number;
   };
 
-interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
+interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "onLag" | "replayGate"> {
   readonly fleet: Fleet;
   readonly http: HttpClient;
   readonly random: Random;
@@ -72,6 +72,7 @@ export class EngineFeeds implements Startable {
   readonly #entries = new Map<EngineId, EngineEntry>();
   readonly #byTarget: (HostedFeed | undefined)[] = [];
   readonly #pools: HostedFeed[] = [];
+  #worstLagMs: number | undefined;
   #unsubscribe = (): void => {};
 
   constructor(options: EngineFeedsOptions) {
@@ -80,6 +81,9 @@ export class EngineFeeds implements Startable {
       ...options,
       decoder: createEventDecoder(),
       replayGate: createReplayGate(options.maxReplays),
+      onLag: (lagMs) => {
+        this.#worstLagMs = Math.max(this.#worstLagMs ?? 0, lagMs);
+      },
     };
   }
 
@@ -115,6 +119,13 @@ export class EngineFeeds implements Startable {
   /** Tells that a prompt was placed at a target, which may attach floating blocks of its feed. */
   attach(target: TargetIndex): void {
     this.#byTarget[target]?.attach();
+  }
+
+  /** The longest lag of a live message since the last call, in milliseconds; undefined when none came. */
+  takeWorstLagMs(): number | undefined {
+    const worstMs = this.#worstLagMs;
+    this.#worstLagMs = undefined;
+    return worstMs;
   }
 
   /** Every target with a feed, for operators. */

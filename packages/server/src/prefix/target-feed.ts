@@ -32,6 +32,8 @@ export interface TargetFeedParts {
   readonly slices: WorkSlices;
   readonly replayGate: ReplayGate;
   readonly transport: EventTransport;
+  /** Called with the lag of each live message, in milliseconds. */
+  readonly onLag: (lagMs: number) => void;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
@@ -94,6 +96,7 @@ export class TargetFeed {
       key: target.key,
       endpoints,
       sink: {
+        lag: parts.onLag,
         batch: (batch, sequence, checksum) => this.#batch(batch, sequence, checksum),
         newEpoch: () => {
           this.#ledger.clear();

@@ -67,6 +67,25 @@ test("a prefix stands below the one that it continues", () => {
   ]);
 });
 
+test("below a prefix only what continues it is told, that prefix first, also what is too small for the whole list", () => {
+  const { report, place } = start();
+  const [system, tools] = [chainOf(1, 10), chainOf(2, 30)];
+  for (const target of [1, 2]) place(target, join(system, tools, chainOf(10 + target, 2)));
+  for (const target of [3, 4]) place(target, join(system, chainOf(5, 1), chainOf(20 + target, 2)));
+  for (const target of [1, 2]) for (let at = 0; at < maxListedPrefixes; at++) place(target, chainOf(100 + at, 60));
+  expect(report().prefixes.every(({ blocks }) => blocks === 60)).toBe(true);
+  expect(
+    report(hashOf(system)).prefixes.map(({ blocks, parent, holderCount }) => [blocks, parent, holderCount]),
+  ).toEqual([
+    [10, null, 4],
+    [40, 0, 2],
+    [11, 0, 2],
+  ]);
+  expect(report(hashOf(join(system, tools))).prefixes.map(({ blocks }) => blocks)).toEqual([40]);
+  expect(report(hashOf(chainOf(9, 9))).prefixes).toEqual([]);
+  for (const strange of ["", "xyz", `${hashOf(system)}0`]) expect(() => report(strange)).toThrow("range");
+});
+
 test("it is looked for again once it is old enough", () => {
   const { report, place, advance } = start();
   expect(report().prefixes).toEqual([]);

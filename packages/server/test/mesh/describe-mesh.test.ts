@@ -11,7 +11,7 @@ test("load is listed while its lease runs, and again once it is heard again", as
   const [here, there] = [createLoneReplica(time), createLoneReplica(time, "r2")];
   const { load: peer } = there.replica.ports;
   const backend = {
-    describe: () => ({ kind: "mesh", address: null, waitingFor: [], members: [] }),
+    describe: () => ({ kind: "mesh", address: null, waitingFor: [], members: [], refused: [] }),
   } as unknown as Backend;
   const ownership = {} as Ownership;
   const listed = (): number[] => {
@@ -20,6 +20,7 @@ test("load is listed while its lease runs, and again once it is heard again", as
       replica: here.replica,
       backend,
       ownership,
+      watch: { releaseOf: () => ({ version: null, settings: null, differs: [] }), lost: () => [] },
       readTargets: [],
     };
     return describeMesh(parts).load.map(({ inFlight }) => inFlight);

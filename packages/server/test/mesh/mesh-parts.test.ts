@@ -12,7 +12,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { createBackend, createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
 import { describeMesh } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
-import { chainOf, configOf, createLoneReplica, startMeshParts } from "./mesh-rig.ts";
+import { chainOf, configOf, createLoneReplica, noRelease, startMeshParts } from "./mesh-rig.ts";
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
@@ -41,7 +41,7 @@ async function pair() {
 
 test("with the backend off there are no parts", () => {
   const parts = createMeshParts({
-    ...{ config: configOf({}), ...system, logger: silentLogger, meter: silentMeter },
+    ...{ config: configOf({}), release: noRelease, ...system, logger: silentLogger, meter: silentMeter },
     ...{ random: createSeededRandom(1), index: createPrefixIndex({ maxTargets: 4, maxBlocks: 100, maxSets: 10 }) },
   });
   expect(parts).toBeUndefined();
@@ -149,7 +149,10 @@ describe("the description", () => {
     }
     return describeMesh({
       ...{ config: configOf({ port: 0 }), replica, readTargets: ["engine-0", "engine-1", "engine-2"] },
-      backend: { describe: () => ({ kind: "mesh", address: "a:1", members: [], waitingFor: ["peers"] }) } as never,
+      backend: {
+        describe: () => ({ kind: "mesh", address: "a:1", members: [], refused: [], waitingFor: ["peers"] }),
+      } as never,
+      watch: { releaseOf: () => ({ version: null, settings: null, differs: [] }), lost: () => [] },
       ownership: {
         roleOf: (target: string) => (target === "engine-0" ? "owner" : target === "engine-1" ? "backup" : "none"),
         ownerOf: (target: string) => (target === "engine-2" ? undefined : "r1"),

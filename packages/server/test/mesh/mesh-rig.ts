@@ -13,6 +13,8 @@ export function configOf(mesh: Readonly<Record<string, unknown>>, more: object =
   return loadConfig({ file: { path: "espalier.yaml", text: JSON.stringify({ mesh, ...more }) } });
 }
 
+export const noRelease = { version: "", settings: new Map<string, string>() };
+
 export interface ReplicaRig {
   readonly replica: Replica;
   readonly index: PrefixIndex;
@@ -35,7 +37,8 @@ export function startMeshParts(
   { clock, scheduler }: Pick<VirtualTime, "clock" | "scheduler">,
 ): { readonly parts: MeshParts; readonly index: PrefixIndex } {
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
-  const parts = createMeshParts({ config, index, clock, scheduler, random, logger: silentLogger, meter: silentMeter });
+  const ports = { clock, scheduler, random, logger: silentLogger, meter: silentMeter };
+  const parts = createMeshParts({ config, index, release: noRelease, ...ports });
   if (!parts) throw new Error("nothing is shared");
   return { parts, index };
 }

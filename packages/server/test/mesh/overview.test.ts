@@ -14,8 +14,9 @@ afterEach(() => {
 const self: Partial<MeshDescription> = {
   ...{ router: "r1" as never, epoch: 5, address: "a:1" },
   feeds: { owned: 2, backup: 1, unread: 0 },
+  lost: [{ router: "r7", address: "c:3", sinceMs: 1 }],
+  refused: [{ address: "d:4", by: "us", reason: "bad-secret" as never, detail: "", count: 1, firstMs: 1, lastMs: 1 }],
 };
-type Member = Pick<MeshDescription["members"][number], "router" | "state">;
 
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
 
@@ -40,10 +41,11 @@ async function startOverview({ isShared = true, isFollowed = true } = {}) {
   let queued = 0;
   const overview = createOverview({
     ...{ origin: lone.replica.ports.origin, index: lone.index, fleet, ...time },
-    shared: isShared ? { ...lone, describe, members: () => members as readonly Member[] } : undefined,
+    shared: isShared ? { ...lone, describe } : undefined,
     queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
     totals: () => totals,
     inFlight: () => 0,
+    release: () => ({ version: "9.9.9", settings: "0" }),
     adminOf: (router) => `http://${router}.example:9090`,
   });
   const { document } = overview;
@@ -115,16 +117,6 @@ test("without followers nothing is computed; the first one gets a fresh one at o
   expect(texts()).toContain("r3");
 });
 
-test("a router that died while nobody looked is told of to who comes later", async () => {
-  const { overview, refresh, setMembers, texts } = await startOverview({ isFollowed: false });
-  setMembers([member]);
-  await refresh();
-  setMembers([]);
-  await refresh();
-  overview.document.onFollowed();
-  expect(texts()).toMatch(/r2.*down/);
-});
-
 test("engines, with who reads them and what that is worth", async () => {
   const { apply, refresh, replica, texts, fleet } = await startOverview();
   await apply(specOf("engine-a"), specOf("engine-b"));
@@ -160,23 +152,11 @@ test("links change when members do, and nothing is written while nothing changes
   expect(texts()).toContain("http://r2.example:9090");
 });
 
-test("a router that died is told of as down to who comes later, and one that left is not", async () => {
+test("routers that were lost and refused, this router's release and in what others differ", async () => {
   const { refresh, setMembers, texts } = await startOverview();
-  setMembers([member, { ...member, router: "r3" }]);
+  setMembers([{ ...member, version: "9.9.8", differs: ["policy"] }]);
   await refresh();
-  setMembers([
-    { ...member, state: "down" },
-    { ...member, router: "r3", state: "left" },
-  ]);
-  await refresh();
-  setMembers([]);
-  await refresh();
-  expect(texts()).toMatch(/r2.*down/);
-  expect(texts()).not.toContain("r3");
-  setMembers([member]);
-  await refresh();
-  expect(texts()).toMatch(/r2.*alive/);
-  expect(texts()).not.toContain("down");
+  for (const word of ["r7", "c:3", "bad-secret", "9.9.9", "9.9.8", "policy"]) expect(texts(), word).toContain(word);
 });
 
 test("traffic and queues, once they change", async () => {

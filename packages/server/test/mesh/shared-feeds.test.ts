@@ -27,7 +27,7 @@ async function startFeeds() {
     ...{ kind: "mesh", bufferedBytes: 0, waitingFor: [], members: () => [], onMembers: () => () => {} },
     setUnreachable: (targets) => void unreachable.push(targets),
     ...{ setDraining() {}, async start() {}, async leave() {}, async stop() {} },
-    describe: () => ({ kind: "mesh", address: null, members: [], waitingFor: [] }),
+    describe: () => ({ kind: "mesh", address: null, members: [], refused: [], waitingFor: [] }),
   };
   const { replica, host } = createSharedTier({
     ...{ ...time, logger: silentLogger, meter: silentMeter, placementTtlMs: 600_000, createBackend: () => alone },

@@ -22,6 +22,8 @@ interface Rig {
   readonly forgotten: number[];
   /** Targets that emptied their caches. */
   readonly emptied: number[];
+  /** Lags of live messages, in milliseconds. */
+  readonly lags: number[];
   /** Leading blocks of a prompt that the target has announced on its GPU. */
   depth(prompt: PromptBlocks): number;
   /** `STATE REASON STANDING` at present. */
@@ -43,6 +45,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
   const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 });
   const forgotten: number[] = [];
   const emptied: number[] = [];
+  const lags: number[] = [];
   const feed = new TargetFeed(
     {
       ...time,
@@ -53,6 +56,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
       slices: createWorkSlices(time),
       replayGate: createReplayGate(),
       transport,
+      onLag: (lagMs) => lags.push(lagMs),
       logger: silentLogger,
       meter: silentMeter,
     },
@@ -81,7 +85,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
   await feed.start();
   const matches = createPrefixMatches(maxTargets);
   return {
-    ...{ feed, index, recent, time, transport, forgotten, emptied, socket: transport.sockets[0]! },
+    ...{ feed, index, recent, time, transport, forgotten, emptied, lags, socket: transport.sockets[0]! },
     depth({ chain, blockCount }) {
       index.match(chain, blockCount, time.clock.nowMs(), matches);
       return matches.gpuBlocks[1]!;
@@ -106,12 +110,13 @@ const prompt = promptOf(tokens);
 
 describe("events become facts of the index", () => {
   test("blocks that are stored below one another", async () => {
-    const { socket, depth, index } = await liveRig();
+    const { socket, depth, index, lags } = await liveRig();
     socket.tell(0, stored(tokens.subarray(0, 32), { first: 1 }));
     expect(depth(prompt)).toBe(2);
     socket.tell(1, stored(tokens.subarray(32, 80), { first: 3, parent: 2 }));
     expect(depth(prompt)).toBe(5);
     expect(depth(promptOf(tokensOf("b", 96)))).toBe(0);
+    expect([lags.length, lags.every((lagMs) => lagMs >= 0)]).toEqual([2, true]);
     expect([0, 1, 2, 3].map((target) => index.factBlockCount(target, tier.gpu))).toEqual([0, 5, 0, 0]);
   });
 

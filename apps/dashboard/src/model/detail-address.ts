@@ -1,0 +1,20 @@
+/** What has a page of its own within this one: its address is the fragment. */
+export type DetailKind = "engine" | "decision" | "prefix";
+
+export interface DetailAddress {
+  readonly kind: DetailKind;
+  readonly key: string;
+}
+
+export const detailLink = (kind: DetailKind, key: string): string => `#${kind}/${encodeURIComponent(key)}`;
+
+/** @returns undefined for the overview, and for anything that is no address of a detail */
+export function readDetailLink(fragment: string): DetailAddress | undefined {
+  const [, kind, text = ""] = /^#(engine|decision|prefix)\/(.+)$/.exec(fragment) ?? [];
+  if (kind === undefined) return undefined;
+  try {
+    return { kind: kind as DetailKind, key: decodeURIComponent(text) };
+  } catch {
+    return undefined;
+  }
+}

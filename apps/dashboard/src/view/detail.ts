@@ -1,0 +1,290 @@
+/// <reference lib="dom" />
+import { type Decision, decisionKey, matchedShare, reasonName } from "../model/decisions.ts";
+import { type DetailAddress, detailLink } from "../model/detail-address.ts";
+import { type ExplainedCandidate, type Explanation, readExplanation } from "../model/explanation.ts";
+import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
+import type { PrefixRow } from "../model/prefixes.ts";
+import { type EngineRow, healthText } from "../model/rows.ts";
+import { createDecisionRow } from "./decisions.ts";
+import { element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
+import { blockSourceText } from "./tables.ts";
+
+export interface DetailState {
+  /** Undefined while the overview is shown. */
+  readonly address: DetailAddress | undefined;
+  readonly engines: readonly EngineRow[];
+  readonly decisions: readonly Decision[];
+  readonly prefixes: readonly PrefixRow[];
+}
+
+/**
+ * Asks a router where a request would go.
+ *
+ * @param body JSON, as a client would send it
+ * @returns the answer of `POST /admin/explain`; throws an Error with the router's own words
+ */
+export type AskExplain = (body: string) => Promise<unknown>;
+
+/** The page of one engine or of one decision, in place of the overview. */
+export function createDetail(hueOf: (name: string) => string, explain: AskExplain): Part<DetailState> {
+  const parts = { engine: createEnginePage(hueOf), decision: createDecisionPage(hueOf, explain) };
+  const node = element("div", { class: "detail" }, parts.engine.node, parts.decision.node);
+  let latest = "";
+  return {
+    node,
+    update(state) {
+      const { address } = state;
+      const shown = address?.kind === "prefix" ? undefined : address;
+      const text = shown ? `${shown.kind}/${shown.key}` : "";
+      setAttribute(document.body, "data-detail", shown?.kind ?? false);
+      parts.engine.node.hidden = shown?.kind !== "engine";
+      parts.decision.node.hidden = shown?.kind !== "decision";
+      if (shown?.kind === "engine") parts.engine.update({ ...state, key: shown.key });
+      if (shown?.kind === "decision") parts.decision.update({ ...state, key: shown.key });
+      if (text === latest) return;
+      latest = text;
+      scrollTo(0, 0);
+    },
+  };
+}
+
+type KeyedState = DetailState & { readonly key: string };
+
+/** A page's head: the way back, its name, and its state. */
+function createHead() {
+  const name = element("h2");
+  const state = element("span", { class: "pill" });
+  const back = element("a", { href: "#", class: "back" }, "← Overview");
+  return { node: element("header", { class: "detail-head" }, back, name, state), name, state };
+}
+
+type Fact = readonly [name: string, value: string];
+
+function createFacts(): Part<readonly Fact[]> {
+  const node = element("dl", { class: "facts" });
+  const show = keyedList<Fact>(
+    node,
+    ([name]) => name,
+    ([name]) => {
+      const value = element("dd");
+      return {
+        node: element("div", {}, element("dt", {}, name), value),
+        update: ([, text]) => setText(value, text),
+      };
+    },
+  );
+  return { node, update: show };
+}
+
+function section(title: string, ...children: readonly HTMLElement[]): HTMLElement {
+  return element("section", { class: "panel" }, element("h3", {}, title), ...children);
+}
+
+const shownDecisions = 20;
+const shownPrefixes = 12;
+
+function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
+  const head = createHead();
+  const facts = createFacts();
+  const decisions = element("ol", { class: "decisions" });
+  const noDecision = element("p", { class: "soft" });
+  const prefixes = element("ul", { class: "held" });
+  const noPrefix = element("p", { class: "soft" });
+  const showDecisions = keyedList<Decision>(decisions, decisionKey, createDecisionRow(hueOf));
+  const showPrefixes = keyedList<PrefixRow>(prefixes, ({ hash }) => hash, createHeldPrefix);
+  const node = element(
+    "article",
+    {},
+    head.node,
+    section("State", facts.node),
+    section("Latest decisions for it", noDecision, decisions),
+    section("Shared prefixes that it has", noPrefix, prefixes),
+  );
+  return {
+    node,
+    update({ key, engines, decisions: all, prefixes: rows }) {
+      const row = engines.find((engine) => engine.key === key);
+      setText(head.name, key);
+      setAttribute(head.node, "data-health", row?.health ?? "down");
+      setText(head.state, row ? healthText[row.health] : "not known to this router");
+      facts.update(row ? engineFacts(row) : []);
+      const own = all.filter(({ target, prefillWorker }) => target === key || prefillWorker === key);
+      showDecisions(own.slice(0, shownDecisions));
+      setText(noDecision, own.length === 0 ? "None among the latest." : "");
+      const held = rows.filter(({ holders }) => holders.some(({ target }) => target === key));
+      showPrefixes(held.slice(0, shownPrefixes));
+      setText(noPrefix, held.length === 0 ? "None of those that the tree shows." : "");
+    },
+  };
+}
+
+function engineFacts(row: EngineRow): readonly Fact[] {
+  const count = (value: number | null): string => (value === null ? unknown : formatCount(value));
+  const capacity = row.capacity === null ? "" : ` of ${formatShort(row.capacity)}`;
+  return [
+    ...(row.note === "" ? [] : [["Why", row.note] as const]),
+    ["Models", row.models || unknown],
+    ["Role", row.role],
+    ["In flight, all routers", formatCount(row.inFlight)],
+    ["Runs, by itself", count(row.running)],
+    ["Waits, by itself", count(row.waiting)],
+    ["Prompt tokens to compute", formatCount(row.pendingPrefillTokens)],
+    ["KV memory in use", row.kvUse === null ? unknown : formatShare(row.kvUse)],
+    ["Cached blocks", `${formatShort(row.blocks)}${capacity}`],
+    ["Share of known blocks", formatShare(row.share)],
+    ["Blocks are", blockSourceText[row.source]],
+    ["Events read by", row.owner ?? unknown],
+    ["Feed", row.quality ?? unknown],
+  ];
+}
+
+function createHeldPrefix({ hash }: PrefixRow): Part<PrefixRow> {
+  const text = element("span", { class: "soft" });
+  return {
+    node: element("li", {}, element("a", { href: detailLink("prefix", hash) }, hash.slice(0, 8)), text),
+    update: ({ tokens, holderCount }) =>
+      setText(text, `${formatShort(tokens)} tokens, on ${holderCount} ${holderCount === 1 ? "engine" : "engines"}`),
+  };
+}
+
+function createDecisionPage(hueOf: (name: string) => string, explain: AskExplain): Part<KeyedState> {
+  const head = createHead();
+  const facts = createFacts();
+  const engine = element("a", { class: "name" });
+  const steps = element("ol", { class: "decisions" });
+  const showSteps = keyedList<Decision>(steps, decisionKey, createDecisionRow(hueOf));
+  const form = createExplainForm(explain);
+  const node = element(
+    "article",
+    {},
+    head.node,
+    section("The decision", element("p", { class: "lead" }, engine), facts.node),
+    section("Its session", steps),
+    form.node,
+  );
+  let known: Decision | undefined;
+  return {
+    node,
+    update({ key, decisions }) {
+      // It may have left the list while somebody reads it.
+      known =
+        decisions.find((one) => decisionKey(one) === key) ?? (known && decisionKey(known) === key ? known : undefined);
+      setText(head.name, known ? `Decision at ${formatTime(known.atMs)}` : "Decision");
+      setText(head.state, known ? `by ${known.router}` : "no longer among the latest");
+      facts.update(known ? decisionFacts(known) : []);
+      setText(engine, known ? known.target : "");
+      setAttribute(engine, "href", known ? detailLink("engine", known.target) : false);
+      const session = known?.session ?? null;
+      showSteps(session === null ? [] : decisions.filter((one) => one.session === session).slice(0, shownDecisions));
+      form.update(known?.model ?? "");
+    },
+  };
+}
+
+function decisionFacts(decision: Decision): readonly Fact[] {
+  const { model, policy, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker, session, className, pull } =
+    decision;
+  return [
+    ["Reason", reasonName(decision.reason)],
+    ["Policy", policy],
+    ["Model", model],
+    ["Prompt", `${formatCount(promptTokens)} tokens`],
+    ["Cached there", `${formatCount(matchedTokens)} tokens, ${formatShare(matchedShare(decision))}`],
+    ...(pull
+      ? [["Fetched from", `${pull.from}: ${formatCount(pull.tokens)} tokens, ${formatMs(pull.ms)}`] as const]
+      : []),
+    ["Waited in the queue", formatMs(queuedMs)],
+    ["Attempt", String(attempt)],
+    ["Prompt computed by", prefillWorker ?? "the same engine"],
+    ["Class", className ?? "never queued"],
+    ["Session", session ?? "none"],
+  ];
+}
+
+/** Routers keep no prompts, so whoever wants to know more of a decision brings the request. */
+function createExplainForm(explain: AskExplain): Part<string> {
+  const body = element("textarea", { id: "explained", rows: "7", spellcheck: "false", required: true });
+  const button = element("button", { type: "submit", class: "primary" }, "Explain");
+  const wrong = element("p", { class: "wrong", role: "alert" });
+  const answer = element("div", { "aria-live": "polite" });
+  const hint =
+    "Routers keep no prompts. Paste the request as a client sends it: the router says where it would go now, and why. Nothing is sent to an engine.";
+  const form = element(
+    "form",
+    { class: "explain" },
+    element("p", { class: "soft" }, hint),
+    element("label", { for: "explained" }, "Request body (JSON)"),
+    body,
+    button,
+    wrong,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    setText(wrong, "");
+    explain(body.value)
+      .then((report) => answer.replaceChildren(explanationOf(readExplanation(report))))
+      .catch((error: unknown) => setText(wrong, error instanceof Error ? error.message : String(error)))
+      .finally(() => {
+        button.disabled = false;
+      });
+  });
+  let model = "";
+  return {
+    node: section("Explain a request", form, answer),
+    update(given) {
+      if (given === "" || given === model) return;
+      model = given;
+      if (body.value === "" || answer.childElementCount === 0) {
+        body.value = JSON.stringify({ model, messages: [{ role: "user", content: "…" }] }, null, 2);
+      }
+    },
+  };
+}
+
+const shownCandidates = 64;
+
+function explanationOf({
+  choice,
+  reason,
+  policy,
+  router,
+  promptTokens,
+  blocks,
+  candidates,
+  leftOut,
+}: Explanation): HTMLElement {
+  const chosen = choice === null ? "No engine can take it." : `${choice}: ${reasonName(reason)}`;
+  const looked = blocks === null ? "" : `, ${formatCount(blocks)} blocks looked up`;
+  const where = router === "" ? "" : ` at ${router}`;
+  const about = `${formatCount(promptTokens)} tokens${looked}; policy ${policy}${where}`;
+  const heads = ["Engine", "Chance", "Cost", "In flight", "Known blocks", "Parts of the cost"];
+  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
+  const rows = candidates.slice(0, shownCandidates).map((candidate) => candidateRow(candidate, choice));
+  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+  const box = { class: "scroll candidates", tabindex: "0", role: "group", "aria-label": "Candidates" };
+  const left = leftOut.map(({ key, reasons }) => element("li", {}, `${key}: ${reasons}`));
+  return element(
+    "div",
+    { class: "explanation" },
+    element("p", { class: "lead" }, chosen),
+    element("p", { class: "soft" }, about),
+    element("div", box, table),
+    ...(left.length > 0 ? [element("h4", {}, "Left out"), element("ul", {}, ...left)] : []),
+  );
+}
+
+function candidateRow(candidate: ExplainedCandidate, choice: string | null): HTMLElement {
+  const { key, isEligible, probability, cost, inFlight, knownBlocks, terms } = candidate;
+  const digits = (value: number): string => String(Number(value.toPrecision(4)));
+  const chance = isEligible ? formatShare(probability) : "filtered";
+  const parts = terms.map(([name, value]) => `${name.replaceAll("_", " ")} ${digits(value)}`).join(" · ");
+  return element(
+    "tr",
+    { "data-chosen": key === choice },
+    element("th", { scope: "row" }, element("a", { href: detailLink("engine", key) }, key)),
+    ...[chance, cost === null ? unknown : digits(cost), formatCount(inFlight), formatCount(knownBlocks), parts].map(
+      (text) => element("td", {}, text),
+    ),
+  );
+}

@@ -1,0 +1,160 @@
+/// <reference lib="dom" />
+
+import { detailLink } from "../model/detail-address.ts";
+import { formatCount, formatShort } from "../model/format.ts";
+import { type PathStep, type TreeBranch, treeOf } from "../model/prefix-tree.ts";
+import type { PrefixHolder, PrefixRow } from "../model/prefixes.ts";
+import { element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
+
+export interface PrefixTreeState {
+  readonly rows: readonly PrefixRow[];
+  /** From the trunk to the prefix whose branches are shown; empty for the largest of all. */
+  readonly path: readonly PathStep[];
+}
+
+/** Key of the address that leads back to the trunk. */
+export const wholeTree = "all";
+
+const sourceWords: Readonly<Record<PrefixHolder["source"], string>> = {
+  fact: "reported by the engine",
+  placement: "sent there, not reported yet",
+  both: "sent there, and reported by the engine",
+};
+
+const lineHeightPx = 24;
+/** Width of the words behind a branch. */
+const wordsPx = 244;
+const leastBranchesPx = 76;
+const bendPx = 7;
+const shownHolders = 5;
+
+/** The largest prefixes that prompts share, as a tree that can be walked: each branch leads to those that continue it. */
+export function createPrefixTree(hueOf: (name: string) => string): Part<PrefixTreeState> {
+  const path = element("nav", { class: "path", "aria-label": "Way in the prefix tree" });
+  const picture = element("div", {
+    class: "scroll tree",
+    tabindex: "0",
+    role: "group",
+    "aria-label": "Shared prefixes",
+  });
+  const { node, aside } = panel("Prefix tree", "wide", path, picture, legend());
+  const showPath = keyedList<PathStep>(path, ({ hash }) => hash, createStep);
+  let latest: PrefixTreeState | undefined;
+  let drawn = "";
+  const draw = (): void => {
+    if (!latest || picture.clientWidth === 0) return;
+    const wanted = JSON.stringify([latest.rows, picture.clientWidth]);
+    if (wanted === drawn) return;
+    drawn = wanted;
+    const focused = document.activeElement?.getAttribute("href");
+    picture.replaceChildren(drawTree(treeOf(latest.rows), picture.clientWidth - 4, hueOf));
+    if (focused?.startsWith("#prefix/")) {
+      picture.querySelector<SVGElement>(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+  };
+  new ResizeObserver(draw).observe(picture);
+  return {
+    node,
+    update(state) {
+      latest = state;
+      const beyond = state.path.length > 0 ? state.rows.length - 1 : state.rows.length;
+      setText(aside, asideText(state.path.length > 0, beyond));
+      showPath([{ hash: wholeTree, tokens: 0 }, ...state.path]);
+      draw();
+    },
+  };
+}
+
+function asideText(isBelow: boolean, count: number): string {
+  if (isBelow) return count > 0 ? `${count} shared below it` : "nothing shared below it";
+  return count === 0 ? "no shared prefixes yet" : `the ${count} largest`;
+}
+
+function createStep({ hash }: PathStep): Part<PathStep> {
+  const link = element("a", { href: detailLink("prefix", hash) });
+  return {
+    node: link,
+    update({ tokens }) {
+      const size = tokens > 0 ? `, ${formatShort(tokens)} tokens` : "";
+      setText(link, hash === wholeTree ? "All prefixes" : `${hash.slice(0, 8)}${size}`);
+    },
+  };
+}
+
+function legend(): HTMLElement {
+  const entry = (source: PrefixHolder["source"], text: string): HTMLElement =>
+    element("span", {}, element("span", { class: `holder hue-0 ${source}`, "aria-hidden": "true" }), text);
+  return element(
+    "p",
+    { class: "soft legend" },
+    element("span", {}, "Length: tokens. Thickness: engines. Choose a branch to walk."),
+    entry("both", "reported by the engine"),
+    entry("placement", "sent there, not reported yet"),
+  );
+}
+
+const space = "http://www.w3.org/2000/svg";
+
+function svg(
+  name: string,
+  attributes: Readonly<Record<string, string | number>>,
+  ...children: readonly Node[]
+): SVGElement {
+  const made = document.createElementNS(space, name) as SVGElement;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  made.append(...children);
+  return made;
+}
+
+function drawTree(branches: readonly TreeBranch[], widthPx: number, hueOf: (name: string) => string): SVGElement {
+  const heightPx = Math.max(1, branches.length) * lineHeightPx + 4;
+  const branchesPx = Math.max(leastBranchesPx, widthPx - wordsPx);
+  const xOf = (share: number): number => 6 + share * (branchesPx - 12);
+  const yOf = (line: number): number => line * lineHeightPx + lineHeightPx / 2;
+  const roots = branches.filter(({ row }) => row.depth === 0);
+  const trunk = svg("path", { class: "trunk", d: `M6 ${yOf(0)}V${yOf(roots.at(-1)?.line ?? 0)}` });
+  const drawn = branches.map((branch) => drawBranch(branch, { xOf, yOf, widthPx, hueOf }));
+  const size = { width: widthPx, height: heightPx, viewBox: `0 0 ${widthPx} ${heightPx}` };
+  return svg("svg", { class: "tree-picture", ...size }, ...(roots.length > 1 ? [trunk] : []), ...drawn);
+}
+
+interface Scale {
+  readonly xOf: (share: number) => number;
+  readonly yOf: (line: number) => number;
+  readonly widthPx: number;
+  readonly hueOf: (name: string) => string;
+}
+
+function drawBranch({ row, ...at }: TreeBranch, { xOf, yOf, widthPx, hueOf }: Scale): SVGElement {
+  const [x0, x1, y0, y] = [xOf(at.fromShare), xOf(at.toShare), yOf(at.fromLine), yOf(at.line)];
+  const start = y0 === y ? `M${x0} ${y}` : `M${x0} ${y0}V${y - bendPx}Q${x0} ${y} ${Math.min(x1, x0 + bendPx)} ${y}`;
+  const engines = `${row.holderCount} ${row.holderCount === 1 ? "engine" : "engines"}`;
+  const words = `${formatShort(row.tokens)} tokens · ${engines}`;
+  const isSent = row.holders.every(({ source }) => source === "placement");
+  const thickness = Math.min(7, 1 + Math.sqrt(row.holderCount));
+  const label = svg("text", { x: x1 + 11, y: y + 4, class: "words" });
+  label.textContent = words;
+  const squares = row.holders.slice(0, shownHolders).map(({ target, source }, place) =>
+    svg("rect", {
+      ...{ x: widthPx - (shownHolders - place) * 13, y: y - 5, width: 10, height: 10, rx: 3 },
+      class: `square ${hueOf(target)} ${source}`,
+    }),
+  );
+  const title = svg("title", {});
+  title.textContent = [
+    `${formatCount(row.tokens)} tokens (${row.continuations} branches), ${row.hash}`,
+    ...row.holders.map(({ target, source }) => `${target}: ${sourceWords[source]}`),
+  ].join("\n");
+  const link = svg(
+    "a",
+    { href: detailLink("prefix", row.hash), class: "branch", "aria-label": `${words}, ${row.continuations} branches` },
+    title,
+    svg("rect", { class: "line", x: 0, y: y - lineHeightPx / 2, width: widthPx, height: lineHeightPx, rx: 5 }),
+    svg("path", { class: isSent ? "wood sent" : "wood", d: `${start}H${x1}`, "stroke-width": thickness }),
+    svg("circle", { class: "bud", cx: x1, cy: y, r: Math.max(3.5, thickness / 2 + 1.5) }),
+    label,
+    ...squares,
+  );
+  setAttribute(link, "data-depth", String(row.depth));
+  return link;
+}

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { addHistory, emptyHistory, maxPoints, seriesOf } from "../src/model/history.ts";
+
+const nowMs = 10_000_000;
+
+/** What a router answers whose clock is ahead by so much: one value in each column for each second up to now. */
+function answer(values: Readonly<Record<string, readonly (number | null)[]>>, aheadMs = 0): object {
+  const length = Object.values(values)[0]?.length ?? 0;
+  const atMs = Array.from({ length }, (_, at) => nowMs + aheadMs - (length - 1 - at) * 1_000);
+  return { nowMs: nowMs + aheadMs, atMs, ...values };
+}
+
+const last = (values: readonly (number | null)[]) => values.at(-1);
+
+test("plots begin with what the router remembers, whatever its clock says", () => {
+  const requestsPerS = Array.from({ length: 30 }, () => 7);
+  for (const aheadMs of [0, 3_600_000, -90_000]) {
+    const history = addHistory(emptyHistory, answer({ requestsPerS }, aheadMs), nowMs);
+    const series = seriesOf([history], nowMs);
+    expect([series.timesS.length, series.requestsPerS.filter((each) => each === 7).length]).toEqual([maxPoints, 26]);
+    expect([last(series.requestsPerS), series.requestsPerS[0]]).toEqual([7, null]);
+    expect(history.latestMs).toBe(nowMs + aheadMs);
+  }
+});
+
+test("routers are added up; of medians the mean by requests counts, of the rest the worst", () => {
+  const tenS = (value: number | null) => Array.from({ length: 10 }, () => value);
+  const one = answer({
+    ...{ requestsPerS: tenS(3), failedPerS: tenS(1), promptTokensPerS: tenS(100), cachedTokensPerS: tenS(100) },
+    ...{ firstByteP50Ms: tenS(100), firstByteP99Ms: tenS(900), waiting: tenS(2), eventLagMs: tenS(null) },
+  });
+  const other = answer({
+    ...{ requestsPerS: tenS(1), failedPerS: tenS(0), promptTokensPerS: tenS(300), cachedTokensPerS: tenS(0) },
+    ...{ firstByteP50Ms: tenS(500), firstByteP99Ms: tenS(600), waiting: tenS(1), eventLagMs: tenS(4) },
+  });
+  const series = seriesOf(
+    [one, other].map((each) => addHistory(emptyHistory, each, nowMs)),
+    nowMs,
+  );
+  expect(last(series.firstByteP50Ms)).toBeCloseTo(200);
+  const { requestsPerS, failedPerS, cachedShare, firstByteP99Ms, waiting, eventLagMs } = series;
+  expect([requestsPerS, failedPerS, cachedShare, firstByteP99Ms, waiting, eventLagMs].map(last)).toEqual([
+    ...[4, 1, 0.25, 900, 3, 4],
+  ]);
+});
+
+test("where no router has a point there is a gap, and a share of nothing is none", () => {
+  const history = addHistory(emptyHistory, answer({ requestsPerS: [1, 1, 1, 1, 1, 1, 1, 1] }), nowMs);
+  const later = seriesOf([history], nowMs + 20_000);
+  expect([last(later.requestsPerS), last(later.cachedShare)]).toEqual([null, null]);
+  expect(later.requestsPerS.filter((each) => each !== null)).toHaveLength(8);
+  expect(later.cachedShare.every((each) => each === null)).toBe(true);
+});
+
+test("fifteen minutes are kept, whatever a router sends; what cannot be read is nothing", () => {
+  let history = emptyHistory;
+  for (let at = 0; at < 3; at++) {
+    history = addHistory(history, answer({ requestsPerS: Array.from({ length: 2_000 }, () => 1) }), nowMs);
+  }
+  expect(history.points.size).toBeLessThanOrEqual(maxPoints + 1);
+  for (const strange of [null, 7, { atMs: "x" }, { atMs: [nowMs], requestsPerS: 3 }]) {
+    history = addHistory(history, strange, nowMs);
+  }
+  expect(history.points.size).toBeLessThanOrEqual(maxPoints + 1);
+});

@@ -1,0 +1,101 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { FastifyInstance } from "fastify";
+import type { RequestMetrics } from "../data-plane/request-metrics.ts";
+
+interface HistoryOptions {
+  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes">;
+  /** Requests that wait for an engine. */
+  readonly waiting: () => number;
+  /** The longest lag of an engine's event since the last call, in milliseconds; undefined when none came. */
+  readonly takeEventLagMs: () => number | undefined;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** What a point has, besides its time. Rates are per second of the time since the point before; NaN where nothing was measured. */
+const columns = [
+  "requestsPerS",
+  "failedPerS",
+  "promptTokensPerS",
+  "cachedTokensPerS",
+  "firstByteP50Ms",
+  "firstByteP99Ms",
+  "waiting",
+  "eventLagMs",
+] as const;
+
+type Column = (typeof columns)[number];
+
+/** Points as columns of equal length, the oldest first; null where nothing was measured. */
+type HistoryReport = Readonly<Record<Column, readonly (number | null)[]>> & {
+  /** This router's wall clock, by which `atMs` are: milliseconds since the Unix epoch. */
+  readonly nowMs: number;
+  readonly atMs: readonly number[];
+};
+
+/** The last minutes of a router, for dashboards that are opened later. */
+export interface History {
+  /** @param afterMs only points after this time of the router's wall clock */
+  report(afterMs: number): HistoryReport;
+  stop(): void;
+}
+
+export const historyStepMs = 1_000;
+/** Fifteen minutes. */
+export const historyPoints = 900;
+
+/** Takes a point each second, whether anybody looks or not: it costs microseconds, and what happened unseen is asked for later. */
+export function createHistory({ metrics, waiting, takeEventLagMs, clock, scheduler }: HistoryOptions): History {
+  const atMs = new Float64Array(historyPoints);
+  const values = Object.fromEntries(columns.map((name) => [name, new Float32Array(historyPoints)]));
+  let taken = 0;
+  let before = { ...metrics.totals };
+  let beforeMs = clock.nowMs();
+
+  const take = (): void => {
+    const [now, nowMs] = [{ ...metrics.totals }, clock.nowMs()];
+    const seconds = Math.max(nowMs - beforeMs, 1) / 1_000;
+    const perS = (name: "requests" | "failed" | "promptTokens" | "cachedTokens"): number =>
+      (now[name] - before[name]) / seconds;
+    const point: Readonly<Record<Column, number>> = {
+      ...{ requestsPerS: perS("requests"), failedPerS: perS("failed") },
+      ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
+      ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
+      ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },
+    };
+    metrics.firstBytes.clear();
+    const place = taken++ % historyPoints;
+    atMs[place] = clock.wallMs();
+    for (const name of columns) values[name]![place] = point[name];
+    [before, beforeMs] = [now, nowMs];
+  };
+  const cancel: Cancel = scheduler.every(historyStepMs, take);
+
+  return {
+    report(afterMs) {
+      const places: number[] = [];
+      for (let at = Math.max(0, taken - historyPoints); at < taken; at++) {
+        if (atMs[at % historyPoints]! > afterMs) places.push(at % historyPoints);
+      }
+      const column = (name: Column) => places.map((place) => rounded(values[name]![place]!));
+      const named = Object.fromEntries(columns.map((name) => [name, column(name)])) as Record<
+        Column,
+        (number | null)[]
+      >;
+      return { nowMs: clock.wallMs(), atMs: places.map((place) => atMs[place]!), ...named };
+    },
+    stop: cancel,
+  };
+}
+
+/** Digits that no plot shows would double the answer. */
+function rounded(value: number): number | null {
+  return Number.isNaN(value) ? null : Math.round(value * 100) / 100;
+}
+
+/** `GET /admin/history`. */
+export function registerHistory(app: FastifyInstance, history: Pick<History, "report">): void {
+  app.get<{ Querystring: { after?: string } }>("/admin/history", async ({ query }) =>
+    history.report(Number(query.after ?? 0) || 0),
+  );
+}

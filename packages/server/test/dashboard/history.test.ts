@@ -1,0 +1,90 @@
+import { silentMeter } from "@espalier/common";
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";
+import { createRequestMetrics, LatencyWindow } from "../../src/data-plane/request-metrics.ts";
+
+function start() {
+  const time = createVirtualTime();
+  const metrics = createRequestMetrics(silentMeter);
+  let waiting = 0;
+  let lagMs: number | undefined;
+  const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, ...time });
+  const finish = (firstByteMs: number, status = 200): void =>
+    metrics.finished({
+      ...{ endpoint: "chat", model: "m", status, durationS: 1, firstByteS: firstByteMs / 1_000 },
+      ...{ promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
+    });
+  const set = (now: { readonly waiting: number; readonly lagMs: number | undefined }): void => {
+    ({ waiting, lagMs } = now);
+  };
+  return { time, history, finish, set };
+}
+
+test("a point each second has what happened since the one before, and nothing where nothing was measured", () => {
+  const { time, history, finish, set } = start();
+  for (let at = 0; at < 8; at++) finish(at === 7 ? 900 : 100, at === 0 ? 502 : 200);
+  set({ waiting: 3, lagMs: 12 });
+  time.advance(historyStepMs);
+  set({ waiting: 0, lagMs: undefined });
+  time.advance(historyStepMs);
+  const { firstByteP50Ms, firstByteP99Ms, atMs, nowMs, ...more } = history.report(0);
+  expect(more).toEqual({
+    ...{ requestsPerS: [8, 0], failedPerS: [1, 0], promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0] },
+    ...{ waiting: [3, 0], eventLagMs: [12, null] },
+  });
+  for (const [[first, second], exact] of [
+    [firstByteP50Ms, 100],
+    [firstByteP99Ms, 900],
+  ] as const) {
+    expect(Math.abs(first! / exact - 1)).toBeLessThan(0.026);
+    expect(second).toBeNull();
+  }
+  expect([nowMs - atMs[1]!, atMs[1]! - atMs[0]!]).toEqual([0, historyStepMs]);
+});
+
+test("whoever has points already gets those that came since", () => {
+  const { time, history } = start();
+  time.advance(5 * historyStepMs);
+  const { atMs } = history.report(0);
+  expect(history.report(atMs[2]!).atMs).toEqual(atMs.slice(3));
+  expect(history.report(atMs[4]!).atMs).toEqual([]);
+});
+
+test("900 points are kept; the next one takes the place of the oldest, and so on", () => {
+  const { time, history, finish } = start();
+  finish(10);
+  time.advance(historyStepMs);
+  const [first] = history.report(0).atMs;
+  time.advance((historyPoints - 1) * historyStepMs);
+  expect(history.report(0).requestsPerS.slice(0, 2)).toEqual([1, 0]);
+  finish(10);
+  time.advance(historyStepMs);
+  const { atMs, requestsPerS } = history.report(0);
+  expect([atMs.length, atMs[0]! - first!]).toEqual([historyPoints, historyStepMs]);
+  expect([requestsPerS[0], requestsPerS.at(-1)]).toEqual([0, 1]);
+  time.advance(historyPoints * historyStepMs);
+  expect(history.report(0).requestsPerS.every((each) => each === 0)).toBe(true);
+  history.stop();
+  time.advance(historyStepMs);
+  expect(history.report(history.report(0).nowMs - 1).atMs).toEqual([]);
+});
+
+test("quantiles are within 2.5 % from 1 ms to ten minutes, beyond which a latency counts as that", () => {
+  const window = new LatencyWindow();
+  expect(window.quantileMs(0.5)).toBeNaN();
+  for (let at = 1; at <= 1_000; at++) window.add(at);
+  for (const [q, exact] of [
+    [0.5, 500],
+    [0.99, 990],
+  ] as const) {
+    expect(Math.abs(window.quantileMs(q) / exact - 1)).toBeLessThan(0.026);
+  }
+  window.clear();
+  for (const edge of [0, Number.MAX_VALUE]) window.add(edge);
+  expect([window.quantileMs(0.5) < 1.1, window.quantileMs(1) > 590_000, window.quantileMs(1) < 630_000]).toEqual([
+    true,
+    true,
+    true,
+  ]);
+});

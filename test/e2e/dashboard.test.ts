@@ -149,6 +149,9 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.getByRole("button", { name: "Explain" }).click();
     await page.locator(".explain .wrong", { hasText: /./ }).waitFor();
     await page.getByLabel("Request body").fill('{"model": "sim-model"}');
+    // What the router that decided remembers, whichever router the page came from.
+    await page.locator("article:visible .explanation .lead").first().waitFor();
+    expect(await page.locator("article:visible .explanation tbody tr[data-chosen]").count()).toBeGreaterThan(0);
     await check("decision");
 
     const late = await openPage({ viewport: { width: 400, height: 800 }, colorScheme: "dark" });

@@ -16,7 +16,7 @@ const prefixesMs = 2_000;
 
 const ports = { time: pageTime, fetch: (url: string, options: RequestInit) => fetch(url, options), followDocument };
 const others = (document.documentElement.dataset.origins ?? "").split(" ").filter(Boolean);
-const page = createPage(askExplain);
+const page = createPage({ explain: askExplain, past: askPast });
 const keyForm = createKeyForm(() => fleet.restart());
 let prefixes: readonly PrefixRow[] = [];
 let path: readonly PathStep[] = [];
@@ -65,7 +65,16 @@ async function askPrefixes(): Promise<void> {
 /** Only the router that the page came from answers it: others let it read, and not more. */
 async function askExplain(body: string): Promise<unknown> {
   const sent = { ...headers(), "content-type": "application/json" };
-  const answer = await ports.fetch("/admin/explain", { method: "POST", body, headers: sent });
+  return answerOf(await ports.fetch("/admin/explain", { method: "POST", body, headers: sent }));
+}
+
+/** The same router finds the one that decided. */
+async function askPast(requestId: string): Promise<unknown> {
+  return answerOf(await ports.fetch(`/admin/requests/${encodeURIComponent(requestId)}`, { headers: headers() }));
+}
+
+/** Throws an Error with the router's own words. */
+async function answerOf(answer: Response): Promise<unknown> {
   const report: unknown = await answer.json();
   if (!answer.ok) throw new Error(asText(asObject(asObject(report).error).message, `status ${answer.status}`));
   return report;

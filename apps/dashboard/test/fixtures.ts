@@ -6,7 +6,7 @@ export function decision(changes: Partial<Decision> = {}): Decision {
   return {
     ...{ router: "router-1", number: 1, atMs: 1_000, model: "m", policy: "predicted_latency", reason: "least_time" },
     ...{ target: "engine-a", promptTokens: 1_000, matchedTokens: 0, session: "00000001", className: null },
-    ...{ queuedMs: 0, attempt: 1, prefillWorker: null, pull: null },
+    ...{ queuedMs: 0, attempt: 1, prefillWorker: null, pull: null, requestId: "" },
     ...changes,
   };
 }

@@ -12,6 +12,8 @@ export interface Decision {
   readonly target: string;
   readonly promptTokens: number;
   readonly matchedTokens: number;
+  /** Empty if its router does not tell. */
+  readonly requestId: string;
   readonly session: string | null;
   readonly className: string | null;
   readonly queuedMs: number;
@@ -52,6 +54,7 @@ function readDecision(router: string, decision: JsonObject): Decision {
     target: asText(decision.target),
     promptTokens: asNumber(decision.promptTokens),
     matchedTokens: asNumber(decision.matchedTokens),
+    requestId: asText(decision.requestId),
     session: asTextOrNull(decision.session),
     className: asTextOrNull(decision.class),
     queuedMs: asNumber(decision.queuedMs),

@@ -3,6 +3,7 @@ import { type Decision, decisionKey, matchedShare, reasonName } from "../model/d
 import { type DetailAddress, detailLink } from "../model/detail-address.ts";
 import { type ExplainedCandidate, type Explanation, readExplanation } from "../model/explanation.ts";
 import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
+import { type PastDecision, readPastRequest } from "../model/past-request.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
 import { createDecisionRow } from "./decisions.ts";
@@ -25,9 +26,18 @@ export interface DetailState {
  */
 export type AskExplain = (body: string) => Promise<unknown>;
 
+/** Asks any router about an earlier request. Throws an Error with the router's own words. */
+export type AskPast = (requestId: string) => Promise<unknown>;
+
+/** What the pages ask routers. */
+export interface Questions {
+  readonly explain: AskExplain;
+  readonly past: AskPast;
+}
+
 /** The page of one engine or of one decision, in place of the overview. */
-export function createDetail(hueOf: (name: string) => string, explain: AskExplain): Part<DetailState> {
-  const parts = { engine: createEnginePage(hueOf), decision: createDecisionPage(hueOf, explain) };
+export function createDetail(hueOf: (name: string) => string, ask: Questions): Part<DetailState> {
+  const parts = { engine: createEnginePage(hueOf), decision: createDecisionPage(hueOf, ask) };
   const node = element("div", { class: "detail" }, parts.engine.node, parts.decision.node);
   let latest = "";
   return {
@@ -147,18 +157,20 @@ function createHeldPrefix({ hash }: PrefixRow): Part<PrefixRow> {
   };
 }
 
-function createDecisionPage(hueOf: (name: string) => string, explain: AskExplain): Part<KeyedState> {
+function createDecisionPage(hueOf: (name: string) => string, ask: Questions): Part<KeyedState> {
   const head = createHead();
   const facts = createFacts();
   const engine = element("a", { class: "name" });
   const steps = element("ol", { class: "decisions" });
   const showSteps = keyedList<Decision>(steps, decisionKey, createDecisionRow(hueOf));
-  const form = createExplainForm(explain);
+  const form = createExplainForm(ask.explain);
+  const why = createWhy(ask.past);
   const node = element(
     "article",
     {},
     head.node,
     section("The decision", element("p", { class: "lead" }, engine), facts.node),
+    section("Why", why.node),
     section("Its session", steps),
     form.node,
   );
@@ -177,8 +189,66 @@ function createDecisionPage(hueOf: (name: string) => string, explain: AskExplain
       const session = known?.session ?? null;
       showSteps(session === null ? [] : decisions.filter((one) => one.session === session).slice(0, shownDecisions));
       form.update(known?.model ?? "");
+      why.update(known?.requestId ?? "");
     },
   };
+}
+
+/** What the router that decided remembers of it. It is asked for once, by whichever router the page came from. */
+function createWhy(past: AskPast): Part<string> {
+  const node = element("div", { "aria-live": "polite" });
+  let asked = "";
+  return {
+    node,
+    update(requestId) {
+      if (requestId === "" || requestId === asked) return;
+      asked = requestId;
+      node.replaceChildren(element("p", { class: "soft" }, `Asking about request ${requestId} …`));
+      past(requestId)
+        .then((answer) => readPastRequest(answer).map(pastOf))
+        .catch((error: unknown) => [
+          element("p", { class: "soft" }, error instanceof Error ? error.message : String(error)),
+        ])
+        .then((shown) => {
+          if (asked === requestId) node.replaceChildren(...shown);
+        });
+    },
+  };
+}
+
+function pastOf({ summary, target, candidates }: PastDecision): HTMLElement {
+  const rows = candidates.map(({ key, cost, matchedTokens, inFlight }) =>
+    tableRow(key, key === target, [
+      cost === null ? unknown : shortDigits(cost),
+      formatCount(matchedTokens),
+      formatCount(inFlight),
+    ]),
+  );
+  return element(
+    "div",
+    { class: "explanation" },
+    element("p", { class: "lead" }, summary),
+    candidateTable(["Engine", "Cost", "Cached tokens", "In flight"], rows),
+  );
+}
+
+/** Four significant digits. */
+const shortDigits = (value: number): string => String(Number(value.toPrecision(4)));
+
+function candidateTable(heads: readonly string[], rows: readonly HTMLElement[]): HTMLElement {
+  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
+  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+  const box = { class: "scroll candidates", tabindex: "0", role: "group", "aria-label": "Candidates" };
+  return element("div", box, table);
+}
+
+function tableRow(key: string, isChosen: boolean, texts: readonly string[]): HTMLElement {
+  return element(
+    "tr",
+    { "data-chosen": isChosen },
+    element("th", { scope: "row" }, element("a", { href: detailLink("engine", key) }, key)),
+    ...texts.map((text) => element("td", {}, text)),
+  );
 }
 
 function decisionFacts(decision: Decision): readonly Fact[] {
@@ -259,32 +329,22 @@ function explanationOf({
   const where = router === "" ? "" : ` at ${router}`;
   const about = `${formatCount(promptTokens)} tokens${looked}; policy ${policy}${where}`;
   const heads = ["Engine", "Chance", "Cost", "In flight", "Known blocks", "Parts of the cost"];
-  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
   const rows = candidates.slice(0, shownCandidates).map((candidate) => candidateRow(candidate, choice));
-  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
-  const box = { class: "scroll candidates", tabindex: "0", role: "group", "aria-label": "Candidates" };
   const left = leftOut.map(({ key, reasons }) => element("li", {}, `${key}: ${reasons}`));
   return element(
     "div",
     { class: "explanation" },
     element("p", { class: "lead" }, chosen),
     element("p", { class: "soft" }, about),
-    element("div", box, table),
+    candidateTable(heads, rows),
     ...(left.length > 0 ? [element("h4", {}, "Left out"), element("ul", {}, ...left)] : []),
   );
 }
 
 function candidateRow(candidate: ExplainedCandidate, choice: string | null): HTMLElement {
   const { key, isEligible, probability, cost, inFlight, knownBlocks, terms } = candidate;
-  const digits = (value: number): string => String(Number(value.toPrecision(4)));
   const chance = isEligible ? formatShare(probability) : "filtered";
-  const parts = terms.map(([name, value]) => `${name.replaceAll("_", " ")} ${digits(value)}`).join(" · ");
-  return element(
-    "tr",
-    { "data-chosen": key === choice },
-    element("th", { scope: "row" }, element("a", { href: detailLink("engine", key) }, key)),
-    ...[chance, cost === null ? unknown : digits(cost), formatCount(inFlight), formatCount(knownBlocks), parts].map(
-      (text) => element("td", {}, text),
-    ),
-  );
+  const parts = terms.map(([name, value]) => `${name.replaceAll("_", " ")} ${shortDigits(value)}`).join(" · ");
+  const costText = cost === null ? unknown : shortDigits(cost);
+  return tableRow(key, key === choice, [chance, costText, formatCount(inFlight), formatCount(knownBlocks), parts]);
 }

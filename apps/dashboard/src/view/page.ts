@@ -5,7 +5,7 @@ import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
-import { type AskExplain, createDetail } from "./detail.ts";
+import { createDetail, type Questions } from "./detail.ts";
 import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
 import { createPrefixTree } from "./prefix-tree.ts";
@@ -33,7 +33,7 @@ interface Page {
   updatePlots(series: Series): void;
 }
 
-export function createPage(explain: AskExplain): Page {
+export function createPage(ask: Questions): Page {
   const hueOf = createHues();
   const [bar, notice, main] = [byId("bar"), byId("notice"), byId("main")];
   const parts = {
@@ -46,7 +46,7 @@ export function createPage(explain: AskExplain): Page {
     sessions: createSessions(hueOf),
     prefixes: createPrefixTree(hueOf),
     queues: createQueues(),
-    detail: createDetail(hueOf, explain),
+    detail: createDetail(hueOf, ask),
   };
   const { bar: _, ...inMain } = parts;
   main.replaceChildren(...Object.values(inMain).map(({ node }) => node));

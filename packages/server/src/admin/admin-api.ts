@@ -3113,6 +3113,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
                 matchedTokens: {
                   type: "number",
                 },
+                requestId: {
+                  type: "string",
+                  description: "By which GET /admin/requests/{id} says more.",
+                },
                 session: {
                   type: ["string", "null"],
                 },
@@ -3140,6 +3144,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
                 "target",
                 "promptTokens",
                 "matchedTokens",
+                "requestId",
                 "session",
                 "class",
                 "queuedMs",

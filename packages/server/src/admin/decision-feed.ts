@@ -35,8 +35,16 @@ export interface DescribedDecision {
 interface Decision extends DescribedDecision {
   /** Counts up from 1 while there are watchers. */
   readonly number: number;
+  /** By which `GET /admin/requests/{id}` says more. */
+  readonly requestId: string;
   /** An opaque name of the session, the same in every router; null without one. */
   readonly session: string | null;
+}
+
+/** What a decision was about. */
+interface DecidedFor {
+  readonly requestId: string;
+  readonly sessionKey: string | undefined;
 }
 
 export interface DecisionBatch {
@@ -49,7 +57,7 @@ export interface DecisionBatch {
 export interface DecisionFeed {
   readonly isWatched: boolean;
   /** Call it only while `isWatched`. */
-  note(decision: DescribedDecision, sessionKey: string | undefined): void;
+  note(decision: DescribedDecision, about: DecidedFor): void;
   /**
    * Delivers the latest decisions at once, then new ones in batches.
    *
@@ -101,14 +109,14 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
     get isWatched() {
       return isWatched;
     },
-    note(decision, sessionKey) {
+    note(decision, { requestId, sessionKey }) {
       number += 1;
       if (batch.length >= maxBatchDecisions) {
         skipped += 1;
         return;
       }
       const session = sessionKey ? nameOf(seed, decision.model, sessionKey) : null;
-      batch.push({ number, ...decision, session });
+      batch.push({ number, ...decision, requestId, session });
     },
     watch(listener) {
       if (listeners.size >= maxDecisionWatchers) return undefined;

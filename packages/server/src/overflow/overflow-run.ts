@@ -290,7 +290,7 @@ class OverflowRun extends Relay {
       class: service ? (service.className ?? admission.config.defaultClass) : null,
       ...{ queuedMs: 0, attempt: this.#tried.size, prefillWorker: null, pull: null },
     };
-    decisions.note(decision, features.sessionKey);
+    decisions.note(decision, { requestId: this.#plan.requestId, sessionKey: features.sessionKey });
   }
 }
 

@@ -344,7 +344,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     metrics.decided(pool.policy.name, selection.reason);
     const decision = describeDecision(this.#context, this.#plan, this.#lifecycle);
     decisionLog.name(selection.logged, requestId, decision);
-    if (decisions.isWatched) decisions.note(decision, features.sessionKey);
+    if (decisions.isWatched) decisions.note(decision, { requestId, sessionKey: features.sessionKey });
     this.#context.hooks?.decided?.({
       requestId,
       model: pool.model,

@@ -27,7 +27,7 @@ function startFeed(seed = "fleet") {
     return { batches, cancel: cancel ?? (() => {}), isRefused: cancel === undefined };
   };
   const note = (count: number): void => {
-    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at }, "s-1");
+    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at }, { requestId: `r-${at}`, sessionKey: "s-1" });
   };
   return { feed, watch, note, advance };
 }
@@ -112,7 +112,7 @@ test("a session has the same name in every router of the fleet, and its key is n
   const names = (seed: string, ...keys: readonly (string | undefined)[]) => {
     const { feed, watch, advance } = startFeed(seed);
     const { batches } = watch();
-    for (const sessionKey of keys) feed.note(decision, sessionKey);
+    for (const sessionKey of keys) feed.note(decision, { requestId: "r", sessionKey });
     advance(batchMs);
     expect(JSON.stringify(batches)).not.toContain("alice");
     return batches.flatMap(({ decisions }) => decisions.map(({ session }) => session));

@@ -20,9 +20,9 @@ function createEngines(count: number, { pull }: { readonly pull?: PullLimits } =
   const create = (number: number): SimEngine => {
     const options = { number, parameters, clock, scheduler, hasEvents: true, keepsMessages: true, pull };
     const engine = new ModelledEngine(options);
-    const told: EngineMessage[] = [];
-    messages.push(told);
-    engine.onMessage((message) => told.push(message));
+    const reported: EngineMessage[] = [];
+    messages.push(reported);
+    engine.onMessage((message) => reported.push(message));
     return engine;
   };
   const engines = [create(0), ...Array.from({ length: count - 1 }, (_, at) => create(at + 1))];
@@ -52,8 +52,8 @@ test("a request pulls from the engine that its leg names, and routers hear that 
   expect(pulled.ttftMs).toBeCloseTo(10 + 9 * 4 + 9 + 6 + 16 / 8, 6);
   expect(source.pullStats()).toMatchObject({ served: 1, sentTokens: 144, sending: 0 });
   expect(other.stats()).toMatchObject({ pulls: 1, pulledTokens: 144 });
-  const inCpu = (told: readonly EngineMessage[]): string[] =>
-    told.flatMap(({ changes: { runs, kinds, ends, words } }) =>
+  const inCpu = (reported: readonly EngineMessage[]): string[] =>
+    reported.flatMap(({ changes: { runs, kinds, ends, words } }) =>
       Array.from({ length: runs }, (_, run) => run)
         .filter((run) => kinds[run] === blockChange.offloaded)
         .flatMap((run) => {

@@ -144,7 +144,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.locator(".decisions:visible .when").first().click();
     await page.getByRole("heading", { name: /^Decision at/ }).waitFor();
     await page.getByRole("button", { name: "Explain" }).click();
-    await expect.poll(() => page.locator(".candidates tbody tr").count()).toBe(3);
+    await expect.poll(() => page.locator("form.explain + div .candidates tbody tr").count()).toBe(3);
     await page.getByLabel("Request body").fill("{");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.locator(".explain .wrong", { hasText: /./ }).waitFor();

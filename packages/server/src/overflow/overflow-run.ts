@@ -282,7 +282,7 @@ class OverflowRun extends Relay {
 
   #noteDecision({ config }: OverflowBackend): void {
     const { clock, decisions, admission } = this.#context;
-    const { endpointId, pool, features, service } = this.#parts.plan;
+    const { endpointId, pool, features, service, requestId } = this.#parts.plan;
     if (!decisions.isWatched) return;
     const decision = {
       ...{ atMs: clock.wallMs(), endpoint: endpointId, model: pool.model, policy: "overflow" },
@@ -290,7 +290,7 @@ class OverflowRun extends Relay {
       class: service ? (service.className ?? admission.config.defaultClass) : null,
       ...{ queuedMs: 0, attempt: this.#tried.size, prefillWorker: null, pull: null },
     };
-    decisions.note(decision, { requestId: this.#plan.requestId, sessionKey: features.sessionKey });
+    decisions.note(decision, { requestId, sessionKey: features.sessionKey });
   }
 }
 

@@ -137,7 +137,7 @@ export const maxJobs = 64;
 export const maxSimulatedUsers = 100_000;
 export const maxSimulatedRequests = 10_000_000;
 /** One way between two routers. */
-export const maxLinkDelayMs = 10_000;
+const maxLinkDelayMs = 10_000;
 const judgedScenarios = [...new Set(worstCasePlan.map(({ scenario }) => scenario))];
 const reported = reportPlan.map(({ scenario }) => scenario);
 /** Shares of the knee. */

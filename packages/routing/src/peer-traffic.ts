@@ -31,7 +31,7 @@ export interface PeerTraffic {
 
 /** Time over which the own traffic is averaged. */
 const memoryMs = 2_000;
-/** Median delay of other routers' load, measured by the simulator with real links. */
+/** Median delay of other routers' load between neighbours, measured by the simulator with real links. */
 const loadDelayMs = 6;
 /** Without its largest prompt, a burst is at least this many times the average traffic in the time of that delay. */
 const burstRatio = 3;
@@ -48,7 +48,7 @@ const seldom = 0.1;
  */
 export function createPeerTraffic(
   clock: Clock,
-  shared: Pick<SharedLoad, "originCount">,
+  shared: Pick<SharedLoad, "originCount" | "linkDelayMs">,
   isOwn: PeerTraffic["isOwn"],
 ): PeerTraffic {
   let tokensPerMs = 0;
@@ -91,7 +91,8 @@ export function createPeerTraffic(
     },
     isBurstRendezvous(promptTokens) {
       if (shared.originCount === 0) return false;
-      return isBurst() || tokensPerMs * loadDelayMs * shared.originCount < seldom * promptTokens;
+      const unseenMs = loadDelayMs + shared.linkDelayMs;
+      return isBurst() || tokensPerMs * unseenMs * shared.originCount < seldom * promptTokens;
     },
   };
 }

@@ -133,7 +133,7 @@ export function createTargetSelector(
       const boundKey = session && sessions.targetOf(session);
       const isMeeting = prompt !== undefined && traffic.isBurstRendezvous(features.promptTokens);
       // Prompts that should meet at one target, whichever router has them, cannot stay with their router's own.
-      const ownershipMs = isMeeting ? 0 : ownershipPriceMs(owned);
+      const ownershipMs = isMeeting ? 0 : ownershipPriceMs(owned, shared.linkDelayMs);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
@@ -196,14 +196,18 @@ interface Surroundings {
 }
 
 /**
- * By how much cold prompts prefer a router's own targets: about what others send in the time that their load is late.
- * Found in simulation: `docs/decisions/0036-cold-prompts-stay-with-the-owner.md`.
+ * By how much cold prompts prefer a router's own targets to those of neighbours. Found in simulation:
+ * `docs/decisions/0036-cold-prompts-stay-with-the-owner.md`.
  */
 const usualOwnershipMs = 20;
 
-/** With one target of its own a router has no choice among what it knows best, so that there is nothing to prefer. */
-function ownershipPriceMs(owned: number): number {
-  return owned === 0 ? 0 : usualOwnershipMs * (1 - 1 / owned);
+/**
+ * By how much cold prompts prefer a router's own targets. Near by, with one target of its own, a router has no choice among
+ * what it knows best, so that there is nothing to prefer. A target of routers that are far away may have got a millisecond of work in
+ * each that its load was on its way: `docs/decisions/0037-distance.md`.
+ */
+function ownershipPriceMs(owned: number, linkDelayMs: number): number {
+  return owned === 0 ? 0 : usualOwnershipMs * (1 - 1 / owned) + linkDelayMs;
 }
 
 /** Adds what is known about other requests. Written out: spreading an object takes V8 microseconds. */
@@ -244,6 +248,7 @@ const noSharedLoad: SharedLoad = {
   pendingSinceMs: new Float64Array(),
   sinceMs: 0,
   originCount: 0,
+  linkDelayMs: 0,
   ageMs: () => 0,
 };
 

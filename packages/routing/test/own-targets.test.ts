@@ -10,7 +10,17 @@ import { scriptedTarget } from "./scripted-target.ts";
 const features = { promptTokens: 160, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
 
 /** What a policy learns of a router's own targets, when the router owns the first ones of four. */
-function seenBy({ owned, routers = 2, isMeeting = false }: { owned: number; routers?: number; isMeeting?: boolean }) {
+function seenBy({
+  owned,
+  routers = 2,
+  isMeeting = false,
+  linkDelayMs = 0,
+}: {
+  owned: number;
+  routers?: number;
+  isMeeting?: boolean;
+  linkDelayMs?: number;
+}) {
   const { knowledge } = knowledgeRig({ confidence: "complete" });
   const none = new Float64Array(4);
   const load = {
@@ -28,6 +38,7 @@ function seenBy({ owned, routers = 2, isMeeting = false }: { owned: number; rout
       pendingSinceMs: none,
       sinceMs: 0,
       originCount: routers - 1,
+      linkDelayMs,
       ageMs: () => 0,
     },
   } satisfies SharedLoad;
@@ -58,6 +69,12 @@ test("a router prefers its own targets the more, the more it has; not with one, 
   expect(seenBy({ owned: 1 })?.ownershipMs).toBeUndefined();
   expect(seenBy({ owned: 0 })?.ownershipMs).toBeUndefined();
   expect(seenBy({ owned: 4, routers: 1 })).toEqual({ ownershipMs: undefined, own: [0, 0, 0, 0] });
+});
+
+test("a router prefers its own targets by the time that the others are away, also with one", () => {
+  expect(seenBy({ owned: 4, linkDelayMs: 50 })?.ownershipMs).toBe(65);
+  expect(seenBy({ owned: 1, linkDelayMs: 50 })?.ownershipMs).toBe(50);
+  expect(seenBy({ owned: 0, linkDelayMs: 50 })?.ownershipMs).toBeUndefined();
 });
 
 test("prompts of a burst rendezvous have no such preference", () => {

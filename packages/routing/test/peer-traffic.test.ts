@@ -10,7 +10,7 @@ const matched = (target: number, uncachedTokens: number) => {
 
 function rig(originCount: number) {
   const time = createVirtualTime();
-  const shared = { originCount };
+  const shared = { originCount, linkDelayMs: 0 };
   return { time, shared, traffic: createPeerTraffic(time.clock, shared, (target) => target % 2 === 1) };
 }
 
@@ -90,6 +90,15 @@ describe("prompts are sent to one candidate", () => {
     expect(here.traffic.isBurstRendezvous(1_000)).toBe(true);
     here.time.advance(20);
     expect(here.traffic.isBurstRendezvous(1_000)).toBe(false);
+  });
+
+  test("where others are far away, only if little comes in the time that their load is on its way", () => {
+    const { traffic, shared, ...rest } = rig(1);
+    sendEvenly({ traffic, shared, ...rest }, 1_000, 100);
+    expect(traffic.isBurstRendezvous(1_000)).toBe(true);
+    shared.linkDelayMs = 50;
+    expect(traffic.isBurstRendezvous(1_000)).toBe(false);
+    expect(traffic.isBurstRendezvous(10_000)).toBe(true);
   });
 
   test("and a few prompts that happen to come together in even traffic are no burst", () => {

@@ -15,6 +15,6 @@ export function nothingShared(targets = 0): SharedColumns {
     },
     ...{ pendingWorkMs: column(), sentWorkMs: column(), computedMs: column().fill(Number.NEGATIVE_INFINITY) },
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
-    ...{ sinceMs: 0, originCount: 1, ageMs: () => 0 },
+    ...{ sinceMs: 0, originCount: 1, linkDelayMs: 0, ageMs: () => 0 },
   };
 }

@@ -15,7 +15,7 @@ export {
   medianRows,
   type RowOptions,
   type SimulateRow,
-  withOracleGaps,
+  withGaps,
 } from "./measure/rows.ts";
 export {
   type CachedPoint,

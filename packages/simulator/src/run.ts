@@ -62,6 +62,8 @@ export interface RunOptions {
   readonly parameters?: Partial<EngineParameters>;
   /** Whether routers have admission control; by default as the scenario or its variant says. */
   readonly admission?: boolean;
+  /** One way between two routers, if it was chosen. All that routers share takes the longer by it. */
+  readonly linkDelayMs?: number;
   readonly timing?: Partial<SimTiming>;
 }
 
@@ -86,6 +88,19 @@ export const defaultTiming: SimTiming = {
   sharedFactsMs: 8,
   sharedLoadMs: 6,
 };
+
+/** The timing of a run. The shared delays have the time that batches take, and the way between routers. */
+export function timingOf({ scenario, linkDelayMs, timing }: RunOptions): SimTiming {
+  const usual = { ...defaultTiming, ...scenario.timing };
+  const fartherMs = (linkDelayMs ?? usual.linkDelayMs) - usual.linkDelayMs;
+  return {
+    ...usual,
+    linkDelayMs: usual.linkDelayMs + fartherMs,
+    sharedFactsMs: Math.max(0, usual.sharedFactsMs + fartherMs),
+    sharedLoadMs: Math.max(0, usual.sharedLoadMs + fartherMs),
+    ...timing,
+  };
+}
 
 /** The outcome of one request. Times are virtual milliseconds since the start of the run. */
 export interface SimResult extends RequestOutcome {

@@ -7,7 +7,7 @@ import { Cells } from "./fleet/cells.ts";
 import { parametersOfEngine, type SimFleetOptions } from "./fleet/sim-fleet.ts";
 import { kvLinkOf } from "./fleet/sim-router.ts";
 import { type BoundsMeter, createBoundsMeter } from "./measure/cache-bounds.ts";
-import { defaultTiming, type FleetSample, type RunOptions, type RunRecord, type SimResult } from "./run.ts";
+import { type FleetSample, type RunOptions, type RunRecord, type SimResult, timingOf } from "./run.ts";
 import type { ScenarioCells, ScenarioVariant } from "./scenarios/scenario.ts";
 
 /** A longer run hangs, or asks for more than its fleet can do. */
@@ -150,7 +150,7 @@ class Run {
       },
       routers: routers + (this.#faults?.spareRouters ?? 0),
       startedRouters: routers,
-      timing: { ...defaultTiming, ...scenario.timing, ...options.timing },
+      timing: timingOf(options),
       policyOptions: policyOptionsOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
       pull: pullOf(options),

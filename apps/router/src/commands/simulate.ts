@@ -12,7 +12,7 @@ import {
   scenario,
   scenarioNames,
   sharings,
-  withOracleGaps,
+  withGaps,
 } from "@espalier/simulator";
 import { bailianLine, formatTable, maxTraceRequests, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
@@ -85,6 +85,10 @@ export function registerSimulate(program: Command): void {
     .option(
       "--what-if <changes>",
       "what each change of the fleet would do to the times: engines+4, routers-1, policy=NAME, sharing=none; separated by commas",
+    )
+    .option(
+      "--link-delay <times>",
+      "one way between two routers, for example 50ms,150ms; prints the ratio to routers that share nothing, too (default: 0.5ms)",
     )
     .option("--seeds <n>", "runs of each with the seeds 1 to n (default: 1)")
     .optionsGroup("Output:")
@@ -189,7 +193,7 @@ async function run({ selection, jobs: size, plot, whatIfs }: RunCommand, flags: 
   if (!isJson) stream.end();
   noteFailures([...lostKnees, ...failures]);
   const made = outcomes.filter((outcome) => outcome !== undefined);
-  const rows = withOracleGaps(made.map(({ row }) => row));
+  const rows = withGaps(made.map(({ row }) => row));
   const medians = medianRows(rows);
   const compared = plan ? compareWhatIfs(plan, medians) : [];
   if (isJson) writeRunJson({ flags, isSynthetic, scenario: simulated.scenario, made, rows, medians, knees, compared });

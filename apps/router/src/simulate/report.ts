@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/common";
-import { type MedianRow, medianRows, renderFigure, scenario, withOracleGaps } from "@espalier/simulator";
+import { type MedianRow, medianRows, renderFigure, scenario, withGaps } from "@espalier/simulator";
 import { writeNote } from "../output.ts";
 import { executeJobs } from "./execute-jobs.ts";
 import { figureOf } from "./figures.ts";
@@ -98,7 +98,7 @@ async function writeSection(entry: ReportEntry, options: ReportOptions, signal: 
     ...(jobs.length > 0 || !signal.aborted ? [] : ["The time of the report was up before its knee was found."]),
   ];
   if (outcomes.length === 0 || options.signal.aborted) return { ...section, remarks };
-  const rows = withOracleGaps(outcomes.map(({ row }) => row));
+  const rows = withGaps(outcomes.map(({ row }) => row));
   const medians = medianRows(rows);
   const plot = `benchmarks/${entry.scenario}.svg`;
   await mkdir(join(docs, "benchmarks"), { recursive: true });

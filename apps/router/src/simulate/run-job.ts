@@ -34,6 +34,8 @@ interface JobOfFleet {
   readonly durationS: number | undefined;
   /** Whether requests wait in routers while engines are busy; by default as the scenario says. */
   readonly admission: boolean | undefined;
+  /** One way between two routers; the usual delay when undefined. */
+  readonly linkDelayMs: number | undefined;
 }
 
 /** One run, in the form sent to a child process. */
@@ -137,7 +139,7 @@ async function searchKnee(
 }
 
 function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedScenario, scale: number): RunOptions {
-  const { policy, routers, engines, sharing, links, seed, requests, durationS, admission } = job;
+  const { policy, routers, engines, sharing, links, seed, requests, durationS, admission, linkDelayMs } = job;
   const variant = scenario.variants.find(({ name }) => name === job.variant);
   return {
     ...{ scenario, policy, routers, engines, sharing, links, seed, scale },
@@ -146,6 +148,7 @@ function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedS
     ...(requests === undefined ? {} : { requests }),
     ...(durationS === undefined ? {} : { durationS }),
     ...(admission === undefined ? {} : { admission }),
+    ...(linkDelayMs === undefined ? {} : { linkDelayMs }),
     ...(job.kind === "run" && job.users !== undefined ? { users: job.users } : {}),
     ...(trace === undefined ? {} : { trace }),
     ...(customPolicies === undefined ? {} : { customPolicies }),

@@ -38,8 +38,9 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
   checkCount(selection, scenario, named.length);
   const jobs = fleetCases(selection, scenario).flatMap((fleet) => {
     const setups = {
-      sharings: selection.sharing ?? usualSharing(scenario, fleet.variant),
+      sharings: selection.sharing ?? usualSharing(selection, scenario, fleet.variant),
       linkModels: selection.links,
+      linkDelaysMs: selection.linkDelaysMs ?? [undefined],
     };
     return loadsOf(selection, scenario, fleet, kneeOf).flatMap((load) =>
       named.flatMap((policy) =>
@@ -68,7 +69,7 @@ export function planKnees(selection: RunSelection, scenario: Scenario): readonly
 
 function kneeJob(selection: RunSelection, scenario: Scenario, fleet: FleetCase): KneeJob {
   const policy = selection.kneePolicy ?? scenario.policies.at(-1) ?? "predicted_latency";
-  return { kind: "knee", ...base(selection, fleet, policy, 1), routers: 1, sharing: "oracle", links: "delays" };
+  return { kind: "knee", ...base(selection, fleet, policy, 1), ...allKnowing };
 }
 
 function base(selection: RunSelection, { variant, engines }: FleetCase, policy: string, seed: number) {
@@ -118,8 +119,13 @@ function usersOf(users: readonly number[], { name, users: usual }: Scenario, { v
   return users.map((count) => ({ load: undefined, users: count, scale: count / usual }));
 }
 
-/** The scenario's own, or else the mesh, and the sharing of the variant's published results. */
-function usualSharing({ published, sharing: own }: Scenario, variant: ScenarioVariant | undefined): readonly Sharing[] {
+/** The scenario's own, or else the mesh, and the sharing of the variant's published results. Delays are compared with none. */
+function usualSharing(
+  { linkDelaysMs }: RunSelection,
+  { published, sharing: own }: Scenario,
+  variant: ScenarioVariant | undefined,
+): readonly Sharing[] {
+  if (linkDelaysMs !== undefined) return ["none", "mesh"];
   if (own !== undefined) return own;
   const ofVariant = published.filter((result) => result.variant === variant?.name);
   const named = ofVariant.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
@@ -130,20 +136,24 @@ interface Setup {
   readonly routers: number;
   readonly sharing: Sharing;
   readonly links: LinkModel;
+  readonly linkDelayMs: number | undefined;
+}
+
+/** What is varied where it affects the policy. */
+interface Setups {
+  readonly sharings: readonly Sharing[];
+  readonly linkModels: readonly LinkModel[];
+  readonly linkDelaysMs: readonly (number | undefined)[];
 }
 
 /** The setups in which a policy runs. Settings that do not affect the policy are not varied. */
-function setupsOf(
-  policy: string,
-  routerCounts: readonly number[],
-  { sharings, linkModels }: { readonly sharings: readonly Sharing[]; readonly linkModels: readonly LinkModel[] },
-): readonly Setup[] {
+function setupsOf(policy: string, routerCounts: readonly number[], { sharings, ...links }: Setups): readonly Setup[] {
   if (isBlind(policy)) {
     const counts = policy === "round_robin" ? routerCounts : routerCounts.slice(0, 1);
-    return counts.map((routers) => ({ routers, sharing: "none", links: "delays" }));
+    return counts.map((routers) => ({ ...allKnowing, routers, sharing: "none" }));
   }
   const asked = routerCounts.flatMap((routers) =>
-    sharings.flatMap((sharing) => setupsOfSharing(routers, sharing, linkModels)),
+    sharings.flatMap((sharing) => setupsOfSharing(routers, sharing, links)),
   );
   const hasGap = asked.some((setup) => setup.routers > 1 && setup.sharing !== "oracle");
   const setups = hasGap ? [allKnowing, ...asked] : asked;
@@ -151,17 +161,26 @@ function setupsOf(
 }
 
 /** One router that sees everything. */
-const allKnowing: Setup = { routers: 1, sharing: "oracle", links: "delays" };
+const allKnowing: Setup = { routers: 1, sharing: "oracle", links: "delays", linkDelayMs: undefined };
 
-/** Links concern only the mesh, and one router knows everything at once. */
-function setupsOfSharing(routers: number, sharing: Sharing, links: readonly LinkModel[]): readonly Setup[] {
-  if (sharing === "mesh") return links.map((model) => ({ routers, sharing, links: model }));
-  const isAllKnowing = sharing === "oracle" || (routers === 1 && sharing !== "none");
-  return [isAllKnowing ? allKnowing : { routers, sharing, links: "delays" }];
+/** Links concern only what is shared over them, and one router knows everything at once. */
+function setupsOfSharing(
+  routers: number,
+  sharing: Sharing,
+  { linkModels, linkDelaysMs }: Omit<Setups, "sharings">,
+): readonly Setup[] {
+  const isAllKnowing = sharing === "oracle" || (routers === 1 && sharing !== "none" && sharing !== "mesh");
+  if (isAllKnowing) return [allKnowing];
+  const models = sharing === "mesh" ? linkModels : (["delays"] as const);
+  const delaysMs = sharing === "mesh" || sharing === "gossip-1s" ? linkDelaysMs : [undefined];
+  return models.flatMap((links) => delaysMs.map((linkDelayMs) => ({ routers, sharing, links, linkDelayMs })));
 }
 
 const isSameSetup = (one: Setup, other: Setup): boolean =>
-  one.routers === other.routers && one.sharing === other.sharing && one.links === other.links;
+  one.routers === other.routers &&
+  one.sharing === other.sharing &&
+  one.links === other.links &&
+  one.linkDelayMs === other.linkDelayMs;
 
 /** Counts the runs before it creates a large plan. */
 function checkCount(selection: RunSelection, scenario: Scenario, policies: number): void {

@@ -25,6 +25,7 @@ export interface SimulateFlags {
   readonly engines?: string;
   readonly sharing?: string;
   readonly links?: string;
+  readonly linkDelay?: string;
   readonly seeds?: string;
   readonly load?: string;
   readonly kneeOf?: string;
@@ -67,6 +68,8 @@ export interface RunSelection {
   readonly engines: readonly number[] | undefined;
   readonly sharing: readonly Sharing[] | undefined;
   readonly links: readonly LinkModel[];
+  /** One way between two routers: runs for each; the usual delay when undefined. */
+  readonly linkDelaysMs: readonly number[] | undefined;
   readonly seeds: number;
   /** Shares of the scenario's knee; undefined for the published rates or clients. */
   readonly loads: readonly number[] | undefined;
@@ -133,6 +136,8 @@ export const maxSeeds = 100;
 export const maxJobs = 64;
 export const maxSimulatedUsers = 100_000;
 export const maxSimulatedRequests = 10_000_000;
+/** One way between two routers. */
+const maxLinkDelayMs = 10_000;
 const judgedScenarios = [...new Set(worstCasePlan.map(({ scenario }) => scenario))];
 const reported = reportPlan.map(({ scenario }) => scenario);
 /** Shares of the knee. */
@@ -225,6 +230,7 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags): Run
     engines: listOf(flags.engines, (word) => readCount(word, "--engines", maxFleetEngines)),
     sharing: listOf(flags.sharing, (word) => readName(word, "--sharing", sharings)),
     links: listOf(flags.links, (word) => readName(word, "--links", linkModels)) ?? ["real"],
+    linkDelaysMs: listOf(flags.linkDelay, readLinkDelayMs),
     seeds: flags.seeds === undefined ? 1 : readCount(flags.seeds, "--seeds", maxSeeds),
     loads: listOf(flags.load, (word) => readNumber(word, "--load", loadRange)),
     kneePolicy: flags.kneeOf === undefined ? undefined : readName(flags.kneeOf, "--knee-of", simulatedPolicies),
@@ -234,6 +240,12 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags): Run
     requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),
     durationS: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration") / 1_000,
   };
+}
+
+function readLinkDelayMs(text: string): number {
+  const delayMs = readDurationMs(text, "--link-delay");
+  if (delayMs > maxLinkDelayMs) throw new UsageError(`--link-delay: at most 10s, not ${JSON.stringify(text)}`);
+  return delayMs;
 }
 
 function alone<Command>(

@@ -6,7 +6,7 @@ import {
   type Scenario,
   type Sharing,
   type SimulateRow,
-  withOracleGaps,
+  withGaps,
 } from "@espalier/simulator";
 import { percentile } from "@espalier/workload";
 import type { RunJob, RunOutcome } from "./run-job.ts";
@@ -18,15 +18,19 @@ type RowColumn =
   | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
 
 /** What is known of a row before its measurement. */
-type RowLabels = Pick<MedianRow, "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users">;
+type RowLabels = Pick<
+  MedianRow,
+  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users" | "link_delay_ms"
+>;
 
 /** Labels of a planned run, as its row will have them. */
-function labelsOf({ variant, policy, routers, engines, sharing, links, load, users }: RunJob): RowLabels {
+function labelsOf({ variant, policy, routers, engines, sharing, links, load, users, linkDelayMs }: RunJob): RowLabels {
   return {
     ...{ policy, routers, engines, sharing, links },
     ...(variant === undefined ? {} : { variant }),
     ...(load === undefined ? {} : { load }),
     ...(users === undefined ? {} : { users }),
+    ...(linkDelayMs === undefined ? {} : { link_delay_ms: linkDelayMs }),
   };
 }
 
@@ -57,11 +61,14 @@ const figures: readonly RowColumn[] = [
   figure("x real time", "realtime_factor", 1),
 ];
 
+const unsharedGap = figure("ttft/none", "unshared_gap_ttft", 3);
+
 /** The columns of a plan's table: labels that differ between its runs or are always shown, and all figures. */
 export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
   const hasVariants = rows.some((row) => row.variant !== undefined);
   const hasUsers = rows.some((row) => row.users !== undefined);
   const hasLoads = rows.some((row) => row.load !== undefined);
+  const hasDelays = rows.some((row) => row.link_delay_ms !== undefined);
   const linkModels = new Set(rows.filter(({ sharing }) => sharing === "mesh").map(({ links }) => links));
   const sharing = (row: RowLabels): string =>
     row.sharing === "mesh" && linkModels.size > 1 ? `mesh (${row.links})` : row.sharing;
@@ -73,6 +80,7 @@ export function columnsOf(rows: readonly RowLabels[]): readonly RowColumn[] {
     { header: "engines", label: (row) => row.engines },
     { header: "routers", label: (row) => row.routers },
     { header: "sharing", label: sharing },
+    ...(hasDelays ? [{ header: "link (ms)", label: (row: RowLabels) => row.link_delay_ms }, unsharedGap] : []),
     ...figures,
   ];
 }
@@ -124,7 +132,7 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
       .trimEnd();
   const flush = (): void => {
     if (pending === undefined) return;
-    const group: MedianRow | undefined = medianRows(withOracleGaps(rows).slice(pending.from))[0];
+    const group: MedianRow | undefined = medianRows(withGaps(rows).slice(pending.from))[0];
     pending = undefined;
     if (group === undefined) return;
     if (!hasHeader) write(line(columns.map(({ header }) => header)));
@@ -144,7 +152,9 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
 }
 
 const isText = (column: RowColumn | undefined): boolean =>
-  column !== undefined && "label" in column && !["engines", "routers", "of knee", "users"].includes(column.header);
+  column !== undefined &&
+  "label" in column &&
+  !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
 
 function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   const widest =

@@ -131,6 +131,7 @@ export function planWorstCase(
       load: one.load,
       scale: one.scale ?? variant?.scale ?? 1,
       users: undefined,
+      linkDelayMs: undefined,
     };
     return Array.from({ length: seeds }, (_, at) => at + 1).flatMap((seed) =>
       routers.flatMap((count) =>

@@ -18,6 +18,7 @@ export function jobOf(part: Partial<RunJob> = {}): RunJob {
     load: undefined,
     scale: 1,
     users: undefined,
+    linkDelayMs: undefined,
     ...part,
   };
 }

@@ -27,6 +27,7 @@ const selection: RunSelection = {
   engines: undefined,
   sharing: undefined,
   links: ["real"],
+  linkDelaysMs: undefined,
   seeds: 1,
   loads: undefined,
   kneePolicy: undefined,
@@ -186,8 +187,28 @@ test("loads are shares of the knee of each fleet", () => {
     [4, 8].map((engines) => ({
       ...{ kind: "knee", source: selection.source, variant: undefined, policy: "least_work", engines, seed: 1 },
       ...{ requests: 70, durationS: 9, routers: 1, sharing: "oracle", links: "delays" },
+      linkDelayMs: undefined,
     })),
   );
+});
+
+test("delays between routers vary what is shared, beside one router that knows everything and routers that share nothing", () => {
+  const setups = (part: Partial<RunSelection>) =>
+    plan({ policies: ["least_work"], linkDelaysMs: [50, 150], ...part })
+      .filter(({ policy }) => policy === "least_work")
+      .map(({ routers, sharing, linkDelayMs }) => [routers, sharing, linkDelayMs]);
+  expect(setups({ routers: [4] })).toEqual([
+    [1, "oracle", undefined],
+    [4, "none", undefined],
+    [4, "mesh", 50],
+    [4, "mesh", 150],
+  ]);
+  expect(setups({ routers: [4], sharing: ["gossip-1s", "events-only"] })).toEqual([
+    [1, "oracle", undefined],
+    [4, "gossip-1s", 50],
+    [4, "gossip-1s", 150],
+    [4, "events-only", undefined],
+  ]);
 });
 
 test("no loads, no search; a closed loop has no knee", () => {

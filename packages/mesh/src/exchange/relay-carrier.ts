@@ -56,7 +56,7 @@ export class RelayCarrier {
   /** @throws EspalierError `mesh_frame_invalid` */
   frame(link: Link, frame: Uint8Array): void {
     const { plane, peers } = this.#deps;
-    const received = plane.receive(frame, (origin) => this.#isCredible(link, origin));
+    const received = plane.receive(frame, (origin) => this.#isCredible(link, origin), link.roundTripMs / 2);
     if (received === undefined) return;
     const { origin, isNews } = received;
     if (!isNews || origin.router === peers.self.router) return;

@@ -14,6 +14,7 @@ const textOf = (frame: Uint8Array): string => new TextDecoder().decode(frame);
 function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epochs?: Record<string, number> } = {}) {
   let tell: (frame: Uint8Array) => void = () => {};
   const taken: string[] = [];
+  const delaysMs: (number | undefined)[] = [];
   const refused: string[] = [];
   const counted = { sent: 0, dropped: 0 };
   const peerCounts: number[] = [];
@@ -32,7 +33,8 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
         origin: origin(text.split(" ")[0]!, Number(text.split(" ")[1])),
         frame: frameOf(text),
       })),
-    receive(frame, isCredible = () => true) {
+    receive(frame, isCredible = () => true, linkDelayMs) {
+      delaysMs.push(linkDelayMs);
       const text = textOf(frame);
       const [router, epoch] = text.split(" ");
       const from = origin(router!, Number(epoch));
@@ -67,6 +69,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
     link,
     sent,
     taken,
+    delaysMs,
     refused,
     counted,
     peerCounts,
@@ -154,4 +157,13 @@ test("a router that is no longer linked is spoken for by others again", () => {
   carrier.linkDown(b);
   carrier.frame(a, frameOf("b 1"));
   expect(taken).toEqual(["b 1"]);
+});
+
+test("a frame comes with half the round trip of its link, once that is measured", () => {
+  const { carrier, link, delaysMs } = carry();
+  const stub = link("a");
+  carrier.frame(stub, frameOf("a 1"));
+  stub.roundTripMs = 100;
+  carrier.frame(stub, frameOf("a 1"));
+  expect(delaysMs).toEqual([Number.NaN, 50]);
 });

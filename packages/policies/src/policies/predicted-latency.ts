@@ -59,8 +59,8 @@ export const predictedLatency: PolicyDefinition = {
     "prompts begin with is copied to another engine once they have paid for that by what they would have saved there. " +
     "No engine gets more while it has 16 requests in flight more than three times the mean, or a queue of a quarter " +
     "of its batch. Times are learned from answers; credits are what is believed of slower memory before. A cold prompt leaves the " +
-    "engines that its router owns only for one that is better by 20 ms. Near equals, " +
-    "and other routers beside this one, as for least_work.",
+    "engines that its router owns only for one that is better by 20 ms, and by the time that other routers are away. " +
+    "Near equals, and other routers beside this one, as for least_work.",
   source:
     "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
     "1988); bounded loads (Mirrokni et al., 2016)",

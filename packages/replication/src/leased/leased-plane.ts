@@ -16,8 +16,8 @@ export interface PlaneOptions {
 export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome extends string> {
   /** @throws EspalierError `mesh_frame_invalid` */
   read(bytes: Uint8Array): Frame;
-  /** Takes the frame of another router. */
-  take(frame: Frame): Outcome | "news";
+  /** Takes the frame of another router. `linkDelayMs` as in `PlaneExchange.receive`. */
+  take(frame: Frame, linkDelayMs: number): Outcome | "news";
   /** How to count a frame that is of this router itself, or that may not speak for its origin. */
   readonly refusedAs: Outcome;
   /** Frames of what has changed since the last call. */
@@ -98,11 +98,15 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     return this.#codec.relay();
   }
 
-  receive(bytes: Uint8Array, isCredible: (origin: Origin) => boolean = () => true): Received {
+  receive(
+    bytes: Uint8Array,
+    isCredible: (origin: Origin) => boolean = () => true,
+    linkDelayMs: number = Number.NaN,
+  ): Received {
     const frame = this.#read(bytes);
     const { origin } = frame;
     const isOther = origin.router !== this.#self().router && isCredible(origin);
-    const outcome = isOther ? this.#codec.take(frame) : this.#codec.refusedAs;
+    const outcome = isOther ? this.#codec.take(frame, linkDelayMs) : this.#codec.refusedAs;
     this.#codec.received(outcome);
     return { origin, isNews: outcome === "news" };
   }

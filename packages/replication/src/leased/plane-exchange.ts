@@ -33,10 +33,11 @@ export interface PlaneExchange {
    *
    * @param isCredible whether the frame may speak for an origin. Planes ask it where a later epoch outweighs an earlier
    *   one for good. Default: it may
+   * @param linkDelayMs one way over the link that it came by, as measured; NaN, the default, where that is unknown
    * @returns undefined for an unknown kind
    * @throws EspalierError `mesh_frame_invalid`
    */
-  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received | undefined;
+  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received | undefined;
 }
 
 /**

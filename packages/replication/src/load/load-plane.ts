@@ -19,7 +19,7 @@ import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauge
 export interface LoadExchange extends PlaneExchange {
   /** With many peers, changes are gathered for longer. */
   setPeerCount(count: number): void;
-  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received;
+  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received;
   /** Whether an origin is heard and has reported each of its targets. */
   hasAllOf(origin: Origin): boolean;
   /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
@@ -97,7 +97,7 @@ export class LoadPlane {
     this.#epoch = options.self().epoch;
     const plane = new LeasedPlane<LoadFrame, Outcome>(options, {
       read: readLoadFrame,
-      take: (frame) => this.#peers.receive(frame),
+      take: (frame, linkDelayMs) => this.#peers.receive(frame, linkDelayMs),
       refusedAs: "unknown",
       changes: () => this.#changes(),
       gatherMs: () => this.#sentMs + this.#coalesceMs - clock.nowMs(),

@@ -3,9 +3,11 @@ import { idleGauge, type LoadGauge } from "./load-frame.ts";
 /** Sums over the other routers with running leases, by slot of the target. Read on the request path. */
 export type SharedLoad = Omit<LoadSums, "expiredInFlight" | "add" | "remove" | "replace">;
 
-/** When an origin was last heard, on the monotonic clock. */
 interface Contributor {
+  /** When it was last heard, on the monotonic clock. */
   readonly heardMs: number;
+  /** How long what it says is on its way: moments that are heard lie so far back. */
+  readonly linkDelayMs: number;
 }
 
 /**
@@ -24,7 +26,7 @@ export class LoadSums {
    * between two frames is not in it.
    */
   readonly sentWorkMs: Float64Array;
-  /** When a decrease of that work was last heard, on the monotonic clock; -Infinity before the first time. */
+  /** When that work last decreased, as far as it is heard, on the monotonic clock; -Infinity before the first time. */
   readonly computedMs: Float64Array;
   /** Since when there has been such work without a break; Infinity where there is none. */
   readonly pendingSinceMs: Float64Array;
@@ -34,6 +36,8 @@ export class LoadSums {
   expiredInFlight = 0;
   /** Other routers whose leases run. */
   originCount = 0;
+  /** Mean time, one way, of the links to them; 0 while nothing is measured. */
+  linkDelayMs = 0;
   readonly #contributors: Contributor[][];
   readonly #nowMs: () => number;
 
@@ -66,13 +70,13 @@ export class LoadSums {
 
   /** Adds the gauge of an origin that has nothing in the sums at this slot. */
   add(slot: number, gauge: LoadGauge, by: Contributor): void {
-    this.#change(slot, idleGauge, gauge);
+    this.#change(slot, idleGauge, gauge, by);
     this.#contributors[slot]!.push(by);
   }
 
   /** Removes what `add` added. */
   remove(slot: number, gauge: LoadGauge, by: Contributor): void {
-    this.#change(slot, gauge, idleGauge);
+    this.#change(slot, gauge, idleGauge, by);
     const contributors = this.#contributors[slot]!;
     const at = contributors.indexOf(by);
     contributors[at] = contributors.at(-1)!;
@@ -80,11 +84,11 @@ export class LoadSums {
   }
 
   /** Replaces what `add` added. */
-  replace(slot: number, was: LoadGauge, is: LoadGauge): void {
-    this.#change(slot, was, is);
+  replace(slot: number, was: LoadGauge, is: LoadGauge, by: Contributor): void {
+    this.#change(slot, was, is, by);
   }
 
-  #change(slot: number, was: LoadGauge, is: LoadGauge): void {
+  #change(slot: number, was: LoadGauge, is: LoadGauge, { linkDelayMs }: Contributor): void {
     this.inFlight[slot]! += is.inFlight - was.inFlight;
     this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
     this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
@@ -93,8 +97,9 @@ export class LoadSums {
     const workMs = is.pendingWorkMs - was.pendingWorkMs;
     this.pendingWorkMs[slot]! += workMs;
     if (workMs > 0) this.sentWorkMs[slot]! += workMs;
-    if (workMs < 0) this.computedMs[slot] = this.#nowMs();
+    const atMs = this.#nowMs() - linkDelayMs;
+    if (workMs < 0) this.computedMs[slot] = Math.max(this.computedMs[slot]!, atMs);
     if (this.pendingWorkMs[slot] === 0) this.pendingSinceMs[slot] = Number.POSITIVE_INFINITY;
-    else if (this.pendingSinceMs[slot] === Number.POSITIVE_INFINITY) this.pendingSinceMs[slot] = this.#nowMs();
+    else if (this.pendingSinceMs[slot] === Number.POSITIVE_INFINITY) this.pendingSinceMs[slot] = atMs;
   }
 }

@@ -48,6 +48,9 @@ export interface PeerGaugesOptions {
   readonly meters: Pick<LoadMeters, "lag" | "age" | "phantom" | "expired" | "refusedTarget">;
 }
 
+/** A link that takes longer counts as one that takes so long: a peer may answer probes as late as it likes. */
+export const maxLinkDelayMs = 250;
+
 /** The gauges of all other routers: the newest epoch of each, while it is heard. */
 export class PeerGauges {
   readonly #options: PeerGaugesOptions;
@@ -68,13 +71,14 @@ export class PeerGauges {
   }
 
   /** @returns what the frame brought */
-  receive(frame: LoadFrame): "news" | "stale" | "unknown" {
+  receive(frame: LoadFrame, linkDelayMs: number): "news" | "stale" | "unknown" {
     const { clock, meters, limits } = this.#options;
     const nowMs = clock.nowMs();
     const origin = this.#origins.of(frame.origin, nowMs);
     if (!origin) return "unknown";
     const heardBeforeMs = origin.heardMs;
     const refusedBefore = origin.refused;
+    if (linkDelayMs >= 0) origin.linkDelayMs = Math.min(maxLinkDelayMs, linkDelayMs);
     const isNews = origin.apply(frame, nowMs);
     if (origin.refused > refusedBefore) meters.refusedTarget();
     if (origin.isExpired && origin.heardMs > heardBeforeMs && nowMs - origin.heardMs < limits.leaseMs) origin.revive();
@@ -161,8 +165,14 @@ export class PeerGauges {
 
   #tellTotals(): void {
     const { sums } = this.#options;
+    let delaysMs = 0;
     sums.originCount = 0;
-    for (const { isExpired, isGone } of this.#origins) if (!isExpired && !isGone) sums.originCount++;
+    for (const { isExpired, isGone, linkDelayMs } of this.#origins) {
+      if (isExpired || isGone) continue;
+      sums.originCount++;
+      delaysMs += linkDelayMs;
+    }
+    sums.linkDelayMs = delaysMs / Math.max(1, sums.originCount);
     this.#options.meters.phantom(sums.expiredInFlight);
   }
 }
@@ -195,6 +205,8 @@ class OriginGauges extends Heard implements Peer {
   isExpired = false;
   /** Its process is believed gone; only later frames can refute that. */
   isGone = false;
+  /** One way, of the link by which its last frame came; 0 before it is measured. */
+  linkDelayMs = 0;
   /** Reports beyond the bound. */
   refused = 0;
   readonly #options: OriginGaugesOptions;
@@ -310,7 +322,7 @@ class OriginGauges extends Heard implements Peer {
     const { sums, slots } = this.#options;
     const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
-      sums.replace(known.slot, known.gauge, gauge);
+      sums.replace(known.slot, known.gauge, gauge, this);
       known.gauge = gauge;
       return;
     }

@@ -154,7 +154,7 @@ describe("sums", () => {
     (seed) => {
       const random = createSeededRandom(seed);
       const sums = new LoadSums(4, () => 1_000);
-      const held = new Map<{ heardMs: number }, { slot: number; inFlight: number }>();
+      const held = new Map<{ heardMs: number; linkDelayMs: number }, { slot: number; inFlight: number }>();
       const check = (): void => {
         for (let slot = 0; slot < 4; slot++) {
           const here = [...held].filter(([, each]) => each.slot === slot);
@@ -171,12 +171,12 @@ describe("sums", () => {
         const known = by && held.get(by);
         const inFlight = 1 + random.integer(2 ** 30);
         if (!known || random.integer(3) === 0) {
-          const added = { heardMs: random.integer(1_000) };
+          const added = { heardMs: random.integer(1_000), linkDelayMs: random.integer(100) };
           const slot = random.integer(4);
           sums.add(slot, gaugeOf(inFlight), added);
           held.set(added, { slot, inFlight });
         } else if (random.integer(2) === 0) {
-          sums.replace(known.slot, gaugeOf(known.inFlight), gaugeOf(inFlight));
+          sums.replace(known.slot, gaugeOf(known.inFlight), gaugeOf(inFlight), by);
           known.inFlight = inFlight;
         } else {
           sums.remove(known.slot, gaugeOf(known.inFlight), by);

@@ -1,6 +1,7 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { LoadSums } from "../../src/load/load-sums.ts";
+import { maxLinkDelayMs } from "../../src/load/peer-gauges.ts";
 import { connect, createLoadRouter, gaugeOf, type LoadRouter } from "./load-rig.ts";
 
 const never = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
@@ -152,9 +153,43 @@ describe("what others have sent to a target, all in all", () => {
   });
 });
 
+test("moments lie as far back as the link takes that told of them, up to a bound", () => {
+  const { time, a, b, c, times } = rig();
+  const { shared, exchange } = c.plane;
+  const frames: Uint8Array[] = [];
+  const [far, near] = [createLoadRouter("far", { time }), createLoadRouter("near", { time })];
+  for (const { plane } of [far, near]) plane.exchange.onFrame((frame) => frames.push(frame));
+  const arrive = (linkDelayMs?: number): void => {
+    for (const frame of frames.splice(0)) exchange.receive(frame, undefined, linkDelayMs);
+  };
+  time.advance(200);
+  far.plane.set("e/0", work(400));
+  arrive(50);
+  expect([times(), shared.linkDelayMs]).toEqual([[400, 150, Number.NEGATIVE_INFINITY], 50]);
+  near.plane.set("e/0", work(100));
+  arrive(Number.NaN);
+  expect([times()[1], shared.linkDelayMs]).toEqual([150, 25]);
+  time.advance(100);
+  near.plane.set("e/0", work(90));
+  arrive(10);
+  expect([times()[2], shared.linkDelayMs]).toEqual([290, 30]);
+  far.plane.set("e/0", work(300));
+  arrive(maxLinkDelayMs + 1);
+  // What a near router told of later still counts.
+  expect([times()[2], shared.linkDelayMs]).toEqual([290, (maxLinkDelayMs + 10) / 2]);
+  time.advance(20);
+  far.plane.set("e/0", work(200));
+  arrive(20);
+  expect([times()[2], shared.linkDelayMs]).toEqual([300, 15]);
+  time.advance(2_000);
+  for (const { plane } of [a, b]) plane.set("e/1", work(1));
+  c.plane.checkLeases();
+  expect([shared.originCount, shared.linkDelayMs]).toEqual([2, 0]);
+});
+
 test("sums of whole milliseconds come back to zero, whatever the order", () => {
   const sums = new LoadSums(1, () => 5);
-  const by = { heardMs: 0 };
+  const by = { heardMs: 0, linkDelayMs: 0 };
   for (let workMs = 1; workMs <= 50; workMs++) sums.add(0, work(workMs * 2 ** 33 + 1), by);
   expect(sums.pendingSinceMs[0]).toBe(5);
   for (let workMs = 50; workMs >= 1; workMs--) sums.remove(0, work(workMs * 2 ** 33 + 1), by);

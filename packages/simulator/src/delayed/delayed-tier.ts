@@ -135,9 +135,10 @@ interface LoadParts {
 
 /** @returns undefined where routers know only their own load */
 function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): LoadParts | undefined {
-  const { sharing, routers, engines, clock, scheduler } = options;
+  const { sharing, routers, engines, clock, scheduler, timing } = options;
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
-  const table = new LoadTable({ routers, targets: engines.length }, clock);
+  const linkDelayMs = sharing === "oracle" ? 0 : timing.linkDelayMs;
+  const table = new LoadTable({ routers, targets: engines.length }, clock, linkDelayMs);
   const channel = new LoadChannel(table, { times, clock, scheduler });
   return {
     table,

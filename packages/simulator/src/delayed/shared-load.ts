@@ -43,14 +43,17 @@ function loadColumns(targets: number): LoadColumns {
 export class LoadTable {
   readonly #clock: Clock;
   readonly #sinceMs: number;
+  readonly #linkDelayMs: number;
   /** By router: its last reports, and when they arrived at the others. */
   readonly #reported: readonly LoadColumns[];
   readonly #receivedMs: readonly Float64Array[];
   /** By router: the sum over the others. */
   readonly #others: readonly LoadColumns[];
 
-  constructor(size: { readonly routers: number; readonly targets: number }, clock: Clock) {
+  /** @param linkDelayMs one way between two routers, as they have measured it */
+  constructor(size: { readonly routers: number; readonly targets: number }, clock: Clock, linkDelayMs: number) {
     const { routers, targets } = size;
+    this.#linkDelayMs = linkDelayMs;
     this.#clock = clock;
     this.#sinceMs = clock.nowMs();
     this.#reported = Array.from({ length: routers }, () => loadColumns(targets));
@@ -86,9 +89,10 @@ export class LoadTable {
       sums.activeTokens[target]! += active;
       sums.lendingTokens[target]! += lending;
       if (work > 0) sums.sentWorkMs[target]! += work;
-      if (work < 0) sums.computedMs[target] = nowMs;
+      const atMs = nowMs - this.#linkDelayMs;
+      if (work < 0) sums.computedMs[target] = atMs;
       if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;
-      else if (sums.pendingSinceMs[target] === Number.POSITIVE_INFINITY) sums.pendingSinceMs[target] = nowMs;
+      else if (sums.pendingSinceMs[target] === Number.POSITIVE_INFINITY) sums.pendingSinceMs[target] = atMs;
     }
   }
 
@@ -96,7 +100,8 @@ export class LoadTable {
   seenBy(router: number): SharedLoad {
     const originCount = this.#reported.length - 1;
     const ageMs = (target: number): number => this.#ageMs(router, target);
-    return { ...this.#others[router]!, sinceMs: this.#sinceMs, originCount, ageMs };
+    const linkDelayMs = this.#linkDelayMs;
+    return { ...this.#others[router]!, sinceMs: this.#sinceMs, originCount, linkDelayMs, ageMs };
   }
 
   #ageMs(router: number, target: number): number {
@@ -111,7 +116,7 @@ export class LoadTable {
 
 /** The shared load of a router that receives no reports. */
 export function createUnsharedLoad(): SharedLoad {
-  return { ...loadColumns(0), sinceMs: 0, originCount: 0, ageMs: () => 0 };
+  return { ...loadColumns(0), sinceMs: 0, originCount: 0, linkDelayMs: 0, ageMs: () => 0 };
 }
 
 /** Delivers load reports to the table when they are due; reports due at the same moment arrive together. */

@@ -23,6 +23,8 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly load?: number;
   /** Users of a closed loop, if their number was chosen. */
   readonly users?: number;
+  /** One way between two routers, if it was chosen. */
+  readonly link_delay_ms?: number;
   readonly seed: number;
   /** LoRA adapters that engines loaded; absent when no request used one. */
   readonly adapter_loads_per_1000?: number;
@@ -41,12 +43,14 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly engine_ms_per_session?: number;
   /** Requests that were rerouted because their first choice was overloaded or down. */
   readonly spills: number;
-  /** Ratios to the same policy in one all-knowing router: see `withOracleGaps`. */
+  /** Ratios to the same policy in one all-knowing router: see `withGaps`. */
   readonly oracle_gap_ttft?: number;
   readonly oracle_gap_ttft_p90?: number;
   readonly oracle_gap_cached?: number;
   readonly oracle_gap_followup?: number;
   readonly oracle_gap_load_cov_time?: number;
+  /** Ratio to the same policy in as many routers that share nothing. */
+  readonly unshared_gap_ttft?: number;
   readonly bounds?: RowBounds;
   /** Seconds on a real core. */
   readonly wall_s: number;
@@ -57,7 +61,7 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
 /** The labels of a row. */
 export type RowOptions = Pick<
   RunOptions,
-  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "users" | "seed"
+  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "users" | "linkDelayMs" | "seed"
 > & {
   readonly scenario: Pick<Scenario, "name">;
   /** The run's share of the knee. */
@@ -69,7 +73,7 @@ export type RowOptions = Pick<
  * few busy engines among idle ones would outweigh the whole run.
  */
 export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
-  const { scenario, variant, policy, routers, engines, sharing, links, load, users, seed } = options;
+  const { scenario, variant, policy, routers, engines, sharing, links, load, users, linkDelayMs, seed } = options;
   const { toMs } = sendingSpan(record.results);
   const summary = summarize(record.results.map(toRequestResult), {
     engines,
@@ -90,6 +94,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     links,
     ...(load === undefined ? {} : { load }),
     ...(users === undefined ? {} : { users }),
+    ...(linkDelayMs === undefined ? {} : { link_delay_ms: linkDelayMs }),
     seed,
     ...summary,
     engines,
@@ -142,24 +147,33 @@ function finite<Names extends string>(figures: Readonly<Record<Names, number>>):
 
 /**
  * Adds to each row its ratios to the oracle's row with the same scenario, variant, policy, engines, load, users and seed; the
- * oracle always has one router. Rows of the oracle, and rows without a matching one, are unchanged. A ratio that is not
- * a number is absent.
+ * oracle always has one router. Adds the ratio to the row of as many routers that share nothing, too. Rows of the oracle, and rows
+ * without a matching one, are unchanged. A ratio that is not a number is absent.
  *
- * @param rows of any runs, in any order; the first of several matching oracle rows counts
+ * @param rows of any runs, in any order; the first of several matching rows counts
  */
-export function withOracleGaps(rows: readonly SimulateRow[]): SimulateRow[] {
+export function withGaps(rows: readonly SimulateRow[]): SimulateRow[] {
   const oracles = new Map<string, SimulateRow>();
+  const unshared = new Map<string, SimulateRow>();
   for (const row of rows) {
     const key = runKey(row);
     if (row.sharing === "oracle" && !oracles.has(key)) oracles.set(key, row);
+    const alone = `${key} ${row.routers}`;
+    if (row.sharing === "none" && !unshared.has(alone)) unshared.set(alone, row);
   }
   return rows.map((row) => {
-    const oracle = row.sharing === "oracle" ? undefined : oracles.get(runKey(row));
-    return oracle === undefined ? row : { ...row, ...gaps(row, oracle) };
+    if (row.sharing === "oracle") return row;
+    const oracle = oracles.get(runKey(row));
+    const alone = row.sharing === "none" ? undefined : unshared.get(`${runKey(row)} ${row.routers}`);
+    return {
+      ...row,
+      ...(oracle && oracleGaps(row, oracle)),
+      ...gap("unshared_gap_ttft", row.ttft_mean_s, alone?.ttft_mean_s),
+    };
   });
 }
 
-function gaps(row: SimulateRow, oracle: SimulateRow): Partial<SimulateRow> {
+function oracleGaps(row: SimulateRow, oracle: SimulateRow): Partial<SimulateRow> {
   return {
     ...gap("oracle_gap_ttft", row.ttft_mean_s, oracle.ttft_mean_s),
     ...gap("oracle_gap_ttft_p90", row.ttft_p90_s, oracle.ttft_p90_s),
@@ -188,7 +202,7 @@ export interface FigureSpread {
 export interface MedianRow
   extends Pick<
     SimulateRow,
-    "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users"
+    "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load" | "users" | "link_delay_ms"
   > {
   readonly seeds: readonly number[];
   /**
@@ -201,7 +215,7 @@ export interface MedianRow
 /**
  * Groups rows that differ only in their seed, in the order in which the first row of each group appears.
  *
- * @param rows including oracle gaps where wanted, since gaps compare runs with the same seed
+ * @param rows including gaps where wanted, since gaps compare runs with the same seed
  */
 export function medianRows(rows: readonly SimulateRow[]): MedianRow[] {
   const groups = new Map<string, SimulateRow[]>();
@@ -212,20 +226,22 @@ export function medianRows(rows: readonly SimulateRow[]): MedianRow[] {
     else group.push(row);
   }
   return [...groups.values()].map((group) => {
-    const { variant, load, users, ...labels } = labelsOf(group[0]!);
+    const { variant, load, users, link_delay_ms: delayMs, ...labels } = labelsOf(group[0]!);
     return {
       ...labels,
       ...(variant === undefined ? {} : { variant }),
       ...(load === undefined ? {} : { load }),
       ...(users === undefined ? {} : { users }),
+      ...(delayMs === undefined ? {} : { link_delay_ms: delayMs }),
       seeds: group.map(({ seed }) => seed),
       figures: spreads(group.map(figuresOf)),
     };
   });
 }
 
-function labelsOf({ scenario, variant, policy, routers, engines, sharing, links, load, users }: SimulateRow) {
-  return { scenario, variant, policy, routers, engines, sharing, links, load, users };
+function labelsOf(row: SimulateRow) {
+  const { scenario, variant, policy, routers, engines, sharing, links, load, users, link_delay_ms } = row;
+  return { scenario, variant, policy, routers, engines, sharing, links, load, users, link_delay_ms };
 }
 
 function figuresOf(row: SimulateRow): Map<string, number> {

@@ -202,7 +202,7 @@ describe("load under random traffic", () => {
 test("sums of reports are what each router but one's own last said", () => {
   const { clock } = createVirtualTime();
   const random = createSeededRandom(21);
-  const channel = new LoadTable({ routers: 3, targets: 2 }, clock);
+  const channel = new LoadTable({ routers: 3, targets: 2 }, clock, 0);
   const last = Array.from({ length: 3 }, () => [0, 0]);
   const wrong: number[] = [];
   for (let step = 0; step < 2_000; step++) {
@@ -230,9 +230,9 @@ test("sums of reports are what each router but one's own last said", () => {
   expect(wrong).toEqual([]);
 });
 
-test("work of others is pending since it was first heard of, and computed when some of it was last heard to be gone", () => {
+test("work of others is pending since it was sent, and computed when some of it was last told to be gone, as far as it is heard of", () => {
   const time = createVirtualTime();
-  const channel = new LoadTable({ routers: 3, targets: 1 }, time.clock);
+  const channel = new LoadTable({ routers: 3, targets: 1 }, time.clock, 4);
   const seen = channel.seenBy(2);
   const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
   const say = (router: number, pendingWorkMs: number) => {
@@ -256,18 +256,18 @@ test("work of others is pending since it was first heard of, and computed when s
   expect(times()).toEqual([0, ...never]);
   say(0, 300);
   say(1, 50);
-  expect(times()).toEqual([350, startMs + 10, Number.NEGATIVE_INFINITY]);
+  expect(times()).toEqual([350, startMs + 6, Number.NEGATIVE_INFINITY]);
   say(0, 100);
-  expect(times()).toEqual([150, startMs + 10, startMs + 30]);
+  expect(times()).toEqual([150, startMs + 6, startMs + 26]);
   say(1, 0);
-  expect(times()).toEqual([100, startMs + 10, startMs + 40]);
+  expect(times()).toEqual([100, startMs + 6, startMs + 36]);
   say(0, 0);
-  expect(times()).toEqual([0, Number.POSITIVE_INFINITY, startMs + 50]);
+  expect(times()).toEqual([0, Number.POSITIVE_INFINITY, startMs + 46]);
   say(1, 7);
-  expect(times()).toEqual([7, startMs + 60, startMs + 50]);
+  expect(times()).toEqual([7, startMs + 56, startMs + 46]);
   expect(seen.sentWorkMs[0]).toBe(357);
   // One's own work is not that of others.
   say(2, 900);
-  expect(times()).toEqual([7, startMs + 60, startMs + 50]);
+  expect(times()).toEqual([7, startMs + 56, startMs + 46]);
   expect([0, 1, 2].map((router) => channel.seenBy(router).sentWorkMs[0])).toEqual([957, 1_200, 357]);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { medianRows, type SimulateRow, withOracleGaps } from "../../src/measure/rows.ts";
+import { medianRows, type SimulateRow, withGaps } from "../../src/measure/rows.ts";
 
 const row = (parts: Partial<SimulateRow>): SimulateRow => ({
   scenario: "rag",
@@ -37,7 +37,7 @@ describe("gaps to the oracle", () => {
       followup_cached_share: 0.796,
       load_cov_time: 0.2,
     });
-    const rows = withOracleGaps([own, oracle]);
+    const rows = withGaps([own, oracle]);
     expect(rows[0]).toEqual({
       ...own,
       oracle_gap_ttft: expect.closeTo(1.05),
@@ -58,21 +58,30 @@ describe("gaps to the oracle", () => {
     { seed: 2 },
   ])("are never to the row of another run: %o", (difference) => {
     const own = row({ ttft_mean_s: 0.4, ...difference });
-    expect(withOracleGaps([own, oracle])).toEqual([own, oracle]);
-    const [paired] = withOracleGaps([own, oracle, { ...oracle, ...difference, ttft_mean_s: 0.1 }]);
+    expect(withGaps([own, oracle])).toEqual([own, oracle]);
+    const [paired] = withGaps([own, oracle, { ...oracle, ...difference, ttft_mean_s: 0.1 }]);
     expect(paired?.oracle_gap_ttft).toBeCloseTo(4);
   });
 
   test("routers, sharing and links may differ; the first of several rows of the oracle counts", () => {
     const others = [row({ routers: 2 }), row({ sharing: "none" }), row({ links: "delays" })];
     const rows = others.map((other) => ({ ...other, ttft_mean_s: 0.3 }));
-    for (const paired of withOracleGaps([...rows, oracle, { ...oracle, ttft_mean_s: 9 }]).slice(0, 3)) {
+    for (const paired of withGaps([...rows, oracle, { ...oracle, ttft_mean_s: 9 }]).slice(0, 3)) {
       expect(paired.oracle_gap_ttft).toBeCloseTo(1.5);
     }
   });
 
+  test("the gap to routers that share nothing is to as many of them, with the same seed", () => {
+    const alone = row({ sharing: "none", routers: 4, ttft_mean_s: 0.6 });
+    const shared = row({ sharing: "mesh", routers: 4, ttft_mean_s: 0.3, link_delay_ms: 50 });
+    const [, own, other] = withGaps([alone, shared, row({ sharing: "mesh", routers: 2, ttft_mean_s: 0.3 })]);
+    expect(own?.unshared_gap_ttft).toBeCloseTo(0.5);
+    expect(other).not.toHaveProperty("unshared_gap_ttft");
+    expect(withGaps([alone])[0]).not.toHaveProperty("unshared_gap_ttft");
+  });
+
   test("a figure that one of the two lacks, or a share of 0, gives no ratio", () => {
-    const [own] = withOracleGaps([
+    const [own] = withGaps([
       row({ ttft_mean_s: 0.3, cached_share: 0.1, load_cov_time: 1 }),
       row({ sharing: "oracle", cached_share: 0 }),
     ]);

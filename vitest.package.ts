@@ -50,12 +50,15 @@ function isDeep(path: string, text: string): boolean {
   return path.endsWith(".deep.test.ts") || /\b(randomRuns|fixedSeeds)\(\d/.test(text);
 }
 
-/** A package that tests its public surface means its sources. */
-function ownName(): Readonly<Record<string, string>> {
-  const { name, exports } = JSON.parse(readFileSync("package.json", "utf8")) as {
+/** A package that tests its public surface means its sources, those of each of its entries. */
+function ownName(): { readonly find: RegExp; readonly replacement: string }[] {
+  const { name, exports = {} } = JSON.parse(readFileSync("package.json", "utf8")) as {
     readonly name: string;
-    readonly exports?: { readonly "."?: Readonly<Record<string, string>> };
+    readonly exports?: Readonly<Record<string, string | { readonly "espalier-source"?: string }>>;
   };
-  const source = exports?.["."]?.["espalier-source"];
-  return source === undefined ? {} : { [name]: join(process.cwd(), source) };
+  return Object.entries(exports).flatMap(([entry, conditions]) => {
+    const source = typeof conditions === "string" ? undefined : conditions["espalier-source"];
+    const find = new RegExp(`^${name}${entry.slice(1)}$`, "u");
+    return source === undefined ? [] : [{ find, replacement: join(process.cwd(), source) }];
+  });
 }

@@ -98,6 +98,7 @@ test("retry-after stands on retryable 429 and 503, one second unless the error s
   const withHeader = codes.filter((code) => errorResponse("openai", new EspalierError(code)).headers["retry-after"]);
   const busy = ["overloaded", "queue_full", "deadline_missed"];
   expect(withHeader).toEqual([
+    "auth_failed",
     ...busy,
     "no_engine_available",
     "too_many_connections",

@@ -89,7 +89,9 @@ function warningsOf({ router, state, version, differs }: MemberStatus, here: Pic
   if (state !== "alive" && state !== "suspect") return [];
   const sections = differs.filter((name) => name !== "version");
   return [
-    ...(differs.includes("version") ? [`warning   ${router} runs ${version}, this router ${here.version ?? "does not say which"}`] : []),
+    ...(differs.includes("version")
+      ? [`warning   ${router} runs ${version}, this router ${here.version ?? "does not say which"}`]
+      : []),
     ...(sections.length > 0 ? [`warning   ${router} has other settings: ${sections.join(", ")}`] : []),
   ];
 }

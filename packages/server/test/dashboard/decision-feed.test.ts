@@ -27,7 +27,8 @@ function startFeed(seed = "fleet") {
     return { batches, cancel: cancel ?? (() => {}), isRefused: cancel === undefined };
   };
   const note = (count: number): void => {
-    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at }, { requestId: `r-${at}`, sessionKey: "s-1" });
+    for (let at = 0; at < count; at++)
+      feed.note({ ...decision, promptTokens: at }, { requestId: `r-${at}`, sessionKey: "s-1" });
   };
   return { feed, watch, note, advance };
 }

@@ -199,7 +199,9 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
       found: (toTokens, timeMs) => {
         this.#runBefore(Math.max(timeMs, this.#reachedMs));
         const blocks = (toTokens - sequence.pullFromTokens) / blockSize;
-        if (sequence.state === "pulling") sequence.reservation = this.#options.offload?.reserve(blocks);
+        if (sequence.state !== "pulling") return;
+        sequence.reservation = this.#options.offload?.reserve(blocks);
+        sequence.pullToTokens = toTokens;
       },
       done: (toTokens, timeMs) => {
         const nowMs = Math.max(timeMs, this.#reachedMs);

@@ -33,7 +33,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
   readonly running: Sequence<Allocation, Chain>[] = [];
   /** Sequences whose blocks are being filled by an import. */
   readonly importing: ImportList<Sequence<Allocation, Chain>> = createImportList();
-  /** Sequences that pull blocks from another engine. */
+  /** Sequences that pull blocks from another engine, or wait for the pull of another one. */
   readonly pulling = new Set<Sequence<Allocation, Chain>>();
   /** Sequences whose import has arrived, and whose first step is the planned one. */
   readonly arrived: Sequence<Allocation, Chain>[] = [];
@@ -132,7 +132,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
 
   /** The pull of a sequence is over: `toTokens` is where the blocks end that have arrived. */
   pulled(sequence: Sequence<Allocation, Chain>, toTokens: number): void {
-    const { waiting, counters, parameters } = this.#options;
+    const { counters, parameters } = this.#options;
     const { reservation, pullFromTokens } = sequence;
     const { blockSize } = parameters;
     const end = reservation?.fill(sequence.chain, pullFromTokens / blockSize, toTokens / blockSize) ?? 0;
@@ -141,8 +141,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
     else counters.emptyPulls++;
     counters.pulledTokens += sequence.pulledTokens;
     this.#leavePull(sequence);
-    sequence.state = "waiting";
-    waiting.restore(sequence);
+    this.#requeue(sequence);
   }
 
   /** A sequence that pulls is aborted. */
@@ -156,6 +155,14 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
     sequence.reservation = undefined;
     sequence.cancelPull = undefined;
     this.pulling.delete(sequence);
+    for (let one = sequence.followers.pop(); one; one = sequence.followers.pop()) {
+      if (this.pulling.delete(one)) this.#requeue(one);
+    }
+  }
+
+  #requeue(sequence: Sequence<Allocation, Chain>): void {
+    sequence.state = "waiting";
+    this.#options.waiting.restore(sequence);
   }
 
   /** An admitted sequence has ended. */
@@ -228,6 +235,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
         this.#deferred.push(sequence);
         continue;
       }
+      if (this.pulling.size > 0 && this.#follow(sequence)) continue;
       if (sequence.remote && this.#pull(sequence, sequence.remote, nowMs)) continue;
       const known = sequence.knownTokens;
       const matched = cache.match(sequence.allocation, known - 1);
@@ -248,6 +256,33 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
   }
 
   /**
+   * Takes the sequence at the head of the queue out if another one pulls the blocks that it lacks: once the source has found
+   * them, or at once if it was to pull them itself. vLLM's `TieringOffloadingManager.lookup` has such a request try again later.
+   */
+  #follow(sequence: Sequence<Allocation, Chain>): boolean {
+    const { cache, offload, waiting, parameters } = this.#options;
+    if (!offload) return false;
+    const limit = sequence.knownTokens - 1;
+    const fromTokens = offload.reach(sequence.chain, cache.match(sequence.allocation, limit), limit);
+    const { blockSize } = parameters;
+    if (fromTokens + blockSize > limit) return false;
+    const block = fromTokens / blockSize;
+    const { hashes } = sequence.chain;
+    for (const one of this.pulling) {
+      const isComing = one.cancelPull && (one.reservation || sequence.remote) && one.pullFromTokens <= fromTokens;
+      if (!isComing || one.pullToTokens <= fromTokens) continue;
+      const other = one.chain.hashes;
+      if (other[2 * block] !== hashes[2 * block] || other[2 * block + 1] !== hashes[2 * block + 1]) continue;
+      waiting.takeFirst();
+      sequence.state = "pulling";
+      one.followers.push(sequence);
+      this.pulling.add(sequence);
+      return true;
+    }
+    return false;
+  }
+
+  /**
    * Begins the pull of the sequence at the head of the queue, and takes it out.
    *
    * @returns false when both memories have everything, or CPU memory has no room
@@ -265,6 +300,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
     waiting.takeFirst();
     sequence.state = "pulling";
     sequence.pullFromTokens = fromTokens;
+    sequence.pullToTokens = toTokens;
     this.pulling.add(sequence);
     sequence.cancelPull = remote.pull({ fromTokens, toTokens }, this.#options.receiverOf(sequence), nowMs);
     return true;

@@ -40,7 +40,11 @@ export interface Sequence<Allocation, Chain = unknown> {
   remote: RemoteSource | undefined;
   /** Where its pull began, in tokens. */
   pullFromTokens: number;
+  /** Where the blocks end that it asks for, or that were found. */
+  pullToTokens: number;
   cancelPull: CancelPull | undefined;
+  /** Sequences that wait for the blocks of its pull. */
+  readonly followers: Sequence<Allocation, Chain>[];
   /** Room in CPU memory for the blocks that were found. */
   reservation: Reservation | undefined;
   pulledTokens: number;
@@ -75,7 +79,9 @@ export function createSequence<Allocation, Chain extends RequestChain<unknown>>(
     importedTokens: 0,
     remote,
     pullFromTokens: 0,
+    pullToTokens: 0,
     cancelPull: undefined,
+    followers: [],
     reservation: undefined,
     pulledTokens: 0,
     cachedTokens: 0,

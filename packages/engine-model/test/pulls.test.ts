@@ -54,6 +54,43 @@ describe("a pull", () => {
     expect(engine.stats()).toMatchObject({ pulls: 1, emptyPulls: 0 });
   });
 
+  test("is made once for requests with the same prompt, which wait for it", () => {
+    const fleet = createFleet(2);
+    fleet.run(0, "A", upFrom(1, 40));
+    const sinceMs = fleet.nowMs();
+    for (const id of ["B", "C", "D"]) fleet.submit(1, id, upFrom(1, 43), { from: 0 });
+    // The source has found the blocks; this one was not told of it, and waits for them, too.
+    fleet.runUntil(sinceMs + 10);
+    fleet.submit(1, "E", upFrom(1, 43));
+    fleet.submit(1, "other", upFrom(700, 43), { from: 0 });
+    fleet.runUntil(sinceMs + 20);
+    expect(fleet.engines[1]!.engine.stats()).toMatchObject({ pulling: 4, emptyPulls: 1 });
+    fleet.engines[1]!.engine.abort("C", fleet.nowMs());
+    fleet.settle();
+    const { engine, reports } = fleet.engines[1]!;
+    for (const id of ["B", "D", "E"]) {
+      expect(reports.get(id)).toMatchObject({ cachedTokens: 40, pulledTokens: id === "B" ? 40 : 0 });
+      expect(reports.get(id)!.firstTokenMs - sinceMs).toBeLessThan(3 + 80 + 3 * 20 + 10);
+    }
+    expect(engine.stats()).toMatchObject({ pulls: 1, pulling: 0, finished: 5 });
+    expect(fleet.engines[0]!.source.stats()).toMatchObject({ served: 1, sentTokens: 40 });
+  });
+
+  test("of a request that goes away lets those that wait for it pull themselves, or compute", () => {
+    const fleet = createFleet(2);
+    fleet.run(0, "A", upFrom(1, 40));
+    fleet.submit(1, "B", upFrom(1, 43), { from: 0 });
+    fleet.submit(1, "C", upFrom(1, 43), { from: 0 });
+    fleet.runUntil(fleet.nowMs() + 10);
+    fleet.submit(1, "D", upFrom(1, 43));
+    fleet.runUntil(fleet.nowMs() + 10);
+    fleet.engines[1]!.engine.abort("B", fleet.nowMs());
+    fleet.settle();
+    const { reports } = fleet.engines[1]!;
+    expect(reports.get("C")).toMatchObject({ pulledTokens: 40 });
+    expect(reports.get("D")).toMatchObject({ pulledTokens: 0, finishReason: "length" });
+  });
+
   test("asks only for what the engine has in neither memory", () => {
     const fleet = createFleet(2);
     fleet.run(0, "A", upFrom(1, 40));

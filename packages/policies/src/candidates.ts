@@ -90,7 +90,7 @@ export interface CandidateSet {
   readonly pulledTokens: Float64Array;
   /** Expected milliseconds of that pull, computing after a failed one included. */
   readonly pullMs: Float64Array;
-  /** Index of the candidate that it pulls from. NaN without a pull. */
+  /** Index of the candidate that it pulls from, or would if predicted blocks are not there yet. NaN without one. */
   readonly pullFrom: Float64Array;
   /** Milliseconds since the prediction behind the match was made. NaN if the engine announced the blocks. */
   readonly matchAgeMs: Float64Array;

@@ -45,6 +45,19 @@ export function planPulls(promptTokens: number, busyShare: number, candidates: C
       candidates.pullMs[index] = moveMs + (1 - lendTrust[source]!) * computeMs;
       candidates.pullFrom[index] = source;
     }
+    // Blocks that are only predicted may be on their way there: an engine that knows the source waits for them, and does not
+    // compute them again.
+    if (bestMs === 0 && !Number.isNaN(candidates.matchAgeMs[index]!)) nameSource(candidates, index, count);
+  }
+}
+
+/** Names the best source without a pull. */
+function nameSource({ pullProtocol, pullFrom }: CandidateSet, index: number, count: number): void {
+  for (let place = 0; place < count; place++) {
+    const source = sources[place]!;
+    if (source === index || pullProtocol[source] !== pullProtocol[index]) continue;
+    pullFrom[index] = source;
+    return;
   }
 }
 

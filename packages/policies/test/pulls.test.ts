@@ -35,6 +35,13 @@ test("candidates without a protocol, or with another one, pull nothing", () => {
   expect([1, 2, 3].map((index) => candidates.pulledTokens[index])).toEqual([0, 0, 16_000]);
 });
 
+test("where blocks are only predicted, their source is named, and nothing is expected to be pulled", () => {
+  const sent = { matchedTokens: 16_000, matchAgeMs: 5 };
+  expect(pullOf(planned([{ lendableTokens: 16_000 }, sent]), 1)).toEqual([0, 0, 0]);
+  expect(pullOf(planned([{ lendableTokens: 16_000 }, { matchedTokens: 16_000 }]), 1)).toEqual(noPull);
+  expect(pullOf(planned([{ lendableTokens: 16_000, pullProtocol: 2 }, sent]), 1)).toEqual(noPull);
+});
+
 test("a few tokens are computed sooner than they arrive", () => {
   expect(pullOf(planned([{ lendableTokens: 80 }, {}]), 1)).toEqual(noPull);
   expect(pullOf(planned([{ lendableTokens: 160 }, {}]), 1)[0]).toBe(160);

@@ -7,6 +7,7 @@ export interface ChosenPull<Target extends RoutingTarget> {
   readonly source: Target;
   /** Tokens that the engine has itself; the pull begins where they end. */
   readonly fromTokens: number;
+  /** 0 where the engine should have the blocks by then, and pulls only what it lacks. */
   readonly tokens: number;
   /** Expected milliseconds of the pull, and of computing these tokens instead. */
   readonly expectedMs: number;
@@ -41,6 +42,7 @@ export class RunningPull<Target extends RoutingTarget> {
   answered(cachedTokens: number | undefined): boolean | undefined {
     this.release();
     const { source, fromTokens, tokens } = this.#pull;
+    if (tokens === 0) return undefined;
     const isBrought = cachedTokens === undefined ? undefined : cachedTokens >= fromTokens + tokens / 2;
     if (!this.#isOver) this.#trust.ended(source, tokens, isBrought);
     this.#isOver = true;
@@ -56,7 +58,7 @@ export function pullOf<Target extends RoutingTarget>(
   { promptTokens, trust }: { readonly promptTokens: number; readonly trust: LendTrust },
 ): ChosenPull<Target> | undefined {
   const tokens = candidates.pulledTokens[index]!;
-  if (tokens === 0) return undefined;
+  if (Number.isNaN(candidates.pullFrom[index]!)) return undefined;
   const fromTokens = matchedInAll(candidates, index);
   const pull: ChosenPull<Target> = {
     source: targets[candidates.target[candidates.pullFrom[index]!]!]!,

@@ -158,7 +158,7 @@ export function describeDecision(
     queuedMs: Math.round(queuedMs),
     attempt: attempts + 1,
     prefillWorker: prefill?.target.engine.id ?? null,
-    pull: pull ? describePull(pull) : null,
+    pull: describePull(pull),
   };
 }
 

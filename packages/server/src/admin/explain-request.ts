@@ -103,7 +103,7 @@ export async function explainRequest(
     policy: pool.policy.name,
     reason: explained?.explanation.reason ?? null,
     choice: choice ? { key: choice.key, probability: choice.probability } : null,
-    pull: explained?.pull ? describePull(explained.pull) : null,
+    pull: describePull(explained?.pull),
     split: explainSplit(context, plan) ?? null,
     service: serviceOf(context, plan),
     overflow: explainOverflow(context, plan) ?? null,

@@ -10,6 +10,9 @@ export interface PullReport {
   readonly computeMs: number;
 }
 
-export function describePull({ source, tokens, expectedMs, computeMs }: ChosenPull<Target>): PullReport {
+/** @returns null where nothing is expected to be fetched */
+export function describePull(pull: ChosenPull<Target> | undefined): PullReport | null {
+  if (!pull || pull.tokens === 0) return null;
+  const { source, tokens, expectedMs, computeMs } = pull;
   return { from: source.key, tokens, ms: expectedMs, computeMs };
 }

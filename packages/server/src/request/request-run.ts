@@ -263,7 +263,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (prompt) headers.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
     if (prefill) headers.push("x-espalier-prefill-worker", prefill.target.engine.id);
     const pull = (prefill ?? selection)?.pull;
-    if (pull) headers.push("x-espalier-kv-source", pullText(pull));
+    if (pull && pull.tokens > 0) headers.push("x-espalier-kv-source", pullText(pull));
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
   }

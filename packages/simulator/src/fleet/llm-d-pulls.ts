@@ -26,6 +26,7 @@ export function withLlmdRule(policy: Policy, { minPullTokens, draws = false }: L
     ...policy,
     choose(request, candidates, random) {
       candidates.pulledTokens.fill(0, 0, candidates.count);
+      candidates.pullFrom.fill(Number.NaN, 0, candidates.count);
       const source = minPullTokens === undefined ? -1 : drawSource(candidates, random);
       const choice = draws
         ? drawByScore(policy, request, candidates, random)

@@ -98,7 +98,7 @@ test("a request that fails ends the run with an error that says why", async () =
   const options = await optionsOf(mostOfAll("none", 1), traceFile());
   const requests = options.requests.map((request) => ({ ...request, path: "/v1/nowhere" }));
   await expect(runTraceOnce({ ...options, requests })).rejects.toThrow(
-    /^24 of 24 requests failed:\n {2}24 x status 404/,
+    /^24 of 24 requests failed:\n {2}24 x path_not_found: status 404/,
   );
 }, 30_000);
 

@@ -111,7 +111,7 @@ export function createScoringFleet({ promptTokens, targets: count, prompts, othe
     targets,
     prompts: asked,
     shared,
-    selector: createTargetSelector(random, knowledge, shared, traffic),
+    selector: createTargetSelector({ random, knowledge, shared, traffic }),
     work: learnedWork(targets, clock, random),
     depthOf: (target) => (target % placedEvery === 0 ? blocks : depthOf(target)),
     nextRequest: () => time.advance(betweenDecisionsMs),

@@ -85,17 +85,23 @@ export interface TargetSelector {
   ): Selection<Target> | undefined;
 }
 
+/** What decisions read and write. Parts that are absent know nothing, and keep nothing. */
+interface SelectorParts {
+  readonly random: Random;
+  readonly knowledge: PrefixKnowledge;
+  /** Load of the other routers. */
+  readonly shared?: SharedLoad | undefined;
+  readonly traffic?: PeerTraffic | undefined;
+  readonly sessions?: SessionBindings;
+  readonly rents?: CopyRents;
+  readonly trust?: LendTrust;
+  readonly log?: Pick<DecisionLog<unknown>, "add"> | undefined;
+}
+
 /** Decisions are synchronous, so they share one candidate set and allocate none. */
-export function createTargetSelector(
-  random: Random,
-  knowledge: PrefixKnowledge,
-  shared: SharedLoad = noSharedLoad,
-  traffic: PeerTraffic = noTraffic,
-  sessions: SessionBindings = noSessions,
-  rents: CopyRents = noRents,
-  trust: LendTrust = fullTrust,
-  log?: Pick<DecisionLog<unknown>, "add">,
-): TargetSelector {
+export function createTargetSelector(parts: SelectorParts): TargetSelector {
+  const { random, knowledge, shared = noSharedLoad, traffic = noTraffic, log } = parts;
+  const { sessions = noSessions, rents = noRents, trust = fullTrust } = parts;
   const candidates = createCandidateSet();
   return {
     select(pool, targets, { features, prompt, canPull }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {

@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { createTargetSelector } from "../src/select-target.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
-type Knowledge = Parameters<typeof createTargetSelector>[1];
+type Knowledge = Parameters<typeof createTargetSelector>[0]["knowledge"];
 
 /** Nothing is asked of it without a prompt. */
 const noKnowledge: Knowledge = {
@@ -48,13 +48,13 @@ function seenBy(targets: readonly ScriptedTarget[], adapter: string | undefined)
       return inner.choose(request, candidates, random);
     },
   };
-  const selector = createTargetSelector(createSeededRandom(1), noKnowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge: noKnowledge });
   selector.select({ policy }, targets, { features: { ...features, adapter }, prompt: undefined }, { tried: new Set() });
   return seen;
 }
 
 function chosen(targets: readonly ScriptedTarget[], adapter: string, seed: number): ScriptedTarget {
-  const selector = createTargetSelector(createSeededRandom(seed), noKnowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(seed), knowledge: noKnowledge });
   const request = { features: { ...features, adapter }, prompt: undefined };
   return selector.select({ policy: createPolicy("least_work") }, targets, request, { tried: new Set() })!.target;
 }
@@ -74,7 +74,7 @@ describe("the column", () => {
     const targets = engines(2);
     for (const { adapters } of targets) adapters.accept(reading(2, ["sql"]), 0, true);
     expect(seenBy(targets, undefined)).toEqual([Number.NaN, Number.NaN]);
-    const selector = createTargetSelector(createSeededRandom(1), noKnowledge);
+    const selector = createTargetSelector({ random: createSeededRandom(1), knowledge: noKnowledge });
     const seen: number[][] = [];
     const inner = createPolicy("least_work");
     const policy: Policy = {

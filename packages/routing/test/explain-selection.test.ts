@@ -21,7 +21,7 @@ const none = { tried: new Set<string>() };
 function rigOf(name: PolicyName, count = 4) {
   const { knowledge, announce, time } = knowledgeRig({ confidence: "complete" });
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, `e${at}`));
-  const selector = createTargetSelector(createSeededRandom(5), knowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(5), knowledge });
   const policy = createPolicy(name);
   const prompt = promptOf(tokensOf("a", 160));
   const request = { features, prompt };
@@ -73,7 +73,12 @@ test("what other routers may have sent is read, and nothing is expected of them 
   const shared = nothingShared(4);
   shared.inFlight[0] = 3;
   const traffic = createPeerTraffic(time.clock, shared, (target) => target === 1);
-  const selector = createTargetSelector(createSeededRandom(1), knowledge, shared, dryRunTraffic(traffic));
+  const selector = createTargetSelector({
+    random: createSeededRandom(1),
+    knowledge,
+    shared,
+    traffic: dryRunTraffic(traffic),
+  });
   const explain = () => explainSelection(selector, { policy }, targets, { features, prompt }, none)!;
   expect(explain().estimatedPeerTokens).toBe(0);
   traffic.sent({ target: targets[1]!.index, uncachedTokens: 10_000, matchedTokens: 0 });

@@ -57,7 +57,7 @@ function seenBy({
     },
   };
   const targets = Array.from({ length: 4 }, (_, at) => scriptedTarget(at, `e${at}`));
-  const selector = createTargetSelector(createSeededRandom(1), knowledge, load, traffic);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge, shared: load, traffic });
   const prompt = { chain: new Uint32Array(20), blockCount: 10, blockSize: 16, tokens: 160, from: "tokens" } as never;
   selector.select({ policy: watching }, targets, { features, prompt }, { tried: new Set() });
   return seen[0];

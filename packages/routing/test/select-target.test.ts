@@ -81,7 +81,7 @@ let policy: ReturnType<typeof notingPolicy>;
 let targets: readonly ScriptedTarget[];
 
 beforeEach(() => {
-  selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}));
+  selector = createTargetSelector({ random: createSeededRandom(1), knowledge: knowledgeOf({}) });
   policy = notingPolicy();
   targets = [];
 });
@@ -158,7 +158,7 @@ describe("what a policy sees of a target", () => {
   test("nothing that was left by the candidates of the request before", () => {
     targets = poolOf({ a: {}, b: {} });
     const known = knowledgeOf({ a: { matchedTokens: 64, heldTokens: 99, matchAgeMs: 5 } });
-    selector = createTargetSelector(createSeededRandom(1), known);
+    selector = createTargetSelector({ random: createSeededRandom(1), knowledge: known });
     selector.select({ policy }, targets, { features, prompt }, none);
     expect(policy.seen[0]?.[0]).toMatchObject({ matchedTokens: 64, heldTokens: 99, matchAgeMs: 5 });
     select();
@@ -243,7 +243,7 @@ describe("blocks of requests in flight", () => {
 
   test("of other routers are added as they say", () => {
     const shared = { ...nothingShared(3), activeTokens: Float64Array.of(0, 160, 0) };
-    selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
+    selector = createTargetSelector({ random: createSeededRandom(1), knowledge: knowledgeOf({}), shared });
     choose();
     expect(seenBlocks()).toEqual([
       [96, 0],
@@ -268,7 +268,7 @@ describe("the load of other routers", () => {
 
   beforeEach(() => {
     shared = nothingShared(2);
-    selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
+    selector = createTargetSelector({ random: createSeededRandom(1), knowledge: knowledgeOf({}), shared });
     targets = poolOf({ a: {}, b: {} });
   });
 
@@ -317,7 +317,10 @@ describe("the choice", () => {
   test("says what is matched at it, in all tiers together", () => {
     targets = poolOf({ a: {}, b: {} });
     const tiers = { matchedTokens: 16, matchedCpuTokens: 32, matchedDiskTokens: 64, matchedExternalTokens: 128 };
-    selector = createTargetSelector(createSeededRandom(1), knowledgeOf({ a: { matchedTokens: 80 }, b: tiers }));
+    selector = createTargetSelector({
+      random: createSeededRandom(1),
+      knowledge: knowledgeOf({ a: { matchedTokens: 80 }, b: tiers }),
+    });
     for (const [index, matchedTokens] of [80, 240].entries()) {
       policy = notingPolicy(() => index);
       const choice = selector.select({ policy }, targets, { features, prompt }, none);
@@ -328,7 +331,7 @@ describe("the choice", () => {
   test("looks a prompt up once, whatever the number of targets, and not at all without one", () => {
     targets = poolOf({ a: {}, b: {}, c: {} });
     const known = knowledgeOf({ a: { matchedTokens: 80 } });
-    selector = createTargetSelector(createSeededRandom(1), known);
+    selector = createTargetSelector({ random: createSeededRandom(1), knowledge: known });
     selector.select({ policy }, targets, { features, prompt }, none);
     expect(known.matched).toEqual([prompt]);
     expect(select()?.matchedTokens).toBe(0);
@@ -341,10 +344,10 @@ describe("the choice", () => {
     ["epp_weighted", "best_score"],
   ])("%s goes where the prompt is, and elsewhere once that has failed", (name, reason) => {
     targets = poolOf({ a: {}, b: {}, c: {} });
-    selector = createTargetSelector(
-      createSeededRandom(1),
-      knowledgeOf({ b: { matchedTokens: 96, heldTokens: 96 }, c: { matchedTokens: 80, heldTokens: 80 } }),
-    );
+    selector = createTargetSelector({
+      random: createSeededRandom(1),
+      knowledge: knowledgeOf({ b: { matchedTokens: 96, heldTokens: 96 }, c: { matchedTokens: 80, heldTokens: 80 } }),
+    });
     const pool = { policy: createPolicy(name, name === "least_work" ? { "near-tie-tokens": 0 } : {}) };
     const at = (tried: readonly string[]) =>
       selector.select(pool, targets, { features, prompt }, { tried: new Set(tried) });

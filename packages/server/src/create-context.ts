@@ -31,8 +31,6 @@ import {
   dryRunSessions,
   dryRunTraffic,
   maxKnownTargets,
-  type PeerTraffic,
-  type SessionBindings,
 } from "@espalier/routing";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
@@ -235,15 +233,15 @@ function createSelectors(
   const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
-  const create = (
-    of: PeerTraffic | undefined,
-    bindings: SessionBindings,
-    copies: CopyRents,
-    kept?: DecisionLog<DescribedDecision>,
-  ) => createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies, trust, kept);
+  const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust };
   return {
-    selector: create(traffic, sessions, rents, log),
-    dryRunSelector: create(traffic && dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(rents)),
+    selector: createTargetSelector({ ...parts, traffic, sessions, rents, log }),
+    dryRunSelector: createTargetSelector({
+      ...parts,
+      traffic: traffic && dryRunTraffic(traffic),
+      sessions: dryRunSessions(sessions),
+      rents: dryRunRents(rents),
+    }),
   };
 }
 

@@ -15,7 +15,7 @@ beforeEach(async () => {
 
 /** The keys of all targets that a request may go to, in the order of its attempts. */
 function reachable(): string[] {
-  const selector = createTargetSelector(createSeededRandom(1), {} as PrefixKnowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge: {} as PrefixKnowledge });
   const pool = { policy: createPolicy("least_connections") };
   const tried = new Set<string>();
   const next = () => selector.select(pool, scripted.fleet.pool("m"), { features, prompt: undefined }, { tried });
@@ -44,7 +44,7 @@ test("a request does not go to an engine that is down", async () => {
 });
 
 test("the load of an engine counts from the moment at which a request is sent there", () => {
-  const selector = createTargetSelector(createSeededRandom(1), {} as PrefixKnowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge: {} as PrefixKnowledge });
   const pool = { policy: createPolicy("least_connections") };
   const chosen: string[] = [];
   for (let request = 0; request < 6; request++) {

@@ -26,7 +26,7 @@ function rigOf(full: number, count = 3) {
     watch.sent(at, held.chain, 300, true);
     watch.arrived(held);
   }
-  const dryRunSelector = createTargetSelector(createSeededRandom(1), knowledge);
+  const dryRunSelector = createTargetSelector({ random: createSeededRandom(1), knowledge });
   const pool = { policy: createPolicy("least_work") };
   let pending = 0;
   const parts = { watch, dryRunSelector, pool, pendingTokens: () => pending };

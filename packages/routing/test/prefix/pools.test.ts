@@ -119,7 +119,7 @@ describe("a decision", () => {
   test("goes to the target that can fetch, at the credit of what is outside, and tells how much that is", () => {
     const { knowledge, pool, target } = poolRig();
     pool(near.index, 0, 6);
-    const selector = createTargetSelector(createSeededRandom(1), knowledge);
+    const selector = createTargetSelector({ random: createSeededRandom(1), knowledge });
     const targets = [targetLike(1, {}), target, targetLike(2, {})];
     const features = { promptTokens: 100, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined };
     const choose = (credit: number) => {
@@ -134,7 +134,7 @@ describe("a decision", () => {
     const { knowledge, pool, target, announce } = poolRig();
     pool(near.index, 0, 6);
     announce(prompt, 0, 6);
-    const selector = createTargetSelector(createSeededRandom(1), knowledge);
+    const selector = createTargetSelector({ random: createSeededRandom(1), knowledge });
     const features = { promptTokens: 100, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined };
     const request = { features, prompt };
     const selection = selector.select({ policy: createPolicy("least_work") }, [target], request, { tried: new Set() });

@@ -34,7 +34,7 @@ function rig(count = 2, waits = false) {
       return { computed: note("computed"), withdraw: note("withdraw"), answered: note("answered") };
     },
   };
-  const selector = createTargetSelector(createSeededRandom(1), knowledge as PrefixKnowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge: knowledge as PrefixKnowledge });
   const pool = { policy: createPolicy("least_connections") };
   const routed = { features, prompt: promptOf(tokensOf("a", 100)) };
   const budget = createRetryBudget(time.clock);

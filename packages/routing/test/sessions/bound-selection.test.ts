@@ -20,7 +20,7 @@ function rigOf(policyName = "sticky") {
   const targets = Array.from({ length: 4 }, (_, at) => scriptedTarget(at, `e${at}`));
   const policy = createPolicy(policyName, policyName === "sticky" ? { "near-tie-tokens": 0 } : {});
   const selectorOf = (of: typeof sessions) =>
-    createTargetSelector(createSeededRandom(5), knowledge, undefined, undefined, of);
+    createTargetSelector({ random: createSeededRandom(5), knowledge, sessions: of });
   const selector = selectorOf(sessions);
   const quiet = selectorOf(dryRunSessions(sessions));
   const ask = (changes: Partial<RequestFeatures> = {}) => ({
@@ -129,7 +129,7 @@ test("a policy that binds no sessions leaves them alone", () => {
 
 test("without bindings every request of a session is its first", () => {
   const { knowledge } = knowledgeRig({ confidence: "complete" });
-  const selector = createTargetSelector(createSeededRandom(1), knowledge);
+  const selector = createTargetSelector({ random: createSeededRandom(1), knowledge });
   const pool = { policy: createPolicy("sticky") };
   const targets = [scriptedTarget(0, "a"), scriptedTarget(1, "b")];
   for (let turn = 0; turn < 3; turn++) {

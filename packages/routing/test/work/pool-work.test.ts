@@ -275,11 +275,11 @@ describe("a decision", () => {
   };
   const none = { tried: new Set<string>() };
   const selectorOf = () =>
-    createTargetSelector(
-      createSeededRandom(1),
-      knowledge as unknown as Parameters<typeof createTargetSelector>[1],
+    createTargetSelector({
+      random: createSeededRandom(1),
+      knowledge: knowledge as unknown as Parameters<typeof createTargetSelector>[0]["knowledge"],
       shared,
-    );
+    });
 
   test("sees what was learned: of each candidate its times and backlog, of all how busy they are and how they answer", () => {
     work.prompt(target, { uncachedTokens: 1_000, matchedTokens: 0 }, shared).sent();

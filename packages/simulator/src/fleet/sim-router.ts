@@ -98,10 +98,14 @@ export class SimRouter implements SimFront {
     this.canPull = options.targets.some(({ engine }) => engine.kvPull !== undefined);
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
-    const trust = createLendTrust(clock, silentMeter);
-    this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents, trust);
-    const dryRun = [dryRunTraffic(traffic), dryRunSessions(sessions), dryRunRents(this.#rents)] as const;
-    const dryRunSelector = createTargetSelector(random, knowledge, sharedLoad, ...dryRun, trust);
+    const parts = { random, knowledge, shared: sharedLoad, trust: createLendTrust(clock, silentMeter) };
+    this.selector = createTargetSelector({ ...parts, traffic, sessions, rents: this.#rents });
+    const dryRunSelector = createTargetSelector({
+      ...parts,
+      traffic: dryRunTraffic(traffic),
+      sessions: dryRunSessions(sessions),
+      rents: dryRunRents(this.#rents),
+    });
     const selectors = { selector: this.selector, dryRunSelector };
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);

@@ -141,6 +141,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.getByText("Prompt tokens to compute").waitFor();
     await check("engine");
     await page.getByRole("link", { name: "← Overview" }).click();
+    await page.locator("body:not([data-detail])").waitFor();
     await page.locator(".decisions:visible .when").first().click();
     await page.getByRole("heading", { name: /^Decision at/ }).waitFor();
     await page.getByRole("button", { name: "Explain" }).click();

@@ -91,7 +91,7 @@ test("endpoints that fail are counted, named, and the exit code is 1", async () 
   const { code, stdout, stderr } = await run(["replay", "--trace", path, ...args]);
   expect(code).toBe(1);
   expect(JSON.parse(stdout).rows).toMatchObject([{ requests: 10, errors: 10 }]);
-  expect(stderr).toContain("10 of 10 requests failed:\n  10 x connect ECONNREFUSED 127.0.0.1:1");
+  expect(stderr).toContain("10 of 10 requests failed:\n  10 x ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:1");
 });
 
 test("what is wrong in a trace is named by file, line and field, and the exit code is 1", async () => {

@@ -1,6 +1,6 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
@@ -74,7 +74,10 @@ test("a running router tells how it is, lists its engines, and takes one out for
     run(["workers", ...admin]),
   ]);
   expect(status).toMatchObject({ code: 0, stderr: "" });
-  expect(status.stdout).toBe("ready\nengines   2 of 2 usable\nmodels    tiny\nin flight 0\n");
+  const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { readonly version: string };
+  const [head, settings, ...lines] = status.stdout.split("\n");
+  expect([head, ...lines]).toEqual(["ready", "engines   2 of 2 usable", "models    tiny", "in flight 0", ""]);
+  expect(settings).toMatch(new RegExp(`^version   ${version}, settings [0-9a-f]{8}$`));
   expect(JSON.parse(json.stdout)).toMatchObject({
     ready: true,
     reasons: [],

@@ -138,7 +138,7 @@ test("engines that fetch KV blocks from each other: questions on one document mo
     .stdout()
     .split("\n")
     .filter((line) => /^(the document|question \d)/.test(line));
-  expect(rows).toHaveLength(7);
+  expect(rows).toHaveLength(9);
   const engineOf = (row: string): string | undefined => /127\.0\.0\.1:\d+/.exec(row)?.[0];
   const holder = engineOf(rows[0]!);
   const moved = rows.filter((row) => row.includes("fetched"));

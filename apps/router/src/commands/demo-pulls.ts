@@ -32,7 +32,7 @@ const kvSource = "x-espalier-kv-source";
 const documentWords = 7_000;
 /** Questions are long, so that an engine that gets several of them is busy. */
 const questionWords = 1_200;
-const readers = 6;
+const readers = 8;
 /** Engines announce their CPU memory after the answer. */
 const announcedMs = 500;
 
@@ -64,6 +64,8 @@ export async function tellOfPulls({ urls, model, signal }: PullStory): Promise<s
   try {
     const about: ChatMessage = { role: "user", content: words(documentWords) };
     const first = await ask([about], 0);
+    // A router that has not seen the document may take longer over its tokens than a decision waits.
+    for (let router = 1; router < urls.length; router++) await ask([about], router);
     await wait(announcedMs, signal);
     if (signal.aborted) return undefined;
     const turns = Array.from({ length: readers }, () => [

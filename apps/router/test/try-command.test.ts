@@ -40,6 +40,21 @@ const adminSaying = (status: object): Promise<string> =>
 const bodies = () =>
   seen.map(({ body }) => JSON.parse(body) as { model: string; messages: { role: string; content: string }[] });
 
+test("routers that are named need no admin listener: they tell their models to clients", async () => {
+  const router = await temporaryServer((request) => {
+    if (request.path === "/v1/models") request.response.end('{"data": [{"id": "large"}, {"id": "small"}]}');
+    else streamAnswer(request.response, ["An", " answer"], 0);
+    seen.push(request);
+  });
+  const { error } = await runCommand(registerTry, "try", "--url", router, "--api-key", "of-a-client");
+  expect(error).toBeUndefined();
+  expect(seen.map(({ path }) => path)).toEqual(["/v1/models", "/v1/chat/completions", "/v1/chat/completions"]);
+  expect(JSON.parse(seen[1]!.body)).toMatchObject({ model: "large" });
+  const none = await temporaryServer(({ response }) => response.end('{"data": []}'));
+  const { error: unserved } = await runCommand(registerTry, "try", "--url", none);
+  expect(String(unserved)).toMatch(/serves no model: is any engine up/);
+});
+
 test("two turns go to two routers of the fleet, a line each, then the point", async () => {
   const [first, second] = [await routerWith(0), await routerWith(96)];
   const peer = await adminSaying({ url: second });

@@ -76,13 +76,15 @@ interface Status {
 }
 
 async function findFleet(flags: TryFlags): Promise<Fleet> {
-  if (flags.url && flags.model !== undefined) return { urls: flags.url.map(readUrl), model: flags.model };
+  if (flags.url) {
+    const urls = flags.url.map(readUrl);
+    return { urls, model: flags.model ?? (await servedModel(urls[0]!, flags.apiKey)) };
+  }
   const status = await askAdmin<Status>(flags, "/admin/status");
   const model = flags.model ?? status.models[0];
   if (model === undefined) {
     throw new EspalierError("no_engine_available", `The router at ${flags.admin} knows no model: is any engine up?`);
   }
-  if (flags.url) return { urls: flags.url.map(readUrl), model };
   const others = await Promise.all(
     status.peers.map(async ({ adminUrl: admin }) => {
       const peer = await askAdmin<Status>({ ...flags, admin }, "/admin/status").catch(() => undefined);
@@ -90,6 +92,15 @@ async function findFleet(flags: TryFlags): Promise<Fleet> {
     }),
   );
   return { urls: [clientUrl(status, flags.admin), ...others.flat()], model };
+}
+
+/** The first model that clients of a router see. */
+async function servedModel(url: string, key: string | undefined): Promise<string> {
+  const asked = { admin: url, flag: "--url", ...(key === undefined ? {} : { key }) };
+  const { data = [] } = await askAdmin<{ readonly data?: readonly { readonly id: string }[] }>(asked, "/v1/models");
+  const [first] = data;
+  if (!first) throw new EspalierError("no_engine_available", `The router at ${url} serves no model: is any engine up?`);
+  return first.id;
 }
 
 const readUrl = (url: string): string => readEndpointUrl(url, "--url");

@@ -188,3 +188,6 @@ export function layOutHelpItem(term: string, termColumns: number, description: s
   if (term.length > column) return [`${lead}${term}`, ...body].join("\n");
   return [`${lead}${term.padEnd(column)}${" ".repeat(gap)}${lines[0] ?? ""}`, ...body.slice(1)].join("\n");
 }
+
+/** A whole number with commas between its thousands. */
+export const groupDigits = (count: number): string => count.toLocaleString("en");

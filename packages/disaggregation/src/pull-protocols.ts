@@ -1,6 +1,6 @@
 import type { KvPullProtocol, KvPullSpec, Random } from "@espalier/common";
 import type { Endpoint } from "@espalier/openai";
-import { type LegEdits, randomId } from "./transfer-protocols.ts";
+import { hostOf, type LegEdits, portOf, randomId } from "./transfer-protocols.ts";
 
 /** The engine whose CPU memory another one pulls from. */
 export interface PullSourceEngine {
@@ -27,7 +27,7 @@ const p2p: PullProtocol = {
   edits({ url, pull, rank }, random) {
     const source = {
       kv_request_id: `pull-${randomId(random)}`,
-      remote_host: pull.host ?? bare(new URL(url).hostname),
+      remote_host: hostOf(url, pull.host).replace(/^\[|\]$/gu, ""),
       remote_port: (pull.port ?? sideChannelPort) + rank,
     };
     return { set: { kv_transfer_params: JSON.stringify({ remote_kv_source: source }) }, headers: [] };
@@ -39,14 +39,10 @@ const llmdSidecar: PullProtocol = {
   name: "llm-d-sidecar",
   endpoints: new Set(["chat", "completions"]),
   edits({ url, pull }) {
-    const { hostname, port, protocol } = new URL(url);
-    const at = `${pull.host ?? hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
+    const at = `${hostOf(url, pull.host)}:${portOf(url)}`;
     return { set: {}, headers: ["x-kv-cache-source-host-port", at] };
   },
 };
 
 /** Every protocol, by its name in the configuration. */
 export const pullProtocols: Readonly<Record<KvPullProtocol, PullProtocol>> = { p2p, "llm-d-sidecar": llmdSidecar };
-
-/** The host of a URL without the brackets of IPv6. */
-const bare = (hostname: string): string => hostname.replace(/^\[|\]$/gu, "");

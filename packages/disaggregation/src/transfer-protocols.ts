@@ -240,9 +240,8 @@ const llmdSidecar: TransferProtocol = {
   combinesWithPull: true,
   isPortable: false,
   pair({ prefill }) {
-    const { port, protocol } = new URL(prefill.url);
-    const named = prefill.transfer.port ?? (port || (protocol === "https:" ? 443 : 80));
-    const headers = ["x-prefiller-host-port", `${transferHost(prefill)}:${named}`];
+    const at = `${transferHost(prefill)}:${prefill.transfer.port ?? portOf(prefill.url)}`;
+    const headers = ["x-prefiller-host-port", at];
     return { prefill: { set: {}, headers: [] }, decode: () => ({ set: {}, headers }) };
   },
 };
@@ -302,8 +301,19 @@ function shortPrefill(endpoint: Endpoint["id"], fields: JsonObject): Record<stri
 
 /** Host at which other engines reach this engine's side of a transfer. IPv6 addresses are in brackets. */
 function transferHost({ url, transfer }: LegEngine): string {
-  const host = transfer.host ?? new URL(url).hostname;
+  return hostOf(url, transfer.host);
+}
+
+/** A given host, or that of a URL. IPv6 addresses are in brackets. */
+export function hostOf(url: string, given: string | undefined): string {
+  const host = given ?? new URL(url).hostname;
   return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
+
+/** The port of a URL, which need not be written. */
+export function portOf(url: string): number {
+  const { port, protocol } = new URL(url);
+  return Number(port || (protocol === "https:" ? 443 : 80));
 }
 
 /** Default port of SGLang's bootstrap server, and of Mooncake's in vLLM. */

@@ -4,6 +4,7 @@
 
 export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
+export type { RecordedRequest } from "./admin/recorder.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";

@@ -2,7 +2,7 @@ import { createSeededRandom, systemClock } from "@espalier/common";
 import { type Answer, createLoadClient } from "@espalier/load-driver";
 import type { ChatMessage } from "@espalier/workload";
 import { wait } from "../signals.ts";
-import { layOutTable } from "../terminal-layout.ts";
+import { groupDigits, layOutTable } from "../terminal-layout.ts";
 
 /** The preset whose engines lend each other blocks in the demo: its times are published. */
 export const pullPreset = "h200-gpt-oss-120b";
@@ -105,5 +105,5 @@ function describeStory(answers: readonly Answer[], routers: number): string {
 }
 
 function describePull({ source, tokens, ms, computeMs }: PullHeader): string {
-  return `fetched ${tokens.toLocaleString("en")} tokens from ${source}: ${ms} ms beside ${computeMs} to compute`;
+  return `fetched ${groupDigits(tokens)} tokens from ${source}: ${ms} ms beside ${computeMs} to compute`;
 }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeResult } from "../output.ts";
-import { layOutTable, wrapText } from "../terminal-layout.ts";
+import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
 import { askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
@@ -255,7 +255,7 @@ function heading(report: ExplainReport): string {
   const { pull } = report;
   if (pull) {
     const beside = `${Math.round(pull.ms)} ms beside ${Math.round(pull.computeMs)} to compute`;
-    lines.push(`pull      fetches ${grouped(pull.tokens)} tokens from ${pull.from}: ${beside}`);
+    lines.push(`pull      fetches ${groupDigits(pull.tokens)} tokens from ${pull.from}: ${beside}`);
   }
   return `${wrapText([...lines, ...splitAndService(report)].join("\n"), labelColumns)}\n`;
 }
@@ -355,5 +355,3 @@ function number(value: number | null | undefined): string | undefined {
   if (value === null || value === undefined) return undefined;
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
-
-const grouped = (value: number): string => value.toLocaleString("en");

@@ -5,6 +5,7 @@ import { finished, pipeline } from "node:stream/promises";
 import { createGzip, type Gzip } from "node:zlib";
 import { type Cancel, EspalierError, type HttpStreamClient, systemClock, systemScheduler } from "@espalier/common";
 import { createControlHttp } from "@espalier/proxy";
+import type { RecordedRequest } from "@espalier/server";
 import { bailianLine, maxLineBytes, maxTraceRequests } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
@@ -233,18 +234,6 @@ function createTraceFile(path: string, onFailed: () => void) {
       });
     },
   };
-}
-
-/** A request as a router tells it. */
-interface RecordedRequest {
-  readonly atMs: number;
-  readonly model: string;
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-  readonly blocks: readonly number[];
-  readonly session: number | null;
-  readonly tenant: number | null;
-  readonly adapter: string | null;
 }
 
 /** The session stands as the chat that each of its requests continues, and that is not in the trace itself. */

@@ -13,7 +13,7 @@ import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
-import { layOutTable, wrapText } from "../terminal-layout.ts";
+import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readEndpointUrl } from "./read-flags.ts";
@@ -202,11 +202,9 @@ function failure({ error, errorCode, status }: Answer, url: string): Error {
     : new Error(message);
 }
 
-const grouped = (count: number): string => count.toLocaleString("en");
-
 /** What the two turns show, in one sentence. */
 function pointOf([first, second]: TryReport["turns"], routers: number): string {
-  const cached = `${grouped(second.cachedTokens)} of ${grouped(second.promptTokens)} tokens were ${
+  const cached = `${groupDigits(second.cachedTokens)} of ${groupDigits(second.promptTokens)} tokens were ${
     second.isReported ? "" : "expected to be "
   }cached`;
   const from = routers > 1 ? "came in at another router" : "came in at the only router";
@@ -225,7 +223,10 @@ export function describeTry({ turns, says }: TryReport): string {
     { header: "turn", value: ({ turn }) => turn },
     { header: "router", value: ({ router }) => router },
     { header: "engine", value: ({ engine }) => engine ?? undefined },
-    { header: "cached tokens", value: (turn) => `${grouped(turn.cachedTokens)} of ${grouped(turn.promptTokens)}` },
+    {
+      header: "cached tokens",
+      value: (turn) => `${groupDigits(turn.cachedTokens)} of ${groupDigits(turn.promptTokens)}`,
+    },
     { header: "first token (ms)", value: ({ firstTokenMs }) => firstTokenMs },
   ]);
   return `${table}${wrapText(says, 0)}`;

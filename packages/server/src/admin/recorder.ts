@@ -6,7 +6,7 @@ import type { PlannedRequest } from "../request/planned-request.ts";
 import { notMeant, type WhoMayRead } from "./admin-access.ts";
 
 /** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
-interface RecordedRequest {
+export interface RecordedRequest {
   /** When it was accepted, in milliseconds since the Unix epoch. */
   readonly atMs: number;
   readonly model: string;

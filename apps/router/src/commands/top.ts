@@ -1,5 +1,6 @@
 import type { ReadStream } from "node:tty";
 import { type Clock, systemClock } from "@espalier/common";
+import type { RouterStatus, Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
@@ -65,29 +66,6 @@ async function onScreen(signal: AbortSignal, show: (ended: AbortSignal) => Promi
   }
 }
 
-/** The read part of a router's status. */
-interface Status {
-  readonly ready: boolean;
-  readonly draining: boolean;
-  readonly inFlight: number;
-  readonly url: string;
-  readonly mesh: { readonly router: string } | null;
-  readonly peers: readonly { readonly adminUrl: string }[];
-}
-
-/** The read part of an engine's description. */
-interface Worker {
-  readonly id: string;
-  readonly state: string;
-  readonly draining: boolean;
-  readonly targets: readonly {
-    readonly load: { readonly in_flight: number };
-    readonly signals: Readonly<
-      Record<"running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits", number | null>
-    >;
-  }[];
-}
-
 /** What a router counted since it started. */
 interface Totals {
   readonly requests: number;
@@ -100,7 +78,7 @@ interface Totals {
 
 interface Sample {
   readonly atMs: number;
-  readonly status: Status;
+  readonly status: RouterStatus;
   readonly workers: readonly Worker[];
   readonly totals: Totals;
 }
@@ -146,7 +124,7 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
     const [status, { workers }, page] = await Promise.all([
-      askAdmin<Status>(of, "/admin/status"),
+      askAdmin<RouterStatus>(of, "/admin/status"),
       askAdmin<{ readonly workers: readonly Worker[] }>(of, "/admin/workers"),
       askAdminText(of, "/metrics"),
     ]);
@@ -230,7 +208,7 @@ function routerRow(admin: string, first: Sample | undefined, last: Sample | unde
   };
 }
 
-const nameOf = ({ mesh, url }: Status): string => mesh?.router ?? new URL(url).host;
+const nameOf = ({ mesh, url }: RouterStatus): string => mesh?.router ?? new URL(url).host;
 
 /** Null when there is nothing to divide by, as after a restart, when counters begin again. */
 const ratio = (part: number, whole: number): number | null => (whole > 0 && part >= 0 ? part / whole : null);
@@ -243,6 +221,8 @@ interface Seen {
   readonly last: Sample;
 }
 
+type Signal = "running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits";
+
 /** The signals are those of the first router that has them; what is in flight is each router's own. */
 function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   const find = ({ workers }: Sample): Worker | undefined => workers.find((worker) => worker.id === id);
@@ -251,7 +231,7 @@ function engineRow(id: string, alive: readonly Seen[]): EngineRow {
     alive.find(({ last }) => find(last));
   const worker = source && find(source.last);
   const before = source && find(source.first);
-  const sum = (of: Worker | undefined, key: keyof Worker["targets"][number]["signals"]): number | null => {
+  const sum = (of: Worker | undefined, key: Signal): number | null => {
     const values = (of?.targets ?? []).flatMap(({ signals }) => signals[key] ?? []);
     return values.length === 0 ? null : values.reduce((total, value) => total + value, 0);
   };

@@ -1,3 +1,4 @@
+import type { Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
@@ -5,28 +6,6 @@ import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readName, UsageError } from "./read-flags.ts";
-
-/** The displayed part of an engine's description. */
-interface Worker {
-  readonly id: string;
-  readonly url: string;
-  readonly state: string;
-  readonly reason: string;
-  readonly draining: boolean;
-  readonly role: string;
-  /** The role assigned to an engine of role `both`; null without one. */
-  readonly duty: string | null;
-  readonly models: readonly string[] | null;
-  readonly breaker: { readonly state: string };
-  readonly targets: readonly {
-    readonly load: { readonly in_flight: number };
-    readonly signals: {
-      readonly running: number | null;
-      readonly waiting: number | null;
-      readonly kv_use: number | null;
-    };
-  }[];
-}
 
 const columns: readonly TableColumn<Worker>[] = [
   { header: "id", value: (worker) => worker.id },

@@ -2,7 +2,7 @@ import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
 import type { CompiledConfig } from "@espalier/config";
-import { probeRouters, type RouterProbe } from "@espalier/server";
+import { probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
 import { askAdmin } from "../commands/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
@@ -90,11 +90,7 @@ function checkPeer(probe: RouterProbe): Check {
 }
 
 /** The read part of a router's status. */
-export interface RunningStatus {
-  readonly url: string;
-  readonly version: string | null;
-  readonly peers: readonly { readonly router: string; readonly adminUrl: string }[];
-}
+export type RunningStatus = Pick<RouterStatus, "url" | "version" | "peers">;
 
 /** A router that runs with this configuration. */
 export interface RunningRouter {

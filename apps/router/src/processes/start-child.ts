@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { get } from "node:http";
 import { systemClock, systemScheduler } from "@espalier/common";
+import type { RouterStatus } from "@espalier/server";
 
 /** A program of this project that runs as a child process and has reported that it listens. */
 export interface Child<Listening> {
@@ -95,14 +96,11 @@ export interface RouterListening {
   /** Its mesh address; null when it shares nothing, or uses Redis. */
   readonly meshAddress: string | null;
   /** Where gateways reach it as their endpoint picker; null when it is none. */
-  readonly picker: { readonly address: string; readonly healthAddress: string } | null;
+  readonly picker: RouterStatus["picker"];
 }
 
 /** The part of a local router's report that its starter needs. */
-export interface RouterStatus {
-  readonly usableEngines: number;
-  readonly models: readonly string[];
-}
+type LocalStatus = Pick<RouterStatus, "usableEngines" | "models">;
 
 const readyTimeoutMs = 10_000;
 const askEveryMs = 20;
@@ -117,7 +115,7 @@ export async function untilReady(
   { url, adminUrl }: RouterListening,
   engines: number,
   signal?: AbortSignal,
-): Promise<RouterStatus> {
+): Promise<LocalStatus> {
   const deadlineMs = systemClock.nowMs() + readyTimeoutMs;
   for (;;) {
     const status = await askStatus(adminUrl);
@@ -130,7 +128,7 @@ export async function untilReady(
 }
 
 /** @returns undefined when there is no answer */
-function askStatus(adminUrl: string): Promise<RouterStatus | undefined> {
+function askStatus(adminUrl: string): Promise<LocalStatus | undefined> {
   return new Promise((resolve) => {
     const request = get(`${adminUrl}/admin/status`, (response) => {
       let text = "";
@@ -138,7 +136,7 @@ function askStatus(adminUrl: string): Promise<RouterStatus | undefined> {
       response.on("data", (piece: string) => {
         text += piece;
       });
-      response.on("end", () => resolve(response.statusCode === 200 ? (JSON.parse(text) as RouterStatus) : undefined));
+      response.on("end", () => resolve(response.statusCode === 200 ? (JSON.parse(text) as LocalStatus) : undefined));
       response.on("error", () => resolve(undefined));
     });
     request.on("error", () => resolve(undefined));

@@ -3,7 +3,9 @@ import {
   ByteReader,
   ByteWriter,
   type Cancel,
+  type Described,
   EspalierError,
+  json,
   type Random,
   type Scheduler,
   type Startable,
@@ -11,21 +13,37 @@ import {
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
-import type { DescribedDecision } from "./decision-feed.ts";
+import { type DescribedDecision, describedDecision } from "./decision-feed.ts";
+
+const pastDecision = json.object({
+  summary: json.text("The decision in one sentence."),
+  ...describedDecision.properties,
+  comparedCount: json.integer("How many candidates were compared."),
+  candidates: json.list(
+    json.object({
+      key: json.text(),
+      cost: json.nullable(json.number(), "Lower is better, in the policy's unit."),
+      matchedTokens: json.number(),
+      inFlight: json.number(),
+      pendingPrefillTokens: json.number(),
+    }),
+    "The chosen one, and up to 15 others with the lowest costs.",
+  ),
+});
+
+type PastDecision = Described<typeof pastDecision>;
 
 /** What was decided about a request: the answer of `GET /admin/requests/{id}`. */
-export interface PastRequest {
-  readonly requestId: string;
-  /** The router that decided; null when it shares nothing. */
-  readonly router: string | null;
-  /** One for each attempt, the earliest first. */
-  readonly decisions: readonly PastDecision[];
-}
+export const pastRequest = json.named(
+  "PastRequest",
+  json.object({
+    requestId: json.text(),
+    router: json.nullable(json.text(), "The router that decided."),
+    decisions: json.list(pastDecision, "One for each attempt, the earliest first; at most 8."),
+  }),
+);
 
-interface PastDecision extends DescribedDecision, Omit<LoggedDecision<DescribedDecision>, "facts"> {
-  /** The decision in one sentence. */
-  readonly summary: string;
-}
+export type PastRequest = Described<typeof pastRequest>;
 
 /** Finds decisions by request id: this router's own, and those of the routers in its mesh. */
 export interface PastDecisions extends Startable {

@@ -1,4 +1,13 @@
-import { asEspalierError, type Clock, EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import {
+  asEspalierError,
+  type Clock,
+  type Described,
+  EspalierError,
+  json,
+  type Logger,
+  type Meter,
+  type Startable,
+} from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import type { Reconfiguration } from "./live-config.ts";
 
@@ -10,17 +19,28 @@ export interface ConfigSource {
   read(): CompiledConfig;
 }
 
-/** What caused a reload. */
-export type ReloadTrigger = "file" | "signal" | "admin";
-
 /** The outcome of a reload. After a failed one the old configuration stays in force. */
-export interface ReloadOutcome extends Reconfiguration {
-  readonly trigger: ReloadTrigger;
-  /** Wall clock, in milliseconds. */
-  readonly atMs: number;
-  /** Undefined on success. */
-  readonly error: { readonly code: string; readonly message: string } | undefined;
-}
+export const reloadOutcome = json.named(
+  "ReloadOutcome",
+  json.looseObject({
+    required: {
+      applied: json.list(json.text(), "Settings in force from now on."),
+      needsRestart: json.list(json.text(), "Settings that wait for a restart."),
+      trigger: json.oneOf(["file", "signal", "admin"]),
+      atMs: json.number("Milliseconds since the Unix epoch."),
+    },
+    optional: {
+      error: json.object(
+        { code: json.text(), message: json.text() },
+        "Only when it failed; the old configuration stays.",
+      ),
+    },
+  }),
+);
+
+export type ReloadOutcome = Described<typeof reloadOutcome>;
+/** What caused a reload. */
+export type ReloadTrigger = ReloadOutcome["trigger"];
 
 export interface Reloader extends Startable {
   /** Never throws: errors are in the outcome. */

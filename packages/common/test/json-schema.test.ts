@@ -1,4 +1,4 @@
-import { type Described, json, namedSchemas } from "@espalier/common";
+import { type Described, json, namedSchemas, type Schema } from "@espalier/common";
 import { expect, expectTypeOf, test } from "vitest";
 
 const plain = json.object({ name: json.text(), count: json.nullable(json.integer(), "Null where unknown.") });
@@ -13,7 +13,8 @@ test("an object has all its properties and no others, unless it says so", () => 
 test("null is another type of a plain value, and another schema beside one with more to say", () => {
   expect(plain.properties.count).toEqual({ type: ["integer", "null"], description: "Null where unknown." });
   expect(json.nullable(json.list(json.text()))).toEqual({ type: ["array", "null"], items: { type: "string" } });
-  for (const schema of [plain, json.oneOf(["a", "b"]), json.named("Plain", plain)]) {
+  const others: readonly Schema<unknown>[] = [plain, json.oneOf(["a", "b"]), json.named("Plain", plain)];
+  for (const schema of others) {
     expect(json.nullable(schema, "Sometimes.")).toEqual({
       anyOf: [schema, { type: "null" }],
       description: "Sometimes.",

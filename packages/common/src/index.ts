@@ -4,7 +4,7 @@
  */
 
 export { BinaryHeap } from "./binary-heap.ts";
-export { ByteReader, ByteWriter } from "./bytes.ts";
+export { ByteReader, ByteWriter, readOrUndefined } from "./bytes.ts";
 export {
   type Cancel,
   type Clock,

@@ -7,6 +7,7 @@ import {
   EspalierError,
   json,
   type Random,
+  readOrUndefined,
   type Scheduler,
   type Startable,
 } from "@espalier/common";
@@ -144,14 +145,10 @@ function writeNote(number: number, rest: Uint8Array): Uint8Array {
 }
 
 function readNote(bytes: Uint8Array): { readonly number: number; readonly rest: Uint8Array } | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== noteVersion) return undefined;
+  return readOrUndefined(() => {
+    const reader = ByteReader.ofVersion(noteVersion, bytes);
     return { number: reader.varint(), rest: reader.bytes(maxAnswerBytes) };
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** JSON, deflated. */

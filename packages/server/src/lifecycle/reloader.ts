@@ -3,6 +3,7 @@ import {
   type Clock,
   type Described,
   EspalierError,
+  gaugeOf,
   json,
   type Logger,
   type Meter,
@@ -126,27 +127,25 @@ function createReloadMeters(meter: Meter) {
     labels: ["outcome"],
   });
   const series = { applied: reloads.series("applied"), failed: reloads.series("failed") };
-  const isGood = meter
-    .gauge({
-      name: "espalier_config_last_reload_successful",
-      help: "Whether the last reload of the configuration succeeded: 1 or 0.",
-    })
-    .series();
-  const atSeconds = meter
-    .gauge({
-      name: "espalier_config_applied_timestamp_seconds",
-      help: "When the configuration in force was applied, in Unix time.",
-    })
-    .series();
+  const isGood = gaugeOf(
+    meter,
+    "espalier_config_last_reload_successful",
+    "Whether the last reload of the configuration succeeded: 1 or 0.",
+  );
+  const atSeconds = gaugeOf(
+    meter,
+    "espalier_config_applied_timestamp_seconds",
+    "When the configuration in force was applied, in Unix time.",
+  );
   return {
     started(wallMs: number): void {
-      isGood.set(1);
-      atSeconds.set(wallMs / 1_000);
+      isGood(1);
+      atSeconds(wallMs / 1_000);
     },
     ended({ error, atMs }: ReloadOutcome): void {
-      isGood.set(error ? 0 : 1);
+      isGood(error ? 0 : 1);
       series[error ? "failed" : "applied"].add(1);
-      if (!error) atSeconds.set(atMs / 1_000);
+      if (!error) atSeconds(atMs / 1_000);
     },
   };
 }

@@ -8,6 +8,7 @@ import {
   json,
   type Logger,
   type Meter,
+  readOrUndefined,
   type Scheduler,
   type Startable,
 } from "@espalier/common";
@@ -182,9 +183,8 @@ export function writeRelease({ version, settings }: RouterRelease): Uint8Array {
 
 /** @returns undefined for a note of another form, and for one that is too long; what a later version adds behind does not count */
 export function readRelease(bytes: Uint8Array): RouterRelease | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== noteVersion) return undefined;
+  return readOrUndefined(() => {
+    const reader = ByteReader.ofVersion(noteVersion, bytes);
     const version = printable(reader.text(maxTextBytes));
     const count = reader.varint();
     if (count > maxSections) return undefined;
@@ -194,10 +194,7 @@ export function readRelease(bytes: Uint8Array): RouterRelease | undefined {
       settings.set(name, reader.text(maxTextBytes));
     }
     return { version, settings };
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** What others write ends in terminals and logs. */

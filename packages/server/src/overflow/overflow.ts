@@ -185,15 +185,15 @@ function createOverflowMeters(meter: Meter): OverflowMeters {
     help: "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
     labels: ["backend", "kind"],
   });
-  const spent = meter.counter({
-    name: "espalier_overflow_spent_total",
-    help: "What requests to overflow backends cost by the configured price, in its currency.",
-    labels: ["backend"],
-  });
   return {
     ended: (backend, reason, outcome) => requests.series(backend, reason, outcome).add(),
     tokens: (backend, kind, count) => tokens.series(backend, kind).add(count),
-    spent: (backend, cost) => spent.series(backend).add(cost),
+    spent: counterBy(
+      meter,
+      "backend",
+      "espalier_overflow_spent_total",
+      "What requests to overflow backends cost by the configured price, in its currency.",
+    ),
     withheld: counterBy(
       meter,
       "cause",

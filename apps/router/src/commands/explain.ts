@@ -102,10 +102,10 @@ interface CandidateRow extends Pick<Candidate, CandidateFigures> {
 }
 
 type Split = NonNullable<Explanation["split"]>;
-type Unshown = "expectedOutputTokens" | "memory" | "overflow";
+type NotShown = "expectedOutputTokens" | "memory" | "overflow";
 
 /** The displayed part of the answer of `POST /admin/explain`. */
-export interface ExplainReport extends Omit<Explanation, Unshown | "split" | "candidates"> {
+export interface ExplainReport extends Omit<Explanation, NotShown | "split" | "candidates"> {
   readonly split: (Omit<Split, "reason"> & { readonly reason: string }) | null;
   readonly candidates: readonly CandidateRow[];
 }

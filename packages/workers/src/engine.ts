@@ -111,6 +111,10 @@ export class Engine implements EngineRecord {
     return this.spec.kvPull;
   }
 
+  get region(): string | undefined {
+    return this.spec.region;
+  }
+
   get labels(): EngineSpec["labels"] {
     return this.spec.labels;
   }

@@ -58,6 +58,9 @@ export const engineDescription = json.object({
   kv_pull: json.nullable(json.text(), "The protocol by which it fetches KV blocks of prompts from other engines."),
   weight: json.number(),
   labels: json.record(json.text()),
+  region: json.nullable(json.text(), "Where it is; null if that is not known."),
+  /** In milliseconds, to the hundredth. */
+  network_ms: json.nullable(json.number(), "Round trip between this router and it; null until it is measured."),
   /** `overruled`: it is ignored, because those of too many engines are open. */
   breaker: json.object({ state: json.text(), reason: json.text(), overruled: json.boolean() }),
   /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
@@ -88,6 +91,8 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
     kv_pull: engine.kvPull?.protocol ?? null,
     weight: engine.weight,
     labels: { ...engine.labels },
+    region: engine.region ?? null,
+    network_ms: known(Math.round(engine.networkMs * 100) / 100),
     breaker: { state: breaker.state, reason: breaker.reason, overruled: engine.isOverruled },
     health: {
       last_outcome: health.lastOutcome ?? null,

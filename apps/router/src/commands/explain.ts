@@ -92,7 +92,7 @@ type LoadFigures = Pick<Candidate["load"]["own"], "inFlight" | "pendingPrefillTo
 type Facts = NonNullable<Candidate["facts"]>;
 type Feed = Pick<NonNullable<Facts["feed"]>, "state" | "readBy" | "life" | "ageMs" | "lagMs">;
 type PoolFacts = Pick<NonNullable<Candidate["pools"]>[number], "pool" | "blocks">;
-type CandidateFigures = "key" | "eligible" | "probability" | "cost" | "scores" | "terms" | "placement";
+type CandidateFigures = "key" | "eligible" | "probability" | "cost" | "scores" | "terms" | "signals" | "placement";
 
 /** The displayed part of a candidate. Ages in milliseconds. */
 interface CandidateRow extends Pick<Candidate, CandidateFigures> {
@@ -111,6 +111,7 @@ export interface ExplainReport extends Omit<Explanation, NotShown | "split" | "c
 }
 
 type Decision = Answered["decisions"][number];
+type PastCandidate = Decision["candidates"][number];
 type DecisionFigures = "summary" | "atMs" | "endpoint" | "model" | "policy" | "target" | "class" | "queuedMs";
 
 /** The displayed part of the answer of `GET /admin/requests/{id}`. */
@@ -118,13 +119,19 @@ export interface PastRequest extends Omit<Answered, "decisions"> {
   readonly decisions: readonly Pick<Decision, DecisionFigures | "comparedCount" | "candidates">[];
 }
 
-const pastColumns: readonly TableColumn<Decision["candidates"][number]>[] = [
+const pastColumns: readonly TableColumn<PastCandidate>[] = [
   { header: "candidate", value: ({ key }) => key },
   { header: "cost", value: ({ cost }) => number(cost) },
   { header: "held (tokens)", value: ({ matchedTokens }) => matchedTokens },
   { header: "in flight", value: ({ inFlight }) => inFlight },
   { header: "to prefill (tokens)", value: ({ pendingPrefillTokens }) => pendingPrefillTokens },
 ];
+
+const pastNetworkColumn: TableColumn<PastCandidate> = {
+  header: "network (ms)",
+  value: ({ networkMs }) => networkMs ?? undefined,
+  digits: 1,
+};
 
 /** Says what was decided about a request and why, for people. */
 export function describePast({ router, decisions }: PastRequest): string {
@@ -138,10 +145,13 @@ export function describePast({ router, decisions }: PastRequest): string {
         `policy    ${policy}`,
       ];
       const left = comparedCount - candidates.length;
+      const isAnyKnown = candidates.some(({ networkMs }) => typeof networkMs === "number");
       return [
         `${wrapText(summary, 0)}\n`,
         `${wrapText(lines.join("\n"), labelColumns)}\n`,
-        ...(candidates.length > 0 ? [layOutTable(candidates, pastColumns)] : []),
+        ...(candidates.length > 0
+          ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
+          : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
       ];
     },
@@ -155,7 +165,13 @@ export function describeExplanation(report: ExplainReport): string {
   const parts = [heading(report)];
   if (candidates.length > 0) {
     parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
-    parts.push(layOutTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
+    parts.push(
+      layOutTable(candidates, [
+        { header: "load", value: ({ key }) => key },
+        ...loadColumns,
+        ...networkColumns(candidates),
+      ]),
+    );
     if (prompt.blocks !== null) {
       parts.push(
         layOutTable(candidates, [
@@ -255,6 +271,12 @@ const loadColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "others to prefill (tokens)", value: ({ load }) => load.others?.pendingPrefillTokens },
   { header: "heard (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
 ];
+
+/** How far candidates are, where that is known of any. */
+function networkColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  const msOf = ({ signals }: CandidateRow): number | undefined => signals.networkMs ?? undefined;
+  return candidates.some((one) => msOf(one) !== undefined) ? [{ header: "network (ms)", value: msOf, digits: 1 }] : [];
+}
 
 const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },

@@ -86,7 +86,8 @@ interface MemberStatus extends Omit<Member, "state" | "sentBytes" | "receivedByt
 }
 
 /** The displayed part of `GET /admin/mesh`. */
-export interface MeshStatus extends Pick<MeshDescription, "router" | "epoch" | "address" | "lost" | "feeds"> {
+export interface MeshStatus
+  extends Pick<MeshDescription, "router" | "epoch" | "region" | "address" | "lost" | "feeds"> {
   readonly backend: string;
   readonly members: readonly MemberStatus[];
   readonly refused: readonly Omit<MeshDescription["refused"][number], "firstMs">[];
@@ -108,11 +109,18 @@ const columns: readonly TableColumn<MemberStatus>[] = [
   { header: "waiting (B)", value: (member) => member.bufferedBytes },
 ];
 
+const regionColumn: TableColumn<MemberStatus> = { header: "region", value: ({ region }) => region ?? undefined };
+
+/** With the region, where any router says one. */
+function columnsOf(members: readonly MemberStatus[]): readonly TableColumn<MemberStatus>[] {
+  return members.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
+}
+
 /** A router's state in the mesh, for people. */
 export function describeMesh(mesh: MeshStatus): string {
-  const { backend, router, epoch, address, members, lost, refused, feeds, facts, journals } = mesh;
+  const { backend, router, epoch, region, address, members, lost, refused, feeds, facts, journals } = mesh;
   const lines = [
-    `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
+    `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}${region ? `, in ${region}` : ""}`,
     `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
     `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
@@ -125,7 +133,7 @@ export function describeMesh(mesh: MeshStatus): string {
     ),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
-  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columns)}`;
+  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;
 }
 
 /** In UTC, to the second: the routers' clocks count, not that of the reader. */

@@ -21,12 +21,20 @@ const pastDecision = json.object({
   ...describedDecision.properties,
   comparedCount: json.integer("How many candidates were compared."),
   candidates: json.list(
-    json.object({
-      key: json.text(),
-      cost: json.nullable(json.number(), "Lower is better, in the policy's unit."),
-      matchedTokens: json.number(),
-      inFlight: json.number(),
-      pendingPrefillTokens: json.number(),
+    json.looseObject({
+      required: {
+        key: json.text(),
+        cost: json.nullable(json.number(), "Lower is better, in the policy's unit."),
+        matchedTokens: json.number(),
+        inFlight: json.number(),
+        pendingPrefillTokens: json.number(),
+      },
+      optional: {
+        networkMs: json.nullable(
+          json.number(),
+          "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
+        ),
+      },
     }),
     "The chosen one, and up to 15 others with the lowest costs.",
   ),

@@ -141,7 +141,7 @@ export interface RouterRow {
   readonly lost: LostLink | null;
   readonly version: string | null;
   readonly settings: string | null;
-  /** See `RouterLink`. */
+  /** See `Links`. */
   readonly differs: readonly string[];
 }
 

@@ -43,14 +43,7 @@ export interface Fault {
 }
 
 /** The active faults. The first that matches a request, and whose probability comes up, hits it. */
-export interface FaultTable {
-  /** @throws ApiError 400 when `maxFaults` are active */
-  add(fault: Fault): void;
-  clear(): void;
-  list(): readonly Fault[];
-  /** The fault that hits a request to `path`; counts it down. */
-  take(path: string, isModelRequest: boolean): Fault | undefined;
-}
+export type FaultTable = ReturnType<typeof createFaultTable>;
 
 const maxFaults = 16;
 
@@ -61,18 +54,20 @@ export const transferPath = "/kv/claim";
 export const pullPath = "/kv/pull";
 
 /** @param random draws for `probability` */
-export function createFaultTable(random: Random): FaultTable {
+export function createFaultTable(random: Random) {
   let faults: Fault[] = [];
   return {
-    add(fault) {
+    /** @throws ApiError 400 when `maxFaults` are active */
+    add(fault: Fault): void {
       if (faults.length >= maxFaults) throw new ApiError(400, `at most ${maxFaults} faults at once`);
       faults.push(fault);
     },
-    clear() {
+    clear(): void {
       faults = [];
     },
-    list: () => faults,
-    take(path, isModelRequest) {
+    list: (): readonly Fault[] => faults,
+    /** The fault that hits a request to `path`; counts it down. */
+    take(path: string, isModelRequest: boolean): Fault | undefined {
       for (const [at, fault] of faults.entries()) {
         if (!matches(fault, path, isModelRequest)) continue;
         if (fault.probability < 1 && random.float() >= fault.probability) continue;

@@ -1,10 +1,12 @@
 import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { AnswerFormat } from "../http/answer.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { ToolCall } from "../text/written-text.ts";
 import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
 import type { LogprobsOf } from "./logprobs.ts";
+import { type PlanInput, planLeg, planSequences } from "./planning.ts";
 
 /**
  * The differences between the answers of the OpenAI endpoints. Parts of chunks are JSON from inside `choices` up to the
@@ -36,6 +38,32 @@ interface Content {
   readonly tool_calls?: readonly JsonObject[];
 }
 
+interface OpenAiRequest extends PlanInput {
+  readonly model: string;
+  /** @throws ApiError 400 when the fields are malformed */
+  logprobs(): LogprobsOf | undefined;
+  /** Of vLLM's ids. */
+  readonly idPrefix: string;
+  readonly shapes: Readonly<Record<CacheFlavour, OpenAiShape>>;
+}
+
+/**
+ * Computes a chat or text completion, and sends the answer.
+ *
+ * @throws ApiError as `planSequences`, `planLeg` and `deliver` do, and 400 when `stream_options` is malformed
+ */
+export function answerOpenAi(request: OpenAiRequest): void {
+  const { context, exchange, body, model, prompts, idPrefix, shapes } = request;
+  const { flavour } = context;
+  const { sequences, leg } = planLeg(context, exchange, body, planSequences(request));
+  const format = openAiFormat({
+    ...{ context, model, body, sequences, shape: shapes[flavour], logprobs: request.logprobs() },
+    id: flavour === "vllm" ? `${idPrefix}-${exchange.requestId}` : context.newId() + context.newId(),
+    choicesPerPrompt: sequences.length / prompts.length,
+  });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
+}
+
 interface OpenAiAnswer {
   readonly context: EngineContext;
   readonly id: string;
@@ -54,7 +82,7 @@ const systemFingerprint = "vllm-0.32.0-simulated";
  *
  * @throws ApiError 400 when `stream_options` is malformed
  */
-export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
+function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
   const { context, id, model, body, sequences, choicesPerPrompt, logprobs, shape } = answer;
   const { flavour, clock, engine } = context;
   const options = optionalObject(body, "stream_options") ?? {};

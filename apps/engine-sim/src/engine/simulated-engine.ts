@@ -283,14 +283,7 @@ export interface Driven {
 }
 
 /** Maps real time to engine time and advances the engines of this process, with one timer for all. */
-export interface TimeDriver {
-  /** Engine time: real milliseconds since the driver was made, times the speed. */
-  nowMs(): number;
-  add(part: Driven): void;
-  /** Must be called when a part got work. */
-  changed(part: Driven): void;
-  stop(): void;
-}
+export type TimeDriver = ReturnType<typeof createTimeDriver>;
 
 interface TimeDriverOptions {
   readonly clock: Clock;
@@ -300,7 +293,7 @@ interface TimeDriverOptions {
 }
 
 /** Engines compute on exact engine times; their output is sent when the real timer fires, all due parts together. */
-export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions): TimeDriver {
+export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions) {
   const parts: Driven[] = [];
   const startMs = clock.nowMs();
   let cancel: Cancel | undefined;
@@ -325,10 +318,14 @@ export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions)
     for (const part of parts) arm(part.nextEventMs());
   }
   return {
+    /** Engine time: real milliseconds since the driver was made, times the speed. */
     nowMs,
-    add: (part) => parts.push(part),
-    changed: (part) => arm(part.nextEventMs()),
-    stop() {
+    add(part: Driven): void {
+      parts.push(part);
+    },
+    /** Must be called when a part got work. */
+    changed: (part: Driven): void => arm(part.nextEventMs()),
+    stop(): void {
       cancel?.();
       parts.length = 0;
     },

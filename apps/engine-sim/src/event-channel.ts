@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
 import {
   createKvEventPublisher,
   type Delivery,
@@ -28,24 +28,7 @@ export interface EventChannelDescription {
 }
 
 /** Publishes the KV events of one simulated engine, with faults on demand. */
-export interface EventChannel extends Startable {
-  /** Ports are known once the channel is started. */
-  describe(): EventChannelDescription;
-  /** Publishes the events of one step as one message. */
-  publish(events: readonly WireEvent[]): void;
-  /**
-   * The engine restarts: numbers from 0, an empty replay, all connections broken. Resolves when the sockets are open again.
-   */
-  restart(): Promise<void>;
-  /**
-   * Injects a fault; resolves when it is active.
-   *
-   * @throws ApiError 400 when too many faults are active
-   */
-  inject(fault: EventFault): Promise<void>;
-  /** Clears all faults. */
-  clearFaults(): Promise<void>;
-}
+export type EventChannel = ReturnType<typeof createEventChannel>;
 
 interface EventChannelOptions extends EventStreamOptions {
   readonly scheduler: Scheduler;
@@ -57,7 +40,7 @@ const junk = Uint8Array.of(0xc1);
 /** Data-parallel rank of a simulated engine. */
 const rank = 0;
 
-export function createEventChannel(options: EventChannelOptions): EventChannel {
+export function createEventChannel(options: EventChannelOptions) {
   const { dialect, topic, bufferSteps, clock, scheduler, logger } = options;
   const stream = createEventStream(options);
   const faults = createMessageFaults(scheduler);
@@ -87,23 +70,33 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
 
   return {
     start: stream.start,
-    stop() {
+    stop(): Promise<void> {
       endSilence?.();
       faults.clear();
       return queued(stream.stop);
     },
-    describe() {
+    /** Ports are known once the channel is started. */
+    describe(): EventChannelDescription {
       const { port, replayPort = null, nextSequence, subscriptions, replays } = stream;
       const place = { dialect, topic, port, replayPort, bufferSteps };
       return { ...place, nextSequence, subscriptions, replays, replaySilent, faults: faults.list() };
     },
-    publish: (events) =>
+    /** Publishes the events of one step as one message. */
+    publish: (events: readonly WireEvent[]): void =>
       publishPayload(encodeEventMessage(events, dialect, { timestampS: clock.wallMs() / 1_000, rank })),
-    restart() {
+    /**
+     * The engine restarts: numbers from 0, an empty replay, all connections broken. Resolves when the sockets are open again.
+     */
+    restart(): Promise<void> {
       stream.beginEpoch();
       return queued(() => stream.reopen({ replay: !replaySilent }));
     },
-    async inject(fault) {
+    /**
+     * Injects a fault; resolves when it is active.
+     *
+     * @throws ApiError 400 when too many faults are active
+     */
+    async inject(fault: EventFault): Promise<void> {
       if (fault.kind === "gap") stream.skip(fault.count);
       else if (fault.kind === "replay-truncated") stream.forgetAllBut(fault.keep);
       else if (fault.kind === "junk") {
@@ -113,7 +106,8 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
         if (fault.delayMs !== undefined) endSilence = scheduler.after(fault.delayMs, endReplaySilence);
       } else faults.add(fault);
     },
-    clearFaults() {
+    /** Clears all faults. */
+    clearFaults(): Promise<void> {
       faults.clear();
       return setReplaySilent(false);
     },

@@ -244,6 +244,10 @@ export const portsPerEngine = 2;
 const defaultBufferSteps = 10_000;
 const maxBufferSteps = 1_000_000;
 
+interface WithPreset {
+  readonly preset: PresetName;
+}
+
 interface EngineDefaults {
   readonly flavour: CacheFlavour;
   readonly engines: number;
@@ -272,15 +276,8 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): Resolv
 const defaultTimeoutMs = 480_000;
 const maxTimeoutMs = 86_400_000;
 
-interface TransferDefaults {
-  readonly engines: number;
-  readonly preset: PresetName;
-  readonly flavour: CacheFlavour;
-  readonly host: string;
-}
-
 /** @throws RangeError naming the invalid option */
-function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): ResolvedTransfer {
+function resolveTransfer(options: TransferOptions, defaults: EngineDefaults & WithPreset): ResolvedTransfer {
   const { engines, preset, flavour, host } = defaults;
   const { protocol, role = "both", port = 0, setupMs = 5, timeoutMs = defaultTimeoutMs, onFailure = "fail" } = options;
   const { bytesPerToken = enginePresets[preset].kvBytesPerToken, linkBytesPerSecond = 12.5e9, storageUrl } = options;
@@ -315,7 +312,7 @@ const defaultPullTimeoutMs = 30_000;
 /** @throws RangeError naming the invalid option */
 function resolveP2p(
   options: P2pOptions,
-  { engines, preset }: Pick<TransferDefaults, "engines" | "preset">,
+  { engines, preset }: Pick<EngineDefaults, "engines"> & WithPreset,
 ): ResolvedP2p {
   const { kvBytesPerToken, pull } = enginePresets[preset];
   const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs, ...given } = options;

@@ -63,14 +63,9 @@ export function planSequences({ context, exchange, body, prompts, outputLimit, s
   return sequences;
 }
 
-/** The sequences to compute, with the engine that they pull from, and this engine's part if several engines work on them. */
-interface PlannedLeg {
-  readonly sequences: readonly SequenceRequest[];
-  readonly leg: Leg | undefined;
-}
-
 /**
- * This engine's part in a request, and what it pulls from another one. An engine that only computes the prompt for another one generates one token,
+ * The sequences to compute, with the engine that they pull from, and this engine's part in a request that several engines
+ * work on. An engine that only computes the prompt for another one generates one token,
  * regardless of what the request asks for.
  *
  * @throws ApiError 400 when its fields make no sense
@@ -80,7 +75,7 @@ export function planLeg(
   exchange: Exchange,
   body: JsonObject,
   sequences: readonly SequenceRequest[],
-): PlannedLeg {
+): { readonly sequences: readonly SequenceRequest[]; readonly leg: Leg | undefined } {
   const leg = transfers?.legOf(exchange, body, sequences);
   if (peers) return { sequences: peers.withSource(body, sequences), leg };
   if (!leg?.onlyPrompt) return { sequences, leg };

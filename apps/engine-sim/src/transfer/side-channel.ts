@@ -4,14 +4,10 @@ import { isObject, type JsonObject } from "../api/body-fields.ts";
 import { type FaultTable, transferPath } from "../faults.ts";
 import { ApiError, readBody, send, sendJson, textType } from "../http/exchange.ts";
 import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
-import type { ExportTable, Inbox } from "./ticket-tables.ts";
+import type { LegParts } from "./leg.ts";
 
 /** The tables behind an engine's side channel. */
-export interface SideChannelParts {
-  /** Name of the engine's process; each restart changes it. */
-  readonly engineId: () => string;
-  readonly exports: ExportTable;
-  readonly inbox: Inbox;
+export interface SideChannelParts extends Pick<LegParts, "engineId" | "exports" | "inbox"> {
   readonly store: BlockStore;
   /** Called with the effect of each put into the store. */
   readonly onPut: (change: StoreChange, prompt: PutPrompt) => void;

@@ -49,18 +49,7 @@ export function addHistory(history: History, answer: unknown, nowMs: number): Hi
 }
 
 /** The lines of the plots: times in seconds since the Unix epoch, and a value for each, null for a gap. */
-export interface Series {
-  readonly timesS: readonly number[];
-  readonly requestsPerS: readonly (number | null)[];
-  readonly failedPerS: readonly (number | null)[];
-  readonly cachedShare: readonly (number | null)[];
-  /** The routers' medians, each weighted by its requests. */
-  readonly firstByteP50Ms: readonly (number | null)[];
-  /** Of the slowest router. */
-  readonly firstByteP99Ms: readonly (number | null)[];
-  readonly waiting: readonly (number | null)[];
-  readonly eventLagMs: readonly (number | null)[];
-}
+export type Series = ReturnType<typeof seriesOf>;
 
 /** Values are taken over so many seconds: single ones of a calm fleet jump. */
 const windowS = 5;
@@ -68,7 +57,7 @@ const windowS = 5;
 const incompleteS = 4;
 
 /** All routers together, over the last fifteen minutes. */
-export function seriesOf(histories: readonly History[], nowMs: number): Series {
+export function seriesOf(histories: readonly History[], nowMs: number) {
   const lastS = Math.round(nowMs / 1_000) - incompleteS;
   const timesS = Array.from({ length: maxPoints }, (_, at) => lastS - maxPoints + 1 + at);
   const seconds = Array.from({ length: maxPoints + windowS - 1 }, (_, at) =>
@@ -81,7 +70,9 @@ export function seriesOf(histories: readonly History[], nowMs: number): Series {
     requestsPerS: line(({ requests, seconds: count }) => requests / count),
     failedPerS: line(({ failed, seconds: count }) => failed / count),
     cachedShare: line(({ prompt, cached }) => (prompt > 0 ? cached / prompt : null)),
+    /** The routers' medians, each weighted by its requests. */
     firstByteP50Ms: line(({ weight, weightedP50 }) => (weight > 0 ? weightedP50 / weight : null)),
+    /** Of the slowest router. */
     firstByteP99Ms: line(({ p99 }) => p99),
     waiting: line(({ waiting }) => waiting),
     eventLagMs: line(({ lag }) => lag),

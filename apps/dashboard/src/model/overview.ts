@@ -48,10 +48,7 @@ const readLink = objectOf({
   differs: listOf(asText),
 });
 
-/** A router that failed in the last half hour. */
-export type LostLink = ReturnType<typeof readLost>;
-
-/** `sinceMs` is milliseconds since the Unix epoch. */
+/** A router that failed in the last half hour, `sinceMs` milliseconds since the Unix epoch. */
 const readLost = objectOf({ router: asText, address: asTextOrNull, sinceMs: asNumber });
 
 /** A router with which no link is made. */

@@ -80,7 +80,13 @@ const readPastDecision = objectOf({
   summary: asText,
   target: asText,
   /** The chosen one first. */
-  candidates: listOf(objectOf({ key: asText, cost: asNumberOrNull, matchedTokens: asNumber, inFlight: asNumber })),
+  candidates: listOf(
+    objectOf({
+      ...{ key: asText, cost: asNumberOrNull, matchedTokens: asNumber, inFlight: asNumber },
+      /** Milliseconds of a round trip to it; null where unknown. */
+      networkMs: asNumberOrNull,
+    }),
+  ),
 });
 
 export function readPastRequest(answer: unknown): readonly PastDecision[] {

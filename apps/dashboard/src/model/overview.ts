@@ -28,6 +28,9 @@ const readEngine = objectOf({
   breaker: textOr("closed"),
   role: textOr("both"),
   models: listOf(asText),
+  /** Where it is, and milliseconds of a round trip between the source and it; null where unknown. */
+  region: asTextOrNull,
+  networkMs: asNumberOrNull,
   targets: from("read", listOf(readTarget)),
 });
 

@@ -22,6 +22,8 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
         source: sourceOf(facts, placed),
         /** The router that reads its events, and how good its feed is. */
         ...{ owner, quality },
+        /** Where it is, and milliseconds of a round trip to it. */
+        ...{ region: engine.region, networkMs: engine.networkMs },
       };
     }),
   );
@@ -56,7 +58,7 @@ export type EngineOrder = (typeof engineOrders)[number];
 export interface EngineView {
   readonly by: EngineOrder;
   readonly isDescending: boolean;
-  /** Words that a row has to have: parts of its name, its models, its state or the router that reads its events. */
+  /** Words that a row has to have: parts of its name, its models, its state, its region or the router that reads its events. */
   readonly query: string;
 }
 
@@ -74,7 +76,8 @@ export function viewedEngines(
 ): readonly EngineRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
-    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""}`.toLowerCase();
+    const text =
+      `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""} ${row.region ?? ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const sign = isDescending ? -1 : 1;

@@ -51,6 +51,8 @@ export interface Worker {
   readonly reason: string;
   readonly draining: boolean;
   readonly role: string;
+  readonly region: string | null;
+  readonly network_ms: number | null;
   /** The role assigned to an engine of role `both`; null without one. */
   readonly duty: string | null;
   readonly models: readonly string[] | null;

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Cancel, Clock, Clock, Logger, Meter, RouterId, Scheduler, Scheduler, Startable } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
 import { type JournalLimits, Journals } from "../documents/journal-store.ts";
@@ -21,7 +21,6 @@ import { Registry, type RegistryDocument } from "../registry/registry.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { UsagePlane } from "../usage/usage-plane.ts";
-import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedCoordinator } from "./feed-coordinator.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
@@ -339,7 +338,7 @@ export const compactionMs = 500;
  * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot, and the journals
  * besides: each feed's owner can cut away what is in both before it is sent.
  */
-export interface JoinCompaction {
+interface JoinCompaction {
   setMembers(members: readonly Member[]): void;
   isCheckpointWanted(opsSinceCheckpoint: number): boolean;
 }
@@ -377,4 +376,48 @@ export function shareRegistry(registry: Registry, store: Journals): void {
     const doc = registry.open(name);
     if (doc) follow({ name, doc, isOpen: true });
   });
+}
+
+interface CommitScheduleOptions {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Least time between two commits, in milliseconds. */
+  readonly tickMs: number;
+  /**
+   * How long the first pending record after quiet waits for related ones. Default: to the end of the event loop's turn.
+   */
+  readonly gatherMs?: number;
+  readonly commit: () => void;
+}
+
+/** Decides when what is pending is committed. */
+export interface CommitSchedule {
+  /** Something is pending. */
+  touch(): void;
+  stop(): void;
+}
+
+/**
+ * After quiet a commit follows a little later, so that related records go together. Under load there is one per tick,
+ * because the cost of replication is per transaction, not per record.
+ */
+export function createCommitSchedule(options: CommitScheduleOptions): CommitSchedule {
+  const { clock, scheduler, tickMs, gatherMs = 0, commit } = options;
+  let cancel: Cancel | undefined;
+  let lastMs = Number.NEGATIVE_INFINITY;
+  return {
+    touch() {
+      if (cancel) return;
+      const waitMs = Math.max(gatherMs, lastMs + tickMs - clock.nowMs());
+      cancel = scheduler.after(waitMs, () => {
+        cancel = undefined;
+        lastMs = clock.nowMs();
+        commit();
+      });
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
 }

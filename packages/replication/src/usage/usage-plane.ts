@@ -1,9 +1,8 @@
 import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
-import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
 import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
-import { PoolUsage, UsageSums } from "./usage-sums.ts";
+import { PeerUsage, type PeerUsageLimits, PoolUsage, UsageSums } from "./usage-sums.ts";
 
 /** Bounds and times of the usage that routers send each other. Times in milliseconds on the monotonic clock. */
 export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {

@@ -1,20 +1,16 @@
-import type { Cancel, Clock, Clock, Scheduler, Scheduler } from "@espalier/common";
 import { type Cancel, type Clock, DecayedSum, type ErrorCode, EspalierError, type Scheduler } from "@espalier/common";
 import type { AdmissionMeters, ShedReason } from "./admission-meters.ts";
 import type {
-  AdmissionListener,AdmissionListener, 
-  AdmissionRequest,AdmissionRequest, 
-  AdmissionTarget,AdmissionTarget, AdmissionTarget, 
-  AdmissionTicket,AdmissionTicket, 
-  PeerLoad
+  AdmissionListener,
+  AdmissionRequest,
+  AdmissionTarget,
+  AdmissionTicket,
+  PeerLoad,
 } from "./admission-request.ts";
 import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue.ts";
-import type { FleetUsage, FleetUsage, TenantUsage, TenantUsage } from "./fair-share.ts";
-import { FairShareBackoff } from "./fair-share.ts";
-import type { AdmissionSettings, AdmissionSettings } from "./settings.ts";
+import { FairShareBackoff, type FleetUsage, type TenantUsage } from "./fair-share.ts";
 import { type AdmissionSettings, checkSettings } from "./settings.ts";
 import { ClassPartition, hasCandidate, UnsaturatedTargets } from "./unsaturated-targets.ts";
-import type { WaitingRequest } from "./waiting-request.ts";
 import { createServiceClasses, type ServiceClass, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
 
 export interface AdmissionOptions {
@@ -42,26 +38,6 @@ export interface WaitingWork {
   readonly leaveInMs: number;
 }
 
-/** The admission queue of one pool. */
-export interface Admission<Target extends AdmissionTarget> {
-  /**
-   * A request arrived. If an engine is unsaturated and nothing is queued before it, it is admitted before this returns.
-   *
-   * @returns undefined when it was refused
-   */
-  enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined;
-  /** An engine's load has fallen, or another engine became usable. Cheap while the queue is empty. */
-  capacityFreed(): void;
-  /** Requests in the queue. */
-  readonly queued: number;
-  /** Requests parked for memory. */
-  readonly parked: number;
-  /** What is queued, in no order. */
-  backlog(): readonly WaitingWork[];
-  /** Tokens served by this router, by class and tenant. */
-  usage(): readonly TenantUsage[];
-}
-
 /**
  * Creates the queue of one pool. While any engine is below its saturation limit nothing waits, and a request costs one
  * look at each engine's load. Past that, requests wait here instead of in the engines' own queues, where they can no
@@ -72,7 +48,7 @@ export interface Admission<Target extends AdmissionTarget> {
  */
 export function createAdmission<Target extends AdmissionTarget>(options: AdmissionOptions): Admission<Target> {
   checkSettings(options.settings);
-  return new PoolAdmission<Target>(options);
+  return new Admission<Target>(options);
 }
 
 /** Most requests that one scan tries. */
@@ -88,8 +64,8 @@ const refusals: Partial<Record<ShedReason, ErrorCode>> = {
   no_engine: "no_engine_available",
 };
 
-/** See `createAdmission`. */
-class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>, TicketOwner<Target> {
+/** The admission queue of one pool; see `createAdmission`. */
+export class Admission<Target extends AdmissionTarget> implements TicketOwner<Target> {
   readonly #settings: AdmissionSettings;
   readonly #clock: Clock;
   readonly #timers: Scheduler;
@@ -103,6 +79,7 @@ class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>
   readonly #backoff: FairShareBackoff<Target>;
   readonly #parked: ParkedRequests<Target>;
   readonly #holdMs: () => number;
+  /** Requests in the queue. */
   queued = 0;
   #sizeBytes = 0;
   #sequence = 0;
@@ -131,10 +108,16 @@ class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>
     });
   }
 
+  /** Requests parked for memory. */
   get parked(): number {
     return this.#parked.count;
   }
 
+  /**
+   * A request arrived. If an engine is unsaturated and nothing is queued before it, it is admitted before this returns.
+   *
+   * @returns undefined when it was refused
+   */
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
     const nowMs = this.#clock.nowMs();
     const serviceClass = this.#classOf.get(request.className ?? "") ?? this.#classOf.get(this.#settings.defaultClass)!;
@@ -172,6 +155,7 @@ class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>
     return this.#queue(waiting);
   }
 
+  /** What is queued, in no order. */
   backlog(): readonly WaitingWork[] {
     const nowMs = this.#clock.nowMs();
     return this.#classes.flatMap(({ queue }) =>
@@ -181,10 +165,12 @@ class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>
     );
   }
 
+  /** An engine's load has fallen, or another engine became usable. Cheap while the queue is empty. */
   capacityFreed(): void {
     if (this.queued > 0) this.#scan();
   }
 
+  /** Tokens served by this router, by class and tenant. */
   usage(): readonly TenantUsage[] {
     const nowMs = this.#clock.nowMs();
     return this.#classes.flatMap(({ name, queue }) =>

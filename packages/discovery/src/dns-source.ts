@@ -7,8 +7,13 @@ import {
   systemRandom,
   systemScheduler,
 } from "@espalier/common";
-import type { AddressFamily, EngineAddress } from "./discovered-engine.ts";
-import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "./discovered-engine.ts";
+import {
+  type AddressFamily,
+  type EngineAddress,
+  engineAt,
+  formatHost,
+  maxEnginesPerSource,
+} from "./discovered-engine.ts";
 import {
   createFailureReport,
   type EngineSource,
@@ -161,22 +166,19 @@ interface AddressListOptions {
 }
 
 /** The addresses of a name, by its latest answers. */
-interface AddressList {
-  /**
-   * Processes an answer. New addresses are added at once; a known one is removed when `misses` answers in a row lack it.
-   *
-   * @param isWhole whether an address that is not in the answer is missing
-   * @returns whether the addresses have changed, and how many new ones were left out because there are too many
-   */
-  take(answer: readonly EngineAddress[], isWhole: boolean): { readonly hasChanged: boolean; readonly leftOut: number };
-  /** Sorted by their text. */
-  readonly addresses: readonly EngineAddress[];
-}
-
-function createAddressList({ misses, maxAddresses }: AddressListOptions): AddressList {
+function createAddressList({ misses, maxAddresses }: AddressListOptions) {
   const known = new Map<string, { readonly at: EngineAddress; missed: number }>();
   return {
-    take(answer, isWhole) {
+    /**
+     * Processes an answer. New addresses are added at once; a known one is removed when `misses` answers in a row lack it.
+     *
+     * @param isWhole whether an address that is not in the answer is missing
+     * @returns whether the addresses have changed, and how many new ones were left out because there are too many
+     */
+    take(
+      answer: readonly EngineAddress[],
+      isWhole: boolean,
+    ): { readonly hasChanged: boolean; readonly leftOut: number } {
       let hasChanged = false;
       const found = new Map(answer.map((at) => [formatHost(at), at]));
       for (const [host, entry] of known) {
@@ -196,7 +198,8 @@ function createAddressList({ misses, maxAddresses }: AddressListOptions): Addres
       }
       return { hasChanged, leftOut };
     },
-    get addresses() {
+    /** Sorted by their text. */
+    get addresses(): readonly EngineAddress[] {
       return [...known].sort(byText).map(([, { at }]) => at);
     },
   };

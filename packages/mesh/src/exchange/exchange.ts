@@ -1,34 +1,30 @@
-import {
-  type Cancel,
-  type Clock,
-  EspalierError,
-  type Logger,
-  type Meter,
-  type Random,
-  type Scheduler,
-} from "@espalier/common";
-import type { FoldStatement, ReplicaPorts } from "@espalier/replication";
-import { type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
-import type { Channel, Link, Link } from "../link/link.ts";
+import { type Cancel, EspalierError } from "@espalier/common";
+import { type FoldStatement, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
+import type { Channel, Link, ProcessPorts } from "../link/link.ts";
 import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";
 import { DocumentExchange } from "./document-exchange.ts";
-import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage, encodeDocumentMessage, type StatementsMessage } from "./document-frames.ts";
-import type { ExchangeParts, MeshPeers } from "./exchange-parts.ts";
-import { createExchangeMeter, defaultExchangeLimits, type ExchangeLimits } from "./exchange-parts.ts";
+import {
+  type DocumentMessage,
+  decodeDocumentMessage,
+  encodeDocumentMessage,
+  type StatementsMessage,
+} from "./document-frames.ts";
+import {
+  createExchangeMeter,
+  defaultExchangeLimits,
+  type ExchangeLimits,
+  type ExchangeParts,
+  type MeshPeers,
+} from "./exchange-parts.ts";
 import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 
 /** How often requests without an answer are checked. */
 const sweepPeriodMs = 250;
 
-interface ExchangeDeps {
+interface ExchangeDeps extends ProcessPorts {
   readonly replica: ReplicaPorts;
   readonly peers: MeshPeers;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly limits?: Partial<ExchangeLimits>;
   /** Whether more peers may still be found. */
   isLooking(): boolean;

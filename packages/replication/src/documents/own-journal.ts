@@ -4,7 +4,6 @@ import { type FactEntry, FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
-import type { FeedDeclaration, JournalFeed } from "./journal.ts";
 import {
   type DocumentUpdate,
   type FeedDeclaration,
@@ -13,10 +12,9 @@ import {
   type OwnJournalObserver,
 } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
-import { binaryItem, checkStatement, checkStatement, feedStatement, itemKind, type LogValue, type LogValue } from "./journal-log.ts";
-import type { PlacementItems } from "./placement-items.ts";
+import { binaryItem, checkStatement, feedStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
-import { FeedItems, SettledItems, type SettledItems } from "./settled-items.ts";
+import { FeedItems, SettledItems } from "./settled-items.ts";
 
 /** Pending entries are committed before they grow beyond this. */
 export const maxCommitBytes = 1_048_576;

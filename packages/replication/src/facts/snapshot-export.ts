@@ -1,12 +1,17 @@
-import type { FactsGroup, PrefixIndex } from "@espalier/prefix-index";
 import { type FactsChunk, type FactsGroup, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import type { SnapshotSink } from "../replica-ports.ts";
-import type { FoldPoint } from "./engine-epoch.ts";
-import { epochId } from "./engine-epoch.ts";
+import { epochId, type FoldPoint } from "./engine-epoch.ts";
 import type { IndexSink } from "./index-sink.ts";
 import type { KeptState } from "./kept-state.ts";
-import { maxSnapshotTargets, maxStampBytes, readSnapshotFrame, type SnapshotFrame, type SnapshotStamp, type SnapshotStamp, writeSnapshotFrame } from "./snapshot-codec.ts";
-import type { TargetFold, TargetFold } from "./target-fold.ts";
+import {
+  maxSnapshotTargets,
+  maxStampBytes,
+  readSnapshotFrame,
+  type SnapshotFrame,
+  type SnapshotStamp,
+  writeSnapshotFrame,
+} from "./snapshot-codec.ts";
+import type { TargetFold } from "./target-fold.ts";
 
 /** Least size of a frame. */
 export const minSnapshotFrameBytes = 65_536;

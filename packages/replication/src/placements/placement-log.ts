@@ -1,14 +1,13 @@
-import type { Clock, Clock, Meter, RouterId } from "@espalier/common";
+import type { Clock, Meter, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { OwnJournal } from "../documents/own-journal.ts";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
-import type { Bindings, Bindings } from "./bindings.ts";
-import type { HybridClock, HybridClock } from "./hybrid-clock.ts";
-import { maxPlacementTtlMs, maxRunBlocks, maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
-import type { PlacementMeters } from "./placement-reader.ts";
+import type { Bindings } from "./bindings.ts";
+import type { HybridClock } from "./hybrid-clock.ts";
+import { maxPlacementTtlMs, maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
 import {
   createPlacementMeters,
   createRouterNumbers,

@@ -146,18 +146,15 @@ function isOlderEpoch(declared: EngineEpoch, newest: EngineEpoch): boolean {
 export const maxNumberedRouters = 4_096;
 
 /** Small numbers for other routers, which the index keeps with what they placed. 0 is this router. */
-export interface RouterNumbers {
-  /** The same for the same router, whatever its epoch. */
-  numberOf(router: RouterId): number;
-  routerOf(number: number): RouterId | undefined;
-}
+export type RouterNumbers = ReturnType<typeof createRouterNumbers>;
 
 /** @param capacity routers that get a number of their own */
-export function createRouterNumbers(capacity: number = maxNumberedRouters): RouterNumbers {
+export function createRouterNumbers(capacity: number = maxNumberedRouters) {
   const numbers = new Map<RouterId, number>();
   const routers: RouterId[] = [];
   return {
-    numberOf(router) {
+    /** The same for the same router, whatever its epoch. */
+    numberOf(router: RouterId): number {
       const known = numbers.get(router);
       if (known !== undefined) return known;
       // The number after the last denotes all others.
@@ -165,7 +162,7 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
       numbers.set(router, routers.push(router));
       return routers.length;
     },
-    routerOf: (number) => routers[number - 1],
+    routerOf: (number: number): RouterId | undefined => routers[number - 1],
   };
 }
 

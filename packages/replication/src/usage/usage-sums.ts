@@ -1,4 +1,4 @@
-import { type Clock, DecayedSum, DecayedSum, usageHalfLifeMs, usageHalfLifeMs } from "@espalier/common";
+import { type Clock, DecayedSum, usageHalfLifeMs } from "@espalier/common";
 import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";

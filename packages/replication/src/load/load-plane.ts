@@ -26,7 +26,7 @@ export interface LoadExchange extends PlaneExchange {
   originGone(origin: Origin): void;
 }
 
-/** Bounds and times of the load plane. Times in milliseconds on the monotonic clock. */
+/** Bounds and times of the load plane; see also `PeerGaugesLimits`. Times in milliseconds on the monotonic clock. */
 export type LoadLimits = Readonly<typeof defaultLoadLimits>;
 
 const defaultLoadLimits = {

@@ -26,7 +26,7 @@ export interface Note {
 /** Where routers leave notes for each other. */
 export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
 
-/** Bounds and times of notes. Times in milliseconds on the monotonic clock. */
+/** Bounds and times of notes; see also `HeldNoteLimits`. Times in milliseconds on the monotonic clock. */
 export type NoteLimits = Readonly<typeof defaultNoteLimits>;
 
 export const defaultNoteLimits = {

@@ -17,7 +17,7 @@ import {
 } from "./placement-reader.ts";
 import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
-interface PlacementLogOptions {
+export interface PlacementLogOptions {
   /** This epoch of this router. */
   readonly self: () => Origin;
   /** The present own journal. */
@@ -158,11 +158,7 @@ export type PlacementJournal = Pick<
   "placingFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 
-interface PlacementWriterOptions {
-  readonly journal: PlacementJournal;
-  readonly bindings: Bindings;
-  readonly clock: Clock;
-  readonly hlc: HybridClock;
+interface PlacementWriterOptions extends Pick<PlacementLogOptions, "journal" | "bindings" | "clock" | "hlc"> {
   readonly meters: PlacementMeters;
 }
 

@@ -1,12 +1,9 @@
-import { type Clock, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
-import type { PrefixIndex } from "@espalier/prefix-index";
+import { counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
-import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
-import type { Bindings } from "./bindings.ts";
-import type { HybridClock } from "./hybrid-clock.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
+import type { PlacementLogOptions } from "./placement-log.ts";
 import { ReadRuns } from "./read-runs.ts";
 
 /** Bytes of the runs of all journals. */
@@ -14,13 +11,8 @@ export const maxRunBytes = 268_435_456;
 /** Journals whose runs are kept. */
 export const maxPlacementJournals = 1_024;
 
-export interface PlacementReaderOptions {
-  readonly bindings: Bindings;
-  readonly index: PrefixIndex;
-  readonly slots: TargetSlots;
-  readonly clock: Clock;
-  readonly hlc: HybridClock;
-  readonly epochOf: (target: string) => EngineEpoch | undefined;
+export interface PlacementReaderOptions
+  extends Pick<PlacementLogOptions, "bindings" | "index" | "slots" | "clock" | "hlc" | "epochOf"> {
   readonly meters: PlacementMeters;
   readonly maxRunBytes: number;
   readonly numbers: RouterNumbers;

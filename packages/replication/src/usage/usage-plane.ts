@@ -1,10 +1,14 @@
 import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import { OwnUsage, type OwnUsageReport } from "./own-usage.ts";
+import { PeerUsage } from "./peer-usage.ts";
 import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
-import { PeerUsage, PoolUsage, UsageSums } from "./usage-sums.ts";
+import { PoolUsage, UsageSums } from "./usage-sums.ts";
 
-/** Bounds and times of the usage that routers send each other. Times in milliseconds on the monotonic clock. */
+/**
+ * Bounds and times of the usage that routers send each other; see also `OwnUsageLimits` and `PeerUsageLimits`. Times in
+ * milliseconds on the monotonic clock.
+ */
 export type UsageLimits = Readonly<typeof defaultUsageLimits>;
 
 export const defaultUsageLimits = {

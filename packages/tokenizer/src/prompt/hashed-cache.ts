@@ -14,10 +14,11 @@ interface Entry<Value> extends TextKey {
   readonly sizeBytes: number;
 }
 
-/** A cache bounded in bytes that evicts the least recently used entry first. */
-export type HashedCache<Value> = ReturnType<typeof createHashedCache<Value>>;
-
-/** @param maxBytes for values and entries together */
+/**
+ * A cache bounded in bytes that evicts the least recently used entry first.
+ *
+ * @param maxBytes for values and entries together
+ */
 export function createHashedCache<Value>(maxBytes: number) {
   const entries = new RecencyMap<number, Entry<Value>>();
   let sizeBytes = 0;

@@ -25,6 +25,8 @@ export interface RedisBackendOptions extends ProcessPorts {
   readonly url: string;
   /** Routers of one cluster share everything; clusters may share a Redis server. */
   readonly cluster: string;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   readonly limits?: Partial<RedisLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;
 }

@@ -130,7 +130,7 @@ export function parseFleet(text: string, path: string): ScenarioFleet {
     Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most
       ? (value as number)
       : fail(field, `must be a whole number from 1 to ${most}, is ${shown(value)}`);
-  const topology = fleet["topology"] === undefined ? undefined : topologyOf(fleet["topology"], fail);
+  const topology = fleet.topology === undefined ? undefined : topologyOf(fleet.topology, fail);
   const totalOf = (kind: "engines" | "routers") => topology?.regions.reduce((sum, region) => sum + region[kind], 0);
   const { engines = totalOf("engines"), routers = totalOf("routers") ?? 1, preset, parameters = {} } = fleet;
   return {
@@ -188,20 +188,20 @@ function topologyOf(value: unknown, fail: Fail): Topology {
   refuseUnknown(written, topologyFields, "topology.", fail);
   const { clientDelayMs } = written;
   const topology: Topology = {
-    regions: listOf("topology.regions", written["regions"], fail).map((region, at) =>
+    regions: listOf("topology.regions", written.regions, fail).map((region, at) =>
       regionOf(region, `topology.regions[${at}]`, fail),
     ),
-    delaysMs: listOf("topology.delaysMs", written["delaysMs"], fail).map((row, at) =>
+    delaysMs: listOf("topology.delaysMs", written.delaysMs, fail).map((row, at) =>
       numbersOf(`topology.delaysMs[${at}]`, row, fail),
     ),
     ...(clientDelayMs === undefined ? {} : { clientDelayMs: numberOf("topology.clientDelayMs", clientDelayMs, fail) }),
-    clients: listOf("topology.clients", written["clients"], fail).map((one, at) => {
+    clients: listOf("topology.clients", written.clients, fail).map((one, at) => {
       const field = `topology.clients[${at}]`;
       const moment = objectOf(field, one, fail);
       refuseUnknown(moment, sharesFields, `${field}.`, fail);
       return {
-        atS: numberOf(`${field}.atS`, moment["atS"], fail),
-        shares: numbersOf(`${field}.shares`, moment["shares"], fail),
+        atS: numberOf(`${field}.atS`, moment.atS, fail),
+        shares: numbersOf(`${field}.shares`, moment.shares, fail),
       };
     }),
   };
@@ -215,8 +215,8 @@ function regionOf(value: unknown, field: string, fail: Fail): Region {
   const { name, parameters } = region;
   return {
     name: typeof name === "string" ? name : fail(`${field}.name`, `must be a string, is ${shown(name)}`),
-    engines: numberOf(`${field}.engines`, region["engines"], fail),
-    routers: numberOf(`${field}.routers`, region["routers"], fail),
+    engines: numberOf(`${field}.engines`, region.engines, fail),
+    routers: numberOf(`${field}.routers`, region.routers, fail),
     ...(parameters === undefined ? {} : { parameters: parametersOf(parameters, `${field}.parameters`, fail) }),
   };
 }

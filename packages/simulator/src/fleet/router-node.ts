@@ -159,11 +159,15 @@ function wayMs({ placement }: RouterFactoryOptions, router: number, engine: numb
 }
 
 function realView(options: RouterFactoryOptions, node: RouterNode, random: Random): RealView {
-  const { engines, events, timing, network, seeds, wrapPorts, observe } = options;
+  const { engines, events, timing, network, seeds, wrapPorts, observe, placement } = options;
   const { clock, scheduler } = node.time;
   return new RealView({
     ...{ engines, clock, scheduler, random, ...observe?.(node.number) },
     router: node.id,
+    ...(placement && {
+      region: `region-${placement.routers[node.number]!}`,
+      regionOf: (engine: number) => `region-${placement.engines[engine]!}`,
+    }),
     transport: network.transport(node.address),
     seeds: seeds.filter((address) => address !== node.address),
     readEngine: (engine, output) => {

@@ -138,6 +138,20 @@ test.each<[LinkModel, number]>([
   await rig.fleet.stop();
 });
 
+test("routers with real links own the engines of their region", async () => {
+  const rig = await started({ links: "real", engines: 9 });
+  await rig.pass(5_000);
+  const owned = rig.fleet.routerNodes.map(({ router }) =>
+    router!.targets.filter(({ index }) => router!.view.isOwn(index)).map(({ index }) => index % 3),
+  );
+  expect(owned).toEqual([
+    [0, 0, 0],
+    [1, 1, 1],
+    [2, 2, 2],
+  ]);
+  await rig.fleet.stop();
+});
+
 test("regions that are cells serve their own clients only", async () => {
   const cells = new Cells({
     ...{ cells: 3, balancer: "region", engines: 6, routers: 3, placement: placed(6, 3), seed: 1 },

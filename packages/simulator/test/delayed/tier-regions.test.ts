@@ -47,6 +47,15 @@ test("events of an engine without a router nearby are read from afar, by one rou
   expect(waitsMs(rig, (router) => rig.routers[router]!.sees(1, prompt) === 8)).toEqual([56]);
 });
 
+test("events of a region without routers are read from afar, and shared by those who read them", async () => {
+  const [a, b] = topology.regions;
+  const regions = [a!, { ...b!, routers: 0 }];
+  const placement = placeFleet({ ...topology, regions }, { engines: 4, routers: 2 }, timing);
+  const rig = await tierRig("mesh", 2, 4, placement);
+  rig.engines[1]!.tell("stored", prompt.chain, 0, 8);
+  expect(waitsMs(rig, (router) => rig.routers[router]!.sees(1, prompt) === 8)).toEqual([86, 86]);
+});
+
 test("placements are seen at once where they are made, soon nearby, and later far away", async () => {
   const rig = await rigOf("mesh");
   rig.routers[0]!.place(3, prompt);

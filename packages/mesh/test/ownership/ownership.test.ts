@@ -84,6 +84,29 @@ describe("regions", () => {
     expect(ownersIn(fleet, "us")).toEqual(new Set(["d"]));
   });
 
+  test("of routers count as soon as they are heard, before which they change nothing", () => {
+    const time = createVirtualTime();
+    const member = (region: string): Member => ({
+      ...{ origin: { router: asRouterId("b"), epoch: 1 }, state: "alive", isDraining: false, isLinked: true },
+      ...{ unreachable: [], region },
+    });
+    let members = [member("")];
+    const ownership = new Ownership({
+      ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger, region: "us" },
+      self: () => ({ router: asRouterId("a"), epoch: 1 }),
+      members: () => members,
+      claims: () => [],
+      onRole: () => {},
+    });
+    for (const target of targets) ownership.addTarget(target, "eu");
+    ownership.start();
+    const owned = () => targets.filter((target) => ownership.roleOf(target) === "owner");
+    expect(owned()).toEqual(targets.filter((target) => nomineeOf(target, ["a", "b"]) === "a"));
+    members = [member("eu")];
+    ownership.membersChanged();
+    expect(owned()).toEqual([]);
+  });
+
   test("count only while every living router says its own: one of an earlier version does not", () => {
     const fleet = start({ ...regions, e: undefined });
     expect(owners(fleet)).toEqual(

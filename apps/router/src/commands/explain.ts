@@ -213,7 +213,9 @@ export function describePast({ router, decisions }: PastRequest): string {
       return [
         `${wrapText(summary, 0)}\n`,
         `${wrapText(lines.join("\n"), labelColumns)}\n`,
-        ...(candidates.length > 0 ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)] : []),
+        ...(candidates.length > 0
+          ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
+          : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
       ];
     },
@@ -227,11 +229,13 @@ export function describeExplanation(report: ExplainReport): string {
   const parts = [heading(report)];
   if (candidates.length > 0) {
     parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
-    parts.push(layOutTable(candidates, [
+    parts.push(
+      layOutTable(candidates, [
         { header: "load", value: ({ key }) => key },
         ...loadColumns,
         ...networkColumns(candidates),
-      ]));
+      ]),
+    );
     if (prompt.blocks !== null) {
       parts.push(
         layOutTable(candidates, [

@@ -77,8 +77,8 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "regions-3",
-    flags: { ...full, variant: "all" },
-    quick: { ...quickly, variant: "region-only", duration: "20s", policy: "predicted_latency" },
+    flags: { ...full, seeds: "2", variant: "all", duration: "80s" },
+    quick: { ...quickly, duration: "20s", policy: "predicted_latency" },
   },
   {
     scenario: "scale-out",

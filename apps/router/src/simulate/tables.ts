@@ -170,8 +170,7 @@ const isRegional = (column: RowColumn): column is FigureColumn =>
   "figure" in column && (column.figure === "crossed" || column.figure === "network_ms");
 
 const isText = (column: RowColumn): boolean =>
-  "label" in column &&
-  !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
+  "label" in column && !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
 
 function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   const widest =

@@ -319,7 +319,10 @@ export class SimFleet implements FleetControls {
   }
 
   /** Every pair of routers has the delay between their regions, or that of slow links if it is longer. */
-  #setDistances({ routers, delayMs: wayMs }: Placement, { delayMs: leastMs, jitterMs } = { delayMs: 0, jitterMs: 0 }): void {
+  #setDistances(
+    { routers, delayMs: wayMs }: Placement,
+    { delayMs: leastMs, jitterMs } = { delayMs: 0, jitterMs: 0 },
+  ): void {
     for (const { number: one, address: from } of this.routerNodes) {
       for (const { number: other, address: to } of this.routerNodes) {
         const delayMs = Math.max(leastMs, wayMs(routers[one]!, routers[other]!));

@@ -42,9 +42,9 @@ const width = 4;
 
 /**
  * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
- * some stores into arrays; order and words are made when somebody asks. Nothing outlives its request for the log: V8
- * copies what lives on twice, walks it at each full collection, and has more of those. Ids are kept as their characters, since
- * a new one is a tree of the strings that it was put together from. The arrays are allocated once, about 9 MB.
+ * some stores into arrays; order and words are made when somebody asks. No object outlives its request for the log: V8
+ * would copy it twice, and walk it at each full collection. Ids are kept by their characters, since a new one is a tree
+ * of the strings that it was put together from. The arrays are allocated once, about 8 MB.
  */
 export class DecisionLog<Facts> {
   readonly #decisions: number;

@@ -19,6 +19,8 @@ export interface LoggedCandidate {
   readonly inFlight: number;
   /** Prompt tokens that waited there. */
   readonly pendingPrefillTokens: number;
+  /** Milliseconds of a round trip to it; null while that is not known. */
+  readonly networkMs: number | null;
 }
 
 /** A decision, found again. */
@@ -38,13 +40,13 @@ export interface FactStore<Facts> {
 }
 
 /** Numbers of a candidate in the log. */
-const width = 4;
+const width = 5;
 
 /**
  * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
  * some stores into arrays; order and words are made when somebody asks. No object outlives its request for the log: V8
  * would copy it twice, and walk it at each full collection. Ids are kept by their characters, since a new one is a tree
- * of the strings that it was put together from. The arrays are allocated once, about 8 MB.
+ * of the strings that it was put together from. The arrays are allocated once, about 9 MB.
  */
 export class DecisionLog<Facts> {
   readonly #decisions: number;
@@ -155,6 +157,7 @@ export class DecisionLog<Facts> {
     this.#numbers[at + 1] = matchedInAll(candidates, index);
     this.#numbers[at + 2] = candidates.inFlight[index]!;
     this.#numbers[at + 3] = candidates.pendingPrefillTokens[index]!;
+    this.#numbers[at + 4] = candidates.networkMs[index]!;
   }
 
   /** The place with the highest cost, the chosen one's left out. */
@@ -169,13 +172,14 @@ export class DecisionLog<Facts> {
   #candidatesOf(entry: number): readonly LoggedCandidate[] {
     const first = entry * keptCandidates;
     const read = (place: number): LoggedCandidate => {
-      const [cost, matchedTokens, inFlight, pendingPrefillTokens] = this.#numbers.subarray(place * width);
+      const [cost, matchedTokens, inFlight, pendingPrefillTokens, networkMs] = this.#numbers.subarray(place * width);
       return {
         key: this.#keys[place]!,
         cost: Number.isFinite(cost) ? cost! : null,
         matchedTokens: matchedTokens!,
         inFlight: inFlight!,
         pendingPrefillTokens: pendingPrefillTokens!,
+        networkMs: Number.isNaN(networkMs) ? null : networkMs!,
       };
     };
     const [chosen, ...others] = Array.from({ length: this.#kept[entry]! }, (_, at) => read(first + at));

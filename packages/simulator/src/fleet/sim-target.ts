@@ -105,6 +105,7 @@ export class SimTarget implements RoutingTarget {
   /** The engine itself, to which requests go. */
   readonly model: SimEngine;
   usable = true;
+  readonly networkMs = Number.NaN;
   #goodProbes = 0;
 
   constructor(options: {

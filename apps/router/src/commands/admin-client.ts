@@ -7,6 +7,7 @@ import {
   systemScheduler,
 } from "@espalier/common";
 import { createProxy } from "@espalier/proxy";
+import type { RouterStatus, Worker } from "@espalier/server";
 import { type Command, Option } from "commander";
 
 /** The address of a running router's admin listener, and its key. */
@@ -27,6 +28,14 @@ export function addAdminOptions(command: Command): Command {
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON");
+}
+
+/** @throws EspalierError as `askAdmin` */
+export const askStatus = (options: AdminOptions): Promise<RouterStatus> => askAdmin(options, "/admin/status");
+
+/** The engines of a router. @throws EspalierError as `askAdmin` */
+export async function askWorkers(options: AdminOptions): Promise<readonly Worker[]> {
+  return (await askAdmin<{ readonly workers: readonly Worker[] }>(options, "/admin/workers")).workers;
 }
 
 /** JSON text sent with the request; empty for none. */

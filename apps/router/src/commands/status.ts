@@ -5,7 +5,7 @@ import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 
@@ -19,7 +19,7 @@ export function registerStatus(program: Command): void {
   addAdminOptions(command)
     .option("--watch [seconds]", watched)
     .action(async (options: StatusOptions) => {
-      const ask = (): Promise<RouterStatus> => askAdmin<RouterStatus>(options, "/admin/status");
+      const ask = (): Promise<RouterStatus> => askStatus(options);
       if (options.watch !== undefined) {
         const look = async (): Promise<string> => (options.json ? JSON.stringify(await ask()) : describe(await ask()));
         return watch({ periodMs: readPeriodMs(options.watch), signal: abortOnSignal(), look });

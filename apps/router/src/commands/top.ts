@@ -5,8 +5,8 @@ import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askAdminText } from "./admin-client.ts";
+import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
+import { type AdminOptions, addAdminOptions, askAdminText, askStatus, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
@@ -123,11 +123,7 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const samples = new Map<string, Sample[]>([[options.admin, []]]);
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
-    const [status, { workers }, page] = await Promise.all([
-      askAdmin<RouterStatus>(of, "/admin/status"),
-      askAdmin<{ readonly workers: readonly Worker[] }>(of, "/admin/workers"),
-      askAdminText(of, "/metrics"),
-    ]);
+    const [status, workers, page] = await Promise.all([askStatus(of), askWorkers(of), askAdminText(of, "/metrics")]);
     kept.push({ atMs: clock.nowMs(), status, workers, totals: readTotals(page) });
     if (kept.length > keptSamples) kept.shift();
   };
@@ -248,15 +244,13 @@ function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   };
 }
 
-const percent = (share: number | null): number | undefined => (share === null ? undefined : share * 100);
-
 const routerColumns: readonly TableColumn<RouterRow>[] = [
   { header: "router", value: ({ router }) => router },
   { header: "state", value: ({ state }) => state },
   { header: "in flight", value: ({ inFlight }) => inFlight ?? undefined },
   { header: "req/s", value: ({ requestsPerSecond }) => requestsPerSecond ?? undefined, digits: 1 },
   { header: "failed/s", value: ({ failedPerSecond }) => failedPerSecond ?? undefined, digits: 1 },
-  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
   { header: "first byte (ms)", value: ({ firstByteMs }) => firstByteMs ?? undefined },
 ];
 
@@ -265,8 +259,8 @@ const engineColumns: readonly TableColumn<EngineRow>[] = [
   { header: "state", value: ({ state }) => state },
   { header: "running", value: ({ running }) => running ?? undefined },
   { header: "waiting", value: ({ waiting }) => waiting ?? undefined },
-  { header: "kv use (%)", value: ({ kvUse }) => percent(kvUse), digits: 1 },
-  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+  { header: "kv use (%)", value: ({ kvUse }) => percentOf(kvUse), digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
 ];
 
 /** Lines beside the rows of engines. */

@@ -15,7 +15,7 @@ import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readEndpointUrl } from "./read-flags.ts";
 
@@ -74,14 +74,14 @@ async function findFleet(flags: TryFlags): Promise<Fleet> {
     const urls = flags.url.map(readUrl);
     return { urls, model: flags.model ?? (await servedModel(urls[0]!, flags.apiKey)) };
   }
-  const status = await askAdmin<RouterStatus>(flags, "/admin/status");
+  const status = await askStatus(flags);
   const model = flags.model ?? status.models[0];
   if (model === undefined) {
     throw new EspalierError("no_engine_available", `The router at ${flags.admin} knows no model: is any engine up?`);
   }
   const others = await Promise.all(
     status.peers.map(async ({ adminUrl: admin }) => {
-      const peer = await askAdmin<RouterStatus>({ ...flags, admin }, "/admin/status").catch(() => undefined);
+      const peer = await askStatus({ ...flags, admin }).catch(() => undefined);
       return peer ? [clientUrl(peer, admin)] : [];
     }),
   );

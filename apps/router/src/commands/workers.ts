@@ -2,8 +2,8 @@ import type { Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
-import { layOutTable } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { layOutTable, percentOf } from "../terminal-layout.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readName, UsageError } from "./read-flags.ts";
 
@@ -14,7 +14,7 @@ const columns: readonly TableColumn<Worker>[] = [
   { header: "in flight", value: ({ targets }) => targets.reduce((sum, { load }) => sum + load.in_flight, 0) },
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
-  { header: "kv use (%)", value: ({ targets }) => percent(targets[0]?.signals.kv_use), digits: 1 },
+  { header: "kv use (%)", value: ({ targets }) => percentOf(targets[0]?.signals.kv_use), digits: 1 },
   { header: "role", value: ({ role, duty }) => (duty === null ? role : `${role}, ${duty}`) },
   { header: "network (ms)", value: (worker) => worker.network_ms ?? undefined, digits: 1 },
   { header: "models", value: (worker) => worker.models?.join(", ") },
@@ -38,7 +38,7 @@ export function registerWorkers(program: Command): void {
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const [stranger] = list.args;
     if (stranger !== undefined) readName(stranger, "workers", names(command));
-    const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
+    const workers = await askWorkers(options);
     if (options.json) writeJson(workers);
     else writeResult(layOutTable(workers, columnsOf(workers)));
   });
@@ -98,7 +98,7 @@ function readLabel(written: string): readonly [string, string] {
 /** Engines are added by URL, so a URL names one as well. A name that no engine has is unchanged. */
 async function idOf(given: string, options: AdminOptions): Promise<string> {
   if (!URL.canParse(given) || !given.includes("://")) return given;
-  const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
+  const workers = await askWorkers(options);
   const { href } = new URL(given);
   return workers.find(({ url }) => URL.canParse(url) && new URL(url).href === href)?.id ?? given;
 }
@@ -132,8 +132,4 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
     if (options.json) writeJson(worker);
     else writeResult(layOutTable([worker], columnsOf([worker])));
   });
-}
-
-function percent(share: number | null | undefined): number | undefined {
-  return share === null || share === undefined ? undefined : share * 100;
 }

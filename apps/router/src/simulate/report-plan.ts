@@ -75,6 +75,7 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "affinity,load-aware-pull" },
     quick: { ...quickly, requests: "200", variant: "affinity,load-aware-pull" },
   },
+  { scenario: "pull-surge", flags: { ...full, duration: "60s" }, quick: { ...quickly, duration: "20s" } },
   {
     scenario: "scale-out",
     flags: { seeds: "1", links: "delays", variant: "1-engines,2-engines,4-engines" },

@@ -9,6 +9,7 @@ import { mooncakeConversation, toolagent } from "./mooncake.ts";
 import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { bursts, decodeBound, longAndShort } from "./prompts.ts";
+import { pullSurge } from "./pull-surge.ts";
 import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
 import type { Scenario } from "./scenario.ts";
 import { sessionAffinity } from "./session-affinity.ts";
@@ -45,6 +46,7 @@ const catalogue = new Map(
     pullLadder,
     pull64x16k,
     pull192x48k,
+    pullSurge,
     ...unevenFleets,
     ...pdMixes,
     ...faultScenarios,

@@ -58,10 +58,10 @@ describe("a prompt that goes where its beginning is", () => {
     const paid = choose([holder, puller], { ...prompt, rentPaidMs: priceMs + 0.1 });
     expect([paid.key, paid.reason]).toEqual(["puller", "second_copy"]);
     expect(paid.rentMs).toBeCloseTo(-priceMs, 9);
-    // Blocks that it displaces are pulled again.
+    // Blocks that it displaces may have to be computed.
     const scarce = [holder, { ...puller, kvUse: 0.5 }];
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 99 }).key).toBe("holder");
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 101 }).key).toBe("puller");
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 799 }).key).toBe("holder");
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 801 }).key).toBe("puller");
     // Of weight 2, it takes half as long in everything.
     const light = choose([holder, { ...puller, weight: 2, kvUse: Number.NaN }]);
     expect(light.rentMs).toBeCloseTo(27.5 - 11 / 2, 9);

@@ -66,7 +66,8 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     const use =
       candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
     const scarcity = Number.isNaN(use) ? 1 : Math.min(1, use);
-    const displacedMs = displacementFactor * scarcity * (asItIsMs - asBestMs + pullMs);
+    const computedMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
+    const displacedMs = displacementFactor * scarcity * (computedMs - asBestMs);
     const slowedMs = answerMs * (1 - scarcity) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
     offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
@@ -105,5 +106,8 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
  * are those of the first token and hardly include it. It does not justify a copy if blocks are scarce.
  */
 const answerMs = 8;
-/** If blocks are scarce, a copy evicts others, which are computed again and evict more in turn. */
+/**
+ * If blocks are scarce, a copy evicts others, which are computed again and evict more in turn. So they count as what
+ * computing takes, also where the copy itself is pulled: they may have had no other.
+ */
 const displacementFactor = 2;

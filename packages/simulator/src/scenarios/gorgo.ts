@@ -1,0 +1,54 @@
+import { createZipf, exponential, geometric, logNormal, ownRandom } from "../clients/draws.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import type { ScriptOf } from "../clients/session.ts";
+import { limitsOf, type PublishedResult, type Scenario } from "./scenario.ts";
+
+/**
+ * GORGO (arXiv 2602.11688 v2, June 2026): one engine in each of three regions and a proxy in the first of them, where the clients
+ * are as well. The held-out window of April 6th, stretched to twice its time. Its data set was not read: the workload here
+ * is drawn from the window's published statistics (its appendix A, and `paper.md` of the repository).
+ */
+export const gorgoParameters = {
+  /** 7,630 requests in twice 30 minutes, of 1,501 conversations. */
+  conversationsPerS: 1_501 / 3_600,
+  /** Requests of a conversation within the window, 5.1 in the mean. */
+  singleShare: 0.265,
+  meanFollowups: 4.55,
+  /** Published: 606 users, one of whom sends 20 % of the requests. */
+  users: 606,
+  zipf: 1.15,
+  /** Of all prompts of one user. Assumed: some beginning that `simple-session-affinity` hashes. */
+  userTokens: 1_000,
+  /** Published: 5,787 in the median, 7,008 in the mean, 20,974 at p95, and none above 24,000. */
+  promptTokens: { median: 5_800, sigma: 0.78, least: 1_100, most: 24_000 },
+  /** Assumed by the published 77.6 % of blocks that were there before, of which first prompts leave so much. */
+  newTokens: 180,
+  /** The traces have answers of their own, so those of the engine are not in the next prompt. */
+  outputTokens: 128,
+  /** Assumed. */
+  pauseMeanMs: 60_000,
+  durationS: 1_200,
+} as const;
+
+const { users, zipf, userTokens, promptTokens, newTokens, outputTokens, pauseMeanMs, durationS, ...counts } = gorgoParameters;
+
+export function gorgoScripts(seed: number): ScriptOf {
+  const popularity = createZipf({ count: users, exponent: zipf });
+  return (session) => {
+    const random = ownRandom(seed, session);
+    const turns = random.float() < counts.singleShare ? 1 : 2 + geometric(counts.meanFollowups, random);
+    const user = popularity.draw(random);
+    const first = Math.round(logNormal(promptTokens, random));
+    return {
+      turns,
+      expectedTokens: first + turns * newTokens + outputTokens,
+      pauseMs: (turn) => (turn === 0 ? 0 : exponential(pauseMeanMs, random)),
+      write(turn, conversation) {
+        if (turn > 0) conversation.cut(conversation.tokens - outputTokens);
+        else conversation.share(user, userTokens);
+        conversation.own(turn === 0 ? first - userTokens : newTokens);
+        return outputTokens;
+      },
+    };
+  };
+}

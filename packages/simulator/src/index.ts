@@ -62,3 +62,4 @@ export type {
   WorkloadOptions,
 } from "./scenarios/scenario.ts";
 export { type Progress, simulate } from "./simulate.ts";
+export type { ClientShares, Region, Topology } from "./topology.ts";

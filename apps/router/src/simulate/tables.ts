@@ -52,6 +52,8 @@ const figures: readonly RowColumn[] = [
   figure("tokens/s out", "output_tokens_per_s", 0),
   figure("cached (%)", "cached_share", 1, 100),
   figure("pulled (%)", "pulled_share", 1, 100),
+  figure("crossed (%)", "crossed", 1, 100),
+  figure("network (ms)", "network_ms", 1),
   figure("followup (%)", "followup_cached_share", 1, 100),
   figure("load cov", "load_cov", 3),
   figure("cov in time", "load_cov_time", 3),

@@ -67,6 +67,30 @@ export const ownership: Scorer = {
   },
 };
 
+/** Milliseconds of a round trip by which engines of one data centre differ, and one engine from one minute to the next. */
+const nearbyMs = 2;
+
+/**
+ * Milliseconds that a round trip to the candidate takes longer than to the nearest one, and than `nearbyMs` more. It is waited
+ * for by this request alone, so it costs others nothing and does not depend on the weight. Distances that are equal, or that
+ * differ like those of one data centre, count 0, so that they change no decision, and an unknown one counts like the nearest.
+ */
+export const network: Scorer = {
+  name: "network_ms",
+  score({ candidates: { networkMs }, eligible, eligibleCount }, out) {
+    let nearest = Number.POSITIVE_INFINITY;
+    for (let place = 0; place < eligibleCount; place++) {
+      const ms = networkMs[eligible[place]!]!;
+      if (ms < nearest) nearest = ms;
+    }
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const extraMs = networkMs[index]! - nearest - nearbyMs;
+      out[index] = Number.isNaN(extraMs) ? 0 : Math.max(0, extraMs);
+    }
+  },
+};
+
 /**
  * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for

@@ -8,6 +8,7 @@ import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
 import type { FleetControls } from "../faults.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
+import type { Placement } from "../topology.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
 import type { LlmdRule } from "./llm-d-pulls.ts";
@@ -47,6 +48,8 @@ export interface SimFleetOptions {
   readonly sharing: Sharing;
   readonly links: LinkModel;
   readonly timing: SimTiming;
+  /** Regions of the engines and routers; all is equally near when absent. */
+  readonly placement?: Placement;
   readonly seed: number;
   /** Shared with other fleets; its own by default. */
   readonly time?: VirtualTime;
@@ -56,12 +59,20 @@ export interface SimFleetOptions {
   readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
 }
 
+/** Overrides of one engine of a fleet, by its number. */
+export function overridesOfEngine(
+  { perEngine = [] }: Pick<SimFleetOptions, "perEngine">,
+  number: number,
+): Partial<EngineParameters> {
+  return perEngine[number % perEngine.length] ?? {};
+}
+
 /** Parameters of one engine of a fleet, by its number. */
 export function parametersOfEngine(
-  { parameters, perEngine = [] }: Pick<SimFleetOptions, "parameters" | "perEngine">,
+  fleet: Pick<SimFleetOptions, "parameters" | "perEngine">,
   number: number,
 ): EngineParameters {
-  return { ...parameters, ...perEngine[number % perEngine.length] };
+  return { ...fleet.parameters, ...overridesOfEngine(fleet, number) };
 }
 
 /** Virtual time between two points at which promises may continue. */
@@ -84,7 +95,8 @@ export class SimFleet implements FleetControls {
   readonly #service: SimFront | undefined;
 
   constructor(options: SimFleetOptions) {
-    const { seed, timing, policy, policyOptions = {}, sharing } = options;
+    const { seed, timing, policy, policyOptions = {}, sharing, placement } = options;
+    if (placement && policy === clusterIp) throw new RangeError(`${clusterIp} has no regions`);
     this.time = options.time ?? createVirtualTime();
     const { clock, scheduler } = this.time;
     this.#options = options;
@@ -103,11 +115,12 @@ export class SimFleet implements FleetControls {
     this.routerNodes = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
+    if (placement && hasLinks) this.#setDistances(placement);
     const delayed = hasLinks
       ? undefined
       : createDelayedTier({ ...options, ...knowledgeDefaults, engines: this.engines, clock, scheduler });
     this.#factory = {
-      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, seed, delayed },
+      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, placement, seed, delayed },
       ...{ network: this.network, trueClock: clock },
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
@@ -145,22 +158,38 @@ export class SimFleet implements FleetControls {
   /** A client resolves the tier's name and sends a request to one of the routers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const { scheduler, clock } = this.time;
-    const { hopDelayMs, frontMs = 0 } = this.#options.timing;
-    const back = (outcome: FrontOutcome, router: number): void => {
-      scheduler.after(hopDelayMs, () =>
-        ended({ ...outcome, firstTokenMs: outcome.firstTokenMs + hopDelayMs, endMs: clock.nowMs() }, router),
+    const { timing, placement } = this.#options;
+    const { hopDelayMs, frontMs = 0 } = timing;
+    const { region = 0 } = request;
+    const wayMs = ({ number }: RouterNode): number =>
+      placement ? placement.clientDelayMs(region, placement.routers[number]!) : hopDelayMs;
+    const back = (outcome: FrontOutcome, node: RouterNode | undefined): void => {
+      const delayMs = node ? wayMs(node) : hopDelayMs;
+      scheduler.after(delayMs, () =>
+        ended(
+          { ...outcome, firstTokenMs: outcome.firstTokenMs + delayMs, endMs: clock.nowMs() },
+          node ? node.number : -1,
+        ),
       );
     };
-    scheduler.after(hopDelayMs + frontMs, () => {
+    const arrive = (tier: readonly RouterNode[]): void => {
       if (this.#service) {
-        this.#service.handle(request, (outcome) => back(outcome, -1));
+        this.#service.handle(request, (outcome) => back(outcome, undefined));
         return;
       }
-      const serving = this.routerNodes.filter(({ isServing }) => isServing);
+      const serving = tier.filter(({ isServing }) => isServing);
       const node = serving[this.#random.integer(Math.max(1, serving.length))];
-      if (!node) back(refused(clock.nowMs(), "no router is ready"), -1);
-      else node.handle(request, (outcome) => back(outcome, node.number));
-    });
+      if (!node) back(refused(clock.nowMs(), "no router is ready"), undefined);
+      else node.handle(request, (outcome) => back(outcome, node));
+    };
+    if (!placement) {
+      scheduler.after(hopDelayMs + frontMs, () => arrive(this.routerNodes));
+      return;
+    }
+    // DNS names the nearest ones that are ready; on the way one of them may end, and its neighbours take the request.
+    const ready = this.routerNodes.filter(({ isServing }) => isServing);
+    const nearestMs = Math.min(...(ready.length > 0 ? ready : this.routerNodes).map(wayMs));
+    scheduler.after(nearestMs + frontMs, () => arrive(this.routerNodes.filter((node) => wayMs(node) === nearestMs)));
   }
 
   /** Ends all processes. */
@@ -286,6 +315,15 @@ export class SimFleet implements FleetControls {
 
   setReplay(engine: number, isOn: boolean): void {
     this.events.setReplay(engine, isOn);
+  }
+
+  /** Every pair of routers has the delay between their regions. */
+  #setDistances({ routers, delayMs }: Placement): void {
+    for (const { number: one, address: from } of this.routerNodes) {
+      for (const { number: other, address: to } of this.routerNodes) {
+        if (one !== other) this.network.setSpeed({ delayMs: delayMs(routers[one]!, routers[other]!) }, { from, to });
+      }
+    }
   }
 
   #node(number: number): RouterNode {

@@ -10,6 +10,7 @@ import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { bursts, decodeBound, longAndShort } from "./prompts.ts";
 import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
+import { regions3 } from "./regions.ts";
 import type { Scenario } from "./scenario.ts";
 import { sessionAffinity } from "./session-affinity.ts";
 import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
@@ -45,6 +46,7 @@ const catalogue = new Map(
     pullLadder,
     pull64x16k,
     pull192x48k,
+    regions3,
     ...unevenFleets,
     ...pdMixes,
     ...faultScenarios,

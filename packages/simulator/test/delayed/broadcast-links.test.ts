@@ -3,14 +3,17 @@ import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication"
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createBroadcastLinks } from "../../src/delayed/delayed-tier.ts";
+import { arrivalsNear } from "../../src/delayed/delivery.ts";
 
 function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
+  const later = (reportedMs: number): number => reportedMs + delayMs;
+  const times = { factsDueMs: undefined, placementsDueMs: later, loadDueMs: later };
   const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
   return {
     time,
-    links: createBroadcastLinks({ createPlane, dueMs: (reportedMs) => reportedMs + delayMs, clock, scheduler }),
+    links: createBroadcastLinks({ createPlane, arrivals: [arrivalsNear(times)], clock, scheduler }),
   };
 }
 

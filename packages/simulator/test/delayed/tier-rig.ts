@@ -179,6 +179,7 @@ function targetOf({ number, key }: SimEngine, clock: Clock, changed: (target: Ro
     },
     adapters: createTargetAdapters(() => clock.nowMs()),
     usable: true,
+    networkMs: unknown,
   };
   return target;
 }

@@ -5,6 +5,7 @@
 export { recordTrace } from "./clients/traces.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
 export type { FaultAction, FaultName, FaultPlan, FleetControls } from "./faults.ts";
+export { rivalNames } from "./rivals/rivals.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
 export { findKnee, type Knee, type KneeLoad, kneeLoad } from "./measure/knee.ts";

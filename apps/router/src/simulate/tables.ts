@@ -247,7 +247,9 @@ function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): Text
       one.variant ?? "-",
       one.metric,
       `${one.policy} / ${one.baseline}`,
-      one.published.toFixed(3),
+      one.publishedUpTo === undefined
+        ? one.published.toFixed(3)
+        : `${one.published.toFixed(3)} .. ${one.publishedUpTo.toFixed(3)}`,
       one.reproduced?.toFixed(3) ?? "-",
       one.deviation === undefined
         ? "-"
@@ -337,11 +339,13 @@ interface PublishedComparison {
   readonly baseline: string;
   /** Ratios of the policy to the baseline. Undefined when a run is missing. */
   readonly published: number;
+  /** The other end of a published range. */
+  readonly publishedUpTo: number | undefined;
   readonly reproduced: number | undefined;
   /** The same with the scenario's last policy instead of the published one. */
   readonly ours: number | undefined;
   readonly ourPolicy: string;
-  /** Reproduced divided by published, minus 1. */
+  /** Reproduced divided by published, or by the nearer end of a range, minus 1; 0 within a range. */
   readonly deviation: number | undefined;
   /** What the source leaves open, if that explains a deviation. */
   readonly note: string | undefined;
@@ -365,6 +369,7 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
       return value === undefined ? undefined : value / baseline;
     };
     const published = result.policyValue / result.baselineValue;
+    const publishedUpTo = result.policyUpTo === undefined ? undefined : result.policyUpTo / result.baselineValue;
     const reproduced = ratioOf(result.policy, result.sharing);
     return [
       {
@@ -374,10 +379,11 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
         policy: result.policy,
         baseline: result.baseline,
         published,
+        publishedUpTo,
         reproduced,
         ours: ratioOf(ourPolicy),
         ourPolicy,
-        deviation: reproduced === undefined ? undefined : reproduced / published - 1,
+        deviation: reproduced && reproduced / Math.min(Math.max(reproduced, published), publishedUpTo ?? published) - 1,
         note: result.note,
       },
     ];

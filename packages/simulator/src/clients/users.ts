@@ -1,34 +1,38 @@
 import { type Conversation, createChainBuilder, createConversation } from "./conversation.ts";
 import { createSender, runSession, type ScriptOf, type SendLimits } from "./session.ts";
-import type { Workload } from "./workload.ts";
+import type { Workload, WorkloadDriver } from "./workload.ts";
 
 interface UsersOptions {
   readonly seed: number;
-  readonly users: number;
+  /** How many users are in each region, in the order of the topology's. */
+  readonly users: readonly number[];
   readonly limits: SendLimits;
 }
 
-/** The user of a session of `createUsers` and `createTreeUsers`, from 0. */
-export const userOf = (session: number, users: number): number => session % users;
+/** The region of a user, whose sessions have that number modulo all users. Users are numbered region by region. */
+export function regionOfUser(session: number, users: readonly number[]): number {
+  let left = session % sum(users);
+  let region = 0;
+  while (left >= users[region]!) left -= users[region++]!;
+  return region;
+}
 
-/** Users who each have one conversation after the other until sending ends. Their n-th one is session user + n x users. */
-export function createUsers({ seed, users, scriptOf, limits }: UsersOptions & { readonly scriptOf: ScriptOf }): Workload {
+/** Users who each have one conversation after the other until sending ends, and do not move. */
+export function createUsers(options: UsersOptions & { readonly scriptOf: ScriptOf }): Workload {
+  const { seed, users, scriptOf, limits } = options;
   return {
     expectedRequests: limits.requests ?? 0,
     start(driver) {
-      const sender = createSender(driver, limits);
+      const sender = createSender(located(driver, users), limits);
       const begin = (session: number): void => {
         const script = scriptOf(session);
         const conversation = createConversation({ seed, session, expectedTokens: script.expectedTokens });
-        runSession(sender, { script, conversation }, () => begin(session + users));
+        runSession(sender, { script, conversation }, () => begin(session + sum(users)));
       };
-      for (let user = 0; user < users; user++) begin(user);
+      for (let user = 0; user < sum(users); user++) begin(user);
     },
   };
 }
-
-/** The text that all trees begin with. */
-const instruction = 0;
 
 /** One question, thought through in a tree: each thought is answered several times, and each answer is thought on. */
 export interface TreeScript {
@@ -37,7 +41,7 @@ export interface TreeScript {
   readonly sharedTokens: number;
   /** Tokens that each level appends to the prompt, from the question itself on. */
   readonly promptTokens: readonly number[];
-  /** Called once for each node. */
+  /** Called once for each answer, in order of asking. */
   outputTokens(): number;
 }
 
@@ -49,41 +53,54 @@ export function createTreeUsers(
   return {
     expectedRequests: limits.requests ?? 0,
     start(driver) {
-      const sender = createSender(driver, limits);
+      const sender = createSender(located(driver, users), limits);
       const begin = (session: number): void => {
         const script = scriptOf(session);
         let nodes = 0;
         let open = 0;
-        /** @param texts names and lengths of the texts before, the last of which is an answer, or none */
-        const branch = (level: number, texts: readonly Text[]): void => {
-          const prompt = [...texts, textOf(session, nodes++, script.promptTokens[level]!)];
+        const textOf = (tokens: number): Text => ({ name: 1 + session * maxNodes + nodes++, tokens });
+        const branch = (level: number, before: readonly Text[]): void => {
+          const prompt = [...before, textOf(script.promptTokens[level]!)];
           for (let one = 0; one < script.branches; one++) {
             const outputTokens = script.outputTokens();
-            const answer = textOf(session, nodes++, outputTokens);
+            const answer = textOf(outputTokens);
             open += 1;
             sender.send(thought({ seed, session, turn: level, prompt, answer }), { outputTokens }, () => {
               if (level + 1 < script.promptTokens.length) branch(level + 1, [...prompt, answer]);
               open -= 1;
-              if (open === 0) begin(session + users);
+              if (open === 0) begin(session + sum(users));
             });
           }
         };
         branch(0, [{ name: instruction, tokens: script.sharedTokens }]);
       };
-      for (let user = 0; user < users; user++) sender.after(0, () => begin(user));
+      for (let user = 0; user < sum(users); user++) begin(user);
     },
   };
 }
+
+/** Adds who sends a request, and from where. */
+function located(driver: WorkloadDriver, users: readonly number[]): WorkloadDriver {
+  return {
+    ...driver,
+    send(request, ended) {
+      const { session } = request;
+      driver.send({ ...request, region: regionOfUser(session, users), tenant: `user-${session % sum(users)}` }, ended);
+    },
+  };
+}
+
+const sum = (users: readonly number[]): number => users.reduce((total, count) => total + count, 0);
 
 interface Text {
   readonly name: number;
   readonly tokens: number;
 }
 
-/** Nodes of a tree, bounded so that names are distinct. */
+/** Name of the text that all questions begin with. Those of nodes follow. */
+const instruction = 0;
+/** Texts of a tree, bounded so that names are distinct. */
 const maxNodes = 2 ** 16;
-
-const textOf = (session: number, node: number, tokens: number): Text => ({ name: 1 + session * maxNodes + node, tokens });
 
 function thought(options: {
   readonly seed: number;

@@ -131,7 +131,6 @@ export class SimTarget implements RoutingTarget {
   /** The round trip that the router has measured, in milliseconds; NaN for unknown. */
   readonly networkMs: number;
   usable = true;
-  readonly networkMs = Number.NaN;
   #goodProbes = 0;
 
   constructor(options: {

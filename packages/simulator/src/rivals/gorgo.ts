@@ -23,11 +23,11 @@ type Choose = (request: SimRequest, seats: readonly Seat[], parts: RivalParts) =
 /** The region of the proxy and of all clients. */
 const home = 0;
 
-const byScore: Choose = (request, seats, { regions }) =>
+const byScore: Choose = (request, seats, { placement }) =>
   leastOf(
     seats,
     (seat) =>
-      weights.rtt * 2 * regions.wayMs(home, seat.region) +
+      weights.rtt * 2 * placement.delayMs(home, seat.region) +
       weights.uncached * (request.promptTokens - seat.prefixes.matchedTokens(request)) +
       weights.queued * seat.promptTokens,
   )!;
@@ -66,11 +66,11 @@ function createProxy(choose: Choose, parts: RivalParts): Rival {
   });
   return {
     handle(request, region, ended) {
-      parts.scheduler.after(parts.regions.clientMs(region, home), () => {
+      parts.scheduler.after(parts.placement.clientDelayMs(region, home), () => {
         const seat = choose(request, seats, parts);
         const predictedTokens = seat.prefixes.matchedTokens(request);
         // The prompt enters the trie when the engine has taken the request and its headers are back.
-        parts.scheduler.after(2 * parts.regions.wayMs(home, seat.region), () => seat.prefixes.add(request));
+        parts.scheduler.after(2 * parts.placement.delayMs(home, seat.region), () => seat.prefixes.add(request));
         sendToSeat(parts, request, { seat, path: [region, home], predictedTokens }, ended);
       });
     },

@@ -34,7 +34,7 @@ function mirror(engine: SimEngine): Set<number> {
 }
 
 function createPeers(parts: RivalParts, isRouted: boolean): Rival {
-  const { scheduler, regions } = parts;
+  const { scheduler, placement } = parts;
   const nodes = createSeats(parts).map((seat): Node => ({ seat, own: mirror(seat.engine), estimates: new Map() }));
   if (isRouted) {
     scheduler.every(snapshotMs, () => {
@@ -42,7 +42,7 @@ function createPeers(parts: RivalParts, isRouted: boolean): Rival {
         const snapshot = new Set(own);
         for (const peer of nodes) {
           if (peer.seat === seat) continue;
-          scheduler.after(regions.wayMs(seat.region, peer.seat.region), () => peer.estimates.set(from, snapshot));
+          scheduler.after(placement.delayMs(seat.region, peer.seat.region), () => peer.estimates.set(from, snapshot));
         }
       }
     });
@@ -62,7 +62,7 @@ function createPeers(parts: RivalParts, isRouted: boolean): Rival {
   return {
     handle(request, region, ended) {
       const node = nodes.find(({ seat }) => seat.region === region)!;
-      scheduler.after(regions.clientMs(region, region), () => {
+      scheduler.after(placement.clientDelayMs(region, region), () => {
         const { target, tokens } = nodeFor(request, node);
         sendToSeat(parts, request, { seat: target.seat, path: [region, region], predictedTokens: tokens }, ended);
       });

@@ -32,6 +32,8 @@ export class SentPrefixes {
 
 /** An engine as one balancer sees it. */
 export class Seat {
+  readonly engine: SimEngine;
+  readonly region: number;
   readonly prefixes = new SentPrefixes();
   /** Requests sent there that have not ended, and the tokens of their prompts. */
   inFlight = 0;
@@ -45,10 +47,10 @@ export class Seat {
   /** Requests that waited at this reading and the one before: SGLang's gauge counts what a step has left, not what just came. */
   stillWaiting = 0;
 
-  constructor(
-    readonly engine: SimEngine,
-    readonly region: number,
-  ) {}
+  constructor(engine: SimEngine, region: number) {
+    this.engine = engine;
+    this.region = region;
+  }
 
   /** Reads the engine's metrics as they are now. */
   read(): void {
@@ -60,8 +62,8 @@ export class Seat {
   }
 }
 
-export function createSeats({ engines, regions }: Pick<RivalParts, "engines" | "regions">): readonly Seat[] {
-  return engines.map((engine) => new Seat(engine, regions.ofEngine(engine.number)));
+export function createSeats({ engines, placement }: Pick<RivalParts, "engines" | "placement">): readonly Seat[] {
+  return engines.map((engine) => new Seat(engine, placement.engines[engine.number]!));
 }
 
 /** The first of those with the least cost. */
@@ -101,16 +103,16 @@ interface Sending {
 
 /** Sends a request to an engine and its answer back along the path to the client. The seat counts it meanwhile. */
 export function sendToSeat(
-  { clock, scheduler, regions }: Pick<RivalParts, "clock" | "scheduler" | "regions">,
+  { clock, scheduler, placement }: Pick<RivalParts, "clock" | "scheduler" | "placement">,
   request: SimRequest,
   { seat, path, predictedTokens = 0, done }: Sending,
   ended: (outcome: FrontOutcome) => void,
 ): void {
-  const toEngineMs = regions.wayMs(path.at(-1)!, seat.region);
+  const toEngineMs = placement.delayMs(path.at(-1)!, seat.region);
   const [entry = path[0]!, ...further] = path.slice(1);
   const toClientMs = further.reduce(
-    (sum, region, at) => sum + regions.wayMs(path[at + 1]!, region),
-    regions.clientMs(path[0]!, entry),
+    (sum, region, at) => sum + placement.delayMs(path[at + 1]!, region),
+    placement.clientDelayMs(path[0]!, entry),
   );
   let firstTokenMs = Number.NaN;
   seat.inFlight += 1;

@@ -1,3 +1,4 @@
+import { hashString } from "@espalier/policies";
 import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome } from "../fleet/front.ts";
 import type { CreateRival, Rival, RivalParts } from "./rival.ts";
@@ -45,11 +46,14 @@ interface Entry {
 }
 
 class Peer implements Place {
+  readonly balancer: Balancer;
   readonly prefixes = new SentPrefixes();
   inFlight = 0;
   isAvailable = true;
 
-  constructor(readonly balancer: Balancer) {}
+  constructor(balancer: Balancer) {
+    this.balancer = balancer;
+  }
 }
 
 class Balancer {
@@ -86,12 +90,12 @@ class Balancer {
 
   #probe(): void {
     for (const seat of this.#seats) seat.read();
-    const { regions, scheduler } = this.#parts;
+    const { placement, scheduler } = this.#parts;
     const ownQueue = this.queued;
     for (const peer of this.#peers) {
       const { queued, hasRoom, region } = peer.balancer;
       const isAvailable = hasRoom && queued <= ownQueue && queued <= skywalker.mostQueued;
-      scheduler.after(regions.wayMs(region, this.region), () => {
+      scheduler.after(placement.delayMs(region, this.region), () => {
         peer.isAvailable = isAvailable;
       });
     }
@@ -123,8 +127,8 @@ class Balancer {
     if (peer === undefined) return false;
     peer.prefixes.add(request);
     peer.inFlight += 1;
-    const { regions, scheduler } = this.#parts;
-    const wayMs = regions.wayMs(this.region, peer.balancer.region);
+    const { placement, scheduler } = this.#parts;
+    const wayMs = placement.delayMs(this.region, peer.balancer.region);
     const there = {
       ...{ request, path: [...path, peer.balancer.region], ended },
       done: () => {
@@ -141,7 +145,7 @@ class Balancer {
 
 function createSkyWalker(parts: RivalParts, isCrossRegion: boolean): Rival {
   const seats = createSeats(parts);
-  const regions = Array.from({ length: parts.regions.count }, (_, region) => region);
+  const regions = Array.from({ length: parts.placement.regions }, (_, region) => region);
   const balancers = regions.map(
     (region) =>
       new Balancer(
@@ -155,7 +159,7 @@ function createSkyWalker(parts: RivalParts, isCrossRegion: boolean): Rival {
   }
   return {
     handle(request, region, ended) {
-      parts.scheduler.after(parts.regions.clientMs(region, region), () =>
+      parts.scheduler.after(parts.placement.clientDelayMs(region, region), () =>
         balancers[region]!.take({ request, path: [region, region], ended, done() {} }),
       );
     },
@@ -171,7 +175,7 @@ function createCentral(parts: RivalParts, choose: Choose): Rival {
   const seats = createSeats(parts);
   return {
     handle(request, region, ended) {
-      parts.scheduler.after(parts.regions.clientMs(region, center), () => {
+      parts.scheduler.after(parts.placement.clientDelayMs(region, center), () => {
         const seat = choose(request, seats);
         const predictedTokens = seat.prefixes.matchedTokens(request);
         seat.prefixes.add(request);
@@ -189,13 +193,9 @@ function roundRobin(): Choose {
 
 const leastLoad: Choose = (_, seats) => leastOf(seats, ({ inFlight }) => inFlight)!;
 
-/** By the user, whom a session's number stands for here. */
-const consistentHashing = (userOf: (session: number) => number): Choose => {
-  return ({ session }, seats) => {
-    const mixed = Math.imul(userOf(session) + 1, 0x9e37_79b1) >>> 0;
-    return seats[Math.floor((mixed / 2 ** 32) * seats.length)]!;
-  };
-};
+/** By the user. */
+const consistentHashing: Choose = ({ session, tenant = `session-${session}` }, seats) =>
+  seats[hashString(tenant, 0) % seats.length]!;
 
 /** SGLang's router of its time with its defaults: longest prefix, else the smallest tree; the least loaded when far apart. */
 const sglang: Choose = (request, seats) => {
@@ -213,6 +213,6 @@ export const skywalkerRivals: Readonly<Record<string, CreateRival>> = {
   skywalker_region_local: (parts) => createSkyWalker(parts, false),
   skywalker_round_robin: (parts) => createCentral(parts, roundRobin()),
   skywalker_least_load: (parts) => createCentral(parts, leastLoad),
-  skywalker_hash: (parts) => createCentral(parts, consistentHashing(parts.userOf)),
+  skywalker_hash: (parts) => createCentral(parts, consistentHashing),
   skywalker_sglang: (parts) => createCentral(parts, sglang),
 };

@@ -37,6 +37,7 @@ const report: ExplainReport = {
       cost: -4.25,
       scores: { queue: 1, prefix: 0.96, load: 0.63 },
       terms: { queue: -2, prefix: -2.88, load: 0.63, turn: 3 },
+      signals: { networkMs: 74.26 },
       load: signals,
       facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, standing: "complete", feed },
       pools: [],
@@ -49,6 +50,7 @@ const report: ExplainReport = {
       cost: null,
       scores: { queue: null, prefix: 0, load: 0 },
       terms: { queue: null, prefix: 0, load: 0, turn: null },
+      signals: { networkMs: null },
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, standing: "none", feed: null },
       pools: [],
@@ -61,6 +63,7 @@ const report: ExplainReport = {
       cost: null,
       scores: {},
       terms: {},
+      signals: { networkMs: null },
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: null,
       pools: null,
@@ -108,10 +111,13 @@ describe("for people", () => {
 
   test("the load, of this router and of others, and when that was heard", () => {
     expect(cells(load)).toEqual([
-      ["load", "in flight", "to prefill (tokens)", "others in flight", "others to prefill (tokens)", "heard (ms ago)"],
-      ["a:1", "2", "900", "1", "0", "12"],
-      ["b:1", "0", "0", "-", "-", "-"],
-      ["c:1", "0", "0", "-", "-", "-"],
+      [
+        ...["load", "in flight", "to prefill (tokens)", "others in flight", "others to prefill (tokens)"],
+        ...["heard (ms ago)", "network (ms)"],
+      ],
+      ["a:1", "2", "900", "1", "0", "12", "74.3"],
+      ["b:1", "0", "0", "-", "-", "-", "-"],
+      ["c:1", "0", "0", "-", "-", "-", "-"],
     ]);
   });
 
@@ -280,6 +286,14 @@ describe("a request that has been", () => {
       ["a", "-", "0", "0", "20"],
     ]);
     expect(rest).toBe("1 more candidates had higher costs\n");
+  });
+
+  test("shows how far candidates were, where that was known of any", () => {
+    const [decision] = past.decisions;
+    const candidates = decision!.candidates.map((one) => ({ ...one, networkMs: one.key === "b" ? 74.26 : null }));
+    const table = describePast({ ...past, decisions: [{ ...decision!, candidates }] }).split("\n\n")[2]!;
+    const last = table.split("\n").map((line) => line.split(/ {2,}/).at(-1));
+    expect(last).toEqual(["network (ms)", "74.3", "-"]);
   });
 
   test("is printed as JSON", async () => {

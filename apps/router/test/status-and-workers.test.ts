@@ -70,6 +70,8 @@ const worker = {
   url: "http://10.0.0.1:8000",
   role: "both",
   duty: null,
+  region: null,
+  network_ms: 0.31,
   state: "up",
   reason: "answers",
   draining: false,
@@ -86,31 +88,36 @@ const cellsOf = (stdout: string): string[][] =>
     .map((line) => line.split(/ {2,}/).map((cell) => cell.trim()));
 
 test.each([
-  { what: "up", given: {}, cells: ["engine-a", "up", "closed", "3", "2", "0", "25.6", "both", "tiny", "-"] },
+  { what: "up", given: {}, cells: ["engine-a", "up", "closed", "3", "2", "0", "25.6", "both", "0.3", "tiny", "-"] },
   {
     what: "draining",
     given: { draining: true },
-    cells: ["engine-a", "up, draining", "closed", "3", "2", "0", "25.6", "both", "tiny", "-"],
+    cells: ["engine-a", "up, draining", "closed", "3", "2", "0", "25.6", "both", "0.3", "tiny", "-"],
   },
   {
     what: "down, with its reason",
     given: { state: "down", reason: "connect ECONNREFUSED", breaker: { state: "open" } },
-    cells: ["engine-a", "down", "open", "3", "2", "0", "25.6", "both", "tiny", "connect ECONNREFUSED"],
+    cells: ["engine-a", "down", "open", "3", "2", "0", "25.6", "both", "0.3", "tiny", "connect ECONNREFUSED"],
   },
   {
     what: "of several ranks: what is in flight is added up",
     given: { targets: [target(3), target(4), target(5)] },
-    cells: ["engine-a", "up", "closed", "12", "-", "-", "-", "both", "tiny", "-"],
+    cells: ["engine-a", "up", "closed", "12", "-", "-", "-", "both", "0.3", "tiny", "-"],
   },
   {
     what: "of which nothing is known yet",
-    given: { state: "unknown", reason: "not asked yet", models: null, targets: [] },
-    cells: ["engine-a", "unknown", "closed", "0", "-", "-", "-", "both", "-", "not asked yet"],
+    given: { state: "unknown", reason: "not asked yet", models: null, targets: [], network_ms: null },
+    cells: ["engine-a", "unknown", "closed", "0", "-", "-", "-", "both", "-", "-", "not asked yet"],
+  },
+  {
+    what: "of a region far away",
+    given: { region: "us", network_ms: 74.26 },
+    cells: ["engine-a", "up", "us", "closed", "3", "2", "0", "25.6", "both", "74.3", "tiny", "-"],
   },
   {
     what: "that serves several models, its cache empty",
     given: { models: ["a", "b"], targets: [target(0, { kv_use: 0 })] },
-    cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "both", "a, b", "-"],
+    cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "both", "0.3", "a, b", "-"],
   },
 ])("an engine $what", async ({ given, cells }) => {
   const { admin } = await routerSaying({ workers: [{ ...worker, ...given }] });

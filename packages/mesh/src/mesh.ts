@@ -7,6 +7,7 @@ import { noteCapability } from "./exchange/relay-carrier.ts";
 import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver } from "./link/link.ts";
 import { type LinkSecurity, Links } from "./link/links.ts";
 import { Membership, type MembershipChange, type MembershipLimits } from "./membership/membership.ts";
+import { regionCapability } from "./membership/membership-frames.ts";
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
 import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
 
@@ -21,7 +22,7 @@ const epochSpreadMs = 65_536;
 /** How many addresses whose first dial was answered are remembered: as many as links may dial. */
 const maxAnswered = 256;
 /** The optional parts of the protocol that this router supports. */
-const capabilities = [noteCapability];
+const capabilities = [noteCapability, regionCapability];
 
 export interface MeshOptions {
   readonly replica: ReplicaPorts;
@@ -37,6 +38,8 @@ export interface MeshOptions {
   readonly cluster: string;
   readonly fleetSeed: string;
   readonly blockSizeTokens: number;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   readonly security: LinkSecurity;
   /** `host:port` each; a name may have many addresses. */
   readonly seeds: readonly string[];

@@ -347,6 +347,20 @@ describe("the way to an engine", () => {
     expect(decided([0.1, 3, 1.3])).not.toEqual(unknown);
   });
 
+  test("counts for later turns too while the nearest engines have memory", () => {
+    const counted = (nearUse: readonly number[], farUse = 0.5) =>
+      networkOf([
+        { key: "far", networkMs: far, kvUse: farUse },
+        ...nearUse.map((kvUse, i) => ({ key: `near${i}`, networkMs: 0.5, kvUse })),
+      ]).far;
+    expect(counted([0])).toBe(3 * 74);
+    expect(counted([0.5])).toBe(1.25 * 74);
+    expect(counted([1])).toBe(74);
+    expect(counted([1.2])).toBe(74);
+    expect(counted([0.25, 0.75], 0)).toBe(1.25 * 74);
+    expect(counted([0.5, NaN])).toBe(74);
+  });
+
   test("that is not known counts like the shortest that is", () => {
     const rows: CandidateRow[] = [{ key: "new" }, { key: "far", networkMs: 150 }, { key: "near", networkMs: 74 }];
     expect(networkOf(rows)).toEqual({ new: 0, far: 74, near: 0 });

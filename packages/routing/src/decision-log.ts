@@ -17,6 +17,8 @@ export interface LoggedCandidate {
   readonly inFlight: number;
   /** Prompt tokens that waited there. */
   readonly pendingPrefillTokens: number;
+  /** Milliseconds of a round trip to it; null while that is not known. */
+  readonly networkMs: number | null;
 }
 
 /** A decision, found again. */
@@ -29,12 +31,12 @@ export interface LoggedDecision<Facts> {
 }
 
 /** Numbers of a candidate in the log. */
-const width = 4;
+const width = 5;
 
 /**
  * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
  * some stores into arrays; names, order and words are made when somebody asks. The arrays are allocated once, about
- * 6 MB when all of it is in use.
+ * 7 MB when all of it is in use.
  */
 export class DecisionLog<Facts> {
   readonly #decisions: number;
@@ -123,6 +125,7 @@ export class DecisionLog<Facts> {
     this.#numbers[at + 1] = matchedInAll(candidates, index);
     this.#numbers[at + 2] = candidates.inFlight[index]!;
     this.#numbers[at + 3] = candidates.pendingPrefillTokens[index]!;
+    this.#numbers[at + 4] = candidates.networkMs[index]!;
   }
 
   /** The place with the highest cost, the chosen one's left out. */
@@ -137,13 +140,14 @@ export class DecisionLog<Facts> {
   #candidatesOf(entry: number): readonly LoggedCandidate[] {
     const first = entry * keptCandidates;
     const read = (place: number): LoggedCandidate => {
-      const [cost, matchedTokens, inFlight, pendingPrefillTokens] = this.#numbers.subarray(place * width);
+      const [cost, matchedTokens, inFlight, pendingPrefillTokens, networkMs] = this.#numbers.subarray(place * width);
       return {
         key: this.#keys[place]!,
         cost: Number.isFinite(cost) ? cost! : null,
         matchedTokens: matchedTokens!,
         inFlight: inFlight!,
         pendingPrefillTokens: pendingPrefillTokens!,
+        networkMs: Number.isNaN(networkMs) ? null : networkMs!,
       };
     };
     const [chosen, ...others] = Array.from({ length: this.#kept[entry]! }, (_, at) => read(first + at));

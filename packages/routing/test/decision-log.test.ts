@@ -14,6 +14,7 @@ function candidatesOf(pending: readonly number[]): CandidateSet {
     candidates.add(`e-${at}`, at);
     candidates.pendingPrefillTokens[at] = tokens;
     candidates.matchedTokens[at] = 16 * at;
+    if (at > 0) candidates.networkMs[at] = 37 * at;
   }
   return candidates;
 }
@@ -35,8 +36,9 @@ test("a decision is found by its request, the chosen candidate first and the oth
     ["e-0", 6_000],
   ]);
   expect(found?.candidates[0]).toEqual({
-    ...{ key: "e-1", cost: 1_084, matchedTokens: 16, inFlight: 0, pendingPrefillTokens: 100 },
+    ...{ key: "e-1", cost: 1_084, matchedTokens: 16, inFlight: 0, pendingPrefillTokens: 100, networkMs: 37 },
   });
+  expect(found?.candidates[2]?.networkMs).toBeNull();
 });
 
 test("of one candidate more than is kept, the one with the highest cost is left out", () => {

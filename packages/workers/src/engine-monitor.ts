@@ -17,7 +17,7 @@ export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): Engi
   // Every answer shows how far the engine is at most, whatever was asked.
   const http: HttpClient = async (request) => {
     const response = await fleetDeps.http(request);
-    engine.roundTrip.measured(response.headMs ?? Number.NaN);
+    engine.answered(response.headMs ?? Number.NaN);
     return response;
   };
   const deps = { ...fleetDeps, http };

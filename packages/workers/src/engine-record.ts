@@ -34,6 +34,8 @@ export interface EngineRecord {
   /** Relative share of traffic, above 0. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where it is; undefined if that is not known. */
+  readonly region: string | undefined;
   /** Where it publishes KV events, according to discovery. */
   readonly kvEvents: KvEventsSpec | undefined;
   /** Its role in requests that two engines serve together; undefined without one. */

@@ -62,7 +62,7 @@ export class Engine implements EngineRecord {
   isTried = false;
   /** Requests in flight over all ranks. */
   inFlight = 0;
-  readonly roundTrip: RoundTrip;
+  readonly #roundTrip: RoundTrip;
   meters: EngineMeters;
   readonly logger: Logger;
   readonly #deps: EngineDeps;
@@ -77,7 +77,7 @@ export class Engine implements EngineRecord {
     this.spec = spec;
     this.stateSinceWallMs = deps.clock.wallMs();
     this.logger = deps.logger.child({ engine: spec.id });
-    this.roundTrip = new RoundTrip(deps.clock);
+    this.#roundTrip = new RoundTrip(deps.clock);
     this.#deps = deps;
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
@@ -88,7 +88,15 @@ export class Engine implements EngineRecord {
   }
 
   get networkMs(): number {
-    return this.roundTrip.ms;
+    return this.#roundTrip.ms;
+  }
+
+  /** @param ms from a request to its answer on an open connection; not a number if that is not known */
+  answered(ms: number): void {
+    const before = this.networkMs;
+    this.#roundTrip.measured(ms);
+    const now = this.networkMs;
+    if (now !== before && !Number.isNaN(now) && this.state !== "removed") this.meters.network(now);
   }
 
   get role(): EngineRole {
@@ -109,6 +117,10 @@ export class Engine implements EngineRecord {
 
   get kvPull(): EngineSpec["kvPull"] {
     return this.spec.kvPull;
+  }
+
+  get region(): string | undefined {
+    return this.spec.region;
   }
 
   get labels(): EngineSpec["labels"] {
@@ -237,6 +249,7 @@ export class Engine implements EngineRecord {
     meters.breaker(this.breaker.state);
     meters.overruled(this.isOverruled);
     meters.tried(this.isTried);
+    if (!Number.isNaN(this.networkMs)) meters.network(this.networkMs);
     return meters;
   }
 

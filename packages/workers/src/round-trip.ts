@@ -3,7 +3,7 @@ import type { Clock } from "@espalier/common";
 /** A route that has grown longer shows after twice this time at the latest, a shorter one at once. */
 const periodMs = 30_000;
 /** No way on Earth takes as long: whatever answers later has been at work, as SGLang's health check is for a second. */
-export const maxNetworkMs = 500;
+const maxNetworkMs = 500;
 
 /**
  * How far an engine is from this router: the shortest round trip of the present period and the one before it. The shortest,

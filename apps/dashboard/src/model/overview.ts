@@ -18,6 +18,9 @@ export interface EngineFacts {
   readonly breaker: string;
   readonly role: string;
   readonly models: readonly string[];
+  /** Where it is, and milliseconds of a round trip between the source and it; null where unknown. */
+  readonly region: string | null;
+  readonly networkMs: number | null;
   readonly targets: readonly TargetFacts[];
 }
 
@@ -135,6 +138,8 @@ function readEngine(engine: JsonObject): EngineFacts {
     breaker: asText(engine.breaker, "closed"),
     role: asText(engine.role, "both"),
     models: asList(engine.models).map((model) => asText(model)),
+    region: asTextOrNull(engine.region),
+    networkMs: asNumberOrNull(engine.networkMs),
     targets: asList(engine.read).map((one) => readTarget(asObject(one))),
   };
 }

@@ -14,6 +14,8 @@ export interface PastCandidate {
   readonly cost: number | null;
   readonly matchedTokens: number;
   readonly inFlight: number;
+  /** Milliseconds of a round trip to it; null where unknown. */
+  readonly networkMs: number | null;
 }
 
 export function readPastRequest(answer: unknown): readonly PastDecision[] {
@@ -24,11 +26,12 @@ export function readPastRequest(answer: unknown): readonly PastDecision[] {
 }
 
 function readCandidate(candidate: unknown): PastCandidate {
-  const { key, cost, matchedTokens, inFlight } = asObject(candidate);
+  const { key, cost, matchedTokens, inFlight, networkMs } = asObject(candidate);
   return {
     key: asText(key),
     cost: asNumberOrNull(cost),
     matchedTokens: asNumber(matchedTokens),
     inFlight: asNumber(inFlight),
+    networkMs: asNumberOrNull(networkMs),
   };
 }

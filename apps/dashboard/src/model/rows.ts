@@ -24,6 +24,9 @@ export interface EngineRow {
   /** The router that reads its events, and how good its feed is. */
   readonly owner: string | null;
   readonly quality: string | null;
+  /** Where it is, and milliseconds of a round trip to it. */
+  readonly region: string | null;
+  readonly networkMs: number | null;
 }
 
 /** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
@@ -36,7 +39,7 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
       const blocks = facts > 0 ? facts : target.placed;
       return {
         ...{ key: target.target, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
-        ...{ running: target.running, quality: target.worth },
+        ...{ running: target.running, quality: target.worth, region: engine.region, networkMs: engine.networkMs },
         inFlight: (sent?.own ?? 0) + (sent?.others ?? 0),
         waiting: target.waiting,
         pendingPrefillTokens: sent?.pendingPrefillTokens ?? 0,
@@ -69,7 +72,7 @@ export type EngineOrder = (typeof engineOrders)[number];
 export interface EngineView {
   readonly by: EngineOrder;
   readonly isDescending: boolean;
-  /** Words that a row has to have: parts of its name, its models, its state or the router that reads its events. */
+  /** Words that a row has to have: parts of its name, its models, its state, its region or the router that reads its events. */
   readonly query: string;
 }
 
@@ -87,7 +90,7 @@ export function viewedEngines(
 ): readonly EngineRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
-    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""}`.toLowerCase();
+    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""} ${row.region ?? ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const sign = isDescending ? -1 : 1;

@@ -132,6 +132,7 @@ interface CandidateRow {
   readonly cost: number | null;
   readonly scores: Readonly<Record<string, number | null>>;
   readonly terms: Readonly<Record<string, number | null>>;
+  readonly signals: Readonly<Record<string, number | null>>;
   readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
   readonly facts: {
     readonly blocks: Readonly<Record<string, number>>;
@@ -178,6 +179,8 @@ interface PastCandidate {
   readonly matchedTokens: number;
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
+  /** Absent in the answer of an earlier version. */
+  readonly networkMs?: number | null;
 }
 
 const pastColumns: readonly TableColumn<PastCandidate>[] = [
@@ -187,6 +190,12 @@ const pastColumns: readonly TableColumn<PastCandidate>[] = [
   { header: "in flight", value: ({ inFlight }) => inFlight },
   { header: "to prefill (tokens)", value: ({ pendingPrefillTokens }) => pendingPrefillTokens },
 ];
+
+const pastNetworkColumn: TableColumn<PastCandidate> = {
+  header: "network (ms)",
+  value: ({ networkMs }) => networkMs ?? undefined,
+  digits: 1,
+};
 
 /** Says what was decided about a request and why, for people. */
 export function describePast({ router, decisions }: PastRequest): string {
@@ -200,10 +209,13 @@ export function describePast({ router, decisions }: PastRequest): string {
         `policy    ${policy}`,
       ];
       const left = comparedCount - candidates.length;
+      const isAnyKnown = candidates.some(({ networkMs }) => typeof networkMs === "number");
       return [
         `${wrapText(summary, 0)}\n`,
         `${wrapText(lines.join("\n"), labelColumns)}\n`,
-        ...(candidates.length > 0 ? [layOutTable(candidates, pastColumns)] : []),
+        ...(candidates.length > 0
+          ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
+          : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
       ];
     },
@@ -217,7 +229,13 @@ export function describeExplanation(report: ExplainReport): string {
   const parts = [heading(report)];
   if (candidates.length > 0) {
     parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
-    parts.push(layOutTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
+    parts.push(
+      layOutTable(candidates, [
+        { header: "load", value: ({ key }) => key },
+        ...loadColumns,
+        ...networkColumns(candidates),
+      ]),
+    );
     if (prompt.blocks !== null) {
       parts.push(
         layOutTable(candidates, [
@@ -317,6 +335,12 @@ const loadColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "others to prefill (tokens)", value: ({ load }) => load.others?.pendingPrefillTokens },
   { header: "heard (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
 ];
+
+/** How far candidates are, where that is known of any. */
+function networkColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  const msOf = ({ signals }: CandidateRow): number | undefined => signals.networkMs ?? undefined;
+  return candidates.some((one) => msOf(one) !== undefined) ? [{ header: "network (ms)", value: msOf, digits: 1 }] : [];
+}
 
 const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },

@@ -14,6 +14,8 @@ interface Worker {
   readonly reason: string;
   readonly draining: boolean;
   readonly role: string;
+  readonly region: string | null;
+  readonly network_ms: number | null;
   /** The role assigned to an engine of role `both`; null without one. */
   readonly duty: string | null;
   readonly models: readonly string[] | null;
@@ -37,9 +39,17 @@ const columns: readonly TableColumn<Worker>[] = [
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
   { header: "kv use (%)", value: ({ targets }) => percent(targets[0]?.signals.kv_use), digits: 1 },
   { header: "role", value: ({ role, duty }) => (duty === null ? role : `${role}, ${duty}`) },
+  { header: "network (ms)", value: (worker) => worker.network_ms ?? undefined, digits: 1 },
   { header: "models", value: (worker) => worker.models?.join(", ") },
   { header: "why", value: (worker) => (worker.state === "up" ? undefined : worker.reason) },
 ];
+
+const regionColumn: TableColumn<Worker> = { header: "region", value: ({ region }) => region ?? undefined };
+
+/** With the region, where any engine has one. */
+function columnsOf(workers: readonly Worker[]): readonly TableColumn<Worker>[] {
+  return workers.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
+}
 
 export function registerWorkers(program: Command): void {
   const command = addCommand(program, "workers").description(
@@ -53,7 +63,7 @@ export function registerWorkers(program: Command): void {
     if (stranger !== undefined) readName(stranger, "workers", names(command));
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
     if (options.json) writeJson(workers);
-    else writeResult(layOutTable(workers, columns));
+    else writeResult(layOutTable(workers, columnsOf(workers)));
   });
   registerAdd(command);
   registerRemove(command);
@@ -97,7 +107,7 @@ function registerAdd(command: Command): void {
     };
     const worker = await askAdmin<Worker>(options, "/admin/workers", { method: "POST", json: JSON.stringify(written) });
     if (options.json) writeJson(worker);
-    else writeResult(layOutTable([worker], columns));
+    else writeResult(layOutTable([worker], columnsOf([worker])));
   });
 }
 
@@ -143,7 +153,7 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
     const path = `/admin/workers/${encodeURIComponent(id)}`;
     const worker = await askAdmin<Worker>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
     if (options.json) writeJson(worker);
-    else writeResult(layOutTable([worker], columns));
+    else writeResult(layOutTable([worker], columnsOf([worker])));
   });
 }
 

@@ -76,6 +76,11 @@ export const reportPlan: readonly ReportEntry[] = [
     quick: { ...quickly, requests: "200", variant: "affinity,load-aware-pull" },
   },
   {
+    scenario: "regions-3",
+    flags: { ...full, seeds: "2", variant: "all", duration: "80s" },
+    quick: { ...quickly, duration: "20s", policy: "predicted_latency" },
+  },
+  {
     scenario: "scale-out",
     flags: { seeds: "1", links: "delays", variant: "1-engines,2-engines,4-engines" },
     quick: { ...quickly, requests: "1000", variant: "4-engines" },

@@ -13,9 +13,14 @@ import type { RunJob, RunOutcome } from "./run-job.ts";
 import { isBlind } from "./simulated-scenario.ts";
 
 /** A column in a table of runs: a label or a figure of each row. */
-type RowColumn =
-  | { readonly header: string; label(row: RowLabels): string | number | undefined }
-  | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
+type RowColumn = { readonly header: string; label(row: RowLabels): string | number | undefined } | FigureColumn;
+
+interface FigureColumn {
+  readonly header: string;
+  readonly figure: string;
+  readonly factor: number;
+  readonly digits: number;
+}
 
 /** What is known of a row before its measurement. */
 type RowLabels = Pick<
@@ -120,8 +125,8 @@ const figureWidth = 7;
 /** @param write receives whole lines, without line ends */
 export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void): RowStream {
   const labels = jobs.map(labelsOf);
-  const columns = columnsOf(labels);
-  const widths = columns.map((column) => widthOf(column, jobs));
+  let columns = columnsOf(labels);
+  const widths = new Map(columns.map((column) => [column, widthOf(column, jobs)]));
   const keys = jobs.map((job) => JSON.stringify(labelsOf(job)));
   const rows: SimulateRow[] = [];
   let pending: { readonly key: string; readonly from: number } | undefined;
@@ -129,7 +134,11 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
 
   const line = (cells: readonly string[]): string =>
     cells
-      .map((cell, at) => (isText(columns[at]) ? cell.padEnd(widths[at] ?? 0) : cell.padStart(widths[at] ?? 0)))
+      .map((cell, at) => {
+        const column = columns[at]!;
+        const width = widths.get(column) ?? 0;
+        return isText(column) ? cell.padEnd(width) : cell.padStart(width);
+      })
       .join("  ")
       .trimEnd();
   const flush = (): void => {
@@ -137,8 +146,11 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
     const group: MedianRow | undefined = medianRows(withGaps(rows).slice(pending.from))[0];
     pending = undefined;
     if (group === undefined) return;
-    if (!hasHeader) write(line(columns.map(({ header }) => header)));
-    hasHeader = true;
+    if (!hasHeader) {
+      columns = columns.filter((column) => !isRegional(column) || column.figure in group.figures);
+      write(line(columns.map(({ header }) => header)));
+      hasHeader = true;
+    }
     write(line(columns.map((column) => textCell(column, group))));
   };
   return {
@@ -153,10 +165,12 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
   };
 }
 
-const isText = (column: RowColumn | undefined): boolean =>
-  column !== undefined &&
-  "label" in column &&
-  !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
+/** Whether only fleets with regions have the figure. */
+const isRegional = (column: RowColumn): column is FigureColumn =>
+  "figure" in column && (column.figure === "crossed" || column.figure === "network_ms");
+
+const isText = (column: RowColumn): boolean =>
+  "label" in column && !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
 
 function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   const widest =

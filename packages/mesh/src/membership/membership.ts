@@ -84,6 +84,8 @@ export interface MembershipDeps {
   readonly self: () => Origin;
   /** Where others can dial this router, `host:port`; undefined when they cannot. */
   readonly address: () => string | undefined;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
@@ -143,7 +145,7 @@ export class Membership {
     this.#meters = createMembershipMeters(deps.meter);
     this.#pauses = new PauseReport({ ...deps, paused: () => this.#meters.paused() });
     this.#table = new MemberTable(limits);
-    this.#own = new OwnRecord(deps.self, deps.address);
+    this.#own = new OwnRecord(deps.self, deps.address, deps.region);
     this.#ownEpoch = deps.self().epoch;
     const shared = { processTime: this.#processTime, table: this.#table, limits };
     this.#gossip = new Gossip({ ...shared, scheduler: deps.scheduler, own: this.#own });

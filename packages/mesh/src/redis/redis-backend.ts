@@ -25,6 +25,8 @@ export interface RedisBackendOptions {
   readonly url: string;
   /** Routers of one cluster share everything; clusters may share a Redis server. */
   readonly cluster: string;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;

@@ -255,6 +255,26 @@ describe("a prompt", () => {
     expect(work.rates.factorOf(far)).toBe(1);
   });
 
+  test("at an engine far away has waited only for what ended after it had come there", () => {
+    const far = scriptedTarget(0, "far", { clock: time.clock, networkMs: 100 });
+    /** Another router's prompt comes and goes while one of this router is under way. */
+    const meet = (endsAfterMs: number) => {
+      const sent = work.prompt(far, part, shared);
+      const ticket = far.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: sent.sent() });
+      hear(500);
+      time.advance(endsAfterMs);
+      hear(0);
+      time.advance(400 - endsAfterMs);
+      sent.firstToken();
+      ticket.firstToken();
+      time.advance(50);
+    };
+    for (let round = 0; round < 20; round++) meet(150);
+    expect([...work.rates.differences()]).toEqual([]);
+    for (let round = 0; round < 20; round++) meet(50);
+    expect([...work.rates.differences()].map(({ key }) => key)).toEqual(["far"]);
+  });
+
   test("that waits for another router's begins when that is heard to be computed", () => {
     for (let round = 0; round < 60; round++) {
       hear(500);

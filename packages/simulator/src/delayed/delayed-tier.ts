@@ -167,8 +167,7 @@ function createLoadParts(options: DelayedTierOptions, arrivals: readonly Arrival
     return placement?.delayMs(placement.routers[router]!, region) ?? timing.linkDelayMs;
   };
   const tables = arrivals.map(
-    (_, region) =>
-      new LoadTable({ routers, targets: engines.length }, clock, (router) => linkDelayMs(router, region)),
+    (_, region) => new LoadTable({ routers, targets: engines.length }, clock, (router) => linkDelayMs(router, region)),
   );
   const channels = tables.map(
     (table, region) => new LoadChannel(table, { arrivals: arrivals[region]!, clock, scheduler }),

@@ -69,17 +69,15 @@ export function arrivalsOf(
   }));
 }
 
-/** A router of the engine's region reads its events and shares them; where there is none, others read them from afar. */
+/** Routers that share events read them where the engine is; others read them from afar. */
 function wayOf(
   sharing: Sharing,
   way: { readonly timing: SimTiming; readonly placement: Placement; readonly from: number; readonly to: number },
 ): SimTiming {
   const { timing, placement, from, to } = way;
   const between = (one: number, other: number): SimTiming => timingBetween(timing, placement.delayMs(one, other));
-  const hasReader = placement.routers.includes(from) && (sharing === "mesh" || sharing === "gossip-1s");
-  return hasReader && placement.routers.length > 1
-    ? { ...between(from, to), eventDelayMs: between(from, from).eventDelayMs }
-    : { ...between(to, to), eventDelayMs: between(from, to).eventDelayMs };
+  const areShared = placement.routers.length > 1 && (sharing === "mesh" || sharing === "gossip-1s");
+  return areShared ? { ...between(from, to), eventDelayMs: between(from, from).eventDelayMs } : between(from, to);
 }
 
 /** Maximum messages in transit in one queue. A fleet with more is too large for one process. */

@@ -95,7 +95,8 @@ export class SessionTable {
     const { key, router, stamp } = binding;
     const { known } = readers;
     const own = this.#own[router]!;
-    if (readers === this.#regions[this.#regionOf(router)] && own.get(key) === binding) own.delete(key);
+    // Its own region is the nearest one.
+    if (own.get(key) === binding) own.delete(key);
     // One from afar may arrive after a later one from nearby.
     if ((known.get(key)?.stamp ?? 0) > stamp) return;
     known.set(key, binding);

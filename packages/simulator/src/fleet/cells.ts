@@ -1,9 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
+import { placementOf } from "../topology.ts";
 import type { FrontOutcome } from "./front.ts";
 import type { SimEngine } from "./sim-engine.ts";
-import { placementOf } from "../topology.ts";
 import { overridesOfEngine, SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
 
 /**

@@ -133,15 +133,13 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   const readings = createReadings(engines.length);
   const onChange = (target: SimTarget): void => view.loadChanged(target);
   const { hopDelayMs } = timing;
-  const targets = engines.map(
-    (model) => {
-      const delayMs = wayMs(options, node.number, model.number);
-      return new SimTarget({
-        ...{ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] },
-        ...(delayMs === undefined ? { delayMs: hopDelayMs } : { delayMs, networkMs: 2 * delayMs }),
-      });
-    },
-  );
+  const targets = engines.map((model) => {
+    const delayMs = wayMs(options, node.number, model.number);
+    return new SimTarget({
+      ...{ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] },
+      ...(delayMs === undefined ? { delayMs: hopDelayMs } : { delayMs, networkMs: 2 * delayMs }),
+    });
+  });
   const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const named = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
   const decides = llmdRule && named.name === "epp_weighted" ? withLlmdRule(named, llmdRule) : named;
@@ -161,11 +159,15 @@ function wayMs({ placement }: RouterFactoryOptions, router: number, engine: numb
 }
 
 function realView(options: RouterFactoryOptions, node: RouterNode, random: Random): RealView {
-  const { engines, events, timing, network, seeds, wrapPorts, observe } = options;
+  const { engines, events, timing, network, seeds, wrapPorts, observe, placement } = options;
   const { clock, scheduler } = node.time;
   return new RealView({
     ...{ engines, clock, scheduler, random, ...observe?.(node.number) },
     router: node.id,
+    ...(placement && {
+      region: `region-${placement.routers[node.number]!}`,
+      regionOf: (engine: number) => `region-${placement.engines[engine]!}`,
+    }),
     transport: network.transport(node.address),
     seeds: seeds.filter((address) => address !== node.address),
     readEngine: (engine, output) => {

@@ -237,6 +237,7 @@ export class SimFleet implements FleetControls {
 
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void {
     this.network.setSpeed(speed);
+    if (this.#options.placement) this.#setDistances(this.#options.placement, speed);
   }
 
   heal(): void {
@@ -329,11 +330,15 @@ export class SimFleet implements FleetControls {
     this.events.setReplay(engine, isOn);
   }
 
-  /** Every pair of routers has the delay between their regions. */
-  #setDistances({ routers, delayMs }: Placement): void {
+  /** Every pair of routers has the delay between their regions, or that of slow links if it is longer. */
+  #setDistances(
+    { routers, delayMs: wayMs }: Placement,
+    { delayMs: leastMs, jitterMs } = { delayMs: 0, jitterMs: 0 },
+  ): void {
     for (const { number: one, address: from } of this.routerNodes) {
       for (const { number: other, address: to } of this.routerNodes) {
-        if (one !== other) this.network.setSpeed({ delayMs: delayMs(routers[one]!, routers[other]!) }, { from, to });
+        const delayMs = Math.max(leastMs, wayMs(routers[one]!, routers[other]!));
+        if (one !== other) this.network.setSpeed({ delayMs, jitterMs }, { from, to });
       }
     }
   }

@@ -16,20 +16,23 @@ const clientDelayMs = 18.5;
 /** Shares of the region that is awake, the one where the day ends, and the one that sleeps. */
 const [awake, evening, asleep] = [0.7, 0.2, 0.1];
 
-/** Seconds of a day, in which every region is the busiest one once. */
+/** Seconds of a day, in which every region is the busiest one for a while. */
 const dayS = 240;
+const busyS = dayS / 4;
 
 const day: readonly ClientShares[] = [
-  { atS: 0, shares: [awake, evening, asleep] },
-  { atS: dayS / 3, shares: [asleep, awake, evening] },
-  { atS: (2 * dayS) / 3, shares: [evening, asleep, awake] },
-  { atS: dayS, shares: [awake, evening, asleep] },
-];
+  [awake, evening, asleep],
+  [asleep, awake, evening],
+  [evening, asleep, awake],
+].flatMap((shares, at) => [
+  { atS: (at * dayS) / 3, shares },
+  { atS: (at * dayS) / 3 + busyS, shares },
+]);
 
 const regionOf = (name: string) => ({ name, engines: 4, routers: 1 });
 
 /** Four engines and a router in each of three regions on three continents. */
-export const threeRegions: Topology = {
+const threeRegions: Topology = {
   regions: ["us-east", "eu-central", "ap-northeast"].map(regionOf),
   delaysMs: [
     [awayMs.inside, awayMs.usToEu, awayMs.usToAsia],
@@ -53,8 +56,8 @@ const chats = {
   thinksFirst: false,
 } satisfies ChatParameters;
 
-/** Three quarters of what the twelve engines can do together, so that the busiest region has half more than its own can. */
-const startsPerS = 9;
+/** Two thirds of what the twelve engines can do together, so that the busiest region has 1.4 times what its own can do. */
+const startsPerS = 24;
 
 export const regions3: Scenario = {
   name: "regions-3",
@@ -62,10 +65,7 @@ export const regions3: Scenario = {
   fleet: { preset: "h100-32b-tp2", parameters: {}, engines: 12, routers: 3, topology: threeRegions },
   policies: ["round_robin", "least_connections", "cache_aware", "predicted_latency"],
   sharing: ["mesh", "none"],
-  variants: [
-    { name: "region-only", cells: { count: 3, balancer: "region" } },
-    { name: "even", topology: { ...threeRegions, clients: [{ atS: 0, shares: [1, 1, 1] }] } },
-  ],
+  variants: [{ name: "region-only", cells: { count: 3, balancer: "region" } }],
   published: [],
   admission: true,
   durationS: dayS,

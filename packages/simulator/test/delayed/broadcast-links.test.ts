@@ -38,6 +38,29 @@ describe("routers that leave each other notes", () => {
     expect(heard).toEqual([[], ["router-0 one"], ["router-0 one"]]);
   });
 
+  test("of another region hear them later", () => {
+    const time = createVirtualTime();
+    const { clock, scheduler } = time;
+    const times = (delayMs: number) => {
+      const later = (sentMs: number): number => sentMs + delayMs;
+      return { factsDueMs: undefined, placementsDueMs: later, loadDueMs: later };
+    };
+    const regions = { engines: [], routers: [0, 0, 1] };
+    const arrivals = [
+      { ...regions, times: [times(6), times(50)] },
+      { ...regions, times: [times(50), times(6)] },
+    ];
+    const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
+    const links = createBroadcastLinks({ createPlane, arrivals, clock, scheduler });
+    const planes = [0, 1, 2].map((router) => links.planeOf(router));
+    const heard = planes.map(heardBy);
+    post(planes[0]!, "one");
+    time.advance(49);
+    expect(heard).toEqual([[], ["router-0 one"], []]);
+    time.advance(1);
+    expect(heard).toEqual([[], ["router-0 one"], ["router-0 one"]]);
+  });
+
   test("have what was told before when they begin later", () => {
     const { time, links } = makeLinks(6);
     post(links.planeOf(0), "one");

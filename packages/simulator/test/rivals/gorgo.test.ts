@@ -4,15 +4,14 @@ import { createRivalRig } from "./rival-rig.ts";
 const threeRegions = { perRegion: [1, 1, 1] } as const;
 
 test("gorgo goes where a prompt was before, however far, and the nearest takes what nobody has", () => {
-  const { ask, occupy, send, time } = createRivalRig({ name: "gorgo", ...threeRegions });
-  expect(ask({ session: 1, promptTokens: 1_600 })).toBe(0);
-  // 60 tokens in flight at the nearest one count 30, and 200 ms of round trip elsewhere count 55: it stays.
-  send({ session: 2, promptTokens: 64, outputTokens: 500 });
-  send({ session: 3, promptTokens: 64 });
-  time.advance(500);
-  expect(ask({ session: 4, promptTokens: 160 })).not.toBe(0);
-  occupy(0, { session: 5 });
-  expect(ask({ session: 1, promptTokens: 1_600 })).toBe(0);
+  const { ask, send } = createRivalRig({ name: "gorgo", ...threeRegions });
+  // 200 ms of round trip elsewhere count 55, and 96 tokens in flight at the nearest engine 48.
+  send({ session: 1, promptTokens: 96, outputTokens: 20_000 });
+  expect(ask({ session: 2, promptTokens: 160 })).toBe(0);
+  send({ session: 3, promptTokens: 32, outputTokens: 20_000 });
+  const away = ask({ session: 4, promptTokens: 1_600 });
+  expect(away).not.toBe(0);
+  expect(ask({ session: 4, promptTokens: 1_600 })).toBe(away);
 });
 
 test("gorgo leaves an engine for one without the prompt when half of what is in flight there is more than the prompt", () => {

@@ -28,14 +28,18 @@ describe("of an engine nearby and one behind a long wire", () => {
       const workers = (await router.workers()) as unknown as readonly { id: string; network_ms: number | null }[];
       return workers.find((worker) => worker.id === id)?.network_ms ?? Number.NaN;
     };
-    const isMeasured = async () => (await networkMs("far")) >= 2 * wayMs && (await networkMs("near")) < wayMs;
+    // The first answers of a busy machine come late; the fastest of some has little but the way in it.
+    const isMeasured = async () => {
+      const [nearMs, farMs] = [await networkMs("near"), await networkMs("far")];
+      return nearMs < wayMs / 2 && farMs >= 2 * wayMs && farMs < 3 * wayMs;
+    };
     await waitFor(isMeasured, { what: "the distance of both engines" });
     const drain = (isDraining: boolean) => router.admin("PATCH", "/admin/workers/near", { draining: isDraining });
     const sims = [
       { ...near!, id: "near" },
       { ...far!, id: "far" },
     ];
-    return { router, sims, networkMs, drain };
+    return { router, sims, drain };
   }
   const completion = (prompt: readonly number[]) => ({ prompt, max_tokens: 1 });
   const sent = async (router: RunningRouter, prompt: readonly number[]) => {
@@ -45,8 +49,7 @@ describe("of an engine nearby and one behind a long wire", () => {
   };
 
   test("the near one gets what no cache has, and the far one what its cache pays the trip for", async () => {
-    const { router, sims, networkMs, drain } = await start();
-    expect(await networkMs("far")).toBeLessThan(4 * wayMs);
+    const { router, sims, drain } = await start();
     const [long, short] = [tokensOf(7, 3_000), tokensOf(8, 160)];
     for (const seed of [1, 2, 3]) expect(await sent(router, tokensOf(seed, 400))).toBe("near");
 

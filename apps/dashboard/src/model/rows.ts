@@ -90,7 +90,8 @@ export function viewedEngines(
 ): readonly EngineRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
-    const text = `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""} ${row.region ?? ""}`.toLowerCase();
+    const text =
+      `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""} ${row.region ?? ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const sign = isDescending ? -1 : 1;

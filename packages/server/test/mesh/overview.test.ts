@@ -128,7 +128,17 @@ test("engines, with who reads them and what that is worth", async () => {
   fleet.setDraining(fleet.engines[1]!.id, true);
   await refresh();
   const seen = texts();
-  for (const word of ["engine-a", "engine-b", "closed", "complete", "worth", "owner", "blocks", "us-east-1", "networkMs"]) {
+  for (const word of [
+    "engine-a",
+    "engine-b",
+    "closed",
+    "complete",
+    "worth",
+    "owner",
+    "blocks",
+    "us-east-1",
+    "networkMs",
+  ]) {
     expect(seen, word).toContain(word);
   }
 });

@@ -353,11 +353,11 @@ describe("the way to an engine", () => {
         { key: "far", networkMs: far, kvUse: farUse },
         ...nearUse.map((kvUse, i) => ({ key: `near${i}`, networkMs: 0.5, kvUse })),
       ]).far;
-    expect(counted([0])).toBe(3 * 74);
-    expect(counted([0.5])).toBe(1.25 * 74);
+    expect(counted([0])).toBe(5 * 74);
+    expect(counted([0.5])).toBe(1.0625 * 74);
     expect(counted([1])).toBe(74);
     expect(counted([1.2])).toBe(74);
-    expect(counted([0.25, 0.75], 0)).toBe(1.25 * 74);
+    expect(counted([0.25, 0.75], 0)).toBe(1.0625 * 74);
     expect(counted([0.5, NaN])).toBe(74);
   });
 

@@ -74,11 +74,11 @@ const nearbyMs = 2;
  * How many ways of later turns count for a request while the nearest engines have all of their memory: a conversation stays
  * with the engine that has it. Found in simulation: `docs/decisions/0040-regions.md`.
  */
-const laterTurns = 2;
+const laterTurns = 4;
 
 /**
  * Milliseconds that a round trip to the candidate takes longer than to the nearest one, and than `nearbyMs` more. This
- * request waits for it, and the later turns of its conversation do. The latter count by the third power of the memory that the nearest
+ * request waits for it, and the later turns of its conversation do. The latter count by the sixth power of the memory that the nearest
  * engines have left, because what crosses when they run out saves theirs. It costs others nothing, so it does not
  * depend on the weight. Distances that are equal, or that differ like those of one data centre, count 0, so that they change
  * no decision, and an unknown one counts like the nearest.
@@ -104,7 +104,7 @@ export const network: Scorer = {
     if (near === eligibleCount) return;
     // Unknown memory counts as none.
     const left = Math.max(0, 1 - use / near) || 0;
-    const ways = 1 + laterTurns * left ** 3;
+    const ways = 1 + laterTurns * left ** 6;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       out[index] = out[index]! * ways;

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { type CandidateSet, createCandidateSet, createPolicy } from "@espalier/policies";
 import { expect, test } from "vitest";
-import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions } from "../src/decision-log.ts";
+import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions, maxIdLength } from "../src/decision-log.ts";
 
 const request = { promptTokens: 1_000, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
 const random = createSeededRandom(1);
@@ -88,4 +88,22 @@ test("a decision that was replaced before its request was named names no other o
   log.name(late, "late", "facts");
   expect(log.find("late")).toEqual([]);
   expect(log.find("third")).toHaveLength(1);
+});
+
+test("an id is found by all of its characters, and not by those of another one that was there before", () => {
+  const log = new DecisionLog<string>(2);
+  for (const id of ["request-17", "request", "request-1", "request-18"]) log.name(undefined, id, `facts of ${id}`);
+  for (const id of ["request-17", "request", "request-19", "request-", ""]) expect(log.find(id)).toEqual([]);
+  expect(log.find("request-1").map(({ facts }) => facts)).toEqual(["facts of request-1"]);
+  expect(log.find("request-18").map(({ facts }) => facts)).toEqual(["facts of request-18"]);
+});
+
+test("a decision about an id one character longer than ids are is not kept, and the log goes on", () => {
+  const log = new DecisionLog<string>(4);
+  log.name(decide(log, [1, 2]), "x".repeat(maxIdLength), "longest");
+  log.name(decide(log, [1, 2]), "y".repeat(maxIdLength + 1), "too long");
+  log.name(decide(log, [1, 2]), "next", "next");
+  expect(log.find("y".repeat(maxIdLength + 1))).toEqual([]);
+  expect(log.find("x".repeat(maxIdLength)).map(({ facts }) => facts)).toEqual(["longest"]);
+  expect(log.find("next").map(({ facts }) => facts)).toEqual(["next"]);
 });

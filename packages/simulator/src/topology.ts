@@ -38,7 +38,7 @@ export interface Topology {
 }
 
 /** The most regions of a topology. */
-export const maxRegions = 64;
+const maxRegions = 64;
 
 /** What is wrong with a topology. */
 export interface TopologyProblem {

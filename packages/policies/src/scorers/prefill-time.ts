@@ -104,10 +104,10 @@ export const network: Scorer = {
     if (near === eligibleCount) return;
     // Unknown memory counts as none.
     const left = Math.max(0, 1 - use / near) || 0;
-    const ways = 1 + laterTurns * left ** 6;
+    const times = 1 + laterTurns * left ** 6;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      out[index] = out[index]! * ways;
+      out[index] = out[index]! * times;
     }
   },
 };

@@ -70,6 +70,16 @@ describe("the chart", () => {
     expect(accepts.errors?.map((error) => error.message)).toContainEqual(expect.stringContaining(message));
   });
 
+  test("says where its routers are, if that is given", () => {
+    if (!hasHelm) return;
+    const meshOf = (given: object) => {
+      const text = findIn(template(given)).find("ConfigMap")[0]?.data["espalier.yaml"] ?? "";
+      return parseYaml<{ mesh: object }>(text, "the configuration")[0]?.mesh;
+    };
+    expect(meshOf({ mesh: { region: "eu-west-1" } })).toMatchObject({ backend: "peers", region: "eu-west-1" });
+    expect(meshOf({})).not.toHaveProperty("region");
+  });
+
   test("gives rights in the namespaces where routers are to be found by Kubernetes, and no others", () => {
     if (!hasHelm) return;
     const seeds = { "seed-services": ["other/peers:mesh"], "seed-pods": [{ selector: "a=b", port: 7_946 }] };

@@ -17,6 +17,7 @@ export interface MeshOptions extends RouterOptions {
 export interface EngineLike {
   readonly url: string;
   readonly "kv-pull"?: Json;
+  readonly region?: string;
 }
 
 /** The part of `GET /admin/mesh` that tests read. */
@@ -76,7 +77,11 @@ export function joinRouter(
 ): Promise<RunningRouter> {
   return rig.router({
     ...more,
-    engines: engines.map(({ url, "kv-pull": pull }) => (pull ? { url, "kv-pull": pull } : url)),
+    engines: engines.map(({ url, "kv-pull": pull, region }) => ({
+      url,
+      ...(pull && { "kv-pull": pull }),
+      ...(region && { region }),
+    })),
     config: {
       policy: "cache_aware",
       ...(tokenizes ? { tokenizers: [{ path: shippedModelFolder() }], tokenize: { budget: "10s" } } : {}),

@@ -8,6 +8,7 @@ import {
   queueRows,
   queuesNote,
   routerRows,
+  viewedEngines,
 } from "../src/model/rows.ts";
 import { link, sections } from "./fixtures.ts";
 
@@ -44,6 +45,18 @@ test.each([
   const [row] = engineRows(readOverview({ engines: [{ ...engines[0], ...changes }], load }));
   expect([row?.health, row?.note]).toEqual([health, note]);
   expect(countHealthy(row ? [row] : []).healthy).toBe(health === "up" ? 1 : 0);
+});
+
+test("a row of an engine has its region, by which it is found, and how far it is", () => {
+  const place = { region: "us-east-1", networkMs: 74 };
+  const engine = (id: string, more: object) => ({ id, state: "up", read: [{ target: id }], ...more });
+  const rows = engineRows(readOverview({ engines: [engine("a", place), engine("b", {})] }));
+  expect(rows.map(({ region, networkMs }) => [region, networkMs])).toEqual([
+    ["us-east-1", 74],
+    [null, null],
+  ]);
+  const view = { by: "name", isDescending: false, query: "us-east" } as const;
+  expect(viewedEngines(rows, view).map(({ key }) => key)).toEqual(["a"]);
 });
 
 test("where no engine tells, what was sent there counts; where nothing was, nothing is known", () => {

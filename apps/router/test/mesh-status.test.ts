@@ -8,6 +8,7 @@ const member = {
   epoch: 1_700_000_000_002,
   state: "alive",
   isDraining: false,
+  region: null as string | null,
   address: "10.0.0.2:7946",
   isLinked: true,
   roundTripMs: 0.456,
@@ -24,6 +25,7 @@ const mesh: MeshStatus = {
   backend: "peers",
   router: "router-1",
   epoch: 1_700_000_000_001,
+  region: null,
   address: "10.0.0.1:7946",
   members: [member],
   lost: [],
@@ -72,6 +74,14 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
 test("by way of Redis it has no address", () => {
   const text = describeMesh({ ...mesh, backend: "redis", address: null });
   expect(text.split("\n")[0]).toBe("mesh      router-1, epoch 1700000000001, by redis");
+});
+
+test("regions stand where any router says one", () => {
+  const text = describeMesh({ ...mesh, region: "us", members: [member, { ...member, region: "eu" }] });
+  expect(text.split("\n")[0]).toBe("mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946, in us");
+  const [heads, ...rows] = text.trimEnd().split("\n").slice(5);
+  expect(heads?.split(/ {2,}/).slice(0, 4)).toEqual(["router", "state", "region", "address"]);
+  expect(rows.map((row) => row.split(/ {2,}/)[2]?.trim())).toEqual(["-", "eu"]);
 });
 
 test("a line for each other router, its columns named", () => {

@@ -77,6 +77,8 @@ export interface EngineSpec {
   /** Relative share of traffic in policies that use weights; above 0, 1 by default. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where it is, in the words of the routers' `mesh.region`. Absent if that is not known. */
+  readonly region?: string;
   /** Number of data-parallel ranks; each is a target. 1 if absent. */
   readonly ranks?: number;
   /** Undefined to ask the engine. */
@@ -98,6 +100,8 @@ export interface EngineTraits {
   /** Number of data-parallel ranks, at least 1; each is a target. */
   readonly ranks: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where the engines are; undefined if that is not known. */
+  readonly region: string | undefined;
   /** Port at which rank 0 publishes its KV events; undefined to ask the engine. */
   readonly kvEventsPort: number | undefined;
   /** Port at which missed events are replayed. Used only together with `kvEventsPort`. */

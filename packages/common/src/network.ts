@@ -19,6 +19,8 @@ export interface HttpResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+  /** From the sending of the request on an open connection to the head of its answer. Absent if it was not measured. */
+  readonly headMs?: number;
 }
 
 /**

@@ -153,7 +153,7 @@ api-keys:
 engines:
   - http://10.0.0.1:8000
   - { id: e2, url: "https://engine-2/prefix/", models: [llama-70b], role: prefill, weight: 2.5, labels: { zone: a } }
-  - { url: "http://e3:8000", ranks: 2, kv-events: { endpoint: "tcp://e3:5557", replay: "tcp://e3:5657", topic: kv } }
+  - { url: "http://e3:8000", region: eu-west-1, ranks: 2, kv-events: { endpoint: "tcp://e3:5557", replay: "tcp://e3:5657", topic: kv } }
   - { url: "http://e4:8000", kv-events: "tcp://e4:5557" }
   - { url: "http://e5:8000", role: decode, kv-transfer: sglang }
   - { url: "http://e6:8000", kv-transfer: { protocol: p2p-nccl, host: e6-rdma, port: 21001 } }
@@ -351,6 +351,7 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       role: "both",
       weight: 1,
       labels: {},
+      region: "eu-west-1",
       ranks: 2,
       kvEvents: { endpoint: "tcp://e3:5557", replayEndpoint: "tcp://e3:5657", topic: "kv" },
     },

@@ -63,6 +63,7 @@ discovery:
       role: prefill
       weight: 2
       ranks: 4
+      region: eu
       kv-events-port: 5557
       kv-replay-port: 5558
       kv-topic: kv
@@ -71,7 +72,7 @@ discovery:
       labels: { zone: a }
 `).discovery.services;
   expect(found?.traits).toEqual({
-    ...{ scheme: "https", models: ["m"], role: "prefill", weight: 2, ranks: 4, labels: { zone: "a" } },
+    ...{ scheme: "https", models: ["m"], role: "prefill", weight: 2, ranks: 4, region: "eu", labels: { zone: "a" } },
     ...{ kvEventsPort: 5_557, kvReplayPort: 5_558, kvTopic: "kv", kvTransfer: "nixl", kvTransferPort: 5_600 },
   });
 });

@@ -236,6 +236,7 @@ const samples: Readonly<Record<string, string>> = {
   "kv-events.max-replays": "7",
   "mesh.backend": "off",
   "mesh.router-id": "a",
+  "mesh.region": "a",
   "mesh.cluster": "a",
   "mesh.events": "direct",
   "mesh.host": "localhost",

@@ -26,6 +26,7 @@ export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
     id: asEngineId(host),
     url: `${scheme}://${host}`,
     ...{ models, role, weight, labels },
+    ...(traits.region === undefined ? {} : { region: traits.region }),
     ...(ranks === 1 ? {} : { ranks }),
     ...(kvEventsPort === undefined
       ? {}

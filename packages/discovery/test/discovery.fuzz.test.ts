@@ -11,6 +11,7 @@ import { readPod } from "../src/kubernetes/pod.ts";
 const traits: EngineTraits = {
   ...{ labels: {}, scheme: "http", models: [], role: "both", weight: 1, ranks: 1 },
   ...{
+    region: undefined,
     kvEventsPort: undefined,
     kvReplayPort: undefined,
     kvTopic: "",

@@ -104,6 +104,7 @@ export const plainTraits: EngineTraits = {
   weight: 1,
   ranks: 1,
   labels: {},
+  region: undefined,
   kvEventsPort: undefined,
   kvReplayPort: undefined,
   kvTopic: "",

@@ -101,6 +101,8 @@ export interface CandidateSet {
    * if another router is, or none.
    */
   readonly own: Float64Array;
+  /** Milliseconds of a round trip between this router and the engine. NaN until it is measured. */
+  readonly networkMs: Float64Array;
   /** Predicted milliseconds until the prompts already sent here are computed. NaN until something is learned. */
   readonly backlogMs: Float64Array;
   /** Learned milliseconds that the engine computes on one prompt token. NaN until something is learned. */
@@ -158,6 +160,7 @@ const columnDefaults = {
   matchAgeMs: Number.NaN,
   heldTokens: Number.NaN,
   own: 0,
+  networkMs: Number.NaN,
   backlogMs: Number.NaN,
   prefillMsPerToken: Number.NaN,
   prefillMsPerTokenPair: Number.NaN,

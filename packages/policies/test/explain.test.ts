@@ -93,6 +93,7 @@ test("every signal is there, unknown ones as null", () => {
     pullMs: 0,
     pullFrom: null,
     own: 0,
+    networkMs: null,
     backlogMs: null,
     prefillMsPerToken: null,
     prefillMsPerTokenPair: null,

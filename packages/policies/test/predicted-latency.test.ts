@@ -308,3 +308,72 @@ describe("an engine that another router owns", () => {
     expect(priceOf({}, prompt)).toBe(0);
   });
 });
+
+describe("the way to an engine", () => {
+  const far = 0.5 + 2 + 74;
+  const networkOf = (rows: readonly CandidateRow[], request = prompt) =>
+    Object.fromEntries(Object.entries(termsOf(rows, request)).map(([key, terms]) => [key, terms.network_ms]));
+
+  test("counts by what a round trip takes longer than to the nearest one, whatever the weight and the load", () => {
+    const rows: CandidateRow[] = [
+      { key: "far", networkMs: far, weight: 2, inFlight: 9 },
+      { key: "near", networkMs: 0.5 },
+    ];
+    expect(networkOf(rows)).toEqual({ far: 74, near: 0 });
+    expect(networkOf(rows, { ...prompt, busyShare: 0.9 })).toEqual({ far: 74, near: 0 });
+  });
+
+  test("takes an idle prompt to the near engine, and to the far one when its cache or the other's queue pays for the trip", () => {
+    const rows = (farRow: object = {}, nearRow: object = {}): CandidateRow[] => [
+      { key: "far", networkMs: far, ...farRow },
+      { key: "near", networkMs: 0.5, ...nearRow },
+    ];
+    expect(shares(rows())).toEqual({ far: 0, near: 1 });
+    expect(shares(rows({ matchedTokens: 600 }))).toEqual({ far: 0, near: 1 });
+    expect(shares(rows({ matchedTokens: 900 }))).toEqual({ far: 1, near: 0 });
+    expect(shares(rows({}, { backlogMs: 60 }))).toEqual({ far: 0, near: 1 });
+    expect(shares(rows({}, { backlogMs: 90 }))).toEqual({ far: 1, near: 0 });
+  });
+
+  test("changes nothing, to the last digit, between engines that are equally far or of one data centre", () => {
+    const rows = (networkMs: readonly number[]): CandidateRow[] =>
+      networkMs.map((ms, i) => ({ key: `e${i}`, networkMs: ms, backlogMs: 0.1 + 8 * i, matchedTokens: 700 * i }));
+    const decided = (networkMs: readonly number[]) =>
+      explain(rows(networkMs)).candidates.map(({ cost, probability }) => [cost, probability]);
+    const unknown = decided([NaN, NaN, NaN]);
+    expect(decided([74, 74, 74])).toEqual(unknown);
+    expect(decided([0.1, 2, 1.3])).toEqual(unknown);
+    expect(decided([74.1, 76, 75.3])).toEqual(unknown);
+    expect(decided([0.1, 3, 1.3])).not.toEqual(unknown);
+  });
+
+  test("counts for later turns too while the nearest engines have memory", () => {
+    const counted = (nearUse: readonly number[], farUse = 0.5) =>
+      networkOf([
+        { key: "far", networkMs: far, kvUse: farUse },
+        ...nearUse.map((kvUse, i) => ({ key: `near${i}`, networkMs: 0.5, kvUse })),
+      ]).far;
+    expect(counted([0])).toBe(5 * 74);
+    expect(counted([0.5])).toBe(1.0625 * 74);
+    expect(counted([1])).toBe(74);
+    expect(counted([1.2])).toBe(74);
+    expect(counted([0.25, 0.75], 0)).toBe(1.0625 * 74);
+    expect(counted([0.5, NaN])).toBe(74);
+  });
+
+  test("that is not known counts like the shortest that is", () => {
+    const rows: CandidateRow[] = [{ key: "new" }, { key: "far", networkMs: 150 }, { key: "near", networkMs: 74 }];
+    expect(networkOf(rows)).toEqual({ new: 0, far: 74, near: 0 });
+  });
+
+  test("is no load of the engine: what peers send fills far engines as it fills near ones", () => {
+    const rows: CandidateRow[] = [
+      { key: "a", networkMs: 100, backlogMs: 30 },
+      { key: "b", networkMs: 0 },
+    ];
+    const of = (known: readonly CandidateRow[]) => explain(known, { ...prompt, estimatedPeerTokens: 5_000 });
+    // The peers' 500 ms level both, so that only the way is left, which outweighs it.
+    expect(byKey(of(rows))).toEqual({ a: 0, b: 1 });
+    expect(byKey(of(rows.map(({ networkMs: _, ...row }) => row))).a).toBeGreaterThan(0.4);
+  });
+});

@@ -37,6 +37,7 @@ const signals = fc.record(
     matchAgeMs: fc.constantFrom(0, 60_000),
     heldTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 1_000),
     adapterState: fc.constantFrom(0, 1, 2, 3),
+    networkMs: fc.constantFrom(0.25, 74),
     backlogMs: fc.constantFrom(0, 40, 500),
     prefillMsPerToken: fc.constantFrom(0.0625, 0.25),
     prefillMsPerTokenPair: fc.constantFrom(0, 1e-5),

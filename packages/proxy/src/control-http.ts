@@ -1,5 +1,6 @@
 import {
   type Cancel,
+  type Clock,
   EspalierError,
   type HttpClient,
   type HttpRequest,
@@ -19,13 +20,15 @@ import { type ConnectionUser, createUpstreamPools, type EnginePool, type Upstrea
  * The client for control traffic.
  *
  * @param pools separate from those of clients' requests, so that health checks never queue behind them
+ * @param clock measures `HttpResponse.headMs`; absent: nothing is measured
  */
-export function createHttpClient(pools: UpstreamPools, scheduler: Scheduler): HttpClient {
+export function createHttpClient(pools: UpstreamPools, scheduler: Scheduler, clock?: Clock): HttpClient {
   return (request) =>
     new Promise((resolve, reject) => {
       const url = URL.canParse(request.url) ? new URL(request.url) : undefined;
       const pool = pools.of(url?.origin ?? request.url);
-      const call = new ControlCall(pool, request, url?.pathname ?? "/", url?.search ?? "", (result) => {
+      const path = `${url?.pathname ?? "/"}${url?.search ?? ""}`;
+      const call = new ControlCall({ pool, request, path, clock }, (result) => {
         cancelTimeout();
         if (result instanceof EspalierError) reject(result);
         else resolve(result);
@@ -35,12 +38,21 @@ export function createHttpClient(pools: UpstreamPools, scheduler: Scheduler): Ht
     });
 }
 
+interface ControlCallParts {
+  readonly pool: EnginePool;
+  readonly request: HttpRequest;
+  /** With the query. */
+  readonly path: string;
+  readonly clock: Clock | undefined;
+}
+
 /** One control request: its answer is collected as a whole. A stale connection is redialled once. */
 class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   readonly #pool: EnginePool;
   readonly #request: WireRequest;
   readonly #maxBytes: number;
   readonly #settled: (result: HttpResponse | EspalierError) => void;
+  readonly #clock: Clock | undefined;
   #connection: Connection | undefined;
   #redialled = false;
   #done = false;
@@ -48,20 +60,20 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   #headers: Record<string, string> = {};
   #chunks: Buffer[] = [];
   #bytes = 0;
+  #sentMs = 0;
+  #headMs: number | undefined;
 
   constructor(
-    pool: EnginePool,
-    request: HttpRequest,
-    path: string,
-    query: string,
+    { pool, request, path, clock }: ControlCallParts,
     settled: (result: HttpResponse | EspalierError) => void,
   ) {
     this.#pool = pool;
+    this.#clock = clock;
     this.#maxBytes = request.maxBytes;
     this.#settled = settled;
     this.#request = {
       method: request.method ?? "GET",
-      path: path + query,
+      path,
       headers: Object.entries(request.headers ?? {}).flat(),
       body: request.body === undefined ? null : Buffer.from(request.body),
     };
@@ -85,10 +97,14 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
     connection.dispatch(this.#request, this);
   }
 
-  onRequestStart(): void {}
+  /** The connection is open, and the request leaves now. */
+  onRequestStart(): void {
+    this.#sentMs = this.#clock?.nowMs() ?? 0;
+  }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
+    if (this.#clock) this.#headMs = this.#clock.nowMs() - this.#sentMs;
     this.#status = status;
     this.#headers = readHeaders(controller);
   }
@@ -107,7 +123,8 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
     }
     this.#done = true;
     this.#pool.release(this.#connection);
-    this.#settled({ status: this.#status, headers: this.#headers, body: Buffer.concat(this.#chunks).toString() });
+    const answer = { status: this.#status, headers: this.#headers, body: Buffer.concat(this.#chunks).toString() };
+    this.#settled(this.#headMs === undefined ? answer : { ...answer, headMs: this.#headMs });
   }
 
   onResponseError(_controller: unknown, thrown: Error): void {

@@ -78,7 +78,7 @@ export function createProxy(deps: ProxyDeps): Proxy {
       return new Attempt(owner, pool, wire, deadlines, options, request);
     },
     sendSide: (request) => sendSideRequest({ pools, deadlines, options }, request),
-    httpClient: createHttpClient(controlPools, deps.scheduler),
+    httpClient: createHttpClient(controlPools, deps.scheduler, deps.clock),
     lookupClient: createHttpClient(lookupPools, deps.scheduler),
     drop(url) {
       const origin = URL.canParse(url) ? new URL(url).origin : url;

@@ -41,6 +41,18 @@ test("GET is the default, a status is no error, and the connection is kept", asy
   expect(engine.sockets).toHaveLength(1);
 });
 
+test("the time to an answer begins when the connection is open", async () => {
+  const { client, time } = createClient();
+  const engine = await rawEngine((socket) => {
+    time.advance(40);
+    socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+  });
+  engine.server.on("connection", () => time.advance(1_000));
+  const asked = () => client({ url: `${engine.url}/health`, ...limits });
+  expect((await asked()).headMs).toBe(40);
+  expect((await asked()).headMs).toBe(40);
+});
+
 test("an answer of the greatest size passes, one byte more is an error and ends the connection", async () => {
   const engine = await httpEngine(({ response, path }) => response.end("x".repeat(Number(path.slice(1)))));
   const { client } = createClient();

@@ -69,4 +69,6 @@ export interface Member {
   readonly isLinked: boolean;
   /** Targets whose event sockets it cannot reach. */
   readonly unreachable: readonly string[];
+  /** Its region; empty if it has not been heard yet, undefined if it says none. */
+  readonly region?: string | undefined;
 }

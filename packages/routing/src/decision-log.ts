@@ -6,6 +6,8 @@ export const keptDecisions = 16_384;
 export const keptCandidates = 16;
 /** Most decisions that `find` returns: a client may give many requests the same id. */
 export const maxFoundDecisions = 8;
+/** Longest request id, in characters of ASCII. Routers take no others; a decision about a longer one is not kept. */
+export const maxIdLength = 128;
 
 /** A candidate as it was when the decision was made. */
 export interface LoggedCandidate {
@@ -17,6 +19,8 @@ export interface LoggedCandidate {
   readonly inFlight: number;
   /** Prompt tokens that waited there. */
   readonly pendingPrefillTokens: number;
+  /** Milliseconds of a round trip to it; null while that is not known. */
+  readonly networkMs: number | null;
 }
 
 /** A decision, found again. */
@@ -28,26 +32,43 @@ export interface LoggedDecision<Facts> {
   readonly comparedCount: number;
 }
 
+/** Keeps what decisions were about, by their place in the log: from 0, below the number of decisions that are kept. */
+export interface FactStore<Facts> {
+  /** Replaces what was there. */
+  write(entry: number, facts: Facts): void;
+  read(entry: number): Facts;
+}
+
 /** Numbers of a candidate in the log. */
-const width = 4;
+const width = 5;
 
 /**
  * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
- * some stores into arrays; names, order and words are made when somebody asks. The arrays are allocated once, about
- * 6 MB when all of it is in use.
+ * some stores into arrays; order and words are made when somebody asks. No object outlives its request for the log: V8
+ * would copy it twice, and walk it at each full collection. Ids are kept by their characters, since a new one is a tree
+ * of the strings that it was put together from. The arrays are allocated once, about 9 MB.
  */
 export class DecisionLog<Facts> {
   readonly #decisions: number;
-  readonly #ids: string[] = [];
-  readonly #facts: (Facts | undefined)[] = [];
-  readonly #keys: string[] = [];
+  readonly #facts: FactStore<Facts>;
+  /** Characters; each id has place for `maxIdLength`. */
+  readonly #ids: Uint8Array;
+  /** 0 until a decision is named. */
+  readonly #idLengths: Uint8Array;
+  readonly #keys: string[];
   readonly #numbers: Float32Array;
   readonly #kept: Uint8Array;
   readonly #compared: Uint32Array;
   #next = 0;
 
-  constructor(decisions = keptDecisions) {
+  /** @param facts by default the objects that `name` is given */
+  constructor(decisions = keptDecisions, facts: FactStore<Facts> = objectStore()) {
     this.#decisions = decisions;
+    this.#facts = facts;
+    this.#ids = new Uint8Array(decisions * maxIdLength);
+    this.#idLengths = new Uint8Array(decisions);
+    // An array that grows leaves its earlier, smaller selves behind.
+    this.#keys = new Array(decisions * keptCandidates);
     this.#numbers = new Float32Array(decisions * keptCandidates * width);
     this.#kept = new Uint8Array(decisions);
     this.#compared = new Uint32Array(decisions);
@@ -87,10 +108,12 @@ export class DecisionLog<Facts> {
    */
   name(number: number | undefined, id: string, facts: Facts): void {
     const at = number ?? this.#begin();
-    if (at < this.#next - this.#decisions) return;
+    if (at < this.#next - this.#decisions || id.length > maxIdLength) return;
     const entry = at % this.#decisions;
-    this.#ids[entry] = id;
-    this.#facts[entry] = facts;
+    const first = entry * maxIdLength;
+    for (let unit = 0; unit < id.length; unit++) this.#ids[first + unit] = id.charCodeAt(unit);
+    this.#idLengths[entry] = id.length;
+    this.#facts.write(entry, facts);
   }
 
   /** The decisions about a request, the earliest first. */
@@ -99,18 +122,29 @@ export class DecisionLog<Facts> {
     const oldest = Math.max(0, this.#next - this.#decisions);
     for (let number = this.#next - 1; number >= oldest && found.length < maxFoundDecisions; number--) {
       const entry = number % this.#decisions;
-      const facts = this.#facts[entry];
-      if (facts === undefined || this.#ids[entry] !== id) continue;
-      found.push({ facts, candidates: this.#candidatesOf(entry), comparedCount: this.#compared[entry]! });
+      if (!this.#isAbout(entry, id)) continue;
+      found.push({
+        facts: this.#facts.read(entry),
+        candidates: this.#candidatesOf(entry),
+        comparedCount: this.#compared[entry]!,
+      });
     }
     return found.reverse();
+  }
+
+  #isAbout(entry: number, id: string): boolean {
+    if (id.length === 0 || this.#idLengths[entry] !== id.length) return false;
+    const first = entry * maxIdLength;
+    for (let unit = 0; unit < id.length; unit++) {
+      if (this.#ids[first + unit] !== id.charCodeAt(unit)) return false;
+    }
+    return true;
   }
 
   #begin(): number {
     const number = this.#next++;
     const entry = number % this.#decisions;
-    this.#ids[entry] = "";
-    this.#facts[entry] = undefined;
+    this.#idLengths[entry] = 0;
     this.#kept[entry] = 0;
     this.#compared[entry] = 0;
     return number;
@@ -123,6 +157,7 @@ export class DecisionLog<Facts> {
     this.#numbers[at + 1] = matchedInAll(candidates, index);
     this.#numbers[at + 2] = candidates.inFlight[index]!;
     this.#numbers[at + 3] = candidates.pendingPrefillTokens[index]!;
+    this.#numbers[at + 4] = candidates.networkMs[index]!;
   }
 
   /** The place with the highest cost, the chosen one's left out. */
@@ -137,13 +172,14 @@ export class DecisionLog<Facts> {
   #candidatesOf(entry: number): readonly LoggedCandidate[] {
     const first = entry * keptCandidates;
     const read = (place: number): LoggedCandidate => {
-      const [cost, matchedTokens, inFlight, pendingPrefillTokens] = this.#numbers.subarray(place * width);
+      const [cost, matchedTokens, inFlight, pendingPrefillTokens, networkMs] = this.#numbers.subarray(place * width);
       return {
         key: this.#keys[place]!,
         cost: Number.isFinite(cost) ? cost! : null,
         matchedTokens: matchedTokens!,
         inFlight: inFlight!,
         pendingPrefillTokens: pendingPrefillTokens!,
+        networkMs: Number.isNaN(networkMs) ? null : networkMs!,
       };
     };
     const [chosen, ...others] = Array.from({ length: this.#kept[entry]! }, (_, at) => read(first + at));
@@ -152,4 +188,14 @@ export class DecisionLog<Facts> {
       (one.cost ?? Number.POSITIVE_INFINITY) - (other.cost ?? Number.POSITIVE_INFINITY) || 0;
     return [chosen, ...others.sort(byCost)];
   }
+}
+
+function objectStore<Facts>(): FactStore<Facts> {
+  const rows: Facts[] = [];
+  return {
+    write(entry, facts) {
+      rows[entry] = facts;
+    },
+    read: (entry) => rows[entry]!,
+  };
 }

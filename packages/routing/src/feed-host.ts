@@ -7,6 +7,8 @@ import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";
 export interface FeedTarget {
   readonly index: TargetIndex;
   readonly key: string;
+  /** Where its engine is; undefined if that is not known. */
+  readonly region?: string | undefined;
 }
 
 /** Reads the events of one target, from `start` to `stop`. */

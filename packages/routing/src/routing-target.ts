@@ -16,6 +16,8 @@ export interface RoutingTarget {
   readonly load: TargetLoad;
   readonly signals: Omit<EngineSignals, "dialect">;
   readonly adapters: Pick<TargetAdapters, "stateOf">;
+  /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
+  readonly networkMs: number;
   /** Up, not draining, and allowed by the breaker. */
   readonly usable: boolean;
 }

@@ -354,6 +354,7 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   candidates.kvCapacityTokens[index] = signals.blockSize * signals.blockCount;
   candidates.signalAgeMs[index] = signals.ageMs();
   candidates.inFlightAtSignal[index] = signals.inFlightAtScrape;
+  candidates.networkMs[index] = target.networkMs;
   return index;
 }
 

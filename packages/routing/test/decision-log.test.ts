@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { type CandidateSet, createCandidateSet, createPolicy } from "@espalier/policies";
 import { expect, test } from "vitest";
-import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions } from "../src/decision-log.ts";
+import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions, maxIdLength } from "../src/decision-log.ts";
 
 const request = { promptTokens: 1_000, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
 const random = createSeededRandom(1);
@@ -14,6 +14,7 @@ function candidatesOf(pending: readonly number[]): CandidateSet {
     candidates.add(`e-${at}`, at);
     candidates.pendingPrefillTokens[at] = tokens;
     candidates.matchedTokens[at] = 16 * at;
+    if (at > 0) candidates.networkMs[at] = 37 * at;
   }
   return candidates;
 }
@@ -35,8 +36,9 @@ test("a decision is found by its request, the chosen candidate first and the oth
     ["e-0", 6_000],
   ]);
   expect(found?.candidates[0]).toEqual({
-    ...{ key: "e-1", cost: 1_084, matchedTokens: 16, inFlight: 0, pendingPrefillTokens: 100 },
+    ...{ key: "e-1", cost: 1_084, matchedTokens: 16, inFlight: 0, pendingPrefillTokens: 100, networkMs: 37 },
   });
+  expect(found?.candidates[2]?.networkMs).toBeNull();
 });
 
 test("of one candidate more than is kept, the one with the highest cost is left out", () => {
@@ -86,4 +88,22 @@ test("a decision that was replaced before its request was named names no other o
   log.name(late, "late", "facts");
   expect(log.find("late")).toEqual([]);
   expect(log.find("third")).toHaveLength(1);
+});
+
+test("an id is found by all of its characters, and not by those of another one that was there before", () => {
+  const log = new DecisionLog<string>(2);
+  for (const id of ["request-17", "request", "request-1", "request-18"]) log.name(undefined, id, `facts of ${id}`);
+  for (const id of ["request-17", "request", "request-19", "request-", ""]) expect(log.find(id)).toEqual([]);
+  expect(log.find("request-1").map(({ facts }) => facts)).toEqual(["facts of request-1"]);
+  expect(log.find("request-18").map(({ facts }) => facts)).toEqual(["facts of request-18"]);
+});
+
+test("a decision about an id one character longer than ids are is not kept, and the log goes on", () => {
+  const log = new DecisionLog<string>(4);
+  log.name(decide(log, [1, 2]), "x".repeat(maxIdLength), "longest");
+  log.name(decide(log, [1, 2]), "y".repeat(maxIdLength + 1), "too long");
+  log.name(decide(log, [1, 2]), "next", "next");
+  expect(log.find("y".repeat(maxIdLength + 1))).toEqual([]);
+  expect(log.find("x".repeat(maxIdLength)).map(({ facts }) => facts)).toEqual(["longest"]);
+  expect(log.find("next").map(({ facts }) => facts)).toEqual(["next"]);
 });

@@ -9,6 +9,8 @@ export interface TargetChanges {
   readonly role?: EngineRole;
   readonly weight?: number;
   readonly usable?: boolean;
+  /** Unknown unless given. */
+  readonly networkMs?: number;
   readonly signals?: Partial<Signals>;
   /** Told whenever its load changes. */
   readonly onLoad?: () => void;
@@ -41,7 +43,8 @@ const noMetrics: Signals = {
 
 /** @param key of the target, and of its engine when `engine` is left out */
 export function scriptedTarget(index: number, key: string, changes: TargetChanges = {}): ScriptedTarget {
-  const { engine = key, role = "both", weight = 1, usable = true, signals = {}, onLoad, clock = stillClock } = changes;
+  const { engine = key, role = "both", weight = 1, usable = true, networkMs = Number.NaN } = changes;
+  const { signals = {}, onLoad, clock = stillClock } = changes;
   return {
     index: asTargetIndex(index),
     key,
@@ -50,5 +53,6 @@ export function scriptedTarget(index: number, key: string, changes: TargetChange
     signals: { ...noMetrics, ...signals },
     adapters: createTargetAdapters(() => 0),
     usable,
+    networkMs,
   };
 }

@@ -96,9 +96,9 @@ const select = (restriction: Restriction = none) =>
 const seenKeys = () => policy.seen.at(-1)?.map(({ key }) => key);
 
 describe("what a policy sees of a target", () => {
-  test("its load, its weight and what its metrics say", () => {
+  test("its load, its weight, how far it is and what its metrics say", () => {
     const metrics = { running: 2, waiting: 3, kvUse: 0.25, blockSize: 16, blockCount: 100, inFlightAtScrape: 1 };
-    targets = poolOf({ a: { weight: 3, signals: { ...metrics, ageMs: () => 200 } } });
+    targets = poolOf({ a: { weight: 3, networkMs: 74, signals: { ...metrics, ageMs: () => 200 } } });
     const { load } = targetOf("a");
     const ticket = load.begin({ promptTokens: 70, uncachedTokens: 50, expectedOutputTokens: 5 });
     load.begin({ promptTokens: 40, uncachedTokens: 40, expectedOutputTokens: 5 });
@@ -136,6 +136,7 @@ describe("what a policy sees of a target", () => {
         pullMs: 0,
         pullFrom: Number.NaN,
         own: 0,
+        networkMs: 74,
         backlogMs: Number.NaN,
         prefillMsPerToken: Number.NaN,
         prefillMsPerTokenPair: Number.NaN,

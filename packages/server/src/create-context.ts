@@ -30,12 +30,14 @@ import {
   dryRunRents,
   dryRunSessions,
   dryRunTraffic,
+  keptDecisions,
   maxKnownTargets,
 } from "@espalier/routing";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
+import { createDecisionColumns } from "./admin/decision-columns.ts";
 import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
 import { createRecorder } from "./admin/recorder.ts";
 import type { RouterDependencies } from "./create-router.ts";
@@ -116,7 +118,7 @@ export function createContext(
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
-  const decisionLog = new DecisionLog<DescribedDecision>();
+  const decisionLog = new DecisionLog(keptDecisions, createDecisionColumns());
   const selectors = createSelectors(engineSide, rents, decisionLog, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },

@@ -134,7 +134,15 @@ function privateMesh({ mesh }: CompiledConfig): CompiledConfig["mesh"] {
   return {
     ...mesh,
     backend: mesh.backend === "off" ? "off" : "peers",
-    ...{ routerId: undefined, host: "127.0.0.1", port: 0, advertise: undefined, tls: undefined, redisUrl: undefined },
+    ...{
+      routerId: undefined,
+      region: undefined,
+      host: "127.0.0.1",
+      port: 0,
+      advertise: undefined,
+      tls: undefined,
+      redisUrl: undefined,
+    },
     ...{ seeds: [], seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] } },
   };
 }

@@ -43,6 +43,7 @@ export {
   type PlotPoint,
   renderFigure,
 } from "./plot.ts";
+export { rivalNames } from "./rivals/rivals.ts";
 export type { FleetSample, RunRecord, SimResult } from "./run.ts";
 export {
   type LinkModel,
@@ -62,3 +63,4 @@ export type {
   WorkloadOptions,
 } from "./scenarios/scenario.ts";
 export { type Progress, simulate } from "./simulate.ts";
+export type { ClientShares, Region, Topology } from "./topology.ts";

@@ -117,6 +117,9 @@ export interface SimResult extends RequestOutcome {
   readonly predictedTokens: number;
   /** Prompt tokens that the engine pulled from another one; none when absent. */
   readonly pulledTokens?: number;
+  /** The way from the client by its router to its engine and back, and whether the engine is in another region. */
+  readonly networkMs?: number;
+  readonly isCrossed?: boolean;
   /** The request was rerouted because its first choice was overloaded or gone. */
   readonly isSpill: boolean;
 }

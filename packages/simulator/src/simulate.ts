@@ -9,6 +9,7 @@ import { kvLinkOf } from "./fleet/sim-router.ts";
 import { type BoundsMeter, createBoundsMeter } from "./measure/cache-bounds.ts";
 import { type FleetSample, type RunOptions, type RunRecord, type SimResult, timingOf } from "./run.ts";
 import type { ScenarioCells, ScenarioVariant } from "./scenarios/scenario.ts";
+import { createClientRegions, type Placement, placeFleet, type RegionOfSession, type Topology } from "./topology.ts";
 
 /** A longer run hangs, or asks for more than its fleet can do. */
 const maxDurationMs = 48 * 3_600_000;
@@ -88,6 +89,21 @@ function cellsOf(options: RunOptions): ScenarioCells {
   return cells ?? { count: 1, balancer: "hash" };
 }
 
+/** The regions of a run; undefined when all is equally near. */
+function topologyOf(options: RunOptions): Topology | undefined {
+  return variantOf(options).topology ?? options.scenario.fleet.topology;
+}
+
+/** Cyclic overrides of engines: those of the scenario, and those of their regions. */
+function perEngineOf({ scenario, engines }: RunOptions, topology?: Topology, placement?: Placement) {
+  const { perEngine = [] } = scenario.fleet;
+  if (!topology || !placement) return perEngine;
+  return Array.from({ length: engines }, (_, number) => ({
+    ...perEngine[number % perEngine.length],
+    ...topology.regions[placement.engines[number]!]!.parameters,
+  }));
+}
+
 /** Engines' roles, and how requests are split between them. */
 function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
   const { split } = options.scenario;
@@ -117,6 +133,8 @@ class Run {
   readonly #bounds: BoundsMeter;
   readonly #results: SimResult[] = [];
   readonly #samples: FleetSample[] = [];
+  readonly #placement: Placement | undefined;
+  readonly #regionOf: RegionOfSession | undefined;
   #startMs = 0;
   #sent = 0;
   #isFinished = false;
@@ -135,7 +153,15 @@ class Run {
     this.#faults = faultsOf(options);
     const { count: cells, balancer } = cellsOf(options);
     if (this.#faults && cells > 1) throw new RangeError("faults need one mesh, not a fleet of several cells");
-    const { perEngine = [] } = scenario.fleet;
+    const timing = timingOf(options);
+    const topology = topologyOf(options);
+    if (topology && options.linkDelayMs !== undefined) {
+      throw new RangeError("the delay between routers is that of their regions, and cannot be another");
+    }
+    const spareRouters = this.#faults?.spareRouters ?? 0;
+    this.#placement = topology && placeFleet(topology, { engines, routers: routers + spareRouters }, timing);
+    this.#regionOf = topology && createClientRegions(topology, seed);
+    const perEngine = perEngineOf(options, topology, this.#placement);
     this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
     this.#fleet = new Cells({
       ...{ cells, balancer },
@@ -148,9 +174,10 @@ class Run {
         sharing: options.sharing,
         links: options.links,
       },
-      routers: routers + (this.#faults?.spareRouters ?? 0),
+      routers: routers + spareRouters,
       startedRouters: routers,
-      timing: timingOf(options),
+      timing,
+      ...(this.#placement && { placement: this.#placement }),
       policyOptions: policyOptionsOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
       pull: pullOf(options),
@@ -206,8 +233,10 @@ class Run {
     return this.#isFinished && this.#results.length === this.#sent;
   }
 
-  #send(request: SimRequest, ended: (outcome: RequestOutcome) => void): void {
+  #send(asked: SimRequest, ended: (outcome: RequestOutcome) => void): void {
     const sentMs = this.#fleet.time.clock.nowMs() - this.#startMs;
+    const region = asked.region ?? this.#regionOf?.(asked.session, sentMs);
+    const request = region === undefined ? asked : { ...asked, region };
     const { chain: _, ...kept } = request;
     this.#sent++;
     this.#bounds.add(request);
@@ -216,11 +245,21 @@ class Run {
       this.#results.push({
         ...outcome,
         ...{ request: kept, sentMs, router },
+        ...this.#wayOf(region, router, outcome.engine),
         firstTokenMs: firstTokenMs - this.#startMs,
         endMs: endMs - this.#startMs,
       });
       ended(outcome);
     });
+  }
+
+  /** The network's part of an answer; nothing without regions. */
+  #wayOf(region = 0, router: number, engine: number): Pick<SimResult, "networkMs" | "isCrossed"> {
+    const placement = this.#placement;
+    if (!placement || router < 0 || engine < 0) return {};
+    const [at, to] = [placement.routers[router]!, placement.engines[engine]!];
+    const wayMs = placement.clientDelayMs(region, at) + placement.delayMs(at, to);
+    return { networkMs: 2 * wayMs, isCrossed: to !== region };
   }
 
   #sample(): void {

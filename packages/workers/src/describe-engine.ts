@@ -19,6 +19,10 @@ export interface EngineDescription {
   readonly kv_pull: string | null;
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where it is; null if that is not known. */
+  readonly region: string | null;
+  /** Milliseconds of a round trip to it, to the hundredth; null until it is measured. */
+  readonly network_ms: number | null;
   /** `overruled`: it is ignored, because those of too many engines are open. */
   readonly breaker: { readonly state: string; readonly reason: string; readonly overruled: boolean };
   /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
@@ -80,6 +84,8 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
     kv_pull: engine.kvPull?.protocol ?? null,
     weight: engine.weight,
     labels: { ...engine.labels },
+    region: engine.region ?? null,
+    network_ms: known(Math.round(engine.networkMs * 100) / 100),
     breaker: { state: breaker.state, reason: breaker.reason, overruled: engine.isOverruled },
     health: {
       last_outcome: health.lastOutcome ?? null,

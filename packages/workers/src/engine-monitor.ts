@@ -1,4 +1,4 @@
-import { backoffDelayMs } from "@espalier/common";
+import { backoffDelayMs, type HttpClient } from "@espalier/common";
 import { controlFetch, createRepeatLoop, describeOutcome } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import { createHealthProbe } from "./health-probe.ts";
@@ -13,7 +13,14 @@ export interface EngineMonitor {
   refreshModels(): void;
 }
 
-export function createEngineMonitor(deps: EngineDeps, engine: Engine): EngineMonitor {
+export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): EngineMonitor {
+  // Every answer shows how far the engine is at most, whatever was asked.
+  const http: HttpClient = async (request) => {
+    const response = await fleetDeps.http(request);
+    engine.answered(response.headMs ?? Number.NaN);
+    return response;
+  };
+  const deps = { ...fleetDeps, http };
   const models = createModelFetch(deps, engine);
   const metrics = createMetricsScrape(deps, engine, {
     onRestart() {

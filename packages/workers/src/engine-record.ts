@@ -34,6 +34,8 @@ export interface EngineRecord {
   /** Relative share of traffic, above 0. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where it is; undefined if that is not known. */
+  readonly region: string | undefined;
   /** Where it publishes KV events, according to discovery. */
   readonly kvEvents: KvEventsSpec | undefined;
   /** Its role in requests that two engines serve together; undefined without one. */
@@ -43,6 +45,8 @@ export interface EngineRecord {
   /** The models it serves; undefined until it or discovery has named them. While it is down, the last known models. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
+  /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
+  readonly networkMs: number;
   readonly breaker: Breaker;
   /** Whether its breaker is overruled, because those of too many engines are open. */
   readonly isOverruled: boolean;
@@ -73,6 +77,8 @@ export interface Target {
   readonly load: TargetLoad;
   readonly signals: EngineSignals;
   readonly adapters: TargetAdapters;
+  /** That of its engine. */
+  readonly networkMs: number;
   /** Up or tried although down, not draining, not in a cooldown, and not excluded by its breaker. */
   readonly usable: boolean;
 }

@@ -16,6 +16,7 @@ import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
 import type { FleetSharing } from "./fleet.ts";
 import type { EngineMeters } from "./fleet-meters.ts";
 import type { FleetOptions } from "./fleet-options.ts";
+import { RoundTrip } from "./round-trip.ts";
 import { type ModelList, modelsFromNames, type ServedModel, sameModels } from "./served-models.ts";
 import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapters.ts";
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
@@ -61,6 +62,7 @@ export class Engine implements EngineRecord {
   isTried = false;
   /** Requests in flight over all ranks. */
   inFlight = 0;
+  readonly #roundTrip: RoundTrip;
   meters: EngineMeters;
   readonly logger: Logger;
   readonly #deps: EngineDeps;
@@ -75,6 +77,7 @@ export class Engine implements EngineRecord {
     this.spec = spec;
     this.stateSinceWallMs = deps.clock.wallMs();
     this.logger = deps.logger.child({ engine: spec.id });
+    this.#roundTrip = new RoundTrip(deps.clock);
     this.#deps = deps;
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
@@ -82,6 +85,18 @@ export class Engine implements EngineRecord {
     this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, deps));
     this.meters = this.#newMeters();
     this.#monitor = createEngineMonitor(deps, this);
+  }
+
+  get networkMs(): number {
+    return this.#roundTrip.ms;
+  }
+
+  /** @param ms from a request to its answer on an open connection; not a number if that is not known */
+  answered(ms: number): void {
+    const before = this.networkMs;
+    this.#roundTrip.measured(ms);
+    const now = this.networkMs;
+    if (now !== before && !Number.isNaN(now) && this.state !== "removed") this.meters.network(now);
   }
 
   get role(): EngineRole {
@@ -102,6 +117,10 @@ export class Engine implements EngineRecord {
 
   get kvPull(): EngineSpec["kvPull"] {
     return this.spec.kvPull;
+  }
+
+  get region(): string | undefined {
+    return this.spec.region;
   }
 
   get labels(): EngineSpec["labels"] {
@@ -230,6 +249,7 @@ export class Engine implements EngineRecord {
     meters.breaker(this.breaker.state);
     meters.overruled(this.isOverruled);
     meters.tried(this.isTried);
+    if (!Number.isNaN(this.networkMs)) meters.network(this.networkMs);
     return meters;
   }
 
@@ -266,6 +286,10 @@ class RankTarget implements Target {
     });
     this.signals = createEngineSignals(clock);
     this.adapters = createTargetAdapters(() => clock.nowMs());
+  }
+
+  get networkMs(): number {
+    return this.engine.networkMs;
   }
 
   get usable(): boolean {

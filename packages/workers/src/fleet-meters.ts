@@ -12,6 +12,8 @@ export interface EngineMeters {
   breaker(state: BreakerState): void;
   overruled(isOverruled: boolean): void;
   tried(isTried: boolean): void;
+  /** @param ms of a round trip to it */
+  network(ms: number): void;
   probe(outcome: FetchOutcome): void;
   scrape(outcome: ScrapeOutcome): void;
   malformedLines(count: number): void;
@@ -45,6 +47,11 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     help: "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
     labels,
   });
+  const network = meter.gauge({
+    name: "espalier_engine_network_round_trip_seconds",
+    help: "Round trip between this router and the engine: the shortest of the last minute.",
+    labels,
+  });
   const probes = meter.counter({
     name: "espalier_engine_health_probes_total",
     help: "Health checks of the engine by outcome.",
@@ -73,11 +80,12 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
       breaker: (state) => breakerSeries.set(breakerValues[state]),
       overruled: (isOverruled) => overruledSeries.set(isOverruled ? 1 : 0),
       tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
+      network: (ms) => network.series(engine).set(ms / 1_000),
       probe: (outcome) => probes.series(engine, outcome).add(),
       scrape: (outcome) => scrapes.series(engine, outcome).add(),
       malformedLines: (count) => malformed.series(engine).add(count),
       remove() {
-        for (const metric of [up, inFlight, breaker, overruled, tried]) metric.remove(engine);
+        for (const metric of [up, inFlight, breaker, overruled, tried, network]) metric.remove(engine);
         malformed.remove(engine);
         for (const outcome of fetchOutcomes) {
           probes.remove(engine, outcome);

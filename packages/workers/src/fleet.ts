@@ -320,6 +320,7 @@ function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
     left.weight === right.weight &&
     left.models.length === right.models.length &&
     left.models.every((model, index) => model === right.models[index]) &&
+    left.region === right.region &&
     sameLabels(left.labels, right.labels) &&
     left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
     left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&

@@ -153,6 +153,6 @@ function createScriptedHttp({ clock, scheduler }: VirtualTime, engines: Map<stri
     await later(afterMs);
     const body = answer.body ?? "";
     if (body.length > request.maxBytes) throw new EspalierError("upstream_protocol_error");
-    return { status: answer.status, headers: {}, body };
+    return { status: answer.status, headers: {}, body, headMs: afterMs };
   };
 }

@@ -36,6 +36,7 @@ test.each<[string, Partial<EngineSpec>]>([
   ["role", { role: "prefill" }],
   ["protocol of transfers", { kvTransfer: { protocol: "nixl", host: undefined, port: undefined } }],
   ["weight", { weight: 0.5 }],
+  ["region", { region: "eu" }],
   ["label's value", { labels: { zone: "b" } }],
   ["label more", { labels: { zone: "a", rack: "1" } }],
   ["label less", { labels: {} }],

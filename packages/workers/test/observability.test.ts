@@ -137,7 +137,7 @@ test("an engine is described as plain JSON", async () => {
   const engine = harness.engine(
     "a",
     {
-      ...{ role: "decode", weight: 2, labels: { zone: "z1" } },
+      ...{ role: "decode", weight: 2, labels: { zone: "z1" }, region: "eu" },
       kvTransfer: { protocol: "nixl", host: undefined, port: undefined },
     },
     { "/metrics": { status: 200, body } },
@@ -162,6 +162,8 @@ test("an engine is described as plain JSON", async () => {
     kv_pull: null,
     weight: 2,
     labels: { zone: "z1" },
+    region: "eu",
+    network_ms: 0,
     breaker: { state: "closed", reason: "new", overruled: false },
     health: {
       last_outcome: "ok",
@@ -197,7 +199,7 @@ test("what is not known of an engine is null in its description", () => {
   const harness = createHarness();
   harness.fleet.apply([harness.engine("a").spec]);
   const description = describeEngine(harness.record("a"));
-  expect(description).toMatchObject({ state: "starting", reason: "new", models: null });
+  expect(description).toMatchObject({ state: "starting", reason: "new", models: null, region: null, network_ms: null });
   expect(description.health).toEqual({
     last_outcome: null,
     consecutive_failures: 0,

@@ -1,9 +1,15 @@
 /// <reference lib="dom" />
 import { type Decision, decisionKey, matchedShare, reasonName } from "../model/decisions.ts";
 import { type DetailAddress, detailLink } from "../model/detail-address.ts";
-import { type ExplainedCandidate, type Explanation, readExplanation } from "../model/explanation.ts";
+import {
+  type ExplainedCandidate,
+  type Explanation,
+  type PastDecision,
+  readExplanation,
+  readPastRequest,
+} from "../model/explanation.ts";
 import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
-import { type PastDecision, readPastRequest } from "../model/past-request.ts";
+
 import type { PrefixRow } from "../model/prefixes.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
 import { createDecisionRow } from "./decisions.ts";
@@ -135,6 +141,8 @@ function engineFacts(row: EngineRow): readonly Fact[] {
     ...(row.note === "" ? [] : [["Why", row.note] as const]),
     ["Models", row.models || unknown],
     ["Role", row.role],
+    ["Region", row.region ?? unknown],
+    ["Round trip to it", row.networkMs === 0 ? "< 1 ms" : formatMs(row.networkMs)],
     ["In flight, all routers", formatCount(row.inFlight)],
     ["Runs, by itself", count(row.running)],
     ["Waits, by itself", count(row.waiting)],
@@ -217,18 +225,19 @@ function createWhy(past: AskPast): Part<string> {
 }
 
 function pastOf({ summary, target, candidates }: PastDecision): HTMLElement {
-  const rows = candidates.map(({ key, cost, matchedTokens, inFlight }) =>
+  const rows = candidates.map(({ key, cost, matchedTokens, inFlight, networkMs }) =>
     tableRow(key, key === target, [
       cost === null ? unknown : shortDigits(cost),
       formatCount(matchedTokens),
       formatCount(inFlight),
+      networkMs === null ? unknown : `${shortDigits(networkMs)} ms`,
     ]),
   );
   return element(
     "div",
     { class: "explanation" },
     element("p", { class: "lead" }, summary),
-    candidateTable(["Engine", "Cost", "Cached tokens", "In flight"], rows),
+    candidateTable(["Engine", "Cost", "Cached tokens", "In flight", "Network"], rows),
   );
 }
 

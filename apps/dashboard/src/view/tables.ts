@@ -69,6 +69,7 @@ const createEngineRow =
   (row: EngineRow): Part<EngineRow> => {
     const name = element("a", { class: "name", href: detailLink("engine", row.key) }, row.key);
     const state = element("span", { class: "state" });
+    const place = element("span", { class: "soft" });
     const load = element("span", { class: "figure strong" });
     const waiting = element("span", { class: "soft" });
     const memory = meter("KV memory in use");
@@ -78,7 +79,7 @@ const createEngineRow =
     const node = element(
       "tr",
       {},
-      element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, state),
+      element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, state, place),
       element("td", {}, load, waiting),
       element("td", {}, memory.node),
       element("td", {}, blocks, source),
@@ -90,6 +91,7 @@ const createEngineRow =
         setAttribute(node, "data-health", now.health);
         setText(state, healthText[now.health]);
         setAttribute(state, "title", now.note || now.models);
+        setText(place, placeText(now));
         setText(load, formatCount(now.inFlight));
         setText(waiting, now.waiting === null || now.waiting === 0 ? "in flight" : `in flight, ${now.waiting} waiting`);
         memory.set(now.kvUse, now.kvUse === null ? unknown : formatShare(now.kvUse));
@@ -100,6 +102,14 @@ const createEngineRow =
       },
     };
   };
+
+/** An engine's region, and the round trip to it where it is felt. */
+function placeText({ region, networkMs }: EngineRow): string {
+  const isFar = networkMs !== null && networkMs >= farMs;
+  return [...(region === null ? [] : [region]), ...(isFar ? [formatMs(networkMs)] : [])].join(" · ");
+}
+
+const farMs = 3;
 
 export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
   facts: "reported by the engine",

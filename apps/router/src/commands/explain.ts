@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
 import type { TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
 import { askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { UsageError } from "./read-flags.ts";
+import { collect, readInput, UsageError } from "./read-flags.ts";
 
 interface ExplainFlags {
   readonly url: string;
@@ -17,7 +16,6 @@ interface ExplainFlags {
   readonly json?: boolean;
 }
 
-const standardInput = 0;
 /** Headers of the admin request itself, not of the request to explain. */
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
@@ -40,8 +38,8 @@ export function registerExplain(program: Command): void {
     .option(
       "--header <name: value>",
       "a header of the request, such as `x-session-id: 7`; may be repeated",
-      (given: string, all: readonly string[]) => [...all, given],
-      [] as readonly string[],
+      collect,
+      [],
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON")
@@ -61,21 +59,12 @@ async function explain(flags: ExplainFlags): Promise<void> {
     return;
   }
   const headers = Object.fromEntries(header.map(readHeader));
-  const body = { method: "POST", json: readRequest(file), headers } as const;
+  const body = { method: "POST", json: readInput(file, "--file"), headers } as const;
   const query = endpoint === undefined ? "" : `?endpoint=${encodeURIComponent(endpoint)}`;
   const report = await askAdmin<ExplainReport>(options, `/admin/explain${query}`, body);
   if (json) writeJson(report);
   else writeResult(describeExplanation(report));
   if (report.choice === null) process.exitCode = 1;
-}
-
-/** @throws UsageError for a file that cannot be read */
-function readRequest(file: string): string {
-  try {
-    return readFileSync(file === "-" ? standardInput : file, "utf8");
-  } catch (error) {
-    throw new UsageError(`--file cannot be read: ${error instanceof Error ? error.message : String(error)}`);
-  }
 }
 
 /** @throws UsageError for text that is not a header, and for headers that do not belong to the request */
@@ -132,6 +121,7 @@ interface CandidateRow {
   readonly cost: number | null;
   readonly scores: Readonly<Record<string, number | null>>;
   readonly terms: Readonly<Record<string, number | null>>;
+  readonly signals: Readonly<Record<string, number | null>>;
   readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
   readonly facts: {
     readonly blocks: Readonly<Record<string, number>>;
@@ -178,6 +168,8 @@ interface PastCandidate {
   readonly matchedTokens: number;
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
+  /** Absent in the answer of an earlier version. */
+  readonly networkMs?: number | null;
 }
 
 const pastColumns: readonly TableColumn<PastCandidate>[] = [
@@ -187,6 +179,12 @@ const pastColumns: readonly TableColumn<PastCandidate>[] = [
   { header: "in flight", value: ({ inFlight }) => inFlight },
   { header: "to prefill (tokens)", value: ({ pendingPrefillTokens }) => pendingPrefillTokens },
 ];
+
+const pastNetworkColumn: TableColumn<PastCandidate> = {
+  header: "network (ms)",
+  value: ({ networkMs }) => networkMs ?? undefined,
+  digits: 1,
+};
 
 /** Says what was decided about a request and why, for people. */
 export function describePast({ router, decisions }: PastRequest): string {
@@ -200,10 +198,13 @@ export function describePast({ router, decisions }: PastRequest): string {
         `policy    ${policy}`,
       ];
       const left = comparedCount - candidates.length;
+      const isAnyKnown = candidates.some(({ networkMs }) => typeof networkMs === "number");
       return [
         `${wrapText(summary, 0)}\n`,
         `${wrapText(lines.join("\n"), labelColumns)}\n`,
-        ...(candidates.length > 0 ? [layOutTable(candidates, pastColumns)] : []),
+        ...(candidates.length > 0
+          ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
+          : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
       ];
     },
@@ -217,7 +218,13 @@ export function describeExplanation(report: ExplainReport): string {
   const parts = [heading(report)];
   if (candidates.length > 0) {
     parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
-    parts.push(layOutTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
+    parts.push(
+      layOutTable(candidates, [
+        { header: "load", value: ({ key }) => key },
+        ...loadColumns,
+        ...networkColumns(candidates),
+      ]),
+    );
     if (prompt.blocks !== null) {
       parts.push(
         layOutTable(candidates, [
@@ -317,6 +324,12 @@ const loadColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "others to prefill (tokens)", value: ({ load }) => load.others?.pendingPrefillTokens },
   { header: "heard (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
 ];
+
+/** How far candidates are, where that is known of any. */
+function networkColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  const msOf = ({ signals }: CandidateRow): number | undefined => signals.networkMs ?? undefined;
+  return candidates.some((one) => msOf(one) !== undefined) ? [{ header: "network (ms)", value: msOf, digits: 1 }] : [];
+}
 
 const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },

@@ -57,7 +57,7 @@ export function registerSimulate(program: Command): void {
     .addOption(
       oneOf(new Option("--format <name>", "of the trace; detected from its first line unless given"), traceFormats),
     )
-    .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters")
+    .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters, topology")
     .option("--requests <n>", "only the first n requests")
     .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
     .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")

@@ -5,21 +5,15 @@ import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, type RouterStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 
-interface Status {
-  readonly ready: boolean;
+interface Status extends RouterStatus {
   readonly reasons: readonly string[];
-  readonly version: string | null;
   /** Digest of the settings that all routers should have alike. */
   readonly settings: string;
-  readonly draining: boolean;
-  readonly inFlight: number;
   readonly engines: number;
-  readonly usableEngines: number;
-  readonly models: readonly string[];
   /** Null for a router that shares nothing. */
   readonly mesh: MeshStatus | null;
   /** Null when there was none. */
@@ -101,6 +95,7 @@ export interface MeshStatus {
   readonly backend: string;
   readonly router: string;
   readonly epoch: number;
+  readonly region: string | null;
   readonly address: string | null;
   readonly members: readonly MemberStatus[];
   readonly lost: readonly { readonly router: string; readonly address: string | null; readonly sinceMs: number }[];
@@ -129,6 +124,7 @@ interface MemberStatus {
   readonly epoch: number;
   readonly state: string;
   readonly isDraining: boolean;
+  readonly region: string | null;
   readonly address: string | null;
   readonly isLinked: boolean;
   readonly roundTripMs: number | null;
@@ -155,11 +151,18 @@ const columns: readonly TableColumn<MemberStatus>[] = [
   { header: "waiting (B)", value: (member) => member.bufferedBytes },
 ];
 
+const regionColumn: TableColumn<MemberStatus> = { header: "region", value: ({ region }) => region ?? undefined };
+
+/** With the region, where any router says one. */
+function columnsOf(members: readonly MemberStatus[]): readonly TableColumn<MemberStatus>[] {
+  return members.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
+}
+
 /** A router's state in the mesh, for people. */
 export function describeMesh(mesh: MeshStatus): string {
-  const { backend, router, epoch, address, members, lost, refused, feeds, facts, journals } = mesh;
+  const { backend, router, epoch, region, address, members, lost, refused, feeds, facts, journals } = mesh;
   const lines = [
-    `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}`,
+    `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}${region ? `, in ${region}` : ""}`,
     `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
     `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
@@ -172,7 +175,7 @@ export function describeMesh(mesh: MeshStatus): string {
     ),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
-  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columns)}`;
+  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;
 }
 
 /** In UTC, to the second: the routers' clocks count, not that of the reader. */

@@ -13,9 +13,14 @@ import type { RunJob, RunOutcome } from "./run-job.ts";
 import { isBlind } from "./simulated-scenario.ts";
 
 /** A column in a table of runs: a label or a figure of each row. */
-type RowColumn =
-  | { readonly header: string; label(row: RowLabels): string | number | undefined }
-  | { readonly header: string; readonly figure: string; readonly factor: number; readonly digits: number };
+type RowColumn = { readonly header: string; label(row: RowLabels): string | number | undefined } | FigureColumn;
+
+interface FigureColumn {
+  readonly header: string;
+  readonly figure: string;
+  readonly factor: number;
+  readonly digits: number;
+}
 
 /** What is known of a row before its measurement. */
 type RowLabels = Pick<
@@ -52,6 +57,8 @@ const figures: readonly RowColumn[] = [
   figure("tokens/s out", "output_tokens_per_s", 0),
   figure("cached (%)", "cached_share", 1, 100),
   figure("pulled (%)", "pulled_share", 1, 100),
+  figure("crossed (%)", "crossed", 1, 100),
+  figure("network (ms)", "network_ms", 1),
   figure("followup (%)", "followup_cached_share", 1, 100),
   figure("load cov", "load_cov", 3),
   figure("cov in time", "load_cov_time", 3),
@@ -104,22 +111,14 @@ function describeSpread({ median, min, max }: FigureSpread, factor: number, digi
   return low === high ? `${middle}` : `${middle} (${low} .. ${high})`;
 }
 
-/** A table that is written line by line as runs end. */
-interface RowStream {
-  /** Adds a finished run, in plan order. Writes a line after the last seed of a row. */
-  add(at: number, row: SimulateRow): void;
-  /** Writes the lines that lack seeds because runs failed or were not made. */
-  end(): void;
-}
-
 /** Usual maximum width of a figure. */
 const figureWidth = 7;
 
-/** @param write receives whole lines, without line ends */
-export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void): RowStream {
+/** A table that is written line by line as runs end. @param write receives whole lines, without line ends */
+export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void) {
   const labels = jobs.map(labelsOf);
-  const columns = columnsOf(labels);
-  const widths = columns.map((column) => widthOf(column, jobs));
+  let columns = columnsOf(labels);
+  const widths = new Map(columns.map((column) => [column, widthOf(column, jobs)]));
   const keys = jobs.map((job) => JSON.stringify(labelsOf(job)));
   const rows: SimulateRow[] = [];
   let pending: { readonly key: string; readonly from: number } | undefined;
@@ -127,7 +126,11 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
 
   const line = (cells: readonly string[]): string =>
     cells
-      .map((cell, at) => (isText(columns[at]) ? cell.padEnd(widths[at] ?? 0) : cell.padStart(widths[at] ?? 0)))
+      .map((cell, at) => {
+        const column = columns[at]!;
+        const width = widths.get(column) ?? 0;
+        return isText(column) ? cell.padEnd(width) : cell.padStart(width);
+      })
       .join("  ")
       .trimEnd();
   const flush = (): void => {
@@ -135,26 +138,33 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
     const group: MedianRow | undefined = medianRows(withGaps(rows).slice(pending.from))[0];
     pending = undefined;
     if (group === undefined) return;
-    if (!hasHeader) write(line(columns.map(({ header }) => header)));
-    hasHeader = true;
+    if (!hasHeader) {
+      columns = columns.filter((column) => !isRegional(column) || column.figure in group.figures);
+      write(line(columns.map(({ header }) => header)));
+      hasHeader = true;
+    }
     write(line(columns.map((column) => textCell(column, group))));
   };
   return {
-    add(at, row) {
+    /** Adds a finished run, in plan order. Writes a line after the last seed of a row. */
+    add(at: number, row: SimulateRow): void {
       const key = keys[at] as string;
       if (pending?.key !== key) flush();
       pending ??= { key, from: rows.length };
       rows.push(row);
       if (keys[at + 1] !== key) flush();
     },
+    /** Writes the lines that lack seeds because runs failed or were not made. */
     end: flush,
   };
 }
 
-const isText = (column: RowColumn | undefined): boolean =>
-  column !== undefined &&
-  "label" in column &&
-  !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
+/** Whether only fleets with regions have the figure. */
+const isRegional = (column: RowColumn): column is FigureColumn =>
+  "figure" in column && (column.figure === "crossed" || column.figure === "network_ms");
+
+const isText = (column: RowColumn): boolean =>
+  "label" in column && !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);
 
 function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   const widest =
@@ -245,7 +255,9 @@ function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): Text
       one.variant ?? "-",
       one.metric,
       `${one.policy} / ${one.baseline}`,
-      one.published.toFixed(3),
+      one.publishedUpTo === undefined
+        ? one.published.toFixed(3)
+        : `${one.published.toFixed(3)} .. ${one.publishedUpTo.toFixed(3)}`,
       one.reproduced?.toFixed(3) ?? "-",
       one.deviation === undefined
         ? "-"
@@ -326,30 +338,14 @@ function medianOf(values: readonly (number | undefined)[]): number | undefined {
 const show = (value: number | undefined, digits: number, factor: number): string =>
   value === undefined ? "-" : (value * factor).toFixed(digits);
 
-/** A published result, compared with the simulator's figures for the same two policies and for the default one. */
-interface PublishedComparison {
-  readonly source: string;
-  readonly variant: string | undefined;
-  readonly metric: string;
-  readonly policy: string;
-  readonly baseline: string;
-  /** Ratios of the policy to the baseline. Undefined when a run is missing. */
-  readonly published: number;
-  readonly reproduced: number | undefined;
-  /** The same with the scenario's last policy instead of the published one. */
-  readonly ours: number | undefined;
-  readonly ourPolicy: string;
-  /** Reproduced divided by published, minus 1. */
-  readonly deviation: number | undefined;
-  /** What the source leaves open, if that explains a deviation. */
-  readonly note: string | undefined;
-}
-
 /** Maximum deviation from the published ratio that still counts as reproduced. */
 const maxDeviation = 0.25;
 
-/** Compares with every published result of a scenario for which at least the baseline was run. */
-export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]): readonly PublishedComparison[] {
+/**
+ * Compares every published result of a scenario for which at least the baseline was run with the simulator's figures for
+ * the same two policies, and for the scenario's last one. Figures are undefined when a run is missing.
+ */
+export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]) {
   const ourPolicy = scenario.policies.at(-1) ?? "predicted_latency";
   return scenario.published.flatMap((result) => {
     const baseline = figureOfRun(scenario, rows, result, {
@@ -363,19 +359,23 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
       return value === undefined ? undefined : value / baseline;
     };
     const published = result.policyValue / result.baselineValue;
+    const publishedUpTo = result.policyUpTo === undefined ? undefined : result.policyUpTo / result.baselineValue;
     const reproduced = ratioOf(result.policy, result.sharing);
     return [
       {
-        source: result.source,
-        variant: result.variant,
-        metric: result.metric,
-        policy: result.policy,
-        baseline: result.baseline,
+        ...{ source: result.source, variant: result.variant, metric: result.metric },
+        ...{ policy: result.policy, baseline: result.baseline },
+        /** Ratios of the policy to the baseline. */
         published,
+        /** The other end of a published range. */
+        publishedUpTo,
         reproduced,
+        /** The same with the scenario's last policy instead of the published one. */
         ours: ratioOf(ourPolicy),
         ourPolicy,
-        deviation: reproduced === undefined ? undefined : reproduced / published - 1,
+        /** Reproduced divided by published, or by the nearer end of a range, minus 1; 0 within a range. */
+        deviation: reproduced && reproduced / Math.min(Math.max(reproduced, published), publishedUpTo ?? published) - 1,
+        /** What the source leaves open, if that explains a deviation. */
         note: result.note,
       },
     ];

@@ -54,6 +54,18 @@ test("what is absent is a dash", () => {
   expect([of("ttft/oracle"), of("tokens/s out"), of("kB/s per router")]).toEqual(["-", "-", "2.5"]);
 });
 
+test("only fleets with regions have columns of what crosses between them", () => {
+  const named = (line: string | undefined) => cells(line).filter((name) => /crossed|network/.test(name));
+  const plain = stream([jobOf()]);
+  plain.add(0);
+  expect(named(plain.lines[0])).toEqual([]);
+  const { lines, add } = stream([jobOf()]);
+  add(0, { crossed: 0.125, network_ms: 61.25 });
+  expect(named(lines[0])).toEqual(["crossed (%)", "network (ms)"]);
+  const of = (name: string) => cells(lines[1])[cells(lines[0]).indexOf(name)];
+  expect([of("crossed (%)"), of("network (ms)")]).toEqual(["12.5", "61.3"]);
+});
+
 test("the gap is to the oracle's run before it, seed by seed", () => {
   const jobs = (["oracle", "mesh"] as const).flatMap((sharing) => [1, 2, 3].map((seed) => jobOf({ sharing, seed })));
   const { lines, add } = stream(jobs);

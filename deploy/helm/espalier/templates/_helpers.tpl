@@ -51,6 +51,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if eq .Values.mesh.backend "redis" -}}
 {{- $mesh = merge $mesh (dict "cluster" (printf "%s.%s" .Release.Namespace (include "espalier.fullname" .))) -}}
 {{- end -}}
+{{- with .Values.mesh.region -}}
+{{- $_ := set $mesh "region" . -}}
+{{- end -}}
 {{- $listen := dict "host" "0.0.0.0" "port" 8080 -}}
 {{- if .Values.tls.secretName -}}
 {{- $tls := dict "cert-file" "/etc/espalier/tls/tls.crt" "key-file" "/etc/espalier/tls/tls.key" -}}

@@ -5,6 +5,7 @@ import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { engineRegion } from "./engines.ts";
 import {
   checkPods,
   checkPortOf,
@@ -42,6 +43,11 @@ const traits = {
     maximum: 1_000_000,
     default: 1,
   }),
+  region: Type.Optional(
+    engineRegion(
+      "Where the engines are, in the words of the routers' `mesh.region`. In Kubernetes, the label `topology.kubernetes.io/region` says so too.",
+    ),
+  ),
   ranks: integer({
     description:
       "Number of data-parallel ranks of each engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
@@ -272,11 +278,11 @@ export function compileDiscovery({ discovery }: Pick<ConfigTree, "discovery">, e
 function compileTraits(
   tree: Omit<Tree["inference-pools"][number], "pool" | "objectives" | "model-rewrites">,
 ): EngineTraits {
-  const { scheme, models, role, weight, ranks, labels } = tree;
+  const { scheme, models, role, weight, ranks, labels, region } = tree;
   const transfer = tree["kv-transfer"];
   const pull = tree["kv-pull"];
   return {
-    ...{ scheme, models, role, weight, ranks, labels },
+    ...{ scheme, models, role, weight, ranks, labels, region },
     kvEventsPort: tree["kv-events-port"],
     kvReplayPort: tree["kv-replay-port"],
     kvTopic: tree["kv-topic"],

@@ -16,6 +16,14 @@ const urlPath = (description: string, standard: string) =>
     expected: "a path that starts with /",
   });
 
+export const engineRegion = (description: string) =>
+  text({
+    description,
+    maxLength: 128,
+    pattern: "^[A-Za-z0-9._-]+$",
+    expected: "1 to 128 letters, digits, dots, dashes and underscores",
+  });
+
 export const engines = list(
   section(
     "An engine. A plain string is its `url`.",
@@ -48,6 +56,7 @@ export const engines = list(
         maximum: 1_000_000,
         default: 1,
       }),
+      region: Type.Optional(engineRegion("Where the engine is, in the words of the routers' `mesh.region`.")),
       ranks: integer({
         description:
           "Number of data-parallel ranks of the engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
@@ -303,6 +312,7 @@ export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
     role: engine.role,
     weight: engine.weight,
     labels: engine.labels,
+    ...(engine.region === undefined ? {} : { region: engine.region }),
     ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
     ...(events === undefined
       ? {}

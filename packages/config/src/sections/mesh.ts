@@ -53,6 +53,11 @@ export const mesh = section("How routers share load and the state of engine cach
   "router-id": Type.Optional(
     name("Unique name of this router, kept across restarts. Default: made from the host name and the mesh port."),
   ),
+  region: Type.Optional(
+    name(
+      "Where this router is, for instance the cloud's name of a region. Once every router of the cluster says its own, the KV events of an engine with a region are read by a router of it.",
+    ),
+  ),
   cluster: name("Name of the cluster. A router of another cluster is refused.", "default"),
   events: choice(["owner", "direct"], {
     description:
@@ -184,6 +189,7 @@ export interface MeshConfig {
   readonly backend: "off" | "peers" | "redis";
   /** Undefined leaves the choice to the router. */
   readonly routerId: string | undefined;
+  readonly region: string | undefined;
   readonly cluster: string;
   readonly events: "owner" | "direct";
   readonly host: string;
@@ -210,6 +216,7 @@ export function compileMesh({ mesh }: Pick<ConfigTree, "mesh">): MeshConfig {
   return {
     backend: meshBackend(mesh),
     routerId: mesh["router-id"],
+    region: mesh.region,
     cluster: mesh.cluster,
     events: mesh.events,
     host: mesh.host,

@@ -10,6 +10,9 @@ import { objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 
 /** Prefix of annotations and labels that describe an engine. An annotation overrides a label. */
 const prefix = "espalier.dev/";
+/** The well-known label of nodes, which Kubernetes copies to pods from 1.35 on; used if there is no key of our own. */
+const regionLabel = "topology.kubernetes.io/region";
+const maxRegionLength = 128;
 /** llm-d's label, used if there is no key of our own. */
 const llmdRole = "llm-d.ai/role";
 const llmdRoles: Readonly<Record<string, EngineRole>> = {
@@ -51,6 +54,7 @@ export function readHints(body: unknown, traits: EngineTraits): HintedTraits {
     models: read("models", modelNames) ?? traits.models,
     role: read("role", oneOf(["both", "prefill", "decode"])) ?? llmdRoles[written[llmdRole] ?? ""] ?? traits.role,
     weight: read("weight", (text) => between(Number(text), 0.001, maxWeight)) ?? traits.weight,
+    region: read("region", regionName) ?? regionName(written[regionLabel] ?? "") ?? traits.region,
     ranks: read("ranks", (text) => wholeBetween(Number(text), 1, maxRanks)) ?? traits.ranks,
     kvEventsPort: read("kv-events-port", portOf) ?? traits.kvEventsPort,
     kvReplayPort: read("kv-replay-port", portOf) ?? traits.kvReplayPort,
@@ -77,6 +81,9 @@ function modelNames(text: string): readonly string[] | undefined {
   return isUsable ? names : undefined;
 }
 
+const regionName = (text: string): string | undefined =>
+  text !== "" && text.length <= maxRegionLength ? text : undefined;
+
 const between = (value: number, least: number, most: number): number | undefined =>
   value >= least && value <= most ? value : undefined;
 
@@ -91,7 +98,10 @@ interface Location {
   readonly zone: unknown;
 }
 
-/** Adds the known parts of a location to the labels, under OpenTelemetry's names. Labels of the configuration win. */
+/**
+ * Adds the known parts of a location to the labels, under OpenTelemetry's names. Labels of the configuration win. A zone
+ * is the region of engines that have no other.
+ */
 export function withLocation(traits: EngineTraits, { pod, namespace, node, zone }: Location): EngineTraits {
   const known = Object.entries({
     "k8s.pod.name": textOf(pod),
@@ -99,5 +109,6 @@ export function withLocation(traits: EngineTraits, { pod, namespace, node, zone 
     "k8s.node.name": textOf(node),
     "cloud.availability_zone": textOf(zone),
   }).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return { ...traits, labels: { ...Object.fromEntries(known), ...traits.labels } };
+  const region = traits.region ?? regionName(textOf(zone) ?? "");
+  return { ...traits, region, labels: { ...Object.fromEntries(known), ...traits.labels } };
 }

@@ -73,6 +73,7 @@ const everything = {
   "espalier.dev/models": "org/model-a, model-b",
   "espalier.dev/role": "decode",
   "espalier.dev/weight": "0.5",
+  "espalier.dev/region": "eu",
   "espalier.dev/ranks": "4",
   "espalier.dev/kv-events-port": "5557",
   "espalier.dev/kv-replay-port": "5558",
@@ -89,13 +90,23 @@ test("annotations describe the engine, before labels and the configuration", asy
   expect(latestSpecs()).toMatchObject([
     {
       ...{ id: "10.0.0.1:8000", url: "https://10.0.0.1:8000", models: ["org/model-a", "model-b"] },
-      ...{ role: "decode", weight: 0.5, ranks: 4 },
+      ...{ role: "decode", weight: 0.5, ranks: 4, region: "eu" },
       kvEvents: { endpoint: "tcp://10.0.0.1:5557", replayEndpoint: "tcp://10.0.0.1:5558", topic: "kv@" },
       kvTransfer: { protocol: "nixl", port: 5_600 },
     },
     { role: "prefill", weight: 7, models: [] },
   ]);
   expect(warnings()).toEqual([]);
+});
+
+test("the region that Kubernetes labels a pod with counts before the configuration's, and after ours", async () => {
+  const { start, put, latestSpecs } = createRig({ traits: { ...plainTraits, region: "configured" } });
+  const labels = { "topology.kubernetes.io/region": "eu-west-1" };
+  put("a", { ip: "10.0.0.1" });
+  put("b", { ip: "10.0.0.2", labels });
+  put("c", { ip: "10.0.0.3", labels, annotations: { "espalier.dev/region": "ours" } });
+  await start();
+  expect(latestSpecs()?.map((spec) => spec.region)).toEqual(["configured", "eu-west-1", "ours"]);
 });
 
 test.each([
@@ -126,6 +137,8 @@ test.each([
   ["ranks", "1.5"],
   ["kv-events-port", "0"],
   ["kv-replay-port", "65536"],
+  ["region", ""],
+  ["region", "r".repeat(129)],
   ["kv-transfer", "pigeon"],
   ["kv-transfer-port", "http"],
 ])("a value of %s that is of no use is said once and does not count: %s", async (key, value) => {

@@ -135,6 +135,16 @@ test("labels of the service, which its slices have, and the place of an endpoint
   ]);
 });
 
+test("an endpoint's zone is its engine's region where none is said", async () => {
+  const endpoints = [{ addresses: ["10.0.0.1"], zone: "z1" }];
+  for (const region of [undefined, "eu"]) {
+    const { start, put, recorder } = createRig({ traits: { ...plainTraits, region } });
+    put(slice("a", [], { endpoints }));
+    await start();
+    expect(recorder.specs.at(-1)?.map((spec) => spec.region)).toEqual([region ?? "z1"]);
+  }
+});
+
 test("a change that says nothing new of engines is not passed on", async () => {
   const { start, put, settle, recorder } = createRig();
   put(slice("a", ["10.0.0.1"]));

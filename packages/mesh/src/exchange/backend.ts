@@ -36,6 +36,8 @@ export interface MemberDescription {
   readonly epoch: number;
   readonly state: Member["state"];
   readonly isDraining: boolean;
+  /** null if it says none. */
+  readonly region: string | null;
   readonly address: string | null;
   readonly isLinked: boolean;
   readonly roundTripMs: number | null;
@@ -118,6 +120,7 @@ export function describeMember({ member, address, link, rates, lagMs }: MemberFa
     epoch: member.origin.epoch,
     state: member.state,
     isDraining: member.isDraining,
+    region: member.region || null,
     address: address ?? null,
     isLinked: link !== undefined,
     roundTripMs: Number.isNaN(roundTripMs) ? null : roundTripMs,

@@ -8,7 +8,7 @@ import {
   type MemberRecord,
   type MemberTable,
 } from "./member-table.ts";
-import { encodeMembership, fitUnreachable, frameBounds } from "./membership-frames.ts";
+import { encodeMembership, fitUnreachable, frameBounds, regionCapability } from "./membership-frames.ts";
 import type { ProcessTime } from "./process-time.ts";
 import { hashText } from "./text-hash.ts";
 
@@ -146,8 +146,12 @@ export class Gossip {
 
   #send(links: Iterable<Link>, records: readonly MemberRecord[]): void {
     if (records.length === 0) return;
-    const frames = encodeMembership({ kind: "records", records });
+    const whole = encodeMembership({ kind: "records", records });
+    const hasRegions = records.some(({ region }) => region !== undefined);
     for (const link of links) {
+      // A router of an earlier version reads no record with a region.
+      const isRead = !hasRegions || link.peer.capabilities?.includes(regionCapability);
+      const frames = isRead ? whole : encodeMembership({ kind: "records", records: records.map(unplaced) });
       for (const frame of frames) link.send("membership", frame);
     }
   }
@@ -157,6 +161,8 @@ export class Gossip {
   }
 }
 
+const unplaced = (record: MemberRecord): MemberRecord => ({ ...record, region: undefined });
+
 function digestOf({ origin, incarnation }: MemberRecord): number {
   return hashText(originKey(origin), incarnation);
 }
@@ -165,14 +171,16 @@ function digestOf({ origin, incarnation }: MemberRecord): number {
 export class OwnRecord {
   readonly #self: () => Origin;
   readonly #address: () => string | undefined;
+  readonly #region: string | undefined;
   #incarnation = 0;
   #hasLeft = false;
   #isDraining = false;
   #unreachable: readonly string[] = [];
 
-  constructor(self: () => Origin, address: () => string | undefined) {
+  constructor(self: () => Origin, address: () => string | undefined, region?: string) {
     this.#self = self;
     this.#address = address;
+    this.#region = region;
   }
 
   get incarnation(): number {
@@ -225,6 +233,7 @@ export class OwnRecord {
       address: this.#address() ?? "",
       unreachable: this.#unreachable,
       links: [...links].sort().slice(0, frameBounds.links),
+      region: this.#region,
     };
   }
 }

@@ -19,6 +19,8 @@ export interface MemberRecord {
   readonly unreachable: readonly string[];
   /** Ids of the routers it has a link to. */
   readonly links: readonly string[];
+  /** Its region; empty if nothing was heard of it yet. */
+  readonly region?: string | undefined;
 }
 
 /** A router's claim about another one that no path leads to, for that one to refute. */
@@ -52,7 +54,8 @@ export function isWithinReach(knownIncarnation: number, incarnation: number): bo
 
 /** The record of a router that has said nothing of itself yet. It is not passed on. */
 export function unheardRecord(origin: Origin, address: string): MemberRecord {
-  return { origin, incarnation: 0, hasLeft: false, isDraining: false, address, unreachable: [], links: [] };
+  const unsaid = { hasLeft: false, isDraining: false, unreachable: [], links: [], region: "" };
+  return { origin, incarnation: 0, address, ...unsaid };
 }
 
 /** What is known of another router. Times are process time. */
@@ -248,6 +251,6 @@ function newEntry(record: MemberRecord, source: Link | undefined, nowMs: number)
 
 /** The entry as other parts of the mesh see it. */
 export function memberOf(entry: MemberEntry): Member {
-  const { origin, isDraining, unreachable } = entry.record;
-  return { origin, state: entry.state ?? "alive", isDraining, isLinked: entry.link !== undefined, unreachable };
+  const { origin, isDraining, unreachable, region } = entry.record;
+  return { origin, state: entry.state ?? "alive", isDraining, isLinked: entry.link !== undefined, unreachable, region };
 }

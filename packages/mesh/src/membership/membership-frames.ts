@@ -10,6 +10,7 @@ export const frameBounds = {
   /** Bytes of all targets of a record together. */
   unreachableBytes: 8_192,
   unreachable: 256,
+  regionBytes: 128,
   links: 64,
   /** Records or claims in one frame. */
   items: 256,
@@ -18,6 +19,9 @@ export const frameBounds = {
   /** Higher than any router counts in its lifetime. */
   incarnation: 2 ** 48,
 } as const;
+
+/** Name of the capability to read records with a region. */
+export const regionCapability = "regions";
 
 /** Messages between members, as read from a frame. */
 export type MembershipMessage =
@@ -31,6 +35,7 @@ export type MembershipMessage =
 const codes = { ping: 1, ack: 2, records: 3, claims: 4, probe: 5, heard: 6 } as const;
 const flagLeft = 1;
 const flagDraining = 2;
+const flagRegion = 4;
 const claimStates = ["suspect", "down"] as const;
 const encoder = new TextEncoder();
 
@@ -137,10 +142,12 @@ function readRouter(reader: ByteReader): RouterId {
 function writeRecord(writer: ByteWriter, record: MemberRecord): void {
   writeOrigin(writer, record.origin);
   writer.varint(record.incarnation);
-  writer.u8((record.hasLeft ? flagLeft : 0) | (record.isDraining ? flagDraining : 0));
+  const { hasLeft, isDraining, region = "" } = record;
+  writer.u8((hasLeft ? flagLeft : 0) | (isDraining ? flagDraining : 0) | (region === "" ? 0 : flagRegion));
   writer.text(record.address);
   writeTexts(writer, record.links);
   writeTexts(writer, record.unreachable);
+  if (region !== "") writer.text(region);
 }
 
 function readRecord(reader: ByteReader): MemberRecord {
@@ -148,7 +155,7 @@ function readRecord(reader: ByteReader): MemberRecord {
   const incarnation = readIncarnation(reader);
   if (incarnation === 0) throw new RangeError("a record has no incarnation");
   const flags = reader.u8();
-  if (flags > (flagLeft | flagDraining)) throw new RangeError(`the flags of a record are ${flags}`);
+  if (flags > (flagLeft | flagDraining | flagRegion)) throw new RangeError(`the flags of a record are ${flags}`);
   const address = reader.text(frameBounds.addressBytes);
   const links = Array.from({ length: readCount(reader, frameBounds.links) }, () => readRouter(reader));
   const listAt = reader.position;
@@ -158,7 +165,9 @@ function readRecord(reader: ByteReader): MemberRecord {
   if (reader.position - listAt > frameBounds.unreachableBytes) throw new RangeError("a record names too many targets");
   const hasLeft = (flags & flagLeft) !== 0;
   const isDraining = (flags & flagDraining) !== 0;
-  return { origin, incarnation, hasLeft, isDraining, address, links, unreachable };
+  const region = (flags & flagRegion) === 0 ? undefined : reader.text(frameBounds.regionBytes);
+  if (region === "") throw new RangeError("a region has no name");
+  return { origin, incarnation, hasLeft, isDraining, address, links, unreachable, region };
 }
 
 function writeClaim(writer: ByteWriter, { origin, incarnation, state }: MemberClaim): void {

@@ -16,6 +16,8 @@ export interface Candidate {
   readonly isDraining: boolean;
   /** Targets whose event sockets it cannot reach. */
   readonly unreachable: ReadonlySet<string>;
+  /** Undefined if regions do not count. */
+  readonly region?: string | undefined;
 }
 
 const routerSeed = 0x51ed270b;
@@ -50,18 +52,18 @@ export function backupsFor(
 
 /** How a router ranks among the candidates for one target. */
 export interface Ranking {
-  /** The candidate of the highest weight. */
+  /** The first candidate. */
   readonly nominee: RouterId | undefined;
-  /** The candidate of the highest weight other than the claimant: it reads along, to take over. */
+  /** The first candidate other than the claimant: it reads along, to take over. */
   readonly backup: RouterId | undefined;
-  /** How many candidates have a higher weight than the router; undefined when it is no candidate. */
+  /** How many candidates are before the router; undefined when it is no candidate. */
   readonly rank: number | undefined;
 }
 
 /**
  * Rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998): each
- * candidate's weight for a target is a hash of both, so one that comes or goes moves no target between others. Of equal
- * weights the lower id wins.
+ * candidate's weight for a target is a hash of both, so one that comes or goes moves no target between others. The highest
+ * weight comes first, of equal ones the lower id; but candidates of the target's region come before all others.
  */
 export function rankingOf(
   target: string,
@@ -71,47 +73,61 @@ export function rankingOf(
     readonly claimant: RouterId | undefined;
     /** The routers that may be the backup. Default: the candidates. */
     readonly backups?: readonly Candidate[];
+    /** The target's region; undefined if it has none. */
+    readonly region?: string | undefined;
   },
 ): Ranking {
-  const { self, claimant, backups = candidates } = question;
-  const targetHash = hashText(target);
+  const { self, claimant, backups = candidates, region } = question;
+  const place = { hash: hashText(target), region };
   const own = candidates.find(({ router }) => router === self);
   let nominee: Weighted | undefined;
   let rank = 0;
-  const ownWeighted = own && weigh(targetHash, own);
+  const ownWeighted = own && weigh(place, own);
   for (const candidate of candidates) {
-    const weighted = weigh(targetHash, candidate);
+    const weighted = weigh(place, candidate);
     if (!nominee || isHeavier(weighted, nominee)) nominee = weighted;
     if (ownWeighted && isHeavier(weighted, ownWeighted)) rank += 1;
   }
-  const backup = heaviestBut(claimant, targetHash, backups);
+  const backup = heaviestBut(claimant, place, backups);
   return { nominee: nominee?.router, backup: backup?.router, rank: own ? rank : undefined };
 }
 
 function heaviestBut(
   excluded: RouterId | undefined,
-  targetHash: number,
+  place: TargetPlace,
   candidates: readonly Candidate[],
 ): Weighted | undefined {
   let heaviest: Weighted | undefined;
   for (const candidate of candidates) {
     if (candidate.router === excluded) continue;
-    const weighted = weigh(targetHash, candidate);
+    const weighted = weigh(place, candidate);
     if (!heaviest || isHeavier(weighted, heaviest)) heaviest = weighted;
   }
   return heaviest;
 }
 
+interface TargetPlace {
+  readonly hash: number;
+  readonly region: string | undefined;
+}
+
 interface Weighted {
   readonly router: RouterId;
+  /** Whether it is in the target's region. */
+  readonly isNear: boolean;
   readonly weight: number;
 }
 
-function weigh(targetHash: number, { router, hash }: Candidate): Weighted {
-  return { router, weight: mixWord(targetHash ^ hash) };
+function weigh(place: TargetPlace, { router, hash, region }: Candidate): Weighted {
+  return {
+    router,
+    isNear: region !== undefined && region === place.region,
+    weight: mixWord(place.hash ^ hash),
+  };
 }
 
 function isHeavier(one: Weighted, other: Weighted): boolean {
+  if (one.isNear !== other.isNear) return one.isNear;
   return one.weight !== other.weight ? one.weight > other.weight : one.router < other.router;
 }
 

@@ -1,14 +1,4 @@
-import type {
-  Cancel,
-  Clock,
-  CounterSeries,
-  GaugeSeries,
-  Logger,
-  Meter,
-  RouterId,
-  Scheduler,
-  Startable,
-} from "@espalier/common";
+import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/common";
 import {
   type FeedQuality,
   holdsAgainst,
@@ -18,6 +8,7 @@ import {
   type Replica,
 } from "@espalier/replication";
 import type { Backend } from "../exchange/backend.ts";
+import type { ProcessPorts } from "../link/link.ts";
 import {
   backupsFor,
   type Candidate,
@@ -41,11 +32,11 @@ const retakeMs = 2_000;
 /** Targets of one pool. */
 export const maxOwnedTargets = 131_072;
 
-export interface OwnershipDeps {
+export interface OwnershipDeps extends Omit<ProcessPorts, "random"> {
   /** This epoch of this router. It may rise. */
   readonly self: () => Origin;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   /** The other routers. */
   readonly members: () => readonly Member[];
   /** The claims of a target in all journals, the own one included. */
@@ -55,11 +46,10 @@ export interface OwnershipDeps {
    * is called again every second while its claim does not prevail.
    */
   readonly onRole: (target: string, role: FeedRole) => void;
-  readonly meter: Meter;
-  readonly logger: Logger;
 }
 
 interface OwnedTarget {
+  readonly region: string | undefined;
   role: FeedRole;
   quality: FeedQuality;
   owner: RouterId | undefined;
@@ -77,7 +67,8 @@ interface OwnedTarget {
 /**
  * Decides which feeds this router reads, as owner for all routers or as backup.
  *
- * Nominates by rendezvous hashing, decides by claims.
+ * Nominates by rendezvous hashing, routers of the target's region first, and decides by claims. Regions count only while all
+ * live routers say theirs: else routers of an earlier version, and those that lack the setting, would nominate others.
  *
  * Call `membersChanged` and `claimsChanged` whenever the answers of `members` and `claims` have changed, and
  * `membersChanged` also when `self` begins a new epoch.
@@ -125,11 +116,15 @@ export class Ownership {
     this.#cancelTick = undefined;
   }
 
-  /** @throws RangeError for more than `maxOwnedTargets` */
-  addTarget(target: string): void {
+  /**
+   * @param region where its engine is; undefined if that is not known
+   * @throws RangeError for more than `maxOwnedTargets`
+   */
+  addTarget(target: string, region?: string): void {
     if (this.#targets.has(target)) return;
     if (this.#targets.size >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
     this.#targets.set(target, {
+      region,
       role: "none",
       quality: "none",
       owner: undefined,
@@ -156,17 +151,20 @@ export class Ownership {
     const others = this.#deps.members().filter(({ origin, state }) => {
       return origin.router !== self.router && (state === "alive" || state === "suspect");
     });
-    const said = others.map(({ origin, isDraining, unreachable }) => [origin, isDraining, unreachable]);
+    const said = others.map(({ origin, isDraining, unreachable, region }) => [origin, isDraining, unreachable, region]);
     const seen = JSON.stringify([self, this.#isDraining, [...this.#unreachable], said]);
     // Coming and going links change nothing here.
     if (seen === this.#seen) return;
     this.#seen = seen;
     this.#live = new Map(others.map(({ origin }) => [origin.router, origin.epoch]));
     this.#live.set(self.router, self.epoch);
-    this.#candidates = others.map(({ origin: { router }, isDraining, unreachable }) => {
-      return { router, hash: candidateHash(router), isDraining, unreachable: new Set(unreachable) };
-    });
-    this.#candidates = [...this.#candidates, this.#ownCandidate(self.router)];
+    const own = { router: self.router, isDraining: this.#isDraining, unreachable: [...this.#unreachable] };
+    const all = [...others.map((member) => ({ ...member, ...member.origin })), { ...own, region: this.#deps.region }];
+    const doRegionsCount = all.every(({ region }) => region !== undefined);
+    this.#candidates = all.map(({ router, isDraining, unreachable, region }) => ({
+      ...{ router, isDraining, hash: candidateHash(router), unreachable: new Set(unreachable) },
+      region: doRegionsCount ? region : undefined,
+    }));
     this.#decideAll();
   }
 
@@ -203,11 +201,6 @@ export class Ownership {
     return this.#targets.get(target)?.owner;
   }
 
-  #ownCandidate(router: RouterId): Candidate {
-    const hash = candidateHash(router);
-    return { router, hash, isDraining: this.#isDraining, unreachable: this.#unreachable };
-  }
-
   #decideAll(): void {
     for (const target of [...this.#targets.keys()]) this.#decide(target);
   }
@@ -222,7 +215,7 @@ export class Ownership {
     const claimant = holding?.origin.router;
     this.#noteOwner(owned, claimant, nowMs);
     const backups = backupsFor(claimant, eligible, this.#candidates);
-    const ranking = rankingOf(target, eligible, { self, claimant, backups });
+    const ranking = rankingOf(target, eligible, { self, claimant, backups, region: owned.region });
     const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
     const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
     const role = decideRole({ self, ranking, holding, quality: owned.quality, mayTakeOver, unclaimedMs });

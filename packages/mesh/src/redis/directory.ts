@@ -218,8 +218,8 @@ export class MemberTable {
     this.#isChanged = false;
     const known = this.#entries.get(origin.router);
     const isSameEpoch = known?.lease.origin.epoch === origin.epoch;
-    const said = isSameEpoch ? known.lease : { beat: 0, isReady: false, isDraining: false, unreachable: [] };
-    this.#see({ ...said, origin });
+    const unsaid = { beat: 0, isReady: false, isDraining: false, unreachable: [], region: "" };
+    this.#see({ ...(isSameEpoch ? known.lease : unsaid), origin });
     if (this.#isChanged) this.#options.onChange();
   }
 
@@ -241,6 +241,7 @@ export class MemberTable {
       isDraining: lease.isDraining,
       isLinked: isLinked && state === "alive",
       unreachable: lease.unreachable,
+      region: lease.region,
     }));
   }
 
@@ -299,6 +300,7 @@ export class MemberTable {
 function saysTheSame(before: Lease, after: Lease): boolean {
   return (
     before.isDraining === after.isDraining &&
+    before.region === after.region &&
     before.unreachable.length === after.unreachable.length &&
     before.unreachable.every((target, at) => target === after.unreachable[at])
   );

@@ -12,9 +12,12 @@ export interface Lease {
   readonly isReady: boolean;
   readonly isDraining: boolean;
   readonly unreachable: readonly string[];
+  /** Its region; empty if its lease was not seen yet. Undefined if it says none. */
+  readonly region?: string | undefined;
 }
 
 const maxUnreachable = 65_536;
+const maxRegionLength = 128;
 /** Time between two attempts to take over the lease that an earlier run of this router may have left. */
 const claimPollMs = 50;
 
@@ -36,8 +39,8 @@ local held = redis.call('GET', KEYS[1])
 if held and string.match(held, '^(%d+) ') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`;
 
-export function encodeLease({ origin, beat, isReady, isDraining, unreachable }: Lease): string {
-  return `${origin.epoch} ${JSON.stringify({ beat, isReady, isDraining, unreachable })}`;
+export function encodeLease({ origin, beat, isReady, isDraining, unreachable, region }: Lease): string {
+  return `${origin.epoch} ${JSON.stringify({ beat, isReady, isDraining, unreachable, region })}`;
 }
 
 /** @throws RangeError for a text that is no lease */
@@ -51,10 +54,13 @@ export function decodeLease(router: string, text: string): Lease {
   } catch (cause) {
     throw new RangeError("a lease is no JSON", { cause });
   }
-  const { beat, isReady, isDraining, unreachable } = value;
+  const { beat, isReady, isDraining, unreachable, region } = value;
   const areFlags = typeof isReady === "boolean" && typeof isDraining === "boolean";
-  if (typeof beat !== "number" || !areFlags || !isTargets(unreachable)) throw new RangeError("a lease is malformed");
-  return { origin: { router: asRouterId(router), epoch }, beat, isReady, isDraining, unreachable };
+  const isRegion = region === undefined || (typeof region === "string" && region.length <= maxRegionLength);
+  if (typeof beat !== "number" || !areFlags || !isTargets(unreachable) || !isRegion) {
+    throw new RangeError("a lease is malformed");
+  }
+  return { origin: { router: asRouterId(router), epoch }, beat, isReady, isDraining, unreachable, region };
 }
 
 function isTargets(value: unknown): value is readonly string[] {
@@ -70,6 +76,7 @@ export interface LeaseKeeperOptions {
   readonly isReady: () => boolean;
   readonly keys: RedisKeys;
   readonly limits: RedisLimits;
+  readonly region?: string | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
@@ -110,11 +117,11 @@ export class LeaseKeeper {
   }
 
   async renew(session: RedisSession): Promise<LeaseOutcome> {
-    const { replica, keys, limits, isReady } = this.#options;
+    const { replica, keys, limits, isReady, region } = this.#options;
     if (this.#held && this.#held.epoch !== replica.origin.epoch) await this.release(session);
     if (!this.#held) await this.#riseAbove(session);
     const { origin } = replica;
-    const said = { isReady: isReady(), isDraining: this.isDraining, unreachable: this.unreachable };
+    const said = { isReady: isReady(), isDraining: this.isDraining, unreachable: this.unreachable, region };
     const lease = encodeLease({ origin, beat: ++this.#beat, ...said });
     const args = [String(origin.epoch), lease, String(limits.leaseMs)];
     const outcome = await session.run("EVAL", renewScript, "1", keys.lease(origin.router), ...args);

@@ -133,6 +133,7 @@ describe("a member as operators see it", () => {
       epoch: 5,
       state: "suspect",
       isDraining: true,
+      region: null,
       address: null,
       isLinked: false,
       roundTripMs: null,

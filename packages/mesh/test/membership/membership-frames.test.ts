@@ -34,6 +34,7 @@ const anyRecord: fc.Arbitrary<MemberRecord> = fc.record({
   address: fc.string({ maxLength: 40 }),
   unreachable: fc.array(fc.string({ maxLength: 20 }), { maxLength: 20 }),
   links: fc.array(fc.string({ minLength: 1, maxLength: 20 }), { maxLength: 64 }),
+  region: fc.option(fc.string({ minLength: 1, maxLength: 20 }), { nil: undefined }),
 });
 const message: fc.Arbitrary<MembershipMessage> = fc.oneof(
   fc.record({ kind: fc.constant("ping" as const), number: fc.nat(), digest: fc.integer({ min: 0, max: 0xffffffff }) }),
@@ -58,6 +59,23 @@ test("what is written is read", () => {
     }),
     { numRuns: randomRuns(200) },
   );
+});
+
+test("a record without a region is the bytes that earlier versions read, and one with the longest region is read", () => {
+  const [frame] = encodeMembership({ kind: "records", records: [record] });
+  // The flags come after the origin, a text and a varint of six bytes, and the incarnation.
+  const flagsAt = 2 + 1 + "router-a".length + 6 + 1;
+  expect(frame![flagsAt]).toBe(2);
+  const placed = (region: string) => encodeMembership({ kind: "records", records: [{ ...record, region }] })[0]!;
+  expect(placed("eu")[flagsAt]).toBe(6);
+  const longest = "r".repeat(frameBounds.regionBytes);
+  expect(decodeMembership(placed(longest))).toMatchObject({ records: [{ region: longest }] });
+  expect(() => decodeMembership(placed(`${longest}r`))).toThrow(
+    expect.objectContaining({ code: "mesh_frame_invalid" }),
+  );
+  const nameless = placed("r").slice(0, -1);
+  nameless[nameless.length - 1] = 0;
+  expect(() => decodeMembership(nameless)).toThrow(/no name/);
 });
 
 test("arbitrary bytes, and frames with one byte altered or cut off, are read or refused with a code", () => {

@@ -27,7 +27,7 @@ interface Single {
   readonly changes: MembershipChange[];
   lagMs: number;
   epoch: number;
-  peer(name: string, epoch?: number): Peer;
+  peer(name: string, epoch?: number, capabilities?: readonly string[]): Peer;
   state(name: string): string | undefined;
 }
 
@@ -39,7 +39,7 @@ function recordOf(name: string, incarnation: number, links: readonly string[], m
 }
 
 /** One router, "self", of which everything around it is the test's. */
-function createSingle(limits = {}, meter: Meter = silentMeter): Single {
+function createSingle(limits = {}, meter: Meter = silentMeter, region?: string): Single {
   const time = createVirtualTime();
   const dialed: string[] = [];
   const forgotten: string[] = [];
@@ -52,11 +52,11 @@ function createSingle(limits = {}, meter: Meter = silentMeter): Single {
     lagMs: 0,
     epoch: 1,
     state: (name) => membership.member(asRouterId(name))?.state,
-    peer(name, epoch = 1) {
+    peer(name, epoch = 1, capabilities = []) {
       const sent: MembershipMessage[] = [];
       const closed: LinkEnd[] = [];
       const link = {
-        peer: { origin: originOf(name, epoch), address: `${name}:1`, version: 1 },
+        peer: { origin: originOf(name, epoch), address: `${name}:1`, version: 1, capabilities },
         roundTripMs: Number.NaN,
         send(_channel: string, frame: Uint8Array) {
           const message = decodeMembership(frame);
@@ -91,6 +91,7 @@ function createSingle(limits = {}, meter: Meter = silentMeter): Single {
   const membership = new Membership({
     self: () => originOf("self", single.epoch),
     address: () => "self:1",
+    region,
     clock: time.clock,
     scheduler: time.scheduler,
     random: createSeededRandom(1),
@@ -106,6 +107,23 @@ function createSingle(limits = {}, meter: Meter = silentMeter): Single {
   membership.onChange((change) => changes.push(change));
   return Object.assign(single, { membership });
 }
+
+test("regions go to routers that read them, and records without one to those of earlier versions", () => {
+  const single = createSingle({}, silentMeter, "eu");
+  const [knows, older] = [single.peer("knows", 1, ["regions"]), single.peer("older")];
+  const regionOf = (name: string) => single.membership.member(asRouterId(name))?.region;
+  expect(regionOf("knows")).toBe("");
+  knows.say({ kind: "records", records: [recordOf("knows", 1, ["self"], { region: "us" })] });
+  older.say({ kind: "records", records: [recordOf("older", 1, ["self"])] });
+  expect([regionOf("knows"), regionOf("older")]).toEqual(["us", undefined]);
+  single.time.advance(50);
+  const regionsSaid = (peer: Peer) =>
+    new Set(
+      peer.take("records").flatMap(({ records }) => records.map(({ origin, region }) => `${origin.router} ${region}`)),
+    );
+  expect(regionsSaid(knows)).toEqual(new Set(["self eu", "older undefined"]));
+  expect(regionsSaid(older)).toEqual(new Set(["self undefined", "knows undefined"]));
+});
 
 test("who hears that it is suspected says under a higher incarnation that it lives", () => {
   const single = createSingle();

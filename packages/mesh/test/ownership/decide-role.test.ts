@@ -10,10 +10,13 @@ function claimOf(router: string, quality: FeedQuality = "complete", stamp = 1): 
   return { origin: { router: asRouterId(router), epoch: 1 }, claim };
 }
 
-function candidateOf(name: string, more: { isDraining?: boolean; unreachable?: readonly string[] } = {}): Candidate {
+function candidateOf(
+  name: string,
+  more: { isDraining?: boolean; unreachable?: readonly string[]; region?: string } = {},
+): Candidate {
   const router = asRouterId(name);
-  const { isDraining = false, unreachable = [] } = more;
-  return { router, hash: candidateHash(router), isDraining, unreachable: new Set(unreachable) };
+  const { isDraining = false, unreachable = [], region } = more;
+  return { router, hash: candidateHash(router), isDraining, unreachable: new Set(unreachable), region };
 }
 
 const decide = (
@@ -132,6 +135,26 @@ test("the ranking is that of a naive sort, whoever the claimant is", () => {
     expect(ranking.backup).toBe(order.find((router) => router !== claimant));
     expect(ranking.rank).toBe(order.includes("self") ? order.indexOf("self") : undefined);
   }
+});
+
+test("routers of a target's region come before all others, each group in its own order", () => {
+  const near = ["a", "b", "c"].map((name) => candidateOf(name, { region: "eu" }));
+  const far = [...["d", "e"].map((name) => candidateOf(name, { region: "us" })), candidateOf("f")];
+  const order = (candidates: readonly Candidate[], region?: string): string[] =>
+    candidates
+      .map(({ router }) => ({
+        router,
+        rank: rankingOf("t", candidates, { self: router, claimant: undefined, region }).rank!,
+      }))
+      .sort((one, other) => one.rank - other.rank)
+      .map(({ router }) => router);
+  expect(order([...far, ...near], "eu")).toEqual([...order(near), ...order(far)]);
+  for (const region of [undefined, "asia"]) expect(order([...far, ...near], region)).toEqual(order([...near, ...far]));
+  const [first, second] = order(near);
+  const ranking = rankingOf("t", [...far, ...near], { self, claimant: asRouterId(first!), region: "eu" });
+  expect([ranking.nominee, ranking.backup]).toEqual([first, second]);
+  const single = rankingOf("t", [...far, near[0]!], { self, claimant: near[0]!.router, region: "eu" });
+  expect([single.nominee, single.backup]).toEqual(["a", order(far)[0]]);
 });
 
 test("targets go to those that reach them and stay, else to those that reach them, else to all", () => {

@@ -23,6 +23,7 @@ export interface FleetRouter {
   isRunning: boolean;
   isDraining: boolean;
   unreachable: string[];
+  readonly region: string | undefined;
 }
 
 /** Several routers that decide on their own, and hear of each other's claims and states later. */
@@ -44,7 +45,13 @@ export class Fleet {
     this.#maxDelayMs = maxDelayMs;
   }
 
-  add(name: string, targets: readonly string[]): FleetRouter {
+  /** @param region of the router @param regionOf that of each target */
+  add(
+    name: string,
+    targets: readonly string[],
+    region?: string,
+    regionOf: (target: string) => string | undefined = () => undefined,
+  ): FleetRouter {
     this.#epoch += 1;
     const epoch = this.#epoch;
     const self = { router: asRouterId(name), epoch };
@@ -57,8 +64,10 @@ export class Fleet {
       isRunning: true,
       isDraining: false,
       unreachable: [],
+      region,
       ownership: new Ownership({
         self: () => self,
+        region,
         clock: this.time.clock,
         scheduler: this.time.scheduler,
         members: () => router.members,
@@ -71,7 +80,7 @@ export class Fleet {
     this.#adoptClaims(router);
     this.routers.set(name, router);
     router.members = this.#membersFor(router);
-    for (const target of targets) router.ownership.addTarget(target);
+    for (const target of targets) router.ownership.addTarget(target, regionOf(target));
     router.ownership.start();
     this.tellMembers();
     // What was under way to others when it joined reaches it by the comparison of journals.
@@ -139,9 +148,9 @@ export class Fleet {
   #membersFor(router: FleetRouter): Member[] {
     return [...this.routers.values()]
       .filter((other) => other !== router)
-      .map(({ name, epoch, isDraining, unreachable }) => {
+      .map(({ name, epoch, isDraining, unreachable, region }) => {
         const origin = { router: asRouterId(name), epoch };
-        return { origin, state: "alive", isDraining, isLinked: true, unreachable };
+        return { origin, state: "alive", isDraining, isLinked: true, unreachable, region };
       });
   }
 

@@ -1,7 +1,7 @@
 import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import type { FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { candidateHash, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";
 import { maxOwnedTargets, Ownership } from "../../src/ownership/ownership.ts";
 import { createCountingMeter } from "../counting-meter.ts";
@@ -41,6 +41,85 @@ test("a router alone owns everything at once", () => {
   expect(router.ownership.roleOf("late")).toBe("owner");
   router.ownership.removeTarget("late");
   expect(router.roles.get("late")).toBe("none");
+});
+
+describe("regions", () => {
+  const targets = targetsOf(24);
+  const regionOf = (target: string) => [undefined, "eu", "us", "asia"][targets.indexOf(target) % 4];
+  const regions: Readonly<Record<string, string>> = { a: "eu", b: "eu", c: "us", d: "us" };
+  const start = (said: Readonly<Record<string, string | undefined>>): Fleet => {
+    const fleet = new Fleet(3);
+    for (const [name, region] of Object.entries(said)) fleet.add(name, targets, region, regionOf);
+    fleet.time.advance(6_000);
+    return fleet;
+  };
+  const ownersIn = (fleet: Fleet, region: string | undefined): Set<string> =>
+    new Set(targets.filter((target) => regionOf(target) === region).flatMap((target) => fleet.who(target, "owner")));
+  const owners = (fleet: Fleet): string[] => targets.map((target) => fleet.who(target, "owner").join());
+
+  test("of engines with routers get those as owners and backups, and others are divided as ever", () => {
+    const fleet = start(regions);
+    expectSettled(fleet, targets);
+    expect(ownersIn(fleet, "eu")).toEqual(new Set(["a", "b"]));
+    expect(ownersIn(fleet, "us")).toEqual(new Set(["c", "d"]));
+    const names = Object.keys(regions);
+    for (const target of targets) {
+      const region = regionOf(target);
+      if (region === undefined || region === "asia")
+        expect(fleet.who(target, "owner")).toEqual([nomineeOf(target, names)]);
+      else expect(regions[fleet.who(target, "backup")[0]!]).toBe(region);
+    }
+  });
+
+  test("without a living router have their engines read from elsewhere, until one comes back", () => {
+    const fleet = start(regions);
+    fleet.kill("c");
+    fleet.kill("d");
+    fleet.time.advance(6_000);
+    expectSettled(fleet, targets);
+    expect(ownersIn(fleet, "us")).toEqual(new Set(["a", "b"]));
+    fleet.add("d", targets, "us", regionOf);
+    fleet.time.advance(10_000);
+    expectSettled(fleet, targets);
+    expect(ownersIn(fleet, "us")).toEqual(new Set(["d"]));
+  });
+
+  test("of routers count as soon as they are heard, before which they change nothing", () => {
+    const time = createVirtualTime();
+    const member = (region: string): Member => ({
+      ...{ origin: { router: asRouterId("b"), epoch: 1 }, state: "alive", isDraining: false, isLinked: true },
+      ...{ unreachable: [], region },
+    });
+    let members = [member("")];
+    const ownership = new Ownership({
+      ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger, region: "us" },
+      self: () => ({ router: asRouterId("a"), epoch: 1 }),
+      members: () => members,
+      claims: () => [],
+      onRole: () => {},
+    });
+    for (const target of targets) ownership.addTarget(target, "eu");
+    ownership.start();
+    const owned = () => targets.filter((target) => ownership.roleOf(target) === "owner");
+    expect(owned()).toEqual(targets.filter((target) => nomineeOf(target, ["a", "b"]) === "a"));
+    members = [member("eu")];
+    ownership.membersChanged();
+    expect(owned()).toEqual([]);
+  });
+
+  test("count only while every living router says its own: one of an earlier version does not", () => {
+    const fleet = start({ ...regions, e: undefined });
+    expect(owners(fleet)).toEqual(
+      owners(start({ a: undefined, b: undefined, c: undefined, d: undefined, e: undefined })),
+    );
+    const takings = fleet.takings;
+    fleet.time.advance(60_000);
+    expect(fleet.takings).toBe(takings);
+    fleet.kill("e");
+    fleet.time.advance(10_000);
+    expectSettled(fleet, targets);
+    expect(ownersIn(fleet, "eu")).toEqual(new Set(["a", "b"]));
+  });
 });
 
 test("before it is started a router has no role, for it may not know the others yet", () => {

@@ -7,11 +7,16 @@ import { keys, makeRedis, makeShared } from "./part-rig.ts";
 
 function makeKeeper(
   { time, redis }: ReturnType<typeof makeRedis>,
-  { id = "a", epoch = 1, ...limits }: { id?: string; epoch?: number } & Partial<RedisLimits> = {},
+  {
+    id = "a",
+    epoch = 1,
+    region,
+    ...limits
+  }: { id?: string; epoch?: number; region?: string } & Partial<RedisLimits> = {},
 ) {
   const replica = new FakeReplica(id, epoch);
   let isReady = false;
-  const keeper = new LeaseKeeper({ ...makeShared(time, limits), replica, isReady: () => isReady });
+  const keeper = new LeaseKeeper({ ...makeShared(time, limits), replica, region, isReady: () => isReady });
   return {
     replica,
     keeper,
@@ -37,6 +42,20 @@ test("a lease says what its router says of itself, and its beat rises with every
   keeper.unreachable = ["e#0"];
   expect(await keeper.renew(session)).toBe("held");
   expect(leaseOf(rig.redis)).toMatchObject({ beat: 2, isReady: true, isDraining: true, unreachable: ["e#0"] });
+});
+
+test("a lease has the router's region, of which earlier versions write none, and none that is too long", async () => {
+  const rig = makeRedis();
+  const { keeper, session, replica } = makeKeeper(rig, { region: "r".repeat(128) });
+  await keeper.claim(session);
+  const lease = leaseOf(rig.redis)!;
+  expect(lease.region).toBe("r".repeat(128));
+  const { origin } = replica;
+  for (const region of ["r".repeat(129), 7]) {
+    const text = encodeLease({ ...lease, origin, region: region as string });
+    expect(() => decodeLease("a", text)).toThrow(RangeError);
+  }
+  expect(encodeLease({ ...lease, region: undefined })).not.toContain("region");
 });
 
 test("a lease lasts as long as the limit says, and one that lapsed is taken anew", async () => {

@@ -45,6 +45,18 @@ test("a lease that lapses makes a router suspect, then down, then forgotten", ()
   expect(table.takeForgotten()).toEqual([]);
 });
 
+test("a router's region is that of its lease, and not known while it has only greeted", () => {
+  const { table, changes } = makeTable();
+  table.greeted({ router: asRouterId("a"), epoch: 1 });
+  const regionOf = () => table.list(true)[0]!.region;
+  expect(regionOf()).toBe("");
+  table.observe([lease("a")], false);
+  expect(regionOf()).toBeUndefined();
+  const before = changes();
+  table.observe([lease("a", 1, { region: "eu" })], false);
+  expect([regionOf(), changes()]).toEqual(["eu", before + 1]);
+});
+
 test("with the lease and the time between two looks, a dead router is down within 4 s", () => {
   const { leaseMs, renewMs, downAfterLapseMs } = defaultRedisLimits;
   expect(leaseMs + renewMs + downAfterLapseMs).toBeLessThanOrEqual(4_000);

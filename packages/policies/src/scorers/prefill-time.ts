@@ -67,6 +67,51 @@ export const ownership: Scorer = {
   },
 };
 
+/** Milliseconds of a round trip by which engines of one data centre differ, and one engine from one minute to the next. */
+const nearbyMs = 2;
+
+/**
+ * How many ways of later turns count for a request while the nearest engines have all of their memory: a conversation stays
+ * with the engine that has it. Found in simulation: `docs/decisions/0040-regions.md`.
+ */
+const laterTurns = 4;
+
+/**
+ * Milliseconds that a round trip to the candidate takes longer than to the nearest one, and than `nearbyMs` more. This
+ * request waits for it, and the later turns of its conversation do. The latter count by the sixth power of the memory that the nearest
+ * engines have left, because what crosses when they run out saves theirs. It costs others nothing, so it does not
+ * depend on the weight. Distances that are equal, or that differ like those of one data centre, count 0, so that they change
+ * no decision, and an unknown one counts like the nearest.
+ */
+export const network: Scorer = {
+  name: "network_ms",
+  score({ candidates: { networkMs, kvUse }, eligible, eligibleCount }, out) {
+    let nearest = Number.POSITIVE_INFINITY;
+    for (let place = 0; place < eligibleCount; place++) {
+      const ms = networkMs[eligible[place]!]!;
+      if (ms < nearest) nearest = ms;
+    }
+    let near = 0;
+    let use = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const extraMs = networkMs[index]! - nearest - nearbyMs;
+      out[index] = Number.isNaN(extraMs) ? 0 : Math.max(0, extraMs);
+      if (out[index] > 0) continue;
+      near += 1;
+      use += kvUse[index]!;
+    }
+    if (near === eligibleCount) return;
+    // Unknown memory counts as none.
+    const left = Math.max(0, 1 - use / near) || 0;
+    const times = 1 + laterTurns * left ** 6;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = out[index]! * times;
+    }
+  },
+};
+
 /**
  * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for

@@ -33,7 +33,7 @@ export function createSharedHost(parts: SharedHostParts): SharedHost {
         parts.reachability.forget(target.key);
       });
       feeds.set(target.key, feed);
-      ownership().addTarget(target.key);
+      ownership().addTarget(target.key, target.region);
       return feed;
     },
     setRole: (target, role) => feeds.get(target)?.setRole(role),

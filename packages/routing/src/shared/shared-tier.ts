@@ -27,6 +27,8 @@ import { createTombstones } from "./tombstones.ts";
 
 export interface SharedTierOptions {
   readonly router: RouterId;
+  /** Where this router is; undefined if that is not said. */
+  readonly region?: string | undefined;
   /** The tier fills it. */
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
@@ -80,6 +82,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   const ownership = new Ownership({
     ...{ clock, scheduler, meter, logger },
     self: () => replica.ports.origin,
+    region: options.region,
     members: () => backend.members(),
     claims: (target) => replica.claimsOf(target),
     onRole: (target, role) => {

@@ -75,11 +75,13 @@ export class DecisionSnapshot {
 
   /**
    * Milliseconds until a target has computed all prompts sent to it, by dead reckoning: the expected time of these
-   * prompts and of their step, minus the time since the target last finished a prompt, or since it began.
+   * prompts and of their step, minus the time since the target last finished a prompt, or since it began. A prompt that is
+   * sent now arrives half a round trip later, and that one was finished half a round trip before it was heard of.
    */
-  #backlogMs({ index, load }: RoutingTarget): number {
+  #backlogMs({ index, load, networkMs }: RoutingTarget): number {
     const shared = this.#shared;
     let { pendingWorkMs, pendingSinceMs, computedMs } = load;
+    computedMs -= networkMs || 0;
     if (index < shared.inFlight.length) {
       pendingWorkMs += shared.pendingWorkMs[index]!;
       pendingSinceMs = Math.min(pendingSinceMs, shared.pendingSinceMs[index]!);

@@ -157,8 +157,10 @@ export class PromptWork {
     const { pool, clock, target, part, shared } = this.#parts;
     this.#firstTokenMs = clock.nowMs();
     const computedMs = Math.max(target.load.computedMs, shared.computedMs[target.index] ?? Number.NEGATIVE_INFINITY);
-    const elapsedMs = this.#firstTokenMs - Math.max(this.#sentMs, computedMs);
-    const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
+    // The way there and back is not the engine's time. It delays what is heard of earlier prompts as well.
+    const beganMs = this.#sentMs + (target.networkMs || 0);
+    const elapsedMs = this.#firstTokenMs - Math.max(beganMs, computedMs);
+    const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > beganMs };
     const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
     // Whether a pull brought anything is known only when the answer is complete.
     if (part.fetched && part.fetched.peer > 0) {

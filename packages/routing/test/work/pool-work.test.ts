@@ -99,6 +99,21 @@ describe("the backlog", () => {
     expect(backlogMs()).toBeCloseTo(150 + fixedMs, 9);
   });
 
+  test("at an engine far away is what is left when the next prompt arrives there", () => {
+    learn();
+    const far = scriptedTarget(1, "far", { clock: time.clock, networkMs: 100 });
+    const [first] = [400, 500].map((workMs) =>
+      far.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs }),
+    );
+    time.advance(500);
+    first!.firstToken();
+    // The second began half a round trip before that was heard, and goes on for as long while the next one is on its way.
+    const near = scriptedTarget(2, "near", { clock: time.clock });
+    near.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: 500 });
+    time.advance(100);
+    expect(backlogMs(far)).toBeCloseTo(backlogMs(near) - 100, 9);
+  });
+
   test("is never less than a twentieth of what should be done and is not", () => {
     const fixedMs = learn();
     const first = begin(400);
@@ -217,6 +232,47 @@ describe("a prompt", () => {
     }
     expect(work.rates.fixedMs + work.rates.workMs(target, part)).toBeCloseTo(300, -1);
     expect(work.rates.factorOf(target)).toBe(1);
+  });
+
+  test("at an engine far away teaches what the engine needs, and not what the way takes", () => {
+    const far = scriptedTarget(1, "far", { clock: time.clock, networkMs: 100 });
+    for (let round = 0; round < 60; round++) {
+      const first = work.prompt(far, part, shared);
+      const second = work.prompt(far, part, shared);
+      const tickets = [first, second].map((sent) =>
+        far.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: sent.sent() }),
+      );
+      // There and back once, since the second is computed while the first one's answer is on its way.
+      time.advance(400);
+      first.firstToken();
+      tickets[0]!.firstToken();
+      time.advance(300);
+      second.firstToken();
+      tickets[1]!.firstToken();
+      time.advance(50);
+    }
+    expect(work.rates.fixedMs + work.rates.workMs(target, part)).toBeCloseTo(300, -1);
+    expect(work.rates.factorOf(far)).toBe(1);
+  });
+
+  test("at an engine far away has waited only for what ended after it had come there", () => {
+    const far = scriptedTarget(0, "far", { clock: time.clock, networkMs: 100 });
+    /** Another router's prompt comes and goes while one of this router is under way. */
+    const meet = (endsAfterMs: number) => {
+      const sent = work.prompt(far, part, shared);
+      const ticket = far.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: sent.sent() });
+      hear(500);
+      time.advance(endsAfterMs);
+      hear(0);
+      time.advance(400 - endsAfterMs);
+      sent.firstToken();
+      ticket.firstToken();
+      time.advance(50);
+    };
+    for (let round = 0; round < 20; round++) meet(150);
+    expect([...work.rates.differences()]).toEqual([]);
+    for (let round = 0; round < 20; round++) meet(50);
+    expect([...work.rates.differences()].map(({ key }) => key)).toEqual(["far"]);
   });
 
   test("that waits for another router's begins when that is heard to be computed", () => {

@@ -1678,6 +1678,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           isDraining: {
             type: "boolean",
           },
+          region: {
+            type: ["string", "null"],
+            description: "Where it says that it is.",
+          },
           address: {
             type: ["string", "null"],
           },
@@ -1726,6 +1730,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "epoch",
           "state",
           "isDraining",
+          "region",
           "address",
           "isLinked",
           "roundTripMs",
@@ -1761,6 +1766,10 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           epoch: {
             type: "integer",
             description: "Of this run of the router.",
+          },
+          region: {
+            type: ["string", "null"],
+            description: "`mesh.region`.",
           },
           address: {
             type: ["string", "null"],
@@ -1965,6 +1974,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "events",
           "router",
           "epoch",
+          "region",
           "address",
           "waitingFor",
           "members",
@@ -2159,6 +2169,14 @@ export const adminApi: Readonly<Record<string, unknown>> = {
               type: "string",
             },
           },
+          region: {
+            type: ["string", "null"],
+            description: "Where it is; null if that is not known.",
+          },
+          network_ms: {
+            type: ["number", "null"],
+            description: "Round trip between this router and it; null until it is measured.",
+          },
           breaker: {
             type: "object",
             properties: {
@@ -2226,6 +2244,8 @@ export const adminApi: Readonly<Record<string, unknown>> = {
           "kv_pull",
           "weight",
           "labels",
+          "region",
+          "network_ms",
           "breaker",
           "health",
           "targets",
@@ -2648,6 +2668,11 @@ export const adminApi: Readonly<Record<string, unknown>> = {
                       },
                       pendingPrefillTokens: {
                         type: "number",
+                      },
+                      networkMs: {
+                        type: ["number", "null"],
+                        description:
+                          "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
                       },
                     },
                     required: ["key", "cost", "matchedTokens", "inFlight", "pendingPrefillTokens"],

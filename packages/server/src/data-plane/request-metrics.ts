@@ -132,6 +132,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
 
 /** Each bin of a window is so much wider than the one before, which bounds the error of a quantile to half of it. */
 const binGrowth = 1.05;
+const logOfGrowth = Math.log(binGrowth);
 /** From 1 ms to 10 minutes; what is longer counts as that. */
 const binCount = 274;
 
@@ -141,7 +142,7 @@ export class LatencyWindow {
   #count = 0;
 
   add(milliseconds: number): void {
-    const bin = Math.ceil(Math.log(Math.max(milliseconds, 1)) / Math.log(binGrowth));
+    const bin = Math.ceil(Math.log(Math.max(milliseconds, 1)) / logOfGrowth);
     this.#bins[Math.min(bin, binCount - 1)]!++;
     this.#count++;
   }
@@ -191,15 +192,25 @@ function addTo(totals: RequestTotals, request: FinishedRequest): void {
 const maxCachedSeries = 4_096;
 
 function createCache<Series>(create: (a: string, b: string, c: string) => Series) {
-  const cache = new Map<string, Series>();
+  const cache = new Map<string, Map<string, Map<string, Series>>>();
+  let kept = 0;
+  // One map of joined labels would have to join and hash them at each request.
   return (a: string, b: string, c: string): Series => {
-    const key = `${a}\n${b}\n${c}`;
-    const known = cache.get(key);
+    const known = cache.get(a)?.get(b)?.get(c);
     if (known !== undefined) return known;
     const created = create(a, b, c);
-    if (cache.size < maxCachedSeries) cache.set(key, created);
+    if (kept < maxCachedSeries) {
+      kept += 1;
+      branchOf(branchOf(cache, a), b).set(c, created);
+    }
     return created;
   };
+}
+
+function branchOf<Branch>(tree: Map<string, Map<string, Branch>>, label: string): Map<string, Branch> {
+  const branch = tree.get(label) ?? new Map<string, Branch>();
+  tree.set(label, branch);
+  return branch;
 }
 
 /** Outcomes of attempts at engines. Series are looked up once and cached. */

@@ -86,6 +86,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     ...{ index, slots, clock, scheduler, logger, meter },
     fleetTargets: () => attached?.engines.flatMap(({ targets }) => targets.map(({ key }) => key)),
     router: routerIdOf(config.mesh, random),
+    region: config.mesh.region,
     placementTtlMs: config.prefix.placementTtlMs,
     createBackend: (replica) => {
       made = createBackend({
@@ -207,6 +208,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
     ...ports,
     replica: replica.ports,
     cluster: mesh.cluster,
+    region: mesh.region,
     fleetSeed: prefix.seed,
     blockSizeTokens: prefix.blockSize,
     graceMs: mesh.joinGraceMs,

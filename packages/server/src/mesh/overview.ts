@@ -107,7 +107,9 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
     ...signalsOf(target),
   }));
   const reason = state === "up" ? "" : engine.stateReason.slice(0, 160);
-  return { id, state, reason, draining, breaker: describeEngine(engine).breaker.state, role, models, read };
+  const breaker = describeEngine(engine).breaker.state;
+  const place = { region: engine.region ?? null, networkMs: rounded(engine.networkMs, 1) };
+  return { id, state, reason, draining, breaker, role, models, ...place, read };
 }
 
 function signalsOf({ signals }: Target) {
@@ -216,6 +218,7 @@ export function describeMesh({ config, replica, backend, ownership, watch, readT
     events: config.mesh.events,
     router: origin.router,
     epoch: origin.epoch,
+    region: config.mesh.region ?? null,
     address: described.address,
     waitingFor: described.waitingFor,
     members: described.members.map((member) => ({ ...member, ...watch.releaseOf(member.router) })),

@@ -176,12 +176,16 @@ export class EngineFeeds implements Startable {
       const endpoints = target.index < maxKnownTargets ? endpointsOf(target) : undefined;
       return endpoints ? [{ target, endpoints }] : [];
     });
-    const made = JSON.stringify(wanted.map(({ target, endpoints }) => [target.key, endpoints]));
+    const made = JSON.stringify([
+      entry.engine.region,
+      ...wanted.map(({ target, endpoints }) => [target.key, endpoints]),
+    ]);
     if (made === entry.made) return;
     entry.made = made;
     this.#stopFeeds(entry);
     for (const { target, endpoints } of wanted) {
-      entry.feeds.push(this.#open(target, endpoints));
+      const { index, key } = target;
+      entry.feeds.push(this.#open({ index, key, region: entry.engine.region }, endpoints));
     }
   }
 

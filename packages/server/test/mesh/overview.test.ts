@@ -119,7 +119,7 @@ test("without followers nothing is computed; the first one gets a fresh one at o
 
 test("engines, with who reads them and what that is worth", async () => {
   const { apply, refresh, replica, texts, fleet } = await startOverview();
-  await apply(specOf("engine-a"), specOf("engine-b"));
+  await apply(specOf("engine-a", { region: "us-east-1" }), specOf("engine-b"));
   const reader = replica.openFeed("engine-a", () => {});
   reader.setRole("owner");
   reader.setQuality("complete", "live", "complete", null);
@@ -128,7 +128,17 @@ test("engines, with who reads them and what that is worth", async () => {
   fleet.setDraining(fleet.engines[1]!.id, true);
   await refresh();
   const seen = texts();
-  for (const word of ["engine-a", "engine-b", "closed", "complete", "worth", "owner", "blocks"]) {
+  for (const word of [
+    "engine-a",
+    "engine-b",
+    "closed",
+    "complete",
+    "worth",
+    "owner",
+    "blocks",
+    "us-east-1",
+    "networkMs",
+  ]) {
     expect(seen, word).toContain(word);
   }
 });

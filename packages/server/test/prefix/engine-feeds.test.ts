@@ -59,6 +59,14 @@ describe("finding out where the events are", () => {
     ]);
   });
 
+  test("a feed is opened anew where its engine's region has changed, since another router may have to read it", async () => {
+    const rig = await startFeedsRig();
+    const kvEvents = { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" };
+    for (const region of ["eu", "eu", "us"]) await rig.apply(specOf("a", { kvEvents, region }));
+    expect(rig.transport.sockets).toHaveLength(2);
+    expect(rig.transport.open).toHaveLength(1);
+  });
+
   test("one that publishes none is not asked again while it stays up", async () => {
     const rig = await startFeedsRig();
     await rig.apply(specOf("a"));

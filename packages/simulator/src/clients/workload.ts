@@ -26,6 +26,8 @@ export interface SimRequest {
   readonly className?: string;
   /** Its tenant within its class; the session by default. */
   readonly tenant?: string;
+  /** Where the client is: a number of the topology's regions, the same for a whole session; drawn by its shares when absent. */
+  readonly region?: number;
   /** The requested LoRA adapter. Chains for different adapters share no hash. */
   readonly adapter?: string;
 }

@@ -1,6 +1,13 @@
 import { noFleetUsage } from "@espalier/admission";
 import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
-import { NotePlane, type Origin, type PlaneExchange, type PlaneOptions, UsagePlane } from "@espalier/replication";
+import {
+  NotePlane,
+  type Origin,
+  type PlaneExchange,
+  type PlaneOptions,
+  type SharedLoad,
+  UsagePlane,
+} from "@espalier/replication";
 import {
   type BindingStore,
   createCacheMeters,
@@ -16,7 +23,8 @@ import {
 import type { RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../run.ts";
-import { type DeliveryTimes, deliveryTimes } from "./delivery.ts";
+import { ownersOf, type Placement } from "../topology.ts";
+import { type Arrivals, arrivalsOf } from "./delivery.ts";
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
 import { SessionTable } from "./session-table.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
@@ -39,6 +47,8 @@ interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "
   /** By number; 4,096 at most. */
   readonly engines: readonly SimEngine[];
   readonly timing: SimTiming;
+  /** Regions of the engines and routers; all is equally near when absent. */
+  readonly placement?: Placement | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
@@ -58,21 +68,30 @@ export interface DelayedTier {
 const upkeepMs = 1_000;
 
 /**
- * Replaces the mesh where running it would take too long. One copy of the index serves all routers. Updates reach the
+ * Replaces the mesh where running it would take too long. One copy of the index serves all routers of a region. Updates reach the
  * other routers after the delays measured for the mesh. No message is lost, and link faults are not modelled. A router
  * sees its own placements and its own load at once.
  *
  * @throws RangeError when there is no engine or router, or there are too many engines
  */
 export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
-  const { sharing, routers, engines, clock } = options;
+  const { sharing, routers, engines, clock, timing, placement } = options;
   if (!Number.isInteger(routers) || routers < 1) throw new RangeError("a tier has at least one router");
-  const times = deliveryTimes(sharing, routers, options.timing);
-  const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
-  const load = createLoadParts(options, times);
-  const bindingsOf = createBindingParts(options, times);
-  const usage = createBroadcastLinksFor(options, times, (parts) => new UsagePlane(parts));
-  const notes = createBroadcastLinksFor(options, times, (parts) => new NotePlane(parts));
+  const arrivals = arrivalsOf(sharing, routers, { timing, placement });
+  const shared = arrivals.map((arrived, region) =>
+    sharing !== "none" && (placement?.routers.includes(region) ?? true)
+      ? new SharedKnowledge({ engines, arrivals: arrived, clock })
+      : undefined,
+  );
+  const load = createLoadParts(options, arrivals);
+  const bindingsOf = createBindingParts(options, arrivals);
+  const usage = createBroadcastLinksFor(options, arrivals, (parts) => new UsagePlane(parts));
+  const notes = createBroadcastLinksFor(options, arrivals, (parts) => new NotePlane(parts));
+  const ownerOf = (target: number): number => {
+    if (!placement) return target % routers;
+    const owners = ownersOf(placement, target);
+    return owners[target % owners.length]!;
+  };
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
@@ -82,8 +101,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
         if (engines[index]?.key !== key) throw new RangeError(`${key} is not the engine of number ${index}`);
       }
       const broadcaster = load?.broadcasterOf(router, targets) ?? silentBroadcaster;
-      const sharedLoad = load?.table.seenBy(router) ?? createUnsharedLoad();
-      const isOwn = (target: number): boolean => target % routers === router;
+      const sharedLoad = load?.seenBy(router) ?? createUnsharedLoad();
+      const isOwn = (target: number): boolean => ownerOf(target) === router;
       const sessions = createSessionBindings(bindingsOf(router));
       const usagePlane = usage?.planeOf(router);
       return createView(options, storeOf(options, router, shared), {
@@ -96,54 +115,67 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
 }
 
 function storeOf(
-  { sharing, routers, engines, clock }: DelayedTierOptions,
+  { sharing, routers, engines, clock, placement }: DelayedTierOptions,
   router: number,
-  shared: SharedKnowledge | undefined,
+  byRegion: readonly (SharedKnowledge | undefined)[],
 ): RouterStore {
+  const shared = byRegion[placement?.routers[router] ?? 0];
   if (!shared) return createPrivateStore(engines, clock, undefined);
   if (routers === 1 || sharing === "oracle") return createCommonStore(shared, clock);
   return sharing === "events-only"
     ? createPrivateStore(engines, clock, shared)
-    : createDelayedStore(router, shared, clock);
+    : createDelayedStore(
+        router,
+        shared,
+        clock,
+        byRegion.filter((one): one is SharedKnowledge => one !== undefined && one !== shared),
+      );
 }
 
 /** Where routers share only events, each binds the sessions that it sees. */
 function createBindingParts(
   { sharing, clock }: DelayedTierOptions,
-  { placementsDueMs }: DeliveryTimes,
+  arrivals: readonly Arrivals[],
 ): (router: number) => BindingStore {
   if (sharing === "none" || sharing === "events-only") return () => createLocalBindings(clock);
-  const table = new SessionTable({ clock, dueMs: placementsDueMs });
+  const table = new SessionTable({ clock, arrivals });
   return (router) => table.seenBy(router);
 }
 
 /** @returns undefined where routers share only events */
 function createBroadcastLinksFor<Plane extends { readonly exchange: PlaneExchange }>(
   { sharing, routers, clock, scheduler }: DelayedTierOptions,
-  { loadDueMs }: DeliveryTimes,
+  arrivals: readonly Arrivals[],
   create: (options: PlaneOptions) => Plane,
 ): BroadcastLinks<Plane> | undefined {
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
   const createPlane = (self: () => Origin) => create({ self, clock, scheduler, meter: silentMeter });
-  return createBroadcastLinks({ createPlane, dueMs: loadDueMs, clock, scheduler });
+  return createBroadcastLinks({ createPlane, arrivals, clock, scheduler });
 }
 
 interface LoadParts {
-  readonly table: LoadTable;
+  seenBy(router: number): SharedLoad;
   broadcasterOf(router: number, targets: readonly RoutingTarget[]): LoadBroadcaster;
 }
 
 /** @returns undefined where routers know only their own load */
-function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): LoadParts | undefined {
-  const { sharing, routers, engines, clock, scheduler, timing } = options;
+function createLoadParts(options: DelayedTierOptions, arrivals: readonly Arrivals[]): LoadParts | undefined {
+  const { sharing, routers, engines, clock, scheduler, timing, placement } = options;
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
-  const linkDelayMs = sharing === "oracle" ? 0 : timing.linkDelayMs;
-  const table = new LoadTable({ routers, targets: engines.length }, clock, linkDelayMs);
-  const channel = new LoadChannel(table, { times, clock, scheduler });
+  const linkDelayMs = (router: number, region: number): number => {
+    if (sharing === "oracle") return 0;
+    return placement?.delayMs(placement.routers[router]!, region) ?? timing.linkDelayMs;
+  };
+  const tables = arrivals.map(
+    (_, region) => new LoadTable({ routers, targets: engines.length }, clock, (router) => linkDelayMs(router, region)),
+  );
+  const channels = tables.map(
+    (table, region) => new LoadChannel(table, { arrivals: arrivals[region]!, clock, scheduler }),
+  );
   return {
-    table,
+    seenBy: (router) => tables[placement?.routers[router] ?? 0]!.seenBy(router),
     broadcasterOf(router, targets) {
-      const parts: LoadBroadcasterOptions = { router, channel, clock, scheduler };
+      const parts: LoadBroadcasterOptions = { router, channels, clock, scheduler };
       if (sharing === "mesh") return createMeshBroadcaster(parts, targets);
       return sharing === "oracle" ? createDirectBroadcaster(parts) : createGossipBroadcaster(parts);
     },
@@ -205,8 +237,8 @@ function createView(
 interface BroadcastLinksOptions<Plane> {
   /** Creates the plane of a router that is starting. */
   readonly createPlane: (self: () => Origin) => Plane;
-  /** When a frame sent at a given moment arrives at the other routers. Frames never overtake each other. */
-  readonly dueMs: (sentMs: number) => number;
+  /** By region of the readers. Frames of one router never overtake each other. */
+  readonly arrivals: readonly Arrivals[];
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
@@ -220,7 +252,8 @@ interface BroadcastLinks<Plane> {
 export function createBroadcastLinks<Plane extends { readonly exchange: PlaneExchange }>(
   options: BroadcastLinksOptions<Plane>,
 ): BroadcastLinks<Plane> {
-  const { createPlane, dueMs, clock, scheduler } = options;
+  const { createPlane, arrivals, clock, scheduler } = options;
+  const regionOf = (router: number): number => arrivals[0]!.routers[router] ?? 0;
   const planes = new Map<number, Plane>();
   let epochs = 0;
   return {
@@ -233,9 +266,14 @@ export function createBroadcastLinks<Plane extends { readonly exchange: PlaneExc
       }
       plane.exchange.onFrame((frame) => {
         if (planes.get(router) !== plane) return;
-        scheduler.after(dueMs(clock.nowMs()) - clock.nowMs(), () => {
-          for (const [other, { exchange }] of planes) if (other !== router) exchange.receive(frame);
-        });
+        const nowMs = clock.nowMs();
+        for (const [region, { times }] of arrivals.entries()) {
+          scheduler.after(times[regionOf(router)]!.loadDueMs(nowMs) - nowMs, () => {
+            for (const [other, { exchange }] of planes) {
+              if (other !== router && regionOf(other) === region) exchange.receive(frame);
+            }
+          });
+        }
       });
       return plane;
     },

@@ -1,4 +1,5 @@
 import type { Sharing, SimTiming } from "../run.ts";
+import { type Placement, timingBetween } from "../topology.ts";
 
 /** Arrival time by send time, in virtual milliseconds. Messages never overtake each other. */
 export interface DeliveryTimes {
@@ -39,10 +40,80 @@ export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTimi
   return { factsDueMs: read, placementsDueMs: atOnce, loadDueMs: atOnce };
 }
 
+/** What reaches the routers of one region, by the region that it comes from. Regions are numbers from 0. */
+export interface Arrivals {
+  /** By region of the sender. */
+  readonly times: readonly DeliveryTimes[];
+  /** The region of each engine and each router, by number; 0 for those that are absent. */
+  readonly engines: readonly number[];
+  readonly routers: readonly number[];
+}
+
+/** All is equally near. */
+export function arrivalsNear(times: DeliveryTimes): Arrivals {
+  return { times: [times], engines: [], routers: [] };
+}
+
+/** The arrivals at each region of a fleet, by its number; only one without a placement. */
+export function arrivalsOf(
+  sharing: Sharing,
+  routers: number,
+  { timing, placement }: { readonly timing: SimTiming; readonly placement?: Placement | undefined },
+): readonly Arrivals[] {
+  if (!placement) return [arrivalsNear(deliveryTimes(sharing, routers, timing))];
+  const regions = Array.from({ length: placement.regions }, (_, region) => region);
+  return regions.map((to) => ({
+    engines: placement.engines,
+    routers: placement.routers,
+    times: regions.map((from) => deliveryTimes(sharing, routers, wayOf(sharing, { timing, placement, from, to }))),
+  }));
+}
+
+/** Routers that share events read them where the engine is; others read them from afar. */
+function wayOf(
+  sharing: Sharing,
+  way: { readonly timing: SimTiming; readonly placement: Placement; readonly from: number; readonly to: number },
+): SimTiming {
+  const { timing, placement, from, to } = way;
+  const between = (one: number, other: number): SimTiming => timingBetween(timing, placement.delayMs(one, other));
+  const areShared = placement.routers.length > 1 && (sharing === "mesh" || sharing === "gossip-1s");
+  return areShared ? { ...between(from, to), eventDelayMs: between(from, from).eventDelayMs } : between(from, to);
+}
+
 /** Maximum messages in transit in one queue. A fleet with more is too large for one process. */
 export const maxInTransit = 4_194_304;
 
 const firstCapacity = 1_024;
+
+/** Messages in transit from several regions, in the order in which they arrive. Those of one region keep their order. */
+export class ArrivalQueue<Item> {
+  readonly #byRegion: readonly DelayQueue<Item>[];
+
+  constructor({ times }: Arrivals) {
+    this.#byRegion = times.map(() => new DelayQueue<Item>());
+  }
+
+  /** When the first one is due; Infinity when there is none. */
+  get nextDueMs(): number {
+    return this.#first.nextDueMs;
+  }
+
+  /** @throws RangeError as `DelayQueue.push` does */
+  push(region: number, dueMs: number, item: Item): void {
+    this.#byRegion[region]!.push(dueMs, item);
+  }
+
+  /** Takes the first one out. @throws RangeError when there is none */
+  take(): Item {
+    return this.#first.take();
+  }
+
+  get #first(): DelayQueue<Item> {
+    let first = this.#byRegion[0]!;
+    for (const queue of this.#byRegion) if (queue.nextDueMs < first.nextDueMs) first = queue;
+    return first;
+  }
+}
 
 /** A FIFO of messages in transit, each with its arrival time. */
 export class DelayQueue<Item> {

@@ -94,8 +94,17 @@ export function createPrivateStore(
   };
 }
 
-/** Placements reach the others after a delay. */
-export function createDelayedStore(router: number, shared: SharedKnowledge, clock: Clock): RouterStore {
+/**
+ * Placements reach the others after a delay.
+ *
+ * @param elsewhere what the routers of other regions share
+ */
+export function createDelayedStore(
+  router: number,
+  shared: SharedKnowledge,
+  clock: Clock,
+  elsewhere: readonly SharedKnowledge[] = [],
+): RouterStore {
   const pending = new PendingPlacements();
   shared.attach(router, pending);
   let placed: PlacedByRouter = () => {};
@@ -111,6 +120,7 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
     pending.add(placement);
     if (kind !== "refute") placed(target, chain, blockCount, true);
     shared.place(placement);
+    for (const other of elsewhere) other.place(placement);
   };
   // One router cannot clear the shared copy, which follows engine epochs by itself.
   const forget = (target: number): void => pending.forget(target);

@@ -1,6 +1,6 @@
 import { type Clock, RecencyMap } from "@espalier/common";
 import type { BindingStore } from "@espalier/routing";
-import { DelayQueue } from "./delivery.ts";
+import { ArrivalQueue, type Arrivals } from "./delivery.ts";
 
 /** As many as real routers keep. */
 const maxKnownBindings = 100_000;
@@ -16,37 +16,50 @@ interface Binding {
 
 export interface SessionTableOptions {
   readonly clock: Clock;
-  /** When a binding that is made at a moment arrives at the other routers. Bindings never overtake each other. */
-  readonly dueMs: (boundMs: number) => number;
+  /** By region of the readers. Bindings of one router never overtake each other. */
+  readonly arrivals: readonly Arrivals[];
   /** Bindings that have reached all routers at most; the oldest are evicted. Default: 100,000. */
   readonly capacity?: number;
 }
 
+/** What has reached the routers of one region, and what is on its way to them. */
+interface RegionBindings {
+  readonly arrivals: Arrivals;
+  readonly known: RecencyMap<string, Binding>;
+  readonly inTransit: ArrivalQueue<Binding>;
+}
+
 /**
  * Session bindings of routers that exchange them with a delay. One table serves all routers: it has the latest binding of
- * each session that has reached all of them. A router sees its own bindings at once.
+ * each session that has reached all of a region. A router sees its own bindings at once.
  */
 export class SessionTable {
   readonly #options: SessionTableOptions;
-  readonly #known = new RecencyMap<string, Binding>();
+  readonly #regions: readonly RegionBindings[];
   /** By router: its last binding of each session, until it has reached the others. */
   readonly #own: Map<string, Binding>[] = [];
-  readonly #inTransit = new DelayQueue<Binding>();
   #stamp = 0;
 
   constructor(options: SessionTableOptions) {
     this.#options = options;
+    this.#regions = options.arrivals.map((arrivals) => ({
+      arrivals,
+      known: new RecencyMap(),
+      inTransit: new ArrivalQueue(arrivals),
+    }));
   }
 
   /** The bindings as one router sees them. */
   seenBy(router: number): BindingStore {
-    const { clock, dueMs } = this.#options;
+    const { clock } = this.#options;
+    const region = this.#regionOf(router);
+    const seen = this.#regions[region]!;
     const own = this.#own[router] ?? new Map<string, Binding>();
     this.#own[router] = own;
     const find = (key: string): Binding | undefined => {
-      this.#catchUp();
+      this.#catchUp(seen);
       const mine = own.get(key);
-      const known = this.#known.get(key);
+      const known = seen.known.get(key);
       const last = mine && known ? (mine.stamp > known.stamp ? mine : known) : (mine ?? known);
       return last && last.expiresMs > clock.nowMs() ? last : undefined;
     };
@@ -60,24 +73,33 @@ export class SessionTable {
         const nowMs = clock.nowMs();
         const binding = { key, value, expiresMs: nowMs + ttlMs, stamp: ++this.#stamp, router };
         own.set(key, binding);
-        this.#inTransit.push(dueMs(nowMs), binding);
-        this.#catchUp();
+        for (const readers of this.#regions) {
+          readers.inTransit.push(region, readers.arrivals.times[region]!.placementsDueMs(nowMs), binding);
+          this.#catchUp(readers);
+        }
       },
     };
   }
 
-  #catchUp(): void {
-    const nowMs = this.#options.clock.nowMs();
-    while (this.#inTransit.nextDueMs <= nowMs) this.#arrive(this.#inTransit.take());
+  #regionOf(router: number): number {
+    return this.#options.arrivals[0]!.routers[router] ?? 0;
   }
 
-  /** They arrive in the order of their stamps. */
-  #arrive(binding: Binding): void {
+  #catchUp(readers: RegionBindings): void {
+    const nowMs = this.#options.clock.nowMs();
+    while (readers.inTransit.nextDueMs <= nowMs) this.#arrive(readers, readers.inTransit.take());
+  }
+
+  #arrive(readers: RegionBindings, binding: Binding): void {
     const { capacity = maxKnownBindings } = this.#options;
-    const { key, router } = binding;
+    const { key, router, stamp } = binding;
+    const { known } = readers;
     const own = this.#own[router]!;
+    // Its own region is the nearest one.
     if (own.get(key) === binding) own.delete(key);
-    this.#known.set(key, binding);
-    if (this.#known.size > capacity) this.#known.deleteOldest();
+    // One from afar may arrive after a later one from nearby.
+    if ((known.get(key)?.stamp ?? 0) > stamp) return;
+    known.set(key, binding);
+    if (known.size > capacity) known.deleteOldest();
   }
 }

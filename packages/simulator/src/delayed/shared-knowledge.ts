@@ -2,13 +2,13 @@ import type { Clock } from "@espalier/common";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";
-import { DelayQueue, type DeliveryTimes } from "./delivery.ts";
+import { ArrivalQueue, type Arrivals } from "./delivery.ts";
 import type { OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 
 export interface SharedKnowledgeOptions {
   /** By number. */
   readonly engines: readonly SimEngine[];
-  readonly times: DeliveryTimes;
+  readonly arrivals: Arrivals;
   readonly clock: Clock;
 }
 
@@ -25,14 +25,14 @@ const upkeepMs = 1_000;
 const upkeepSteps = 10_000;
 
 /**
- * One index that serves all routers: it has what has reached all of them. Due messages are applied on access, in the order of
+ * One index that serves all routers of a region: it has what has reached all of them. Due messages are applied on access, in the order of
  * their arrival times, so no timers are needed.
  */
 export class SharedKnowledge {
   readonly index: PrefixIndex;
   readonly #options: SharedKnowledgeOptions;
-  readonly #updates = new DelayQueue<EngineUpdate>();
-  readonly #placements = new DelayQueue<OwnPlacement>();
+  readonly #updates: ArrivalQueue<EngineUpdate>;
+  readonly #placements: ArrivalQueue<OwnPlacement>;
   readonly #pending: (PendingPlacements | undefined)[] = [];
   readonly #placementListeners: ((target: number, chain: Uint32Array, blockCount: number) => void)[] = [];
   readonly #forgetListeners: ((target: number) => void)[] = [];
@@ -41,11 +41,13 @@ export class SharedKnowledge {
   #maintainedMs = 0;
 
   constructor(options: SharedKnowledgeOptions) {
-    const { engines } = options;
+    const { engines, arrivals } = options;
     this.#options = options;
+    this.#updates = new ArrivalQueue(arrivals);
+    this.#placements = new ArrivalQueue(arrivals);
     this.index = createPrefixIndex({ maxTargets: engines.length });
     this.#epochMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
-    if (!options.times.factsDueMs) return;
+    if (!arrivals.times[0]!.factsDueMs) return;
     for (const engine of engines) {
       engine.onMessage(({ changes }) => this.#send(engine.number, changes));
       engine.onEpoch(() => this.#send(engine.number, undefined));
@@ -67,9 +69,11 @@ export class SharedKnowledge {
     this.#placementListeners[router] = listener;
   }
 
-  /** Sends a placement to the other routers. */
+  /** Sends a placement to the other routers of this region. */
   place(placement: OwnPlacement): void {
-    this.#placements.push(this.#options.times.placementsDueMs(placement.atMs), placement);
+    const { times, routers } = this.#options.arrivals;
+    const region = routers[placement.router] ?? 0;
+    this.#placements.push(region, times[region]!.placementsDueMs(placement.atMs), placement);
     this.catchUp();
   }
 
@@ -95,9 +99,10 @@ export class SharedKnowledge {
   }
 
   #send(target: number, changes: BlockChanges | undefined): void {
-    const { clock, times } = this.#options;
+    const { clock, arrivals } = this.#options;
     const atMs = clock.nowMs();
-    this.#updates.push(times.factsDueMs!(atMs), { target, atMs, changes });
+    const region = arrivals.engines[target] ?? 0;
+    this.#updates.push(region, arrivals.times[region]!.factsDueMs!(atMs), { target, atMs, changes });
     this.catchUp();
   }
 

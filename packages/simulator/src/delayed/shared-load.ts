@@ -1,7 +1,7 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
 import type { LoadGauge, SharedLoad } from "@espalier/replication";
 import { createLoadPublisher, type RoutingTarget } from "@espalier/routing";
-import { DelayQueue, type DeliveryTimes, nextSecondMs } from "./delivery.ts";
+import { ArrivalQueue, type Arrivals, nextSecondMs } from "./delivery.ts";
 
 /** One router's load on one target, as it broadcasts it. */
 interface LoadReport extends LoadGauge {
@@ -37,21 +37,26 @@ function loadColumns(targets: number): LoadColumns {
 }
 
 /**
- * For every router the sum of the load that the others have sent. A report changes the sums of all routers but its own.
+ * For every router of a region the sum of the load that the others have sent. A report changes the sums of all routers but
+ * its own.
  * Loads are whole numbers below 2^53, so additions and subtractions cancel exactly.
  */
 export class LoadTable {
   readonly #clock: Clock;
   readonly #sinceMs: number;
-  readonly #linkDelayMs: number;
+  readonly #linkDelayMs: (router: number) => number;
   /** By router: its last reports, and when they arrived at the others. */
   readonly #reported: readonly LoadColumns[];
   readonly #receivedMs: readonly Float64Array[];
   /** By router: the sum over the others. */
   readonly #others: readonly LoadColumns[];
 
-  /** @param linkDelayMs one way between two routers, as they have measured it */
-  constructor(size: { readonly routers: number; readonly targets: number }, clock: Clock, linkDelayMs: number) {
+  /** @param linkDelayMs one way from a router to those that read this table, as they have measured it */
+  constructor(
+    size: { readonly routers: number; readonly targets: number },
+    clock: Clock,
+    linkDelayMs: (router: number) => number,
+  ) {
     const { routers, targets } = size;
     this.#linkDelayMs = linkDelayMs;
     this.#clock = clock;
@@ -61,7 +66,7 @@ export class LoadTable {
     this.#others = Array.from({ length: routers }, () => loadColumns(targets));
   }
 
-  /** A report has reached all other routers. */
+  /** A report has reached all other routers that read this table. */
   receive(report: LoadReport): void {
     const { router, target } = report;
     const reported = this.#reported[router]!;
@@ -89,7 +94,7 @@ export class LoadTable {
       sums.activeTokens[target]! += active;
       sums.lendingTokens[target]! += lending;
       if (work > 0) sums.sentWorkMs[target]! += work;
-      const atMs = nowMs - this.#linkDelayMs;
+      const atMs = nowMs - this.#linkDelayMs(router);
       if (work < 0) sums.computedMs[target] = atMs;
       if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;
       else if (sums.pendingSinceMs[target] === Number.POSITIVE_INFINITY) sums.pendingSinceMs[target] = atMs;
@@ -100,7 +105,9 @@ export class LoadTable {
   seenBy(router: number): SharedLoad {
     const originCount = this.#reported.length - 1;
     const ageMs = (target: number): number => this.#ageMs(router, target);
-    const linkDelayMs = this.#linkDelayMs;
+    let delaysMs = 0;
+    for (let other = 0; other <= originCount; other++) if (other !== router) delaysMs += this.#linkDelayMs(other);
+    const linkDelayMs = delaysMs / Math.max(1, originCount);
     return { ...this.#others[router]!, sinceMs: this.#sinceMs, originCount, linkDelayMs, ageMs };
   }
 
@@ -122,38 +129,44 @@ export function createUnsharedLoad(): SharedLoad {
 /** Delivers load reports to the table when they are due; reports due at the same moment arrive together. */
 export class LoadChannel {
   readonly #table: LoadTable;
-  readonly #loadDueMs: DeliveryTimes["loadDueMs"];
+  readonly #arrivals: Arrivals;
   readonly #clock: Clock;
   readonly #scheduler: Scheduler;
-  readonly #queue = new DelayQueue<LoadReport>();
-  #isArmed = false;
+  readonly #queue: ArrivalQueue<LoadReport>;
+  #armedMs = Number.POSITIVE_INFINITY;
+  #cancel: Cancel = () => {};
 
   constructor(
     table: LoadTable,
-    options: { readonly times: DeliveryTimes; readonly clock: Clock; readonly scheduler: Scheduler },
+    options: { readonly arrivals: Arrivals; readonly clock: Clock; readonly scheduler: Scheduler },
   ) {
     this.#table = table;
-    this.#loadDueMs = options.times.loadDueMs;
+    this.#arrivals = options.arrivals;
+    this.#queue = new ArrivalQueue(options.arrivals);
     this.#clock = options.clock;
     this.#scheduler = options.scheduler;
   }
 
   send(report: LoadReport): void {
     const nowMs = this.#clock.nowMs();
-    const dueMs = this.#loadDueMs(nowMs);
+    const { times, routers } = this.#arrivals;
+    const region = routers[report.router] ?? 0;
+    const dueMs = times[region]!.loadDueMs(nowMs);
     if (dueMs <= nowMs) {
       this.#table.receive(report);
       return;
     }
-    this.#queue.push(dueMs, report);
+    this.#queue.push(region, dueMs, report);
     this.#arm();
   }
 
   #arm(): void {
-    if (this.#isArmed || this.#queue.size === 0) return;
-    this.#isArmed = true;
-    this.#scheduler.after(this.#queue.nextDueMs - this.#clock.nowMs(), () => {
-      this.#isArmed = false;
+    const dueMs = this.#queue.nextDueMs;
+    if (dueMs >= this.#armedMs) return;
+    this.#armedMs = dueMs;
+    this.#cancel();
+    this.#cancel = this.#scheduler.after(dueMs - this.#clock.nowMs(), () => {
+      this.#armedMs = Number.POSITIVE_INFINITY;
       const nowMs = this.#clock.nowMs();
       while (this.#queue.nextDueMs <= nowMs) this.#table.receive(this.#queue.take());
       this.#arm();
@@ -168,7 +181,8 @@ export interface LoadBroadcaster extends Startable {
 
 export interface LoadBroadcasterOptions {
   readonly router: number;
-  readonly channel: LoadChannel;
+  /** The channels to the routers of each region. */
+  readonly channels: readonly Pick<LoadChannel, "send">[];
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
@@ -262,19 +276,23 @@ class AnnouncedLoads {
 
   announce({ index, load }: RoutingTarget): void {
     if (this.hasEnded) return;
-    const { router, channel } = this.#options;
+    const { router } = this.#options;
     const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = load;
     if (inFlight === 0 && lendingTokens === 0) this.#busy.delete(index);
     else this.#busy.add(index);
     const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
-    channel.send({ router, target: index, ...gauge });
+    this.#send({ router, target: index, ...gauge });
   }
 
   end(): void {
     if (this.hasEnded) return;
     this.hasEnded = true;
-    const { router, channel } = this.#options;
-    for (const target of this.#busy) channel.send({ router, target, ...idle });
+    const { router } = this.#options;
+    for (const target of this.#busy) this.#send({ router, target, ...idle });
     this.#busy.clear();
+  }
+
+  #send(report: LoadReport): void {
+    for (const channel of this.#options.channels) channel.send(report);
   }
 }

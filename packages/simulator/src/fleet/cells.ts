@@ -1,15 +1,17 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
+import { placementOf } from "../topology.ts";
 import type { FrontOutcome } from "./front.ts";
 import type { SimEngine } from "./sim-engine.ts";
-import { SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
+import { overridesOfEngine, SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
 
 /**
  * How a request reaches one of several cells. `dns`: one name resolves to the addresses of all routers, and each
  * request goes to any of them. `hash`: a load balancer always sends a session to the same cell, to any router there.
+ * `region`: every region is a cell for itself, and its clients know no other.
  */
-export type Balancer = "dns" | "hash";
+export type Balancer = "dns" | "hash" | "region";
 
 export interface CellsOptions extends SimFleetOptions {
   /** Engines and routers are divided among this many cells. */
@@ -24,26 +26,22 @@ export class Cells {
   readonly engines: readonly SimEngine[];
   readonly #balancer: Balancer;
   readonly #random: Random;
-  /** By cell: the first numbers of its engines and routers. */
-  readonly #first: readonly { readonly engine: number; readonly router: number }[];
+  /** By cell: the fleet-wide numbers of its engines and routers. */
+  readonly #numbers: readonly CellNumbers[];
 
-  /** @throws RangeError when a cell would have no router or no engine */
+  /** @throws RangeError when a cell would have no router or no engine, or the cells are not the regions */
   constructor(options: CellsOptions) {
-    const { cells, balancer, engines, routers, seed } = options;
-    if (!Number.isInteger(cells) || cells < 1 || cells > Math.min(engines, routers)) {
-      throw new RangeError(`${routers} routers and ${engines} engines cannot be ${cells} cells`);
-    }
-    const firstOf = (count: number, cell: number): number => Math.floor((count * cell) / cells);
-    const sizeOf = (count: number, cell: number): number => firstOf(count, cell + 1) - firstOf(count, cell);
-    const numbers = Array.from({ length: cells }, (_, cell) => cell);
+    const { cells, balancer, seed, placement } = options;
     this.#balancer = balancer;
     this.#random = createSeededRandom(seed + cells);
-    this.#first = numbers.map((cell) => ({ engine: firstOf(engines, cell), router: firstOf(routers, cell) }));
-    this.fleets = numbers.map(
-      (cell) =>
+    this.#numbers = divide(options);
+    this.fleets = this.#numbers.map(
+      (numbers, cell) =>
         new SimFleet({
           ...{ ...options, time: this.time, seed: seed + 1_000_003 * cell },
-          ...{ engines: sizeOf(engines, cell), routers: sizeOf(routers, cell) },
+          ...{ engines: numbers.engines.length, routers: numbers.routers.length },
+          perEngine: numbers.engines.map((engine) => overridesOfEngine(options, engine)),
+          ...(placement && { placement: placementOf(placement, numbers) }),
         }),
     );
     this.engines = this.fleets.flatMap((fleet) => fleet.engines);
@@ -67,15 +65,15 @@ export class Cells {
   /** Sends a client's request to the fleet. Engines and routers have fleet-wide numbers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const cell = this.#cellOf(request);
-    const first = this.#first[cell]!;
+    const { engines, routers } = this.#numbers[cell]!;
     this.fleets[cell]!.send(request, (outcome, router) => {
-      if (cell === 0) return ended(outcome, router);
+      if (this.fleets.length === 1) return ended(outcome, router);
       const { engine, prefillEngine } = outcome;
       const moved = {
-        engine: engine < 0 ? engine : engine + first.engine,
-        ...(prefillEngine === undefined ? {} : { prefillEngine: prefillEngine + first.engine }),
+        engine: engines[engine] ?? engine,
+        ...(prefillEngine === undefined ? {} : { prefillEngine: engines[prefillEngine]! }),
       };
-      ended({ ...outcome, ...moved }, router < 0 ? router : router + first.router);
+      ended({ ...outcome, ...moved }, routers[router] ?? router);
     });
   }
 
@@ -83,12 +81,42 @@ export class Cells {
     for (const fleet of this.fleets) await fleet.stop();
   }
 
-  #cellOf({ session }: SimRequest): number {
+  #cellOf({ session, region = 0 }: SimRequest): number {
     const cells = this.fleets.length;
     if (cells === 1) return 0;
+    if (this.#balancer === "region") return region;
     return this.#balancer === "dns" ? this.#random.integer(cells) : spread(session) % cells;
   }
 }
+
+/** Fleet-wide numbers of a cell's engines and routers. */
+interface CellNumbers {
+  readonly engines: readonly number[];
+  readonly routers: readonly number[];
+}
+
+/** Divides engines and routers among the cells: by region, or in equal parts. */
+function divide({ cells, balancer, engines, routers, placement }: CellsOptions): readonly CellNumbers[] {
+  const isByRegion = balancer === "region";
+  if (isByRegion && cells !== placement?.regions) {
+    throw new RangeError(`${cells} cells are not the ${placement?.regions ?? 0} regions`);
+  }
+  const part = (count: number, regions: readonly number[] | undefined, cell: number): readonly number[] =>
+    Array.from({ length: count }, (_, number) => number).filter((number) =>
+      isByRegion ? regions?.[number] === cell : isBetween(number, (count * cell) / cells, (count * (cell + 1)) / cells),
+    );
+  const divided = Array.from({ length: Math.max(0, cells) }, (_, cell) => ({
+    engines: part(engines, placement?.engines, cell),
+    routers: part(routers, placement?.routers, cell),
+  }));
+  if (!(cells >= 1) || divided.some((cell) => cell.engines.length === 0 || cell.routers.length === 0)) {
+    throw new RangeError(`${routers} routers and ${engines} engines cannot be ${cells} cells`);
+  }
+  return divided;
+}
+
+const isBetween = (number: number, from: number, to: number): boolean =>
+  number >= Math.floor(from) && number < Math.floor(to);
 
 /** Mixes the bits of a number: the finalizer of MurmurHash3. */
 function spread(number: number): number {

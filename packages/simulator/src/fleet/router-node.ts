@@ -14,6 +14,7 @@ import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import type { DelayedTier } from "../delayed/delayed-tier.ts";
 import { type SimTiming, scrapeMsOf } from "../run.ts";
+import { type Placement, timingBetween } from "../topology.ts";
 import type { FrontOutcome } from "./front.ts";
 import { type EventFaults, EventSubscription } from "./kv-events.ts";
 import { type LlmdRule, withLlmdRule } from "./llm-d-pulls.ts";
@@ -106,6 +107,8 @@ export interface RouterFactoryOptions {
   readonly roles: readonly EngineRole[];
   readonly events: EventFaults;
   readonly timing: SimTiming;
+  /** Regions of the engines and routers; all is equally near when undefined. */
+  readonly placement: Placement | undefined;
   readonly seed: number;
   /** Virtual time, independent of a router's own clock. */
   readonly trueClock: Clock;
@@ -129,17 +132,20 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   const random = createSeededRandom(seed * 65_537 + node.number * 257 + node.epochs);
   const readings = createReadings(engines.length);
   const onChange = (target: SimTarget): void => view.loadChanged(target);
-  const targets = engines.map(
-    (model) =>
-      new SimTarget({ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] }),
-  );
-  const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const { hopDelayMs } = timing;
+  const targets = engines.map((model) => {
+    const delayMs = wayMs(options, node.number, model.number);
+    return new SimTarget({
+      ...{ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] },
+      ...(delayMs === undefined ? { delayMs: hopDelayMs } : { delayMs, networkMs: 2 * delayMs }),
+    });
+  });
+  const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const named = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
   const decides = llmdRule && named.name === "epp_weighted" ? withLlmdRule(named, llmdRule) : named;
   const scrapeMs = scrapeMsOf(timing, decides);
   return new SimRouter({
-    ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
+    ...{ view, targets, clock, trueClock, scheduler, random, scrapeMs },
     policy: decides,
     admission: options.admission,
     engineOrder: options.engineOrder,
@@ -147,20 +153,32 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   });
 }
 
+/** One way between a router and an engine, in milliseconds; undefined without regions. */
+function wayMs({ placement }: RouterFactoryOptions, router: number, engine: number): number | undefined {
+  return placement?.delayMs(placement.routers[router]!, placement.engines[engine]!);
+}
+
 function realView(options: RouterFactoryOptions, node: RouterNode, random: Random): RealView {
-  const { engines, events, timing, network, seeds, wrapPorts, observe } = options;
+  const { engines, events, timing, network, seeds, wrapPorts, observe, placement } = options;
   const { clock, scheduler } = node.time;
   return new RealView({
     ...{ engines, clock, scheduler, random, ...observe?.(node.number) },
     router: node.id,
+    ...(placement && {
+      region: `region-${placement.routers[node.number]!}`,
+      regionOf: (engine: number) => `region-${placement.engines[engine]!}`,
+    }),
     transport: network.transport(node.address),
     seeds: seeds.filter((address) => address !== node.address),
-    readEngine: (engine, output) =>
-      new EventSubscription({
-        ...{ engine, output, scheduler, delayMs: timing.eventDelayMs },
+    readEngine: (engine, output) => {
+      const delayMs = wayMs(options, node.number, engine.number);
+      const { eventDelayMs } = delayMs === undefined ? timing : timingBetween(timing, delayMs);
+      return new EventSubscription({
+        ...{ engine, output, scheduler, delayMs: eventDelayMs },
         isLost: ({ sequence }) => events.isLost(engine.number, sequence),
         canReplay: () => events.canReplay(engine.number),
-      }),
+      });
+    },
     ...(wrapPorts && { wrapPorts: (ports) => wrapPorts(ports, node.number) }),
   });
 }

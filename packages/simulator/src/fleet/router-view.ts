@@ -71,6 +71,9 @@ interface RealViewOptions {
   /** The same after every restart of the router. */
   readonly router: string;
   readonly engines: readonly SimEngine[];
+  /** Regions of this router and of an engine; undefined when all is equally near. */
+  readonly region?: string | undefined;
+  readonly regionOf?: (engine: number) => string | undefined;
   readonly transport: Transport;
   /** Seed addresses. */
   readonly seeds: readonly string[];
@@ -109,7 +112,7 @@ export class RealView implements RouterView {
 
   constructor(options: RealViewOptions) {
     const { engines, transport, seeds, clock, scheduler, random, wrapPorts } = options;
-    const { logger = silentLogger, meter = silentMeter } = options;
+    const { logger = silentLogger, meter = silentMeter, region } = options;
     this.#options = options;
     this.index = createPrefixIndex({ maxTargets: engines.length });
     const slots = createTargetSlots(engines.length);
@@ -119,6 +122,7 @@ export class RealView implements RouterView {
       ...ports,
       ...{
         router: asRouterId(options.router),
+        region,
         index: this.index,
         slots,
         placementTtlMs: knowledgeDefaults.placementTtlMs,
@@ -129,6 +133,7 @@ export class RealView implements RouterView {
           ...cluster,
           ...ports,
           random,
+          region,
           replica: carried,
           transport,
           seeds,
@@ -185,7 +190,7 @@ export class RealView implements RouterView {
   }
 
   async start(): Promise<void> {
-    const { engines, readEngine, scheduler, clock } = this.#options;
+    const { engines, readEngine, scheduler, clock, regionOf } = this.#options;
     this.#cancelUpkeep = scheduler.every(upkeepMs, () => {
       this.knowledge.renew();
       this.index.maintain(clock.nowMs(), upkeepSteps);
@@ -194,8 +199,9 @@ export class RealView implements RouterView {
     // The process may have ended in the meantime.
     if (this.#isStopped) return;
     this.#feeds = engines.map((engine) =>
-      this.tier.host.open({ index: asTargetIndex(engine.number), key: engine.key }, (output) =>
-        readEngine(engine, output),
+      this.tier.host.open(
+        { index: asTargetIndex(engine.number), key: engine.key, region: regionOf?.(engine.number) },
+        (output) => readEngine(engine, output),
       ),
     );
   }

@@ -168,7 +168,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       ...(leg === "decode" && split ? { imported: { tokens: promptTokens, ...options.split!.link } } : {}),
       ...enginePriority(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
     };
-    options.scheduler.after(options.hopDelayMs, () => {
+    options.scheduler.after(target.delayMs, () => {
       if (this.#isOver || target.model.submit(this.#request, this, legOptions)) return;
       this.#soon(() => {
         target.failed();
@@ -198,8 +198,8 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
 
   /** Runs a task after the network delay from engine to router. */
   #soon(task: () => void): void {
-    const { scheduler, hopDelayMs } = this.#router.options;
-    scheduler.after(hopDelayMs, () => {
+    const { target } = this.#current!.dispatch;
+    this.#router.options.scheduler.after(target.delayMs, () => {
       if (!this.#isOver) task();
     });
   }
@@ -294,12 +294,12 @@ class SimPrefillLeg implements AnswerObserver {
   constructor(router: SimRouter, options: SimPrefillLegOptions) {
     const { dispatch, request, arrivedWallMs } = options;
     const { target, workMs } = dispatch;
-    const { scheduler, hopDelayMs } = router.options;
+    const { scheduler } = router.options;
     this.#router = router;
     this.#options = options;
     if (request.adapter !== undefined) target.adapters.sent(request.adapter);
     const leg = { pinned: true, ...enginePriority(router.options, request, { arrivedWallMs, workMs }) };
-    scheduler.after(hopDelayMs, () => {
+    scheduler.after(target.delayMs, () => {
       if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, leg)) this.lost();
     });
   }
@@ -335,11 +335,11 @@ class SimPrefillLeg implements AnswerObserver {
   }
 
   #settle(isDone: boolean): void {
-    const { scheduler, hopDelayMs } = this.#router.options;
-    scheduler.after(hopDelayMs, () => {
+    const { target } = this.#options.dispatch;
+    this.#router.options.scheduler.after(target.delayMs, () => {
       if (this.#isOver) return;
       this.#isOver = true;
-      if (!isDone) this.#options.dispatch.target.failed();
+      if (!isDone) target.failed();
       this.#options.settled({ isDone });
     });
   }

@@ -7,7 +7,10 @@ import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type Virtua
 import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
 import type { FleetControls } from "../faults.ts";
+import type { Rival } from "../rivals/rival.ts";
+import { rivalOf } from "../rivals/rivals.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
+import type { Placement } from "../topology.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
 import type { LlmdRule } from "./llm-d-pulls.ts";
@@ -29,7 +32,7 @@ export interface SimFleetOptions {
   readonly routers: number;
   /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
-  /** A policy by name, or `clusterip`. */
+  /** A policy by name, `clusterip`, or the name of a published system. */
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
@@ -47,6 +50,8 @@ export interface SimFleetOptions {
   readonly sharing: Sharing;
   readonly links: LinkModel;
   readonly timing: SimTiming;
+  /** Regions of the engines and routers; all is equally near when absent. */
+  readonly placement?: Placement;
   readonly seed: number;
   /** Shared with other fleets; its own by default. */
   readonly time?: VirtualTime;
@@ -56,12 +61,20 @@ export interface SimFleetOptions {
   readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
 }
 
+/** Overrides of one engine of a fleet, by its number. */
+export function overridesOfEngine(
+  { perEngine = [] }: Pick<SimFleetOptions, "perEngine">,
+  number: number,
+): Partial<EngineParameters> {
+  return perEngine[number % perEngine.length] ?? {};
+}
+
 /** Parameters of one engine of a fleet, by its number. */
 export function parametersOfEngine(
-  { parameters, perEngine = [] }: Pick<SimFleetOptions, "parameters" | "perEngine">,
+  fleet: Pick<SimFleetOptions, "parameters" | "perEngine">,
   number: number,
 ): EngineParameters {
-  return { ...parameters, ...perEngine[number % perEngine.length] };
+  return { ...fleet.parameters, ...overridesOfEngine(fleet, number) };
 }
 
 /** Virtual time between two points at which promises may continue. */
@@ -82,9 +95,13 @@ export class SimFleet implements FleetControls {
   readonly #random: Random;
   readonly #factory: RouterFactoryOptions;
   readonly #service: SimFront | undefined;
+  readonly #rival: Rival | undefined;
 
   constructor(options: SimFleetOptions) {
-    const { seed, timing, policy, policyOptions = {}, sharing } = options;
+    const { seed, timing, policy, policyOptions = {}, sharing, placement } = options;
+    if (placement && policy === clusterIp) throw new RangeError(`${clusterIp} has no regions`);
+    const createRival = rivalOf(policy);
+    if (createRival && !placement) throw new RangeError(`${policy} needs regions`);
     this.time = options.time ?? createVirtualTime();
     const { clock, scheduler } = this.time;
     this.#options = options;
@@ -95,7 +112,7 @@ export class SimFleet implements FleetControls {
       (_, number) =>
         new ModelledEngine({
           ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
-          hasEvents: sharing !== "none" && policy !== clusterIp,
+          hasEvents: createRival !== undefined || (sharing !== "none" && policy !== clusterIp),
           pull: options.pull,
         }),
     );
@@ -103,11 +120,12 @@ export class SimFleet implements FleetControls {
     this.routerNodes = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
+    if (placement && hasLinks) this.#setDistances(placement);
     const delayed = hasLinks
       ? undefined
       : createDelayedTier({ ...options, ...knowledgeDefaults, engines: this.engines, clock, scheduler });
     this.#factory = {
-      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, seed, delayed },
+      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, placement, seed, delayed },
       ...{ network: this.network, trueClock: clock },
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
@@ -119,11 +137,13 @@ export class SimFleet implements FleetControls {
     };
     this.#service =
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;
+    const parts = { engines: this.engines, clock, scheduler, random: this.#random };
+    this.#rival = placement && createRival?.({ ...parts, placement });
   }
 
   /** Starts the routers and runs until all are ready. @throws Error when they do not become ready */
   async start(): Promise<void> {
-    if (this.#service) return;
+    if (this.#service || this.#rival) return;
     const first = this.routerNodes.slice(0, this.#options.startedRouters ?? this.routerNodes.length);
     for (const { number } of first) this.startRouter(number);
     while (!first.every(({ isServing, router }) => isServing && router?.view.isSettled)) {
@@ -145,22 +165,43 @@ export class SimFleet implements FleetControls {
   /** A client resolves the tier's name and sends a request to one of the routers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const { scheduler, clock } = this.time;
-    const { hopDelayMs, frontMs = 0 } = this.#options.timing;
-    const back = (outcome: FrontOutcome, router: number): void => {
-      scheduler.after(hopDelayMs, () =>
-        ended({ ...outcome, firstTokenMs: outcome.firstTokenMs + hopDelayMs, endMs: clock.nowMs() }, router),
+    const { timing, placement } = this.#options;
+    const { hopDelayMs, frontMs = 0 } = timing;
+    const { region = 0 } = request;
+    const rival = this.#rival;
+    if (rival) {
+      scheduler.after(frontMs, () => rival.handle(request, region, (outcome) => ended(outcome, -1)));
+      return;
+    }
+    const wayMs = ({ number }: RouterNode): number =>
+      placement ? placement.clientDelayMs(region, placement.routers[number]!) : hopDelayMs;
+    const back = (outcome: FrontOutcome, node: RouterNode | undefined): void => {
+      const delayMs = node ? wayMs(node) : hopDelayMs;
+      scheduler.after(delayMs, () =>
+        ended(
+          { ...outcome, firstTokenMs: outcome.firstTokenMs + delayMs, endMs: clock.nowMs() },
+          node ? node.number : -1,
+        ),
       );
     };
-    scheduler.after(hopDelayMs + frontMs, () => {
+    const arrive = (tier: readonly RouterNode[]): void => {
       if (this.#service) {
-        this.#service.handle(request, (outcome) => back(outcome, -1));
+        this.#service.handle(request, (outcome) => back(outcome, undefined));
         return;
       }
-      const serving = this.routerNodes.filter(({ isServing }) => isServing);
+      const serving = tier.filter(({ isServing }) => isServing);
       const node = serving[this.#random.integer(Math.max(1, serving.length))];
-      if (!node) back(refused(clock.nowMs(), "no router is ready"), -1);
-      else node.handle(request, (outcome) => back(outcome, node.number));
-    });
+      if (!node) back(refused(clock.nowMs(), "no router is ready"), undefined);
+      else node.handle(request, (outcome) => back(outcome, node));
+    };
+    if (!placement) {
+      scheduler.after(hopDelayMs + frontMs, () => arrive(this.routerNodes));
+      return;
+    }
+    // DNS names the nearest ones that are ready; on the way one of them may end, and its neighbours take the request.
+    const ready = this.routerNodes.filter(({ isServing }) => isServing);
+    const nearestMs = Math.min(...(ready.length > 0 ? ready : this.routerNodes).map(wayMs));
+    scheduler.after(nearestMs + frontMs, () => arrive(this.routerNodes.filter((node) => wayMs(node) === nearestMs)));
   }
 
   /** Ends all processes. */
@@ -196,6 +237,7 @@ export class SimFleet implements FleetControls {
 
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void {
     this.network.setSpeed(speed);
+    if (this.#options.placement) this.#setDistances(this.#options.placement, speed);
   }
 
   heal(): void {
@@ -286,6 +328,19 @@ export class SimFleet implements FleetControls {
 
   setReplay(engine: number, isOn: boolean): void {
     this.events.setReplay(engine, isOn);
+  }
+
+  /** Every pair of routers has the delay between their regions, or that of slow links if it is longer. */
+  #setDistances(
+    { routers, delayMs: wayMs }: Placement,
+    { delayMs: leastMs, jitterMs } = { delayMs: 0, jitterMs: 0 },
+  ): void {
+    for (const { number: one, address: from } of this.routerNodes) {
+      for (const { number: other, address: to } of this.routerNodes) {
+        const delayMs = Math.max(leastMs, wayMs(routers[one]!, routers[other]!));
+        if (one !== other) this.network.setSpeed({ delayMs, jitterMs }, { from, to });
+      }
+    }
   }
 
   #node(number: number): RouterNode {

@@ -36,7 +36,7 @@ import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome, SimFront } from "./front.ts";
 import type { RouterView } from "./router-view.ts";
 import { SimExchange } from "./sim-exchange.ts";
-import type { SimTarget } from "./sim-target.ts";
+import { metricsOf, type SimTarget } from "./sim-target.ts";
 
 interface SimRouterOptions {
   readonly view: RouterView;
@@ -48,8 +48,6 @@ interface SimRouterOptions {
   readonly trueClock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** One-way delay to an engine. */
-  readonly hopDelayMs: number;
   readonly scrapeMs: number;
   /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings | undefined;
@@ -118,14 +116,22 @@ export class SimRouter implements SimFront {
   }
 
   async start(): Promise<void> {
-    const { scheduler, scrapeMs } = this.options;
+    const { clock, scheduler, scrapeMs } = this.options;
     await this.view.start();
     await this.#learning.start();
     await this.#rents.start();
     const scrape = (): void => {
       for (const target of this.targets) {
-        if (target.model.isUp) target.read(this.#othersInFlight(target));
-        else target.forget();
+        const { model, delayMs, networkMs, load } = target;
+        const asked = { inFlight: load.inFlight + this.#othersInFlight(target), atMs: clock.nowMs() };
+        if (Number.isNaN(networkMs)) {
+          target.read(metricsOf(model), asked);
+          continue;
+        }
+        scheduler.after(delayMs, () => {
+          const metrics = metricsOf(model);
+          scheduler.after(delayMs, () => target.read(metrics, asked));
+        });
       }
     };
     scrape();

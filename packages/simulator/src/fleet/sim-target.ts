@@ -8,8 +8,15 @@ import {
   type KvTransferSpec,
   type TargetIndex,
 } from "@espalier/common";
+import type { EngineStats } from "@espalier/engine-model";
 import type { RoutingTarget } from "@espalier/routing";
-import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters, type TargetLoad } from "@espalier/workers";
+import {
+  type AdapterReading,
+  createTargetAdapters,
+  createTargetLoad,
+  type OwnedTargetAdapters,
+  type TargetLoad,
+} from "@espalier/workers";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
@@ -19,6 +26,12 @@ const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, atMs: 4, count: 
 /** One router's readings, engine by engine. They are contiguous because every decision scans them. */
 export function createReadings(engines: number): Float64Array {
   return new Float64Array(engines * column.count);
+}
+
+/** When a router asked an engine for its metrics, and what all routers had in flight there. */
+interface Asked {
+  readonly inFlight: number;
+  readonly atMs: number;
 }
 
 /** The last scraped metrics of one engine. */
@@ -66,13 +79,12 @@ class SimSignals {
     return this.#clock.nowMs() - this.#readings[this.#first + column.atMs]!;
   }
 
-  read(engine: SimEngine, inFlight: number): void {
-    const stats = engine.stats();
+  read(stats: EngineStats, { inFlight, atMs }: Asked): void {
     this.#readings[this.#first + column.running] = stats.running;
     this.#readings[this.#first + column.waiting] = stats.waiting;
     this.#readings[this.#first + column.kvUse] = stats.kvUse;
     this.#readings[this.#first + column.inFlight] = inFlight;
-    this.#readings[this.#first + column.atMs] = this.#clock.nowMs();
+    this.#readings[this.#first + column.atMs] = atMs;
   }
 
   forget(): void {
@@ -86,6 +98,17 @@ const nixl: KvTransferSpec = { protocol: "nixl", host: undefined, port: undefine
 
 /** How they pull them from each other. */
 const p2p: KvPullSpec = { protocol: "p2p", host: undefined, port: undefined };
+
+/** What an engine's metrics say at one moment. */
+interface SimMetrics {
+  readonly stats: EngineStats;
+  readonly adapters: AdapterReading | undefined;
+}
+
+/** The metrics of an engine now; undefined when it is down. */
+export function metricsOf(engine: SimEngine): SimMetrics | undefined {
+  return engine.isUp ? { stats: engine.stats(), adapters: engine.adapterReading() } : undefined;
+}
 
 /** An engine as one router sees it. */
 export class SimTarget implements RoutingTarget {
@@ -101,9 +124,12 @@ export class SimTarget implements RoutingTarget {
   readonly load: TargetLoad;
   readonly signals: SimSignals;
   readonly adapters: OwnedTargetAdapters;
-  readonly #clock: Clock;
   /** The engine itself, to which requests go. */
   readonly model: SimEngine;
+  /** One way to it, in milliseconds. */
+  readonly delayMs: number;
+  /** The round trip that the router has measured, in milliseconds; NaN for unknown. */
+  readonly networkMs: number;
   usable = true;
   #goodProbes = 0;
 
@@ -114,11 +140,17 @@ export class SimTarget implements RoutingTarget {
     /** From `createReadings`; shared by all targets of one router. */
     readonly readings: Float64Array;
     readonly onChange: (target: SimTarget) => void;
+    /** One way to it, in milliseconds. */
+    readonly delayMs: number;
+    /** The round trip that the router has measured, in milliseconds; NaN by default. */
+    readonly networkMs?: number;
     /** `both` by default. */
     readonly role?: EngineRole | undefined;
   }) {
-    const { model, index, clock, readings, onChange, role = "both" } = options;
+    const { model, index, clock, readings, onChange, delayMs, networkMs = Number.NaN, role = "both" } = options;
     this.model = model;
+    this.delayMs = delayMs;
+    this.networkMs = networkMs;
     this.index = asTargetIndex(index);
     this.key = model.key;
     this.engine = {
@@ -129,19 +161,22 @@ export class SimTarget implements RoutingTarget {
       kvPull: model.lends ? p2p : undefined,
     };
     this.load = createTargetLoad({ clock, onChange: () => onChange(this) });
-    this.#clock = clock;
     this.adapters = createTargetAdapters(() => clock.nowMs());
     this.signals = new SimSignals({ clock, blockCount: model.kvTokens / blockTokens, readings, index });
   }
 
   /**
-   * Reads the engine's metrics, named as in vLLM.
+   * Takes an answer of the engine with its metrics, named as in vLLM.
    *
-   * @param othersInFlight requests in flight there from other routers
+   * @param metrics undefined when the engine was down
    */
-  read(othersInFlight: number): void {
-    this.signals.read(this.model, this.load.inFlight + othersInFlight);
-    this.adapters.accept(this.model.adapterReading(), this.#clock.nowMs(), true);
+  read(metrics: SimMetrics | undefined, asked: Asked): void {
+    if (!metrics) {
+      this.forget();
+      return;
+    }
+    this.signals.read(metrics.stats, asked);
+    this.adapters.accept(metrics.adapters, asked.atMs, true);
   }
 
   forget(): void {

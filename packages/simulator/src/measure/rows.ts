@@ -37,6 +37,9 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly split_share?: number;
   /** Share of prompt tokens that engines pulled from each other; absent when there were none. */
   readonly pulled_share?: number;
+  /** In fleets with regions: share of answers from another region than the client's, and the mean way there and back. */
+  readonly crossed?: number;
+  readonly network_ms?: number;
   /** Sessions that sent requests, and what one of them cost on average: prompt tokens computed, time of engines. */
   readonly sessions: number;
   readonly uncached_tokens_per_session?: number;
@@ -102,6 +105,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     ...finite({ bytes_per_s_per_router: record.linkBytes / summary.duration_s / routers }),
     ...splitShare(record),
     ...pulledShare(record),
+    ...crossings(record),
     ...sessionCosts(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
@@ -137,6 +141,19 @@ function pulledShare({ results }: RunRecord): Pick<SimulateRow, "pulled_share"> 
   const pulled = results.reduce((sum, { pulledTokens = 0 }) => sum + pulledTokens, 0);
   const all = results.reduce((sum, { request }) => sum + request.promptTokens, 0);
   return pulled === 0 ? {} : { pulled_share: pulled / all };
+}
+
+function crossings({ results }: RunRecord): Pick<SimulateRow, "crossed" | "network_ms"> {
+  let answers = 0;
+  let crossed = 0;
+  let networkMs = 0;
+  for (const { isCrossed, networkMs: wayMs } of results) {
+    if (isCrossed === undefined || wayMs === undefined) continue;
+    answers += 1;
+    if (isCrossed) crossed += 1;
+    networkMs += wayMs;
+  }
+  return finite({ crossed: crossed / answers, network_ms: networkMs / answers });
 }
 
 function finite<Names extends string>(figures: Readonly<Record<Names, number>>): Partial<Record<Names, number>> {

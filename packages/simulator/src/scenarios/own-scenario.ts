@@ -9,6 +9,7 @@ import {
 import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
 import { createTraceReplay } from "../clients/traces.ts";
 import { blockTokens } from "../clients/workload.ts";
+import { problemOf, type Region, type Topology } from "../topology.ts";
 import { limitsOf, type Scenario, type ScenarioFleet } from "./scenario.ts";
 
 interface OwnScenarioOptions {
@@ -104,11 +105,15 @@ const parameterChecks: Readonly<Record<keyof EngineParameters, Check>> = {
   cpuWrites: oneOf("evicted", "prompt", "all"),
 };
 
-const fields = ["engines", "routers", "preset", "parameters"];
+const fields = ["engines", "routers", "preset", "parameters", "topology"];
+const topologyFields = ["regions", "delaysMs", "clientDelayMs", "clients"];
+const regionFields = ["name", "engines", "routers", "parameters"];
+const sharesFields = ["atS", "shares"];
 
 /**
  * Reads a fleet file: `{ "engines": 8, "routers": 2, "preset": "h100-70b-tp4", "parameters": { "blockCount": 9000 } }`.
- * `routers` defaults to 1 and `parameters` to none.
+ * `routers` defaults to 1 and `parameters` to none. `topology` is a `Topology`; without it all is equally near, and with it
+ * `engines` and `routers` default to those of its regions.
  *
  * @param path of the file, for messages
  * @throws EspalierError `config_invalid` naming the file and the field
@@ -125,14 +130,17 @@ export function parseFleet(text: string, path: string): ScenarioFleet {
     Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most
       ? (value as number)
       : fail(field, `must be a whole number from 1 to ${most}, is ${shown(value)}`);
-  const { engines, routers = 1, preset, parameters = {} } = fleet;
+  const topology = fleet.topology === undefined ? undefined : topologyOf(fleet.topology, fail);
+  const totalOf = (kind: "engines" | "routers") => topology?.regions.reduce((sum, region) => sum + region[kind], 0);
+  const { engines = totalOf("engines"), routers = totalOf("routers") ?? 1, preset, parameters = {} } = fleet;
   return {
     engines: upTo("engines", engines, maxFleetEngines),
     routers: upTo("routers", routers, maxFleetRouters),
     preset: isPreset(preset)
       ? preset
       : fail("preset", `must be one of ${presetNames.join(", ")}, is ${shown(preset)}${hintAt(preset, presetNames)}`),
-    parameters: parametersOf(parameters, fail),
+    parameters: parametersOf(parameters, "parameters", fail),
+    ...(topology && { topology }),
   };
 }
 
@@ -164,15 +172,64 @@ function refuseUnknown(
   }
 }
 
-function parametersOf(value: unknown, fail: Fail): Partial<EngineParameters> {
-  const parameters = objectOf("parameters", value, fail);
-  refuseUnknown(parameters, Object.keys(parameterChecks), "parameters.", fail);
+function parametersOf(value: unknown, field: string, fail: Fail): Partial<EngineParameters> {
+  const parameters = objectOf(field, value, fail);
+  refuseUnknown(parameters, Object.keys(parameterChecks), `${field}.`, fail);
   for (const [name, check] of Object.entries(parameterChecks)) {
     const written = parameters[name];
     const problem = written === undefined ? undefined : check(written);
-    if (problem !== undefined) fail(`parameters.${name}`, `${problem}, is ${shown(written)}`);
+    if (problem !== undefined) fail(`${field}.${name}`, `${problem}, is ${shown(written)}`);
   }
   return parameters as Partial<EngineParameters>;
+}
+
+function topologyOf(value: unknown, fail: Fail): Topology {
+  const written = objectOf("topology", value, fail);
+  refuseUnknown(written, topologyFields, "topology.", fail);
+  const { clientDelayMs } = written;
+  const topology: Topology = {
+    regions: listOf("topology.regions", written.regions, fail).map((region, at) =>
+      regionOf(region, `topology.regions[${at}]`, fail),
+    ),
+    delaysMs: listOf("topology.delaysMs", written.delaysMs, fail).map((row, at) =>
+      numbersOf(`topology.delaysMs[${at}]`, row, fail),
+    ),
+    ...(clientDelayMs === undefined ? {} : { clientDelayMs: numberOf("topology.clientDelayMs", clientDelayMs, fail) }),
+    clients: listOf("topology.clients", written.clients, fail).map((one, at) => {
+      const field = `topology.clients[${at}]`;
+      const moment = objectOf(field, one, fail);
+      refuseUnknown(moment, sharesFields, `${field}.`, fail);
+      return {
+        atS: numberOf(`${field}.atS`, moment.atS, fail),
+        shares: numbersOf(`${field}.shares`, moment.shares, fail),
+      };
+    }),
+  };
+  const found = problemOf(topology);
+  return found ? fail(`topology.${found.field}`, found.problem) : topology;
+}
+
+function regionOf(value: unknown, field: string, fail: Fail): Region {
+  const region = objectOf(field, value, fail);
+  refuseUnknown(region, regionFields, `${field}.`, fail);
+  const { name, parameters } = region;
+  return {
+    name: typeof name === "string" ? name : fail(`${field}.name`, `must be a string, is ${shown(name)}`),
+    engines: numberOf(`${field}.engines`, region.engines, fail),
+    routers: numberOf(`${field}.routers`, region.routers, fail),
+    ...(parameters === undefined ? {} : { parameters: parametersOf(parameters, `${field}.parameters`, fail) }),
+  };
+}
+
+function listOf(field: string, value: unknown, fail: Fail): readonly unknown[] {
+  return Array.isArray(value) ? value : fail(field, `must be a list, is ${shown(value)}`);
+}
+
+const numbersOf = (field: string, value: unknown, fail: Fail): readonly number[] =>
+  listOf(field, value, fail).map((one, at) => numberOf(`${field}[${at}]`, one, fail));
+
+function numberOf(field: string, value: unknown, fail: Fail): number {
+  return typeof value === "number" ? value : fail(field, `must be a number, is ${shown(value)}`);
 }
 
 function isPreset(value: unknown): value is PresetName {

@@ -8,6 +8,7 @@ import type { FaultName } from "../faults.ts";
 import type { Balancer } from "../fleet/cells.ts";
 import type { LlmdRule } from "../fleet/llm-d-pulls.ts";
 import type { Sharing, SimTiming } from "../run.ts";
+import type { Topology } from "../topology.ts";
 
 /** The parameters of one run's workload. */
 export interface WorkloadOptions {
@@ -44,6 +45,8 @@ export interface ScenarioFleet {
   readonly routers: number;
   /** One by default. */
   readonly cells?: ScenarioCells;
+  /** Its regions; all is equally near when absent. */
+  readonly topology?: Topology;
 }
 
 /** A published result, as a ratio of a policy to the baseline of the same source. */
@@ -54,6 +57,8 @@ export interface PublishedResult {
   /** The policy here that does the same as the source's own. */
   readonly policy: string;
   readonly policyValue: number;
+  /** The policy's greatest value, where the source has a range for all its baselines and workloads together. */
+  readonly policyUpTo?: number;
   readonly baseline: string;
   readonly baselineValue: number;
   /** The variant that it describes; the scenario itself when absent. */
@@ -84,6 +89,7 @@ export interface ScenarioVariant {
   readonly engines?: number;
   readonly routers?: number;
   readonly cells?: ScenarioCells;
+  readonly topology?: Topology;
   readonly scale?: number;
   readonly parameters?: Partial<EngineParameters>;
   /** Replaces the scenario's own. */

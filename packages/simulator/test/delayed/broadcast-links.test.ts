@@ -3,14 +3,17 @@ import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication"
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createBroadcastLinks } from "../../src/delayed/delayed-tier.ts";
+import { arrivalsNear } from "../../src/delayed/delivery.ts";
 
 function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
+  const later = (reportedMs: number): number => reportedMs + delayMs;
+  const times = { factsDueMs: undefined, placementsDueMs: later, loadDueMs: later };
   const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
   return {
     time,
-    links: createBroadcastLinks({ createPlane, dueMs: (reportedMs) => reportedMs + delayMs, clock, scheduler }),
+    links: createBroadcastLinks({ createPlane, arrivals: [arrivalsNear(times)], clock, scheduler }),
   };
 }
 
@@ -31,6 +34,29 @@ describe("routers that leave each other notes", () => {
     post(planes[0]!, "one");
     time.advance(5);
     expect(heard).toEqual([[], [], []]);
+    time.advance(1);
+    expect(heard).toEqual([[], ["router-0 one"], ["router-0 one"]]);
+  });
+
+  test("of another region hear them later", () => {
+    const time = createVirtualTime();
+    const { clock, scheduler } = time;
+    const times = (delayMs: number) => {
+      const later = (sentMs: number): number => sentMs + delayMs;
+      return { factsDueMs: undefined, placementsDueMs: later, loadDueMs: later };
+    };
+    const regions = { engines: [], routers: [0, 0, 1] };
+    const arrivals = [
+      { ...regions, times: [times(6), times(50)] },
+      { ...regions, times: [times(50), times(6)] },
+    ];
+    const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
+    const links = createBroadcastLinks({ createPlane, arrivals, clock, scheduler });
+    const planes = [0, 1, 2].map((router) => links.planeOf(router));
+    const heard = planes.map(heardBy);
+    post(planes[0]!, "one");
+    time.advance(49);
+    expect(heard).toEqual([[], ["router-0 one"], []]);
     time.advance(1);
     expect(heard).toEqual([[], ["router-0 one"], ["router-0 one"]]);
   });

@@ -1,13 +1,16 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { arrivalsNear } from "../../src/delayed/delivery.ts";
 import { SessionTable } from "../../src/delayed/session-table.ts";
+
+const later = (atMs: number): number => atMs + 20;
 
 function rig(routers = 2, capacity?: number) {
   const { clock, ...time } = createVirtualTime();
   const channel = new SessionTable({
     clock,
-    dueMs: (atMs) => atMs + 20,
+    arrivals: [arrivalsNear({ factsDueMs: undefined, placementsDueMs: later, loadDueMs: later })],
     ...(capacity === undefined ? {} : { capacity }),
   });
   const views = Array.from({ length: routers }, (_, router) => channel.seenBy(router));

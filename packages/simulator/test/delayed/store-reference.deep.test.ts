@@ -2,7 +2,7 @@ import { asTargetIndex, createSeededRandom, type Random } from "@espalier/common
 import { createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { deliveryTimes } from "../../src/delayed/delivery.ts";
+import { arrivalsNear, deliveryTimes } from "../../src/delayed/delivery.ts";
 import { createDelayedStore } from "../../src/delayed/router-store.ts";
 import { SharedKnowledge } from "../../src/delayed/shared-knowledge.ts";
 import type { Sharing } from "../../src/run.ts";
@@ -75,7 +75,7 @@ class Rig {
     const { clock } = this.time;
     const times = deliveryTimes(sharing, routerCount, timing);
     this.naive = new NaiveTier(times);
-    const shared = new SharedKnowledge({ engines: this.engines, times, clock });
+    const shared = new SharedKnowledge({ engines: this.engines, arrivals: arrivalsNear(times), clock });
     this.stores = Array.from({ length: routerCount }, (_, router) => createDelayedStore(router, shared, clock));
   }
 

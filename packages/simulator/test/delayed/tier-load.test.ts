@@ -202,7 +202,7 @@ describe("load under random traffic", () => {
 test("sums of reports are what each router but one's own last said", () => {
   const { clock } = createVirtualTime();
   const random = createSeededRandom(21);
-  const channel = new LoadTable({ routers: 3, targets: 2 }, clock, 0);
+  const channel = new LoadTable({ routers: 3, targets: 2 }, clock, () => 0);
   const last = Array.from({ length: 3 }, () => [0, 0]);
   const wrong: number[] = [];
   for (let step = 0; step < 2_000; step++) {
@@ -232,7 +232,7 @@ test("sums of reports are what each router but one's own last said", () => {
 
 test("work of others is pending since it was sent, and computed when some of it was last told to be gone, as far as it is heard of", () => {
   const time = createVirtualTime();
-  const channel = new LoadTable({ routers: 3, targets: 1 }, time.clock, 4);
+  const channel = new LoadTable({ routers: 3, targets: 1 }, time.clock, () => 4);
   const seen = channel.seenBy(2);
   const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
   const say = (router: number, pendingWorkMs: number) => {

@@ -8,6 +8,7 @@ import { createDelayedTier, type DelayedTier } from "../../src/delayed/delayed-t
 import type { RouterView } from "../../src/fleet/router-view.ts";
 import { type EngineMessage, ListenerSet, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../../src/run.ts";
+import type { Placement as RegionPlacement } from "../../src/topology.ts";
 
 /** Delays that tell one from the other. */
 export const timing: SimTiming = {
@@ -124,14 +125,19 @@ export interface TierRig {
   stop(): Promise<void>;
 }
 
-export async function tierRig(sharing: Sharing, routerCount = 2, engineCount = 3): Promise<TierRig> {
+export async function tierRig(
+  sharing: Sharing,
+  routerCount = 2,
+  engineCount = 3,
+  placement?: RegionPlacement,
+): Promise<TierRig> {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const engines = scriptedEngines(engineCount);
   const knowledge = { placementTtlMs: 600_000, placementTokens: 1_000_000 };
   const tier = createDelayedTier({
     ...knowledge,
-    ...{ sharing, routers: routerCount, engines, timing, clock, scheduler },
+    ...{ sharing, routers: routerCount, engines, timing, placement, clock, scheduler },
   });
   const routers = Array.from({ length: routerCount }, (_, router) => routerRig(tier, router, engines, clock));
   for (const { view } of routers) await view.start();
@@ -179,6 +185,7 @@ function targetOf({ number, key }: SimEngine, clock: Clock, changed: (target: Ro
     },
     adapters: createTargetAdapters(() => clock.nowMs()),
     usable: true,
+    networkMs: unknown,
   };
   return target;
 }

@@ -15,12 +15,13 @@ export interface RequestShape {
   readonly outputTokens?: number;
   readonly maxOutputTokens?: number;
   readonly className?: string;
+  readonly region?: number;
 }
 
 /** A request of ten blocks and an answer of one, unless told otherwise. */
 export function requestOf(shape: RequestShape): SimRequest {
   const { index, session = index, promptTokens = 160, sharedTokens = 0, outputTokens = 16 } = shape;
-  const { className, maxOutputTokens } = shape;
+  const { className, maxOutputTokens, region } = shape;
   const chain = createChainBuilder({ seed: 1 });
   chain.append(0, sharedTokens);
   chain.append(1 + session, promptTokens - sharedTokens + outputTokens);
@@ -28,6 +29,7 @@ export function requestOf(shape: RequestShape): SimRequest {
   return {
     ...request,
     ...(className === undefined ? {} : { className }),
+    ...(region === undefined ? {} : { region }),
     ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
   };
 }

@@ -62,7 +62,10 @@ export async function createRouterRig({
   const readings = createReadings(count);
   const onChange = (target: SimTarget): void => view.value?.loadChanged(target);
   const targets = engines.map(
-    (model) => new SimTarget({ model, index: model.number, clock, readings, onChange, role: roles[model.number] }),
+    (model) =>
+      new SimTarget({
+        ...{ model, index: model.number, clock, readings, onChange, delayMs: hopDelayMs, role: roles[model.number] },
+      }),
   );
   const tier = createDelayedTier({
     ...{ sharing: "mesh", routers: 1, engines, timing: defaultTiming, clock, scheduler },
@@ -77,7 +80,7 @@ export async function createRouterRig({
     stop: () => seen.stop(),
   };
   const router = new SimRouter({
-    ...{ view: view.value, targets, clock, trueClock: clock, scheduler, hopDelayMs, scrapeMs: 1_000 },
+    ...{ view: view.value, targets, clock, trueClock: clock, scheduler, scrapeMs: 1_000 },
     random: createSeededRandom(3),
     policy: createPolicy(policy),
     admission,

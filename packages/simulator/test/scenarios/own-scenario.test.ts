@@ -22,7 +22,24 @@ describe("a fleet file", () => {
     });
   });
 
+  const regions = [
+    { name: "here", engines: 2, routers: 1 },
+    { name: "there", engines: 4, routers: 2, parameters: { blockCount: 500 } },
+  ];
+  const delaysMs = [
+    [0.5, 40],
+    [40, 0.5],
+  ];
+  const topology = { regions, delaysMs, clientDelayMs: 10, clients: [{ atS: 0, shares: [3, 1] }] };
+
+  test("has the engines and routers of its regions when it does not say", () => {
+    const fleet = { preset: "a10g-7b", topology };
+    expect(fleetOf(fleet)).toEqual({ ...fleet, engines: 6, routers: 3, parameters: {} });
+    expect(fleetOf({ ...fleet, engines: 12, routers: 1 })).toMatchObject({ engines: 12, routers: 1 });
+  });
+
   const good = { engines: 8, preset: "a10g-7b" };
+  const withRegions = (changes: object) => ({ ...good, topology: { ...topology, ...changes } });
   test.each([
     [{ preset: "a10g-7b" }, "engines", "must be a whole number from 1 to 16384, is absent"],
     [{ ...good, engines: 0 }, "engines", "is 0"],
@@ -44,6 +61,59 @@ describe("a fleet file", () => {
     [{ ...good, parameters: { flavour: "trt" } }, "parameters.flavour", 'must be one of vllm, sglang, is "trt"'],
     [{ ...good, parameters: { freeOrder: 1 } }, "parameters.freeOrder", "uncached-first, by-age"],
     [{ ...good, parameters: { prefixCaching: "yes" } }, "parameters.prefixCaching", "must be one of true, false"],
+    [{ ...good, topology: [] }, "topology", "must be an object, is []"],
+    [withRegions({ delayMs: 1 }), "topology.delayMs", "is not known; did you mean delaysMs?"],
+    [withRegions({ regions: [] }), "topology.regions", "must be 1 to 64 regions"],
+    [withRegions({ regions: [regions[0], { ...regions[1], name: "here" }] }), "topology.regions[1].name", "its own"],
+    [withRegions({ regions: [{ ...regions[0], engines: -1 }] }), "topology.regions[0].engines", "from 0 up"],
+    [withRegions({ regions: [{ ...regions[0], routers: 0 }] }), "topology.regions", "must have routers"],
+    [withRegions({ regions: [{ ...regions[0], parameters: 3 }] }), "topology.regions[0].parameters", "an object, is 3"],
+    [withRegions({ delaysMs: [[1, 2]] }), "topology.delaysMs", "must have 2 rows"],
+    [withRegions({ delaysMs: [[1, 2], [2]] }), "topology.delaysMs[1]", "must have 2 numbers"],
+    [
+      withRegions({
+        delaysMs: [
+          [1, 2],
+          ["2", 1],
+        ],
+      }),
+      "topology.delaysMs[1][0]",
+      'must be a number, is "2"',
+    ],
+    [
+      withRegions({
+        delaysMs: [
+          [1, 2],
+          [3, 1],
+        ],
+      }),
+      "topology.delaysMs[0][1]",
+      "the same as delaysMs[1][0]",
+    ],
+    [
+      withRegions({
+        delaysMs: [
+          [1, -2],
+          [-2, 1],
+        ],
+      }),
+      "topology.delaysMs[0][1]",
+      "milliseconds from 0 up",
+    ],
+    [withRegions({ clientDelayMs: -1 }), "topology.clientDelayMs", "milliseconds from 0 up"],
+    [withRegions({ clients: [] }), "topology.clients", "at one moment or more"],
+    [withRegions({ clients: [{ atS: 0, shares: [1] }] }), "topology.clients[0].shares", "must be 2 numbers"],
+    [withRegions({ clients: [{ atS: 0, shares: [0, 0] }] }), "topology.clients[0].shares", "not all 0"],
+    [
+      withRegions({
+        clients: [
+          { atS: 0, shares: [1, 1] },
+          { atS: 0, shares: [1, 1] },
+        ],
+      }),
+      "topology.clients[1].atS",
+      "later",
+    ],
   ])("is refused with file and field: %j", (value, param, problem) => {
     expect(() => fleetOf(value)).toThrow(
       expect.objectContaining({ code: "config_invalid", param, message: expect.stringContaining(problem) }),

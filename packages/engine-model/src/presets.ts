@@ -278,7 +278,8 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       maxModelLength: "config.json of Llama-3.1-8B",
       stepBaseMs: "16.1 GB / (300 GB/s x 0.9) = 60 ms, and 2 ms overhead (estimate)",
       prefillMsPerToken: "2 x 8e9 FLOP / (121 TFLOPS x 0.5); the share of the peak is an estimate",
-      attentionMsPerTokenPair: "4 x 32 layers x 4,096 FLOP / (121 TFLOPS), at an estimated share of 1 in flash attention",
+      attentionMsPerTokenPair:
+        "4 x 32 layers x 4,096 FLOP / (121 TFLOPS), at an estimated share of 1 in flash attention",
       decodeMsPerSequence: "estimate: sampling and kernel overhead",
       decodeMsPerContextToken: "131,072 B / (300 GB/s x 0.85)",
     },

@@ -5,7 +5,6 @@
 export { recordTrace } from "./clients/traces.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
 export type { FaultAction, FaultName, FaultPlan, FleetControls } from "./faults.ts";
-export { rivalNames } from "./rivals/rivals.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
 export { findKnee, type Knee, type KneeLoad, kneeLoad } from "./measure/knee.ts";
@@ -44,6 +43,7 @@ export {
   type PlotPoint,
   renderFigure,
 } from "./plot.ts";
+export { rivalNames } from "./rivals/rivals.ts";
 export type { FleetSample, RunRecord, SimResult } from "./run.ts";
 export {
   type LinkModel,

@@ -44,7 +44,14 @@ test("a published ratio beside the reproduced one and ours", () => {
         policy: "cache_aware",
         baseline: "round_robin",
       },
-      ...{ published: 0.25, publishedUpTo: undefined, reproduced: 0.3, ours: 0.2, ourPolicy: "least_work", deviation: expect.closeTo(0.2, 9) },
+      ...{
+        published: 0.25,
+        publishedUpTo: undefined,
+        reproduced: 0.3,
+        ours: 0.2,
+        ourPolicy: "least_work",
+        deviation: expect.closeTo(0.2, 9),
+      },
     },
   ]);
 });

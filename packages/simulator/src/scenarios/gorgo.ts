@@ -31,7 +31,8 @@ const gorgoParameters = {
   durationS: 1_200,
 } as const;
 
-const { users, zipf, userTokens, promptTokens, newTokens, outputTokens, pauseMeanMs, durationS, ...counts } = gorgoParameters;
+const { users, zipf, userTokens, promptTokens, newTokens, outputTokens, pauseMeanMs, durationS, ...counts } =
+  gorgoParameters;
 
 function gorgoScripts(seed: number): ScriptOf {
   const popularity = createZipf({ count: users, exponent: zipf });
@@ -94,9 +95,11 @@ export const gorgo: Scenario = {
   // The source looks at the time to the last token as well, which `predicted_latency` weighs by its objective.
   variants: [{ name: "e2e", policyOptions: { objective: "e2e" } }],
   published: baselines.flatMap(([baseline, row]) =>
-    ["ttft_p50_s", "ttft_p95_s", "e2e_p95_s"].map((metric, at): PublishedResult => ({
-      ...{ source: "GORGO v2", metric, policy: "gorgo", policyValue: own[at]!, baseline, baselineValue: row[at]! },
-    })),
+    ["ttft_p50_s", "ttft_p95_s", "e2e_p95_s"].map(
+      (metric, at): PublishedResult => ({
+        ...{ source: "GORGO v2", metric, policy: "gorgo", policyValue: own[at]!, baseline, baselineValue: row[at]! },
+      }),
+    ),
   ),
   durationS,
   isOpenLoop: true,

@@ -44,10 +44,7 @@ test("users have a region each, and the next conversation of a user is in the sa
 const tree = { branches: 2, sharedTokens: 32, promptTokens: [48, 16, 16], outputTokens: () => 32 } as const;
 
 test("a question is thought through level by level, and then comes the next one", () => {
-  const sent = answered(
-    createTreeUsers({ seed: 1, users: [1], scriptOf: () => tree, limits: { durationS: 60 } }),
-    3.5,
-  );
+  const sent = answered(createTreeUsers({ seed: 1, users: [1], scriptOf: () => tree, limits: { durationS: 60 } }), 3.5);
   expect(sent.slice(0, 14).map(({ turn }) => turn)).toEqual([0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
   expect(sent.slice(14).map(({ session, turn }) => [session, turn])).toEqual([
     [1, 0],

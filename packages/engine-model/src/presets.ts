@@ -8,6 +8,8 @@ export type PresetName =
   | "b200-moe"
   | "h200-gpt-oss-120b"
   | "h200-llama-8b"
+  | "l4-llama-8b"
+  | "l40s-35b-moe-tp2"
   | "smg-generic";
 
 export interface EnginePreset {
@@ -246,6 +248,73 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       "pull.bytesPerSecond": "estimate: a 400 Gbit/s adapter",
       "pull.pairBytesPerSecond": `${fitted("1k to 16k")} with a pull`,
       "pull.latencyMs": `${fitted("1k to 16k")} with a pull`,
+    },
+  },
+  "l4-llama-8b": {
+    description: "Llama-3.1-8B in bf16 on one NVIDIA L4 (24 GB, 300 GB/s, 121 TFLOPS), with SGLang",
+    kvBytesPerToken: 131_072,
+    parameters: {
+      ...common,
+      flavour: "sglang",
+      blockCount: 1_400,
+      maxBatchedTokens: 2_048,
+      maxRunning: 256,
+      maxModelLength: 131_072,
+      stepBaseMs: 62,
+      prefillMsPerToken: 0.27,
+      attentionMsPerTokenPair: 4.4e-6,
+      decodeMsPerSequence: 0.1,
+      decodeMsPerContextToken: 5.1e-4,
+    },
+    sources: {
+      ...commonSources,
+      flavour: "SGLang's radix cache",
+      kvBytesPerToken: "32 layers x 2 x 8 KV heads x 128 x 2 B",
+      blockCount:
+        "22,400 tokens: 0.8 (`mem-fraction-static` of SkyWalker's engines) x 22.5 GiB - 15 GiB weights = 2.9 GiB / 131,072 B, " +
+        "rounded down",
+      maxBatchedTokens: "SGLang's `chunked_prefill_size` on GPUs below 35 GB",
+      maxRunning: "estimate: SGLang derives it from the KV memory, which is the narrower bound here",
+      maxModelLength: "config.json of Llama-3.1-8B",
+      stepBaseMs: "16.1 GB / (300 GB/s x 0.9) = 60 ms, and 2 ms overhead (estimate)",
+      prefillMsPerToken: "2 x 8e9 FLOP / (121 TFLOPS x 0.5); the share of the peak is an estimate",
+      attentionMsPerTokenPair:
+        "4 x 32 layers x 4,096 FLOP / (121 TFLOPS), at an estimated share of 1 in flash attention",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "131,072 B / (300 GB/s x 0.85)",
+    },
+  },
+  "l40s-35b-moe-tp2": {
+    description: "Qwen3.5-35B-A3B in fp8 on two NVIDIA L40S (48 GB each), tensor parallel, with SGLang",
+    kvBytesPerToken: 20_480,
+    parameters: {
+      ...common,
+      flavour: "sglang",
+      blockCount: 65_000,
+      maxBatchedTokens: 4_096,
+      maxRunning: 64,
+      maxModelLength: 32_768,
+      stepBaseMs: 8,
+      prefillMsPerToken: 0.1,
+      attentionMsPerTokenPair: 7.5e-7,
+      decodeMsPerSequence: 0.5,
+      decodeMsPerContextToken: 2e-5,
+    },
+    sources: {
+      ...commonSources,
+      flavour: "SGLang's radix cache",
+      kvBytesPerToken: "10 layers with full attention of 40 x 2 x 2 KV heads x 256 x 2 B",
+      blockCount:
+        "1.04 M tokens: 0.8 (`mem-fraction` of GORGO's engines) x 89 GiB - 33 GiB weights = 38 GiB, of which the states of " +
+        "linear attention take 47 % (SGLang's default, an estimate of what it means here)",
+      maxBatchedTokens: "SGLang's `chunked_prefill_size` on GPUs of 35 to 60 GB",
+      maxRunning: "given: GORGO's `max_concurrent_requests`",
+      maxModelLength: "given: GORGO's `context-length`",
+      stepBaseMs: "estimate, by GORGO's 8.1 ms between tokens at little load",
+      prefillMsPerToken: "measured by GORGO's calibration: 0.086 to 0.107 ms a token",
+      attentionMsPerTokenPair: "4 x 10 layers x 4,096 FLOP / (2 x 362 TFLOPS x 0.3), an estimate",
+      decodeMsPerSequence: "estimate: each sequence reads experts of its own",
+      decodeMsPerContextToken: "20,480 B / (2 x 864 GB/s x 0.6)",
     },
   },
   "smg-generic": {

@@ -43,6 +43,7 @@ export {
   type PlotPoint,
   renderFigure,
 } from "./plot.ts";
+export { rivalNames } from "./rivals/rivals.ts";
 export type { FleetSample, RunRecord, SimResult } from "./run.ts";
 export {
   type LinkModel,

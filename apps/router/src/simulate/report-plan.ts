@@ -75,10 +75,22 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "affinity,load-aware-pull" },
     quick: { ...quickly, requests: "200", variant: "affinity,load-aware-pull" },
   },
+  { scenario: "pull-surge", flags: { ...full, duration: "60s" }, quick: { ...quickly, duration: "20s" } },
   {
     scenario: "regions-3",
     flags: { ...full, seeds: "2", variant: "all", duration: "80s" },
     quick: { ...quickly, duration: "20s", policy: "predicted_latency" },
+  },
+  { scenario: "gorgo", flags: { ...full, variant: "all" }, quick: { ...quickly, duration: "300s" } },
+  {
+    scenario: "skywalker",
+    flags: { ...full, variant: "chats,trees,mixed-trees,uneven-chats,uneven-chats-9" },
+    quick: { ...quickly, variant: "chats", duration: "40s" },
+  },
+  {
+    scenario: "p2p-anti-entropy",
+    flags: { ...full, variant: "near-even,near-skewed,near-hotspot,far-even,far-skewed" },
+    quick: { ...quickly, variant: "near-skewed", duration: "40s" },
   },
   {
     scenario: "scale-out",

@@ -6,6 +6,7 @@ import {
   clusterIp,
   customScenario,
   parseFleet,
+  rivalNames,
   type Scenario,
   type ScenarioFleet,
   scenario,
@@ -68,9 +69,9 @@ async function readFleetFile(path: string): Promise<ScenarioFleet> {
 }
 
 /** The policies that a simulation can compare. */
-export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp];
+export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp, ...rivalNames];
 
 /** Whether a policy's decisions are independent of everything that routers share. */
 export function isBlind(policy: string): boolean {
-  return policy === "random" || policy === "round_robin" || policy === clusterIp;
+  return policy === "random" || policy === "round_robin" || policy === clusterIp || rivalNames.includes(policy);
 }

@@ -255,7 +255,9 @@ function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): Text
       one.variant ?? "-",
       one.metric,
       `${one.policy} / ${one.baseline}`,
-      one.published.toFixed(3),
+      one.publishedUpTo === undefined
+        ? one.published.toFixed(3)
+        : `${one.published.toFixed(3)} .. ${one.publishedUpTo.toFixed(3)}`,
       one.reproduced?.toFixed(3) ?? "-",
       one.deviation === undefined
         ? "-"
@@ -357,6 +359,7 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
       return value === undefined ? undefined : value / baseline;
     };
     const published = result.policyValue / result.baselineValue;
+    const publishedUpTo = result.policyUpTo === undefined ? undefined : result.policyUpTo / result.baselineValue;
     const reproduced = ratioOf(result.policy, result.sharing);
     return [
       {
@@ -364,12 +367,14 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
         ...{ policy: result.policy, baseline: result.baseline },
         /** Ratios of the policy to the baseline. */
         published,
+        /** The other end of a published range. */
+        publishedUpTo,
         reproduced,
         /** The same with the scenario's last policy instead of the published one. */
         ours: ratioOf(ourPolicy),
         ourPolicy,
-        /** Reproduced divided by published, minus 1. */
-        deviation: reproduced === undefined ? undefined : reproduced / published - 1,
+        /** Reproduced divided by published, or by the nearer end of a range, minus 1; 0 within a range. */
+        deviation: reproduced && reproduced / Math.min(Math.max(reproduced, published), publishedUpTo ?? published) - 1,
         /** What the source leaves open, if that explains a deviation. */
         note: result.note,
       },

@@ -44,9 +44,31 @@ test("a published ratio beside the reproduced one and ours", () => {
         policy: "cache_aware",
         baseline: "round_robin",
       },
-      ...{ published: 0.25, reproduced: 0.3, ours: 0.2, ourPolicy: "least_work", deviation: expect.closeTo(0.2, 9) },
+      ...{
+        published: 0.25,
+        publishedUpTo: undefined,
+        reproduced: 0.3,
+        ours: 0.2,
+        ourPolicy: "least_work",
+        deviation: expect.closeTo(0.2, 9),
+      },
     },
   ]);
+});
+
+test("a ratio within a published range does not deviate, and one beside it does from the nearer end", () => {
+  const range = { ...published, policyUpTo: 2 };
+  const deviationAt = (seconds: number): number | undefined => {
+    const rows = medians(
+      ttft({ policy: "round_robin", sharing: "none" }, 10),
+      ttft({ policy: "cache_aware" }, seconds),
+      ttft({ policy: "least_work" }, 2),
+    );
+    return compareWithPublished(scenarioWith(range), rows)[0]?.deviation;
+  };
+  expect([2.5, 4, 5].map(deviationAt)).toEqual([0, 0, 0]);
+  expect(deviationAt(2)).toBeCloseTo(-0.2, 9);
+  expect(deviationAt(6)).toBeCloseTo(0.2, 9);
 });
 
 test("the run is that of the published fleet and load, with the mesh rather than the oracle", () => {

@@ -72,7 +72,7 @@ interface Sender {
   /** Runs `task` after a delay, unless sending is over by then. */
   after(delayMs: number, task: () => void): void;
   /** Sends the current prompt of a conversation. Does nothing once sending is over. */
-  send(conversation: Conversation, sending: Sending, ended: (outcome: RequestOutcome) => void): void;
+  send(conversation: Pick<Conversation, "ask">, sending: Sending, ended: (outcome: RequestOutcome) => void): void;
   /** Ends sending because all clients are done. */
   finish(): void;
 }

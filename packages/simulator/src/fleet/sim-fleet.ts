@@ -7,6 +7,8 @@ import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type Virtua
 import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
 import type { FleetControls } from "../faults.ts";
+import type { Rival } from "../rivals/rival.ts";
+import { rivalOf } from "../rivals/rivals.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
 import type { Placement } from "../topology.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
@@ -30,7 +32,7 @@ export interface SimFleetOptions {
   readonly routers: number;
   /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
-  /** A policy by name, or `clusterip`. */
+  /** A policy by name, `clusterip`, or the name of a published system. */
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
@@ -93,10 +95,13 @@ export class SimFleet implements FleetControls {
   readonly #random: Random;
   readonly #factory: RouterFactoryOptions;
   readonly #service: SimFront | undefined;
+  readonly #rival: Rival | undefined;
 
   constructor(options: SimFleetOptions) {
     const { seed, timing, policy, policyOptions = {}, sharing, placement } = options;
     if (placement && policy === clusterIp) throw new RangeError(`${clusterIp} has no regions`);
+    const createRival = rivalOf(policy);
+    if (createRival && !placement) throw new RangeError(`${policy} needs regions`);
     this.time = options.time ?? createVirtualTime();
     const { clock, scheduler } = this.time;
     this.#options = options;
@@ -107,7 +112,7 @@ export class SimFleet implements FleetControls {
       (_, number) =>
         new ModelledEngine({
           ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
-          hasEvents: sharing !== "none" && policy !== clusterIp,
+          hasEvents: createRival !== undefined || (sharing !== "none" && policy !== clusterIp),
           pull: options.pull,
         }),
     );
@@ -132,11 +137,13 @@ export class SimFleet implements FleetControls {
     };
     this.#service =
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;
+    const parts = { engines: this.engines, clock, scheduler, random: this.#random };
+    this.#rival = placement && createRival?.({ ...parts, placement });
   }
 
   /** Starts the routers and runs until all are ready. @throws Error when they do not become ready */
   async start(): Promise<void> {
-    if (this.#service) return;
+    if (this.#service || this.#rival) return;
     const first = this.routerNodes.slice(0, this.#options.startedRouters ?? this.routerNodes.length);
     for (const { number } of first) this.startRouter(number);
     while (!first.every(({ isServing, router }) => isServing && router?.view.isSettled)) {
@@ -161,6 +168,11 @@ export class SimFleet implements FleetControls {
     const { timing, placement } = this.#options;
     const { hopDelayMs, frontMs = 0 } = timing;
     const { region = 0 } = request;
+    const rival = this.#rival;
+    if (rival) {
+      scheduler.after(frontMs, () => rival.handle(request, region, (outcome) => ended(outcome, -1)));
+      return;
+    }
     const wayMs = ({ number }: RouterNode): number =>
       placement ? placement.clientDelayMs(region, placement.routers[number]!) : hopDelayMs;
     const back = (outcome: FrontOutcome, node: RouterNode | undefined): void => {

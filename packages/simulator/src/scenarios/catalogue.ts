@@ -4,17 +4,21 @@ import { agents300, scaleOut } from "./agents.ts";
 import { agentsTraces } from "./agents-traces.ts";
 import { baseten4 } from "./baseten-4.ts";
 import { evict, hotDocuments, rag, tiers } from "./documents.ts";
+import { gorgo } from "./gorgo.ts";
 import { lora64 } from "./lora-64.ts";
 import { mooncakeConversation, toolagent } from "./mooncake.ts";
 import { onePrompt } from "./one-prompt.ts";
+import { p2p } from "./p2p.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { bursts, decodeBound, longAndShort } from "./prompts.ts";
+import { pullSurge } from "./pull-surge.ts";
 import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
 import { regions3 } from "./regions.ts";
 import type { Scenario } from "./scenario.ts";
 import { sessionAffinity } from "./session-affinity.ts";
 import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
 import { sharedPrefix150x5 } from "./shared-prefix-150x5.ts";
+import { skywalker } from "./skywalker.ts";
 import { sloMix } from "./slo-mix.ts";
 import { faultScenarios, mega, smg240 } from "./smg-240.ts";
 import { unevenFleets } from "./uneven-fleets.ts";
@@ -46,7 +50,11 @@ const catalogue = new Map(
     pullLadder,
     pull64x16k,
     pull192x48k,
+    pullSurge,
     regions3,
+    gorgo,
+    skywalker,
+    p2p,
     ...unevenFleets,
     ...pdMixes,
     ...faultScenarios,

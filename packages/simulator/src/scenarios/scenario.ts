@@ -57,6 +57,8 @@ export interface PublishedResult {
   /** The policy here that does the same as the source's own. */
   readonly policy: string;
   readonly policyValue: number;
+  /** The policy's greatest value, where the source has a range for all its baselines and workloads together. */
+  readonly policyUpTo?: number;
   readonly baseline: string;
   readonly baselineValue: number;
   /** The variant that it describes; the scenario itself when absent. */

@@ -11,6 +11,7 @@ vi.setConfig({ testTimeout: 180_000 });
 const tolerance = 0.25;
 
 type Figure =
+  | "ttft_p95_s"
   | "cached_share"
   | "duration_s"
   | "output_tokens_per_s"
@@ -74,6 +75,35 @@ describe("published ratios come out within a quarter", () => {
   test("baseten-4: hits of the first 500 requests", async () => {
     const rows = await pair({ name: "baseten-4", requests: 500 });
     expect(Math.abs(deviation("baseten-4", "cached_share", rows))).toBeLessThan(tolerance);
+  });
+});
+
+describe("published systems for several regions", () => {
+  test("gorgo: p95 of the time to first token beside its baselines", async () => {
+    const own = await measured({ name: "gorgo", policy: "gorgo" });
+    for (const { baseline, metric, policyValue, baselineValue } of scenario("gorgo").published) {
+      if (metric !== "ttft_p95_s") continue;
+      const reproduced = ratio(own, await measured({ name: "gorgo", policy: baseline }), metric);
+      expect(Math.abs(reproduced / (policyValue / baselineValue) - 1)).toBeLessThan(tolerance);
+    }
+  });
+
+  test("skywalker: nine engines do what twelve do whose regions keep to themselves", async () => {
+    const shared = await measured({ name: "skywalker", variant: "uneven-chats-9", policy: "skywalker" });
+    const local = await measured({ name: "skywalker", variant: "uneven-chats", policy: "skywalker_region_local" });
+    expect(Math.abs(ratio(shared, local, "total_tokens_per_s") - 1)).toBeLessThan(0.1);
+  });
+
+  test("p2p-anti-entropy: gains between near nodes, less where all ask about one subject, and loses between far ones", async () => {
+    const gainOf = async (variant: string): Promise<number> => {
+      const run = { name: "p2p-anti-entropy", variant, durationS: 60 };
+      const local = await measured({ ...run, policy: "p2p_local" });
+      return ratio(await measured({ ...run, policy: "p2p_anti_entropy" }), local, "ttft_mean_s");
+    };
+    const near = await gainOf("near-skewed");
+    expect(near).toBeLessThan(0.6);
+    expect(await gainOf("near-hotspot")).toBeGreaterThan(1.2 * near);
+    expect(await gainOf("far-skewed")).toBeGreaterThan(1.1);
   });
 });
 

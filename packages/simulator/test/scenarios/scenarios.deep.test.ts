@@ -3,6 +3,7 @@ import { policyNames } from "@espalier/policies";
 import type { TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { faultNames } from "../../src/faults.ts";
+import { rivalNames } from "../../src/rivals/rivals.ts";
 import { a10g8Parameters } from "../../src/scenarios/a10g-8.ts";
 import { agentParameters, scaleOutParameters } from "../../src/scenarios/agents.ts";
 import { baseten4Parameters } from "../../src/scenarios/baseten-4.ts";
@@ -71,7 +72,7 @@ describe.each(scenarioNames)("%s", (name) => {
     expect(one.summary).toMatch(/^\S.*\.$/);
     expect(presetNames).toContain(one.fleet.preset);
     expect(one.fleet.engines).toBeGreaterThanOrEqual(1);
-    const known = [...policyNames, "clusterip"];
+    const known = [...policyNames, "clusterip", ...rivalNames];
     for (const policy of one.policies) expect(known).toContain(policy);
     expect(one.policies.at(-1)).toBe("predicted_latency");
     const variants = one.variants.map((variant) => variant.name);
@@ -111,7 +112,7 @@ describe.each(scenarioNames)("%s", (name) => {
 
   test("has twice the load at twice the scale", () => {
     // Long enough for the rate to show, and for a closed loop only its first requests.
-    const openS = one.split || name === "bursts" ? 90 : one.fleet.engines > 100 ? 2 : 9;
+    const openS = one.split || ["bursts", "gorgo"].includes(name) ? 90 : one.fleet.engines > 100 ? 2 : 9;
     const durationS = one.isOpenLoop ? openS : 0.001;
     const [once, twice] = [1, 2].map((scale) => run(one, { scale, durationS }));
     if (!one.isOpenLoop && !oneByOne.includes(name)) {

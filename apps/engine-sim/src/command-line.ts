@@ -7,6 +7,7 @@ import {
   type EngineSimOptions,
   engineRoles,
   type KvEventOptions,
+  loadFailurePolicies,
   type P2pOptions,
   type TransferOptions,
   transferProtocols,
@@ -21,66 +22,99 @@ interface Command {
   readonly options: EngineSimOptions;
 }
 
-/** The flags for prefill and decode on different engines. */
-const transferFlags = {
-  role: { type: "string" },
-  "kv-transfer": { type: "string" },
-  "kv-transfer-port": { type: "string" },
-  "kv-transfer-bytes-per-token": { type: "string" },
-  "kv-transfer-bytes-per-second": { type: "string" },
-  "kv-transfer-setup-ms": { type: "string" },
-  "kv-transfer-timeout-ms": { type: "string" },
-  "kv-transfer-failure": { type: "string" },
-  "kv-storage": { type: "string" },
-  "kv-pool-events": { type: "string" },
-  "kv-pool-events-port": { type: "string" },
-} as const;
+/** The option that a flag sets. */
+type Target =
+  | keyof EngineSimOptions
+  | `parameters.${keyof EngineParameters}`
+  | `kvEvents.${keyof KvEventOptions}`
+  | `transfer.${keyof TransferOptions}`
+  | `transfer.poolEvents.${keyof KvEventOptions}`
+  | `p2p.${keyof P2pOptions}`;
 
-/** The flags for engines that pull from each other's CPU memory. */
-const p2pFlags = {
-  "p2p-port": { type: "string" },
-  "p2p-bytes-per-token": { type: "string" },
-  "p2p-bytes-per-second": { type: "string" },
-  "p2p-pair-bytes-per-second": { type: "string" },
-  "p2p-latency-ms": { type: "string" },
-  "p2p-transfers": { type: "string" },
-  "p2p-queue": { type: "string" },
-  "p2p-timeout-ms": { type: "string" },
-} as const;
+/** @throws RangeError that names the flag */
+type Read = (text: string, flag: string) => unknown;
+
+const text: Read = (value) => value;
+
+const number: Read = (value, flag) => {
+  if (value.trim() !== "" && Number.isFinite(Number(value))) return Number(value);
+  throw new RangeError(`--${flag} is a number, not "${value}"`);
+};
+
+const oneOf =
+  (names: readonly string[]): Read =>
+  (value, flag) => {
+    if (names.includes(value)) return value;
+    const choices = names.length === 2 ? names.join(" or ") : `one of ${names.join(", ")}`;
+    throw new RangeError(`--${flag} is ${choices}, not "${value}"`);
+  };
+
+/** Flags with a value. */
+const valued = {
+  engines: ["engines", number],
+  host: ["host", text],
+  port: ["port", number],
+  preset: ["preset", oneOf(presetNames)],
+  blocks: ["parameters.blockCount", number],
+  "block-size": ["parameters.blockSize", number],
+  "max-running": ["parameters.maxRunning", number],
+  "max-batched-tokens": ["parameters.maxBatchedTokens", number],
+  speed: ["speed", number],
+  flavour: ["parameters.flavour", oneOf(["vllm", "sglang"])],
+  seed: ["seed", number],
+  "natural-length-mean": ["naturalLengthMean", number],
+  "api-key": ["apiKey", text],
+  tokenizer: ["tokenizer", text],
+  "lora-slots": ["parameters.adapterSlots", number],
+  "lora-load-ms": ["parameters.adapterLoadMs", number],
+  "cpu-blocks": ["parameters.cpuBlocks", number],
+  "cpu-load-ms": ["parameters.cpuLoadMsPerBlock", number],
+  "cpu-writes": ["parameters.cpuWrites", oneOf(cpuWriteNames)],
+  "kv-events": ["kvEvents.dialect", oneOf(dialectNames)],
+  "kv-events-port": ["kvEvents.port", number],
+  "kv-events-replay": ["kvEvents.replay", (value, flag) => oneOf(["on", "off"])(value, flag) === "on"],
+  "kv-events-buffer": ["kvEvents.bufferSteps", number],
+  "kv-events-topic": ["kvEvents.topic", text],
+  "kv-transfer": ["transfer.protocol", oneOf(transferProtocols)],
+  role: ["transfer.role", oneOf(engineRoles)],
+  "kv-transfer-port": ["transfer.port", number],
+  "kv-transfer-bytes-per-token": ["transfer.bytesPerToken", number],
+  "kv-transfer-bytes-per-second": ["transfer.linkBytesPerSecond", number],
+  "kv-transfer-setup-ms": ["transfer.setupMs", number],
+  "kv-transfer-timeout-ms": ["transfer.timeoutMs", number],
+  "kv-transfer-failure": ["transfer.onFailure", oneOf(loadFailurePolicies)],
+  "kv-storage": ["transfer.storageUrl", text],
+  "kv-pool-events": ["transfer.poolEvents.dialect", oneOf(dialectNames)],
+  "kv-pool-events-port": ["transfer.poolEvents.port", number],
+  "p2p-port": ["p2p.port", number],
+  "p2p-bytes-per-token": ["p2p.bytesPerToken", number],
+  "p2p-bytes-per-second": ["p2p.bytesPerSecond", number],
+  "p2p-pair-bytes-per-second": ["p2p.pairBytesPerSecond", number],
+  "p2p-latency-ms": ["p2p.latencyMs", number],
+  "p2p-transfers": ["p2p.maxTransfers", number],
+  "p2p-queue": ["p2p.maxQueued", number],
+  "p2p-timeout-ms": ["p2p.timeoutMs", number],
+} as const satisfies Readonly<Record<string, readonly [sets: Target, read: Read]>>;
+
+type Valued = keyof typeof valued;
+const valuedFlags = Object.keys(valued) as readonly Valued[];
 
 const flags = {
-  engines: { type: "string" },
-  host: { type: "string" },
-  port: { type: "string" },
-  preset: { type: "string" },
+  ...(Object.fromEntries(valuedFlags.map((flag) => [flag, { type: "string" }])) as Record<Valued, { type: "string" }>),
   model: { type: "string", multiple: true },
-  blocks: { type: "string" },
-  "block-size": { type: "string" },
-  "max-running": { type: "string" },
-  "max-batched-tokens": { type: "string" },
-  speed: { type: "string" },
-  flavour: { type: "string" },
-  seed: { type: "string" },
-  "natural-length-mean": { type: "string" },
-  "api-key": { type: "string" },
-  tokenizer: { type: "string" },
   lora: { type: "string", multiple: true },
-  "lora-slots": { type: "string" },
-  "lora-load-ms": { type: "string" },
-  "cpu-blocks": { type: "string" },
-  "cpu-load-ms": { type: "string" },
-  "cpu-writes": { type: "string" },
-  "kv-events": { type: "string" },
-  "kv-events-port": { type: "string" },
-  "kv-events-replay": { type: "string" },
-  "kv-events-buffer": { type: "string" },
-  "kv-events-topic": { type: "string" },
   "self-describing-kv-events": { type: "boolean" },
-  ...transferFlags,
   p2p: { type: "boolean" },
-  ...p2pFlags,
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
+} as const;
+
+/** Flags that others need, by the beginnings of what these set. */
+const needed = {
+  "kvEvents.": "kv-events",
+  "transfer.poolEvents.": "kv-pool-events",
+  "transfer.": "kv-transfer",
+  "p2p.": "p2p",
 } as const;
 
 /**
@@ -90,156 +124,29 @@ const flags = {
  */
 export function parseCommandLine(args: readonly string[]): Command {
   const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false });
-  const preset = values.preset === undefined ? undefined : presetNames.find((name) => name === values.preset);
-  if (values.preset !== undefined && !preset) throw new RangeError(`--preset is one of ${presetNames.join(", ")}`);
-  const parameters = dropUndefined<Partial<EngineParameters>>({
-    blockCount: numberFlag(values.blocks, "blocks"),
-    blockSize: numberFlag(values["block-size"], "block-size"),
-    maxRunning: numberFlag(values["max-running"], "max-running"),
-    maxBatchedTokens: numberFlag(values["max-batched-tokens"], "max-batched-tokens"),
-    flavour: flavourFlag(values.flavour),
-    adapterSlots: numberFlag(values["lora-slots"], "lora-slots"),
-    adapterLoadMs: numberFlag(values["lora-load-ms"], "lora-load-ms"),
-    cpuBlocks: numberFlag(values["cpu-blocks"], "cpu-blocks"),
-    cpuLoadMsPerBlock: numberFlag(values["cpu-load-ms"], "cpu-load-ms"),
-    cpuWrites: cpuWritesFlag(values["cpu-writes"]),
-  });
-  const options = dropUndefined<EngineSimOptions>({
-    engines: numberFlag(values.engines, "engines"),
-    host: values.host,
-    port: numberFlag(values.port, "port"),
-    preset,
-    models: values.model,
-    parameters,
-    speed: numberFlag(values.speed, "speed"),
-    seed: numberFlag(values.seed, "seed"),
-    naturalLengthMean: numberFlag(values["natural-length-mean"], "natural-length-mean"),
-    apiKey: values["api-key"],
-    tokenizer: values.tokenizer,
-    adapters: values.lora,
-    kvEvents: kvEventFlags(values),
-    transfer: transferOptionsOf(values),
-    p2p: p2pOptionsOf(values),
-    selfDescribingKvEvents: values["self-describing-kv-events"],
-  });
-  return { showHelp: values.help ?? false, json: values.json ?? false, options };
-}
-
-function numberFlag(value: string | undefined, name: string): number | undefined {
-  if (value === undefined) return undefined;
-  const number = Number(value);
-  if (value.trim() !== "" && Number.isFinite(number)) return number;
-  throw new RangeError(`--${name} is a number, not "${value}"`);
-}
-
-function flavourFlag(value: string | undefined): "vllm" | "sglang" | undefined {
-  if (value === undefined || value === "vllm" || value === "sglang") return value;
-  throw new RangeError(`--flavour is vllm or sglang, not "${value}"`);
-}
-
-function cpuWritesFlag(value: string | undefined): EngineParameters["cpuWrites"] {
-  if (value === undefined) return undefined;
-  const writes = cpuWriteNames.find((known) => known === value);
-  if (!writes) throw new RangeError(`--cpu-writes is one of ${cpuWriteNames.join(", ")}, not "${value}"`);
-  return writes;
-}
-
-interface KvEventFlags {
-  readonly "kv-events"?: string | undefined;
-  readonly "kv-events-port"?: string | undefined;
-  readonly "kv-events-replay"?: string | undefined;
-  readonly "kv-events-buffer"?: string | undefined;
-  readonly "kv-events-topic"?: string | undefined;
-}
-
-function kvEventFlags(values: KvEventFlags): KvEventOptions | undefined {
-  const { "kv-events": name, "kv-events-replay": replay } = values;
-  if (name === undefined) {
-    const [stray] =
-      Object.entries(values).find(([flag, value]) => flag.startsWith("kv-events-") && value !== undefined) ?? [];
-    if (stray) throw new RangeError(`--${stray} needs --kv-events`);
-    return undefined;
+  const { model, lora, p2p, json = false, help = false, "self-describing-kv-events": areSelfDescribing } = values;
+  const options: Record<string, unknown> = { parameters: {}, ...(p2p && { p2p: {} }) };
+  for (const flag of valuedFlags) {
+    const [target, read] = valued[flag];
+    const written = values[flag];
+    if (written === undefined) continue;
+    for (const [beginning, other] of Object.entries(needed)) {
+      if (!target.startsWith(beginning) || flag === other || Object.hasOwn(values, other)) continue;
+      throw new RangeError(`--${flag} needs --${other}`);
+    }
+    setAt(options, target.split("."), read(written, flag));
   }
-  const dialect = dialectNames.find((known) => known === name);
-  if (!dialect) throw new RangeError(`--kv-events is one of ${dialectNames.join(", ")}, not "${name}"`);
-  if (replay !== undefined && replay !== "on" && replay !== "off") {
-    throw new RangeError(`--kv-events-replay is on or off, not "${replay}"`);
-  }
-  return dropUndefined<KvEventOptions>({
-    dialect,
-    port: numberFlag(values["kv-events-port"], "kv-events-port"),
-    replay: replay === undefined ? undefined : replay === "on",
-    bufferSteps: numberFlag(values["kv-events-buffer"], "kv-events-buffer"),
-    topic: values["kv-events-topic"],
-  });
+  if (model) options.models = model;
+  if (lora) options.adapters = lora;
+  if (areSelfDescribing) options.selfDescribingKvEvents = true;
+  return { showHelp: help, json, options };
 }
 
-type TransferFlags = { readonly [Flag in keyof typeof transferFlags]?: string | undefined };
-
-function transferOptionsOf(values: TransferFlags): TransferOptions | undefined {
-  const { "kv-transfer": name, "kv-transfer-failure": failure, role: roleName } = values;
-  if (name === undefined) {
-    const stray = Object.keys(transferFlags).find((flag) => values[flag as keyof TransferFlags] !== undefined);
-    if (stray !== undefined) throw new RangeError(`--${stray} needs --kv-transfer`);
-    return undefined;
-  }
-  const protocol = transferProtocols.find((known) => known === name);
-  if (!protocol) throw new RangeError(`--kv-transfer is one of ${transferProtocols.join(", ")}, not "${name}"`);
-  const role = engineRoles.find((known) => known === roleName);
-  if (roleName !== undefined && !role) throw new RangeError(`--role is one of ${engineRoles.join(", ")}`);
-  if (failure !== undefined && failure !== "fail" && failure !== "recompute") {
-    throw new RangeError(`--kv-transfer-failure is fail or recompute, not "${failure}"`);
-  }
-  const { "kv-pool-events": poolDialect, "kv-pool-events-port": poolPort } = values;
-  if (poolDialect === undefined && poolPort !== undefined) {
-    throw new RangeError("--kv-pool-events-port needs --kv-pool-events");
-  }
-  const numbers = {
-    port: numberFlag(values["kv-transfer-port"], "kv-transfer-port"),
-    bytesPerToken: numberFlag(values["kv-transfer-bytes-per-token"], "kv-transfer-bytes-per-token"),
-    linkBytesPerSecond: numberFlag(values["kv-transfer-bytes-per-second"], "kv-transfer-bytes-per-second"),
-    setupMs: numberFlag(values["kv-transfer-setup-ms"], "kv-transfer-setup-ms"),
-    timeoutMs: numberFlag(values["kv-transfer-timeout-ms"], "kv-transfer-timeout-ms"),
-  };
-  const poolEvents =
-    poolDialect === undefined ? undefined : poolEventsOf(poolDialect, numberFlag(poolPort, "kv-pool-events-port"));
-  const storageUrl = values["kv-storage"];
-  const given = Object.entries({ role, onFailure: failure, storageUrl, poolEvents, ...numbers });
-  return { protocol, ...Object.fromEntries(given.filter(([, value]) => value !== undefined)) };
+function setAt(section: Record<string, unknown>, [key = "", ...rest]: readonly string[], value: unknown): void {
+  if (rest.length > 0) section[key] ??= {};
+  if (rest.length > 0) setAt(section[key] as Record<string, unknown>, rest, value);
+  else section[key] = value;
 }
-
-function poolEventsOf(name: string, port: number | undefined): KvEventOptions {
-  const dialect = dialectNames.find((known) => known === name);
-  if (!dialect) throw new RangeError(`--kv-pool-events is one of ${dialectNames.join(", ")}, not "${name}"`);
-  return { dialect, ...(port === undefined ? {} : { port }) };
-}
-
-type P2pFlags = { readonly [Flag in keyof typeof p2pFlags]?: string | undefined } & {
-  readonly p2p?: boolean | undefined;
-};
-
-function p2pOptionsOf(values: P2pFlags): P2pOptions | undefined {
-  if (values.p2p !== true) {
-    const stray = Object.keys(p2pFlags).find((flag) => values[flag as keyof P2pFlags] !== undefined);
-    if (stray !== undefined) throw new RangeError(`--${stray} needs --p2p`);
-    return undefined;
-  }
-  return dropUndefined<P2pOptions>({
-    port: numberFlag(values["p2p-port"], "p2p-port"),
-    bytesPerToken: numberFlag(values["p2p-bytes-per-token"], "p2p-bytes-per-token"),
-    bytesPerSecond: numberFlag(values["p2p-bytes-per-second"], "p2p-bytes-per-second"),
-    pairBytesPerSecond: numberFlag(values["p2p-pair-bytes-per-second"], "p2p-pair-bytes-per-second"),
-    latencyMs: numberFlag(values["p2p-latency-ms"], "p2p-latency-ms"),
-    maxTransfers: numberFlag(values["p2p-transfers"], "p2p-transfers"),
-    maxQueued: numberFlag(values["p2p-queue"], "p2p-queue"),
-    timeoutMs: numberFlag(values["p2p-timeout-ms"], "p2p-timeout-ms"),
-  });
-}
-
-type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };
-
-const dropUndefined = <T extends object>(values: Loose<T>): T =>
-  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 
 /** The text of `--help`. */
 export function helpText(): string {

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
 import {
   createKvEventPublisher,
   type Delivery,
@@ -28,24 +28,7 @@ export interface EventChannelDescription {
 }
 
 /** Publishes the KV events of one simulated engine, with faults on demand. */
-export interface EventChannel extends Startable {
-  /** Ports are known once the channel is started. */
-  describe(): EventChannelDescription;
-  /** Publishes the events of one step as one message. */
-  publish(events: readonly WireEvent[]): void;
-  /**
-   * The engine restarts: numbers from 0, an empty replay, all connections broken. Resolves when the sockets are open again.
-   */
-  restart(): Promise<void>;
-  /**
-   * Injects a fault; resolves when it is active.
-   *
-   * @throws ApiError 400 when too many faults are active
-   */
-  inject(fault: EventFault): Promise<void>;
-  /** Clears all faults. */
-  clearFaults(): Promise<void>;
-}
+export type EventChannel = ReturnType<typeof createEventChannel>;
 
 interface EventChannelOptions extends EventStreamOptions {
   readonly scheduler: Scheduler;
@@ -57,7 +40,7 @@ const junk = Uint8Array.of(0xc1);
 /** Data-parallel rank of a simulated engine. */
 const rank = 0;
 
-export function createEventChannel(options: EventChannelOptions): EventChannel {
+export function createEventChannel(options: EventChannelOptions) {
   const { dialect, topic, bufferSteps, clock, scheduler, logger } = options;
   const stream = createEventStream(options);
   const faults = createMessageFaults(scheduler);
@@ -87,23 +70,33 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
 
   return {
     start: stream.start,
-    stop() {
+    stop(): Promise<void> {
       endSilence?.();
       faults.clear();
       return queued(stream.stop);
     },
-    describe() {
+    /** Ports are known once the channel is started. */
+    describe(): EventChannelDescription {
       const { port, replayPort = null, nextSequence, subscriptions, replays } = stream;
       const place = { dialect, topic, port, replayPort, bufferSteps };
       return { ...place, nextSequence, subscriptions, replays, replaySilent, faults: faults.list() };
     },
-    publish: (events) =>
+    /** Publishes the events of one step as one message. */
+    publish: (events: readonly WireEvent[]): void =>
       publishPayload(encodeEventMessage(events, dialect, { timestampS: clock.wallMs() / 1_000, rank })),
-    restart() {
+    /**
+     * The engine restarts: numbers from 0, an empty replay, all connections broken. Resolves when the sockets are open again.
+     */
+    restart(): Promise<void> {
       stream.beginEpoch();
       return queued(() => stream.reopen({ replay: !replaySilent }));
     },
-    async inject(fault) {
+    /**
+     * Injects a fault; resolves when it is active.
+     *
+     * @throws ApiError 400 when too many faults are active
+     */
+    async inject(fault: EventFault): Promise<void> {
       if (fault.kind === "gap") stream.skip(fault.count);
       else if (fault.kind === "replay-truncated") stream.forgetAllBut(fault.keep);
       else if (fault.kind === "junk") {
@@ -113,33 +106,12 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
         if (fault.delayMs !== undefined) endSilence = scheduler.after(fault.delayMs, endReplaySilence);
       } else faults.add(fault);
     },
-    clearFaults() {
+    /** Clears all faults. */
+    clearFaults(): Promise<void> {
       faults.clear();
       return setReplaySilent(false);
     },
   };
-}
-
-/** Numbered messages of one engine, sent to subscribers and kept for replay. Ports are known once it is started. */
-interface EventStream extends Startable {
-  readonly port: number;
-  /** Undefined without replay. */
-  readonly replayPort: number | undefined;
-  readonly nextSequence: number;
-  readonly subscriptions: number;
-  /** Replays answered since the socket was opened last. */
-  readonly replays: number;
-  publish(payload: Uint8Array, delivery: Delivery): void;
-  /** Skips sequence numbers. */
-  skip(count: number): void;
-  /** Drops all but the newest `count` messages from the replay. */
-  forgetAllBut(count: number): void;
-  /** Restarts the numbers at 0, and empties the replay. */
-  beginEpoch(): void;
-  closeReplay(): Promise<void>;
-  openReplay(): Promise<void>;
-  /** Breaks every connection and listens on the same ports again. */
-  reopen(which: { readonly replay: boolean }): Promise<void>;
 }
 
 interface EventStreamOptions extends ResolvedKvEvents {
@@ -151,9 +123,10 @@ interface EventStreamOptions extends ResolvedKvEvents {
 }
 
 /**
- * Live messages and replay are two publishers with the same numbers, so that faults of the replay do not affect live messages.
+ * Numbered messages of one engine, sent to subscribers and kept for replay. Ports are known once it is started. Live
+ * messages and replay are two publishers with the same numbers, so that faults of the replay do not affect live messages.
  */
-function createEventStream(options: EventStreamOptions): EventStream {
+function createEventStream(options: EventStreamOptions) {
   const { name, dialect, topic, host, port, replay, replayPort, bufferSteps, clock, logger } = options;
   const common = { host, topic, dialect, clock, logger };
   const live = createKvEventPublisher({ ...common, port, bufferSteps: 1 });
@@ -166,6 +139,7 @@ function createEventStream(options: EventStreamOptions): EventStream {
     get port() {
       return portOf(live.endpoint);
     },
+    /** Undefined without replay. */
     get replayPort() {
       return history?.replayEndpoint === undefined ? undefined : portOf(history.replayEndpoint);
     },
@@ -175,26 +149,29 @@ function createEventStream(options: EventStreamOptions): EventStream {
     get subscriptions() {
       return live.subscriptions;
     },
+    /** Replays answered since the socket was opened last. */
     get replays() {
       return history?.replays ?? 0;
     },
-    async start() {
+    async start(): Promise<void> {
       await live.start();
       await history?.start();
     },
-    async stop() {
+    async stop(): Promise<void> {
       await Promise.all([live.stop(), history?.stop()]);
     },
-    publish(payload, delivery) {
+    publish(payload: Uint8Array, delivery: Delivery): void {
       const sequence = live.publishPayload(payload, delivery);
       history?.publishPayload(payload, "lost");
       newest.add({ sequence, payload });
     },
-    skip(count) {
+    /** Skips sequence numbers. */
+    skip(count: number): void {
       live.skipSequences(count);
       history?.skipSequences(count);
     },
-    forgetAllBut(count) {
+    /** Drops all but the newest `count` messages from the replay. */
+    forgetAllBut(count: number): void {
       if (!history) return;
       const kept = newest.newest(count);
       newest.clear();
@@ -206,14 +183,16 @@ function createEventStream(options: EventStreamOptions): EventStream {
       }
       history.skipSequences(live.nextSequence - history.nextSequence);
     },
-    beginEpoch() {
+    /** Restarts the numbers at 0, and empties the replay. */
+    beginEpoch(): void {
       live.restart();
       history?.restart();
       newest.clear();
     },
     closeReplay: async () => history?.stop(),
     openReplay: async () => history?.reconnect(),
-    async reopen(which) {
+    /** Breaks every connection and listens on the same ports again. */
+    async reopen(which: { readonly replay: boolean }): Promise<void> {
       await Promise.all([live.reconnect(), which.replay ? history?.reconnect() : undefined]);
     },
   };
@@ -227,25 +206,19 @@ interface PublishedMessage {
   readonly payload: Uint8Array;
 }
 
-/** The newest messages of one epoch, oldest first. */
-interface MessageHistory {
-  add(message: PublishedMessage): void;
-  /** The last `count`, or all kept ones. */
-  newest(count: number): readonly PublishedMessage[];
-  clear(): void;
-}
-
-/** @param capacity messages kept; the oldest is dropped */
-export function createMessageHistory(capacity: number): MessageHistory {
+/** The newest messages of one epoch, oldest first. @param capacity messages kept; the oldest is dropped */
+export function createMessageHistory(capacity: number) {
   let messages: PublishedMessage[] = [];
   return {
-    add(message) {
+    add(message: PublishedMessage): void {
       messages.push(message);
       // Trimmed rarely, so that adding stays O(1).
       if (messages.length >= 2 * capacity) messages = messages.slice(-capacity);
     },
-    newest: (count) => messages.slice(messages.length - Math.min(count, capacity, messages.length)),
-    clear() {
+    /** The last `count`, or all kept ones. */
+    newest: (count: number): readonly PublishedMessage[] =>
+      messages.slice(messages.length - Math.min(count, capacity, messages.length)),
+    clear(): void {
       messages = [];
     },
   };

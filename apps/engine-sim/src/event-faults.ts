@@ -64,16 +64,6 @@ export function parseEventFault(body: JsonObject): EventFault {
 /** Faults that apply to coming messages. */
 export type MessageFault = Extract<EventFault, { kind: "duplicate" | "disorder" | "silence" }>;
 
-/** The active faults of messages. The first one applies until it is used up. */
-interface MessageFaults {
-  /** @throws ApiError 400 when `maxMessageFaults` are active */
-  add(fault: MessageFault): void;
-  clear(): void;
-  list(): readonly MessageFault[];
-  /** The delivery of the next message; counts the fault down. */
-  take(): Delivery;
-}
-
 const maxMessageFaults = 16;
 
 const deliveries: Readonly<Record<MessageFault["kind"], Delivery>> = {
@@ -87,7 +77,8 @@ interface Entry {
   readonly cancel: Cancel | undefined;
 }
 
-export function createMessageFaults(scheduler: Scheduler): MessageFaults {
+/** The active faults of messages. The first one applies until it is used up. */
+export function createMessageFaults(scheduler: Scheduler) {
   const entries = new Set<Entry>();
   /** Whether the last message is sent after the next one. */
   let isSwapping = false;
@@ -97,18 +88,20 @@ export function createMessageFaults(scheduler: Scheduler): MessageFaults {
     entries.delete(entry);
   };
   return {
-    add(fault) {
+    /** @throws ApiError 400 when `maxMessageFaults` are active */
+    add(fault: MessageFault): void {
       if (entries.size >= maxMessageFaults) throw new ApiError(400, `at most ${maxMessageFaults} faults at once`);
       const delayMs = fault.kind === "silence" ? fault.delayMs : undefined;
       const cancel = delayMs === undefined ? undefined : scheduler.after(delayMs, () => void entries.delete(entry));
       const entry: Entry = { fault, cancel };
       entries.add(entry);
     },
-    clear() {
+    clear(): void {
       for (const entry of entries) remove(entry);
     },
-    list: () => Array.from(entries, ({ fault }) => fault),
-    take() {
+    list: (): readonly MessageFault[] => Array.from(entries, ({ fault }) => fault),
+    /** The delivery of the next message; counts the fault down. */
+    take(): Delivery {
       if (isSwapping) {
         isSwapping = false;
         return "sent";

@@ -1,4 +1,5 @@
 import type { Random } from "@espalier/common";
+import { type JsonObject, optionalInteger, optionalNumber, optionalString } from "./api/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 
 const faultKinds = [
@@ -43,14 +44,7 @@ export interface Fault {
 }
 
 /** The active faults. The first that matches a request, and whose probability comes up, hits it. */
-export interface FaultTable {
-  /** @throws ApiError 400 when `maxFaults` are active */
-  add(fault: Fault): void;
-  clear(): void;
-  list(): readonly Fault[];
-  /** The fault that hits a request to `path`; counts it down. */
-  take(path: string, isModelRequest: boolean): Fault | undefined;
-}
+export type FaultTable = ReturnType<typeof createFaultTable>;
 
 const maxFaults = 16;
 
@@ -61,18 +55,20 @@ export const transferPath = "/kv/claim";
 export const pullPath = "/kv/pull";
 
 /** @param random draws for `probability` */
-export function createFaultTable(random: Random): FaultTable {
+export function createFaultTable(random: Random) {
   let faults: Fault[] = [];
   return {
-    add(fault) {
+    /** @throws ApiError 400 when `maxFaults` are active */
+    add(fault: Fault): void {
       if (faults.length >= maxFaults) throw new ApiError(400, `at most ${maxFaults} faults at once`);
       faults.push(fault);
     },
-    clear() {
+    clear(): void {
       faults = [];
     },
-    list: () => faults,
-    take(path, isModelRequest) {
+    list: (): readonly Fault[] => faults,
+    /** The fault that hits a request to `path`; counts it down. */
+    take(path: string, isModelRequest: boolean): Fault | undefined {
       for (const [at, fault] of faults.entries()) {
         if (!matches(fault, path, isModelRequest)) continue;
         if (fault.probability < 1 && random.float() >= fault.probability) continue;
@@ -112,39 +108,19 @@ const maxDelayMs = 600_000;
  *
  * @throws ApiError 400 naming the field that is missing or wrong
  */
-export function parseFault(body: Readonly<Record<string, unknown>>): Fault {
+export function parseFault(body: JsonObject): Fault {
   const kind = faultKinds.find((known) => known === body.kind);
   if (body.kind === undefined) throw missingField("kind");
   if (!kind) throw wrongField("kind", `one of ${faultKinds.join(", ")}`);
-  const path = body.path;
-  if (path !== undefined && typeof path !== "string") throw wrongField("path", "a string");
-  const delayMs = numberIn(body, "delayMs", 0, maxDelayMs);
+  const delayMs = optionalNumber(body, "delayMs", 0, maxDelayMs);
   if ((kind === "slow" || kind === "transfer-slow") && delayMs === undefined) throw missingField("delayMs");
   return {
     kind,
-    count: integerIn(body, "count", 1, Number.MAX_SAFE_INTEGER),
-    probability: numberIn(body, "probability", 0, 1) ?? 1,
-    afterTokens: integerIn(body, "afterTokens", 0, Number.MAX_SAFE_INTEGER),
+    count: optionalInteger(body, "count", 1, Number.MAX_SAFE_INTEGER),
+    probability: optionalNumber(body, "probability", 0, 1) ?? 1,
+    afterTokens: optionalInteger(body, "afterTokens", 0, Number.MAX_SAFE_INTEGER),
     delayMs,
-    status: integerIn(body, "status", 400, 599) ?? 503,
-    path,
+    status: optionalInteger(body, "status", 400, 599) ?? 503,
+    path: optionalString(body, "path"),
   };
-}
-
-function numberIn(body: Readonly<Record<string, unknown>>, name: string, min: number, max: number): number | undefined {
-  const value = body[name];
-  if (value === undefined) return undefined;
-  if (typeof value === "number" && value >= min && value <= max) return value;
-  throw wrongField(name, `a number from ${min} to ${max}`);
-}
-
-function integerIn(
-  body: Readonly<Record<string, unknown>>,
-  name: string,
-  min: number,
-  max: number,
-): number | undefined {
-  const value = numberIn(body, name, min, max);
-  if (value === undefined || Number.isInteger(value)) return value;
-  throw wrongField(name, "a whole number");
 }

@@ -137,55 +137,41 @@ type EngineRole = (typeof engineRoles)[number];
 /** Roles of engines in disaggregated serving. */
 export const engineRoles = ["prefill", "decode", "both"] as const;
 
-/** The reaction to blocks that do not arrive: vLLM's `kv_load_failure_policy`. */
-type LoadFailurePolicy = "fail" | "recompute";
+type LoadFailurePolicy = (typeof loadFailurePolicies)[number];
+
+/** Reactions to blocks that do not arrive: vLLM's `kv_load_failure_policy`. */
+export const loadFailurePolicies = ["fail", "recompute"] as const;
 
 /** The values of `dialect`. */
 export const dialectNames: readonly (EventDialect | "auto")[] = ["auto", ...eventDialects];
 
+type Defaulted =
+  | ("engines" | "host" | "port" | "speed" | "seed" | "naturalLengthMean" | "selfDescribingKvEvents")
+  | ("adapters" | "clock" | "scheduler" | "logger");
+
 /** The same with every default filled in. */
-export interface ResolvedOptions {
-  readonly engines: number;
-  readonly host: string;
-  readonly port: number;
+export interface ResolvedOptions extends Required<Pick<EngineSimOptions, Defaulted>> {
   readonly models: readonly [string, ...string[]];
   readonly parameters: EngineParameters;
-  readonly speed: number;
-  readonly seed: number;
-  readonly naturalLengthMean: number;
   readonly apiKey: string | undefined;
   readonly kvEvents: ResolvedKvEvents | undefined;
   readonly transfer: ResolvedTransfer | undefined;
   readonly p2p: ResolvedP2p | undefined;
-  readonly selfDescribingKvEvents: boolean;
   readonly tokenizer: string | undefined;
-  readonly adapters: readonly string[];
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly logger: Logger;
 }
 
 /** The same with every default filled in. */
-export interface ResolvedKvEvents {
+export interface ResolvedKvEvents extends Required<KvEventOptions> {
   readonly dialect: EventDialect;
-  readonly port: number;
-  readonly replay: boolean;
-  readonly bufferSteps: number;
-  readonly topic: string;
   /** Address that the sockets are bound to. */
   readonly host: string;
 }
 
 /** The same with every default filled in. */
-export interface ResolvedTransfer {
-  readonly protocol: TransferProtocol;
-  readonly role: EngineRole;
-  readonly port: number;
-  readonly setupMs: number;
+export interface ResolvedTransfer
+  extends Required<Pick<TransferOptions, "protocol" | "role" | "port" | "setupMs" | "timeoutMs" | "onFailure">> {
   /** Transfer time of a token, engine time. */
   readonly msPerToken: number;
-  readonly timeoutMs: number;
-  readonly onFailure: LoadFailurePolicy;
   readonly storageUrl: string | undefined;
   readonly poolEvents: ResolvedKvEvents | undefined;
 }
@@ -206,13 +192,12 @@ const defaultHost = "127.0.0.1";
 /** @throws RangeError naming the invalid option */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
   const { engines = 1, port = 0, preset = defaultPreset, speed = 1, seed = 0, naturalLengthMean = 0 } = options;
-  check(isWhole(engines, 1, maxEngines), `engines must be a whole number from 1 to ${maxEngines}`);
-  check(isWhole(port, 0, 65_535), "port must be a whole number from 0 to 65535");
-  check(port === 0 || port + engines <= 65_536, "the ports of the engines must not pass 65535");
+  checkWhole("engines", engines, 1, maxEngines);
+  checkPorts({ flag: "port", of: "the engines", port, count: engines });
   check(presetNames.includes(preset), `preset must be one of ${presetNames.join(", ")}`);
   check(Number.isFinite(speed) && speed > 0, "speed must be a number above 0");
   check(Number.isSafeInteger(seed), "seed must be a whole number");
-  check(Number.isFinite(naturalLengthMean) && naturalLengthMean >= 0, "natural-length-mean must be a number from 0");
+  checkFromZero("natural-length-mean", naturalLengthMean);
   const [model = defaultModel, ...aliases] = options.models ?? [];
   const { adapters = [], host = defaultHost } = options;
   const names = [model, ...aliases, ...adapters];
@@ -259,6 +244,10 @@ export const portsPerEngine = 2;
 const defaultBufferSteps = 10_000;
 const maxBufferSteps = 1_000_000;
 
+interface WithPreset {
+  readonly preset: PresetName;
+}
+
 interface EngineDefaults {
   readonly flavour: CacheFlavour;
   readonly engines: number;
@@ -272,8 +261,7 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): Resolv
   const { flavour, engines, host, flag = "kv-events" } = facts;
   const { dialect, port = 0, replay = true, bufferSteps = defaultBufferSteps, topic = "" } = options;
   check(dialectNames.includes(dialect), `${flag} must be one of ${dialectNames.join(", ")}`);
-  check(isWhole(port, 0, 65_535), `${flag}-port must be a whole number from 0 to 65535`);
-  check(port === 0 || port + portsPerEngine * engines <= 65_536, `the ports of ${flag} must not pass 65535`);
+  checkPorts({ flag: `${flag}-port`, of: flag, port, count: portsPerEngine * engines });
   check(
     isWhole(bufferSteps, 1, maxBufferSteps),
     `${flag}-buffer must be a whole number from 1 to ${maxBufferSteps.toLocaleString("en")}`,
@@ -288,15 +276,8 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): Resolv
 const defaultTimeoutMs = 480_000;
 const maxTimeoutMs = 86_400_000;
 
-interface TransferDefaults {
-  readonly engines: number;
-  readonly preset: PresetName;
-  readonly flavour: CacheFlavour;
-  readonly host: string;
-}
-
 /** @throws RangeError naming the invalid option */
-function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): ResolvedTransfer {
+function resolveTransfer(options: TransferOptions, defaults: EngineDefaults & WithPreset): ResolvedTransfer {
   const { engines, preset, flavour, host } = defaults;
   const { protocol, role = "both", port = 0, setupMs = 5, timeoutMs = defaultTimeoutMs, onFailure = "fail" } = options;
   const { bytesPerToken = enginePresets[preset].kvBytesPerToken, linkBytesPerSecond = 12.5e9, storageUrl } = options;
@@ -304,19 +285,12 @@ function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): 
   check(transferProtocols.includes(protocol), `kv-transfer must be one of ${transferProtocols.join(", ")}`);
   check(engineRoles.includes(role), `role must be one of ${engineRoles.join(", ")}`);
   check(protocol !== "p2p-nccl" || role !== "both", "p2p-nccl needs the role prefill or decode");
-  check(
-    Number.isInteger(port) && port >= 0 && port <= 65_535,
-    "kv-transfer-port must be a whole number from 0 to 65535",
-  );
-  check(port === 0 || port + engines <= 65_536, "the ports of kv-transfer must not pass 65535");
-  check(isPositive(bytesPerToken), "kv-transfer-bytes-per-token must be a number above 0");
-  check(isPositive(linkBytesPerSecond), "kv-transfer-bytes-per-second must be a number above 0");
-  check(Number.isFinite(setupMs) && setupMs >= 0, "kv-transfer-setup-ms must be a number from 0");
-  check(
-    Number.isInteger(timeoutMs) && timeoutMs >= 1 && timeoutMs <= maxTimeoutMs,
-    `kv-transfer-timeout-ms must be a whole number from 1 to ${maxTimeoutMs}`,
-  );
-  check(onFailure === "fail" || onFailure === "recompute", "kv-transfer-failure must be fail or recompute");
+  checkPorts({ flag: "kv-transfer-port", of: "kv-transfer", port, count: engines });
+  checkPositive("kv-transfer-bytes-per-token", bytesPerToken);
+  checkPositive("kv-transfer-bytes-per-second", linkBytesPerSecond);
+  checkFromZero("kv-transfer-setup-ms", setupMs);
+  checkWhole("kv-transfer-timeout-ms", timeoutMs, 1, maxTimeoutMs);
+  check(loadFailurePolicies.includes(onFailure), "kv-transfer-failure must be fail or recompute");
   check(storageUrl === undefined || protocol === "shared-storage", "kv-storage needs kv-transfer shared-storage");
   check(storageUrl === undefined || URL.canParse(storageUrl), "kv-storage must be a URL");
   check(poolEvents === undefined || protocol === "shared-storage", "kv-pool-events needs kv-transfer shared-storage");
@@ -338,34 +312,24 @@ const defaultPullTimeoutMs = 30_000;
 /** @throws RangeError naming the invalid option */
 function resolveP2p(
   options: P2pOptions,
-  { engines, preset }: Pick<TransferDefaults, "engines" | "preset">,
+  { engines, preset }: Pick<EngineDefaults, "engines"> & WithPreset,
 ): ResolvedP2p {
   const { kvBytesPerToken, pull } = enginePresets[preset];
-  const { bytesPerSecond, pairBytesPerSecond, latencyMs } = {
-    bytesPerSecond: 12.5e9,
-    pairBytesPerSecond: 12.5e9,
-    latencyMs: 16,
-    ...pull,
-  };
-  const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs } = options;
-  const { maxTransfers = defaultMaxTransfers, maxQueued = defaultMaxQueued } = options;
+  const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs, ...given } = options;
   const limits = {
-    bytesPerToken: options.bytesPerToken ?? kvBytesPerToken,
-    bytesPerSecond: options.bytesPerSecond ?? bytesPerSecond,
-    pairBytesPerSecond: options.pairBytesPerSecond ?? pairBytesPerSecond,
-    latencyMs: options.latencyMs ?? latencyMs,
-    maxTransfers,
-    maxQueued,
+    ...{ bytesPerToken: kvBytesPerToken, bytesPerSecond: 12.5e9, pairBytesPerSecond: 12.5e9, latencyMs: 16 },
+    ...{ maxTransfers: defaultMaxTransfers, maxQueued: defaultMaxQueued },
+    ...pull,
+    ...given,
   };
-  check(isWhole(port, 0, 65_535), "p2p-port must be a whole number from 0 to 65535");
-  check(port === 0 || port + engines <= 65_536, "the ports of p2p must not pass 65535");
-  check(isPositive(limits.bytesPerToken), "p2p-bytes-per-token must be a number above 0");
-  check(isPositive(limits.bytesPerSecond), "p2p-bytes-per-second must be a number above 0");
-  check(isPositive(limits.pairBytesPerSecond), "p2p-pair-bytes-per-second must be a number above 0");
-  check(Number.isFinite(limits.latencyMs) && limits.latencyMs >= 0, "p2p-latency-ms must be a number from 0");
-  check(isWhole(maxTransfers, 1, maxPulls), `p2p-transfers must be a whole number from 1 to ${maxPulls}`);
-  check(isWhole(maxQueued, 0, maxPulls), `p2p-queue must be a whole number from 0 to ${maxPulls}`);
-  check(isWhole(timeoutMs, 1, maxTimeoutMs), `p2p-timeout-ms must be a whole number from 1 to ${maxTimeoutMs}`);
+  checkPorts({ flag: "p2p-port", of: "p2p", port, count: engines });
+  checkPositive("p2p-bytes-per-token", limits.bytesPerToken);
+  checkPositive("p2p-bytes-per-second", limits.bytesPerSecond);
+  checkPositive("p2p-pair-bytes-per-second", limits.pairBytesPerSecond);
+  checkFromZero("p2p-latency-ms", limits.latencyMs);
+  checkWhole("p2p-transfers", limits.maxTransfers, 1, maxPulls);
+  checkWhole("p2p-queue", limits.maxQueued, 0, maxPulls);
+  checkWhole("p2p-timeout-ms", timeoutMs, 1, maxTimeoutMs);
   return { port, limits, timeoutMs };
 }
 
@@ -375,7 +339,28 @@ const maxPulls = 65_536;
 const isWhole = (value: number, min: number, max: number): boolean =>
   Number.isInteger(value) && value >= min && value <= max;
 
-const isPositive = (value: number): boolean => Number.isFinite(value) && value > 0;
+interface Ports {
+  /** The flag of the first port, and whose they are. */
+  readonly flag: string;
+  readonly of: string;
+  /** The first; 0 for any. */
+  readonly port: number;
+  readonly count: number;
+}
+
+function checkPorts({ flag, of, port, count }: Ports): void {
+  checkWhole(flag, port, 0, 65_535);
+  check(port === 0 || port + count <= 65_536, `the ports of ${of} must not pass 65535`);
+}
+
+const checkWhole = (flag: string, value: number, min: number, max: number): void =>
+  check(isWhole(value, min, max), `${flag} must be a whole number from ${min} to ${max}`);
+
+const checkPositive = (flag: string, value: number): void =>
+  check(Number.isFinite(value) && value > 0, `${flag} must be a number above 0`);
+
+const checkFromZero = (flag: string, value: number): void =>
+  check(Number.isFinite(value) && value >= 0, `${flag} must be a number from 0`);
 
 function check(holds: boolean, message: string): void {
   if (!holds) throw new RangeError(message);

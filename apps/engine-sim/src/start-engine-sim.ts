@@ -166,7 +166,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
   };
   const listener = createListener({
     host,
-    port: port === 0 ? 0 : port + index,
+    port: portOf(port, index),
     scheduler,
     onRequest: createRequestHandler({ context, apiKey }),
   });
@@ -186,7 +186,7 @@ function createPartTransfers(
 ): Transfers | undefined {
   const { transfer, clock, scheduler, host } = options;
   if (!transfer) return undefined;
-  const port = transfer.port === 0 ? 0 : transfer.port + index;
+  const port = portOf(transfer.port, index);
   // The first engine owns the store of the process.
   const poolEvents = index === 0 ? createChannel(options, transfer.poolEvents, index) : undefined;
   return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId, poolEvents });
@@ -197,7 +197,7 @@ function createPeers(
   { index, ...parts }: PartTransfers & Pick<SharedParts, "driver">,
 ): PeerTier | undefined {
   if (!p2p) return undefined;
-  return createPeerTier({ ...parts, p2p, scheduler, host, port: p2p.port === 0 ? 0 : p2p.port + index, newId });
+  return createPeerTier({ ...parts, p2p, scheduler, host, port: portOf(p2p.port, index), newId });
 }
 
 function createChannel(
@@ -206,18 +206,13 @@ function createChannel(
   index: number,
 ): EventChannel | undefined {
   if (!kvEvents) return undefined;
-  const port = kvEvents.port === 0 ? 0 : kvEvents.port + portsPerEngine * index;
+  const port = portOf(kvEvents.port, portsPerEngine * index);
   const name = `engine-sim-${hexadecimal(systemRandom.integer(2 ** 32))}-${index}`;
-  return createEventChannel({
-    ...kvEvents,
-    port,
-    replayPort: port === 0 ? 0 : port + 1,
-    name,
-    clock,
-    scheduler,
-    logger,
-  });
+  return createEventChannel({ ...kvEvents, port, replayPort: portOf(port, 1), name, clock, scheduler, logger });
 }
+
+/** 0 stays 0: any free port. */
+const portOf = (first: number, at: number): number => (first === 0 ? 0 : first + at);
 
 const newId = (): string => hexadecimal(systemRandom.integer(2 ** 32)) + hexadecimal(systemRandom.integer(2 ** 32));
 

@@ -1,6 +1,6 @@
 import { waitFor } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { at, openRequest, startSim, type TestSim, untilIdle } from "./sim-client.ts";
+import { at, modelsOf, openRequest, startSim, type TestSim, untilIdle } from "./sim-client.ts";
 
 const completions = "/v1/completions";
 const prompt = "x".repeat(400);
@@ -20,9 +20,6 @@ async function use(sim: TestSim): Promise<Use | undefined> {
   const newest = samples.at(-1);
   return newest && { max: newest[1]!, running: newest[2]!, waiting: newest[3]! };
 }
-
-const modelsOf = async (sim: TestSim): Promise<unknown[]> =>
-  (at((await sim.get("/v1/models")).json, "data") as { id: string }[]).map(({ id }) => id);
 
 describe("slots", () => {
   test("requests for one adapter too many wait, others pass them, and the metrics name both", async () => {

@@ -3,16 +3,10 @@ import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { expect, onTestFinished, test } from "vitest";
 import { parseCommandLine } from "../src/command-line.ts";
-import { channelOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";
-import { at, startSim, type TestSim } from "./sim-client.ts";
+import { channelOf, flavourOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";
+import { at, prompt, startSim, type TestSim } from "./sim-client.ts";
 
 const completions = "/v1/completions";
-
-/** `length` token ids that no other `first` gives. */
-const prompt = (first: number, length: number): number[] =>
-  Array.from({ length }, (_, index) => first * 10_000 + index);
-
-const flavourOf = (dialect: EventDialect): "vllm" | "sglang" => (dialect.startsWith("sglang") ? "sglang" : "vllm");
 
 /** Ten blocks of GPU memory: one prompt of 130 tokens. */
 function startCramped(dialect: EventDialect, more: EngineSimOptions["parameters"] = {}): Promise<TestSim> {

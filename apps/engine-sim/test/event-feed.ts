@@ -6,6 +6,7 @@ import {
   createWorkSlices,
   createZmqTransport,
   type EventDecoder,
+  type EventDialect,
   type EventTransport,
   type FeedSink,
   type KvFeed,
@@ -27,6 +28,10 @@ export interface ChannelState extends Json {
   readonly replays: number;
   readonly faults: readonly Json[];
 }
+
+/** The cache that an engine of each dialect has. */
+export const flavourOf = (dialect: EventDialect): "vllm" | "sglang" =>
+  dialect.startsWith("sglang") ? "sglang" : "vllm";
 
 export const channelOf = async (sim: TestSim): Promise<ChannelState> =>
   (await sim.get("/sim/kv-events")).json as ChannelState;

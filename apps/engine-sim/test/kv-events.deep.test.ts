@@ -3,17 +3,10 @@ import { startEngineSim } from "@espalier/engine-sim";
 import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { askReplay, channelOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";
-import { at, clientOf, startSim, type TestSim, untilIdle } from "./sim-client.ts";
+import { askReplay, channelOf, flavourOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";
+import { at, clientOf, prompt, startSim, type TestSim, untilIdle } from "./sim-client.ts";
 
 const completions = "/v1/completions";
-
-/** `length` token ids that no other `first` gives. */
-const prompt = (first: number, length: number): number[] =>
-  Array.from({ length }, (_, index) => first * 10_000 + index);
-
-/** The cache that an engine of each dialect has. */
-const flavourOf = (dialect: EventDialect): "vllm" | "sglang" => (dialect.startsWith("sglang") ? "sglang" : "vllm");
 
 const complete = (sim: TestSim, body: object) => sim.post(completions, { max_tokens: 1, ...body });
 

@@ -5,16 +5,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { followEvents } from "./event-feed.ts";
 import { modelFolder, templates, thinkingTemplate } from "./model-folders.ts";
-import { at, type Json, startSim, type TestSim } from "./sim-client.ts";
+import { at, type Json, startSim, type TestSim, tokensOf } from "./sim-client.ts";
 
 const chat = "/v1/chat/completions";
-
-async function tokensOf(sim: TestSim, body: Json): Promise<number[]> {
-  const answer = await sim.post("/tokenize", body);
-  expect(answer.status, answer.text).toBe(200);
-  expect(answer.json.count).toBe((answer.json.tokens as number[]).length);
-  return answer.json.tokens as number[];
-}
 
 const startTiny = (more: object = {}): Promise<TestSim> =>
   startSim({ tokenizer: "espalier-tiny", parameters: { blockSize: 16, blockCount: 5_000 }, ...more });

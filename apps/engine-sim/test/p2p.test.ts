@@ -4,15 +4,11 @@ import { waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { parseCommandLine } from "../src/command-line.ts";
 import { channelOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";
-import { at, clientOf, type Json, type TestSim } from "./sim-client.ts";
+import { at, clientOf, type Json, prompt, type TestSim } from "./sim-client.ts";
 
 type P2p = NonNullable<EngineSimOptions["p2p"]>;
 
 const completions = "/v1/completions";
-
-/** `length` token ids that no other `first` gives. */
-const prompt = (first: number, length: number): number[] =>
-  Array.from({ length }, (_, index) => first * 10_000 + index);
 
 interface Peer extends TestSim {
   readonly p2pPort: number;

@@ -1,7 +1,7 @@
 /** SGLang's own calls for LoRA adapters, and how its requests name one. */
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { at, openRequest, startSim, type TestSim, untilIdle } from "./sim-client.ts";
+import { at, modelsOf, openRequest, startSim, type TestSim, untilIdle } from "./sim-client.ts";
 
 const completions = "/v1/completions";
 const prompt = "x".repeat(400);
@@ -11,8 +11,6 @@ const start = (adapters: readonly string[] = [], more: object = {}): Promise<Tes
 const load = (sim: TestSim, body: object) => sim.post("/load_lora_adapter", body);
 const unload = (sim: TestSim, body: object) => sim.post("/unload_lora_adapter", body);
 const ask = (sim: TestSim, body: object) => sim.post(completions, { prompt, max_tokens: 1, ...body });
-const modelsOf = async (sim: TestSim): Promise<unknown[]> =>
-  (at((await sim.get("/v1/models")).json, "data") as { id: string }[]).map(({ id }) => id);
 const cached = (json: unknown): unknown => at(json, "usage", "prompt_tokens_details", "cached_tokens");
 
 test("an adapter is loaded, asked for and unloaded", async () => {

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { sharedPath, waitFor } from "@espalier/testing";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 
 export type Json = Record<string, unknown>;
 
@@ -92,6 +92,22 @@ export function clientOf(url: string, stop: () => Promise<void>): TestSim {
     state: async () => (await send("/sim/state", {})).json as SimState,
     stop,
   };
+}
+
+/** `length` token ids that no other `first` gives. */
+export const prompt = (first: number, length: number): number[] =>
+  Array.from({ length }, (_, index) => first * 10_000 + index);
+
+export const modelsOf = async (sim: TestSim): Promise<unknown[]> =>
+  (at((await sim.get("/v1/models")).json, "data") as { id: string }[]).map(({ id }) => id);
+
+/** What `/tokenize` makes of a body. */
+export async function tokensOf(sim: TestSim, body: Json): Promise<number[]> {
+  const { status, text, json } = await sim.post("/tokenize", body);
+  expect(status, text).toBe(200);
+  const tokens = json.tokens as number[];
+  expect(json.count).toBe(tokens.length);
+  return tokens;
 }
 
 /** Sends many requests, fifty at a time. */

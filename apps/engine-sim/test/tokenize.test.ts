@@ -1,7 +1,7 @@
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Json, startSim, type TestSim } from "./sim-client.ts";
+import { startSim, type TestSim, tokensOf } from "./sim-client.ts";
 
 const special = {
   system: 256,
@@ -15,14 +15,6 @@ const special = {
 };
 
 const wordToken = (word: string): number => Buffer.from(word).readUInt32BE(0);
-
-async function tokensOf(sim: TestSim, body: Json): Promise<number[]> {
-  const answer = await sim.post("/tokenize", body);
-  expect(answer.status).toBe(200);
-  const tokens = answer.json.tokens as number[];
-  expect(answer.json.count).toBe(tokens.length);
-  return tokens;
-}
 
 async function textOf(sim: TestSim, tokens: readonly number[]): Promise<string> {
   const answer = await sim.post("/detokenize", { tokens });

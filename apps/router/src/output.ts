@@ -15,14 +15,6 @@ export function writeNote(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-/** Shows the progress of a long task: on a terminal as a bar that is redrawn, else as a line now and then. */
-interface ProgressBar {
-  /** @param note text to the right of the bar */
-  update(done: number, note: string): void;
-  /** Shows the last state, unless it is already shown. */
-  end(): void;
-}
-
 interface ProgressOutput {
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -33,13 +25,17 @@ const barWidth = 24;
 const redrawEveryMs = 100;
 const lineEveryMs = 10_000;
 
-/** @param total the final value of `done`; 0 shows no share */
+/**
+ * Shows the progress of a long task: on a terminal as a bar that is redrawn, else as a line now and then.
+ *
+ * @param total the final value of `done`; 0 shows no share
+ */
 export function createProgressBar(
   title: string,
   total: number,
   output: ProgressOutput = process.stderr,
   clock: Clock = systemClock,
-): ProgressBar {
+) {
   const startMs = clock.nowMs();
   const everyMs = output.isTTY ? redrawEveryMs : lineEveryMs;
   let drawnMs = Number.NEGATIVE_INFINITY;
@@ -60,11 +56,13 @@ export function createProgressBar(
     else output.write(`${last}\n`);
   };
   return {
-    update(done, note) {
+    /** @param note text to the right of the bar */
+    update(done: number, note: string): void {
       last = compose(done, note);
       if (clock.nowMs() - drawnMs >= everyMs || done === total) draw();
     },
-    end() {
+    /** Shows the last state, unless it is already shown. */
+    end(): void {
       if (drawn !== last) draw();
       if (output.isTTY && last !== "") output.write("\n");
     },

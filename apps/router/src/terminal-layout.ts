@@ -189,5 +189,9 @@ export function layOutHelpItem(term: string, termColumns: number, description: s
   return [`${lead}${term.padEnd(column)}${" ".repeat(gap)}${lines[0] ?? ""}`, ...body.slice(1)].join("\n");
 }
 
+/** A share as a percentage, for a column of a table. */
+export const percentOf = (share: number | null | undefined): number | undefined =>
+  share === null || share === undefined ? undefined : share * 100;
+
 /** A whole number with commas between its thousands. */
 export const groupDigits = (count: number): string => count.toLocaleString("en");

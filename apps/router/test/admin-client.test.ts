@@ -1,18 +1,9 @@
 import { expect, test } from "vitest";
 import { askAdmin } from "../src/commands/admin-client.ts";
-import { type SeenRequest, temporaryServer } from "./temporary.ts";
-
-function answering(status: number, body: string) {
-  const seen: SeenRequest[] = [];
-  const url = temporaryServer((request) => {
-    seen.push(request);
-    request.response.writeHead(status, { "content-type": "application/json" }).end(body);
-  });
-  return url.then((admin) => ({ admin, seen }));
-}
+import { temporaryAdmin } from "./temporary.ts";
 
 test("a question is a GET, with the key when there is one; a slash after the address does no harm", async () => {
-  const { admin, seen } = await answering(200, '{"ready":true}');
+  const { admin, seen } = await temporaryAdmin('{"ready":true}', 200);
   expect(await askAdmin({ admin: `${admin}/`, key: "secret" }, "/admin/status")).toEqual({ ready: true });
   await askAdmin({ admin }, "/admin/status");
   expect(seen.map(({ method, path, headers }) => [method, path, headers.authorization])).toEqual([
@@ -22,7 +13,7 @@ test("a question is a GET, with the key when there is one; a slash after the add
 });
 
 test("what is sent is JSON, as it is written, with headers beside it but for the key's", async () => {
-  const { admin, seen } = await answering(200, "{}");
+  const { admin, seen } = await temporaryAdmin("{}", 200);
   await askAdmin({ admin }, "/admin/workers/a", { method: "PATCH", json: '{"draining": true}' });
   const headers = { "x-session-id": "s", authorization: "Bearer of somebody else", "content-type": "text/plain" };
   await askAdmin({ admin, key: "secret" }, "/admin/explain", { method: "POST", json: "{}", headers });
@@ -45,7 +36,7 @@ test.each([
   ["upstream_protocol_error", 500, "<html>"],
   ["upstream_protocol_error", 500, "null"],
 ])("a refusal is the error %s that the router named, if it is one of its own (%i %s)", async (code, status, body) => {
-  const { admin } = await answering(status, body);
+  const { admin } = await temporaryAdmin(body, status);
   await expect(askAdmin({ admin }, "/admin/workers")).rejects.toMatchObject({
     code,
     message: expect.stringContaining(`The router at ${admin} answered ${status}: `),

@@ -164,6 +164,7 @@ const router = {
   meshAddress: "127.0.0.1:7946",
   picker: null,
 };
+const fleet = { engineUrls: [], engines: "engines", policy: "random", requestsPerSecond: 0 };
 const next = { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091", meshAddress: null, picker: null };
 
 test("the greeting names every address", () => {
@@ -187,14 +188,7 @@ test("the greeting names every address", () => {
 test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
   "the line to paste is one that a shell passes on as JSON, for the model %j",
   (model) => {
-    const given = {
-      engineUrls: [],
-      engines: "engines",
-      policy: "random",
-      sharing: "mesh",
-      requestsPerSecond: 0,
-    } as const;
-    const text = describeDemo({ ...given, routers: [router], model });
+    const text = describeDemo({ ...fleet, sharing: "mesh", routers: [router], model });
     const start = text.indexOf("curl");
     const command = text.slice(start, text.indexOf("\n  npx", start));
     const words = execFileSync("sh", ["-c", `curl() { printf '%s\\0' "$@"; }\n${command}`], { encoding: "utf8" });
@@ -214,14 +208,7 @@ test.each([
   { sharing: "mesh", says: "they share what the engines hold and how loaded they are" },
   { sharing: "none", says: "they share nothing" },
 ] as const)("several routers with sharing $sharing: $says", ({ sharing, says }) => {
-  const given = {
-    engineUrls: [],
-    engines: "engines",
-    policy: "random",
-    model: "m",
-    requestsPerSecond: 0,
-    sharing,
-  } as const;
+  const given = { ...fleet, model: "m", sharing } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(
     `/metrics\n          ${says}\ndashboard ${router.adminUrl}/dashboard/\nengines`,
   );
@@ -229,14 +216,7 @@ test.each([
 });
 
 test("the second router is named as one to ask the same", () => {
-  const given = {
-    engineUrls: [],
-    engines: "engines",
-    policy: "random",
-    model: "m",
-    requestsPerSecond: 0,
-    sharing: "mesh",
-  } as const;
+  const given = { ...fleet, model: "m", sharing: "mesh" } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(
     "the same at http://127.0.0.1:8081: whichever router is asked, the prompt goes to the engine that has it",
   );
@@ -245,13 +225,6 @@ test("the second router is named as one to ask the same", () => {
 
 // Symptom: the demo promised of routers that share nothing that any of them would find the engine that has the prompt.
 test("routers that share nothing are not said to find each other's prompts", () => {
-  const given = {
-    engineUrls: [],
-    engines: "engines",
-    policy: "random",
-    model: "m",
-    requestsPerSecond: 0,
-    sharing: "none",
-  } as const;
+  const given = { ...fleet, model: "m", sharing: "none" } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).not.toContain("whichever router");
 });

@@ -7,7 +7,7 @@ import {
   registerExplain,
 } from "../src/commands/explain.ts";
 import { runCommand } from "./run-command.ts";
-import { type SeenRequest, temporaryFile, temporaryServer } from "./temporary.ts";
+import { temporaryAdmin, temporaryFile } from "./temporary.ts";
 
 const signals = {
   own: { inFlight: 2, pendingPrefillTokens: 900 },
@@ -74,15 +74,6 @@ const report: ExplainReport = {
 };
 
 type Row = ExplainReport["candidates"][number];
-
-async function routerWith(answer: object, status = 200) {
-  const seen: SeenRequest[] = [];
-  const url = await temporaryServer((request) => {
-    seen.push(request);
-    request.response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(answer));
-  });
-  return { url, seen };
-}
 
 const body = '{"model": "tiny", "messages": []}';
 const explain = (...args: readonly string[]) => runCommand(registerExplain, "explain", ...args);
@@ -194,7 +185,7 @@ describe("for people", () => {
 
 describe("the command", () => {
   test("sends the file as it is, with the key, the endpoint and headers of the request", async () => {
-    const { url, seen } = await routerWith(report);
+    const { admin: url, seen } = await temporaryAdmin(report);
     const file = temporaryFile("request.json", body);
     const outcome = await explain(
       ...["--url", url, "--file", file, "--key", "secret", "--endpoint", "/v1/messages"],
@@ -214,14 +205,14 @@ describe("the command", () => {
 
   test("with --json prints what the router said, and fails where nobody can take the request", async () => {
     const nobody = { ...report, choice: null, reason: null, candidates: [] };
-    const { url } = await routerWith(nobody);
+    const { admin: url } = await temporaryAdmin(nobody);
     const outcome = await explain("--url", url, "--json", "--file", temporaryFile("request.json", body));
     expect([JSON.parse(outcome.stdout), outcome.exitCode]).toEqual([nobody, 1]);
   });
 
   test("passes on why a request would be refused, and says when no router is there", async () => {
     const file = temporaryFile("request.json", body);
-    const { url } = await routerWith({ error: { message: "No such model.", code: "model_not_found" } }, 404);
+    const { admin: url } = await temporaryAdmin({ error: { message: "No such model.", code: "model_not_found" } }, 404);
     expect((await explain("--url", url, "--file", file)).error).toMatchObject({
       code: "model_not_found",
       message: expect.stringContaining("No such model."),
@@ -267,7 +258,7 @@ describe("a request that has been", () => {
   };
 
   test("is explained in one sentence, and in full", async () => {
-    const { url, seen } = await routerWith(past);
+    const { admin: url, seen } = await temporaryAdmin(past);
     const outcome = await explain("--url", url, "--request-id", "req/1", "--key", "secret");
     expect(outcome).toMatchObject({ error: undefined, exitCode: undefined, stdout: describePast(past) });
     expect(seen).toMatchObject([
@@ -297,12 +288,15 @@ describe("a request that has been", () => {
   });
 
   test("is printed as JSON", async () => {
-    const { url } = await routerWith(past);
+    const { admin: url } = await temporaryAdmin(past);
     expect(JSON.parse((await explain("--url", url, "--request-id", "req/1", "--json")).stdout)).toEqual(past);
   });
 
   test("that no router knows is an error", async () => {
-    const { url } = await routerWith({ error: { code: "decision_not_found", message: "Not found: older" } }, 404);
+    const { admin: url } = await temporaryAdmin(
+      { error: { code: "decision_not_found", message: "Not found: older" } },
+      404,
+    );
     const { error } = await explain("--url", url, "--request-id", "x");
     expect(error).toMatchObject({ code: "decision_not_found", message: expect.stringContaining("Not found: older") });
   });

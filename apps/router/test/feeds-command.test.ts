@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { registerFeeds } from "../src/commands/feeds.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
-import { type SeenRequest, temporaryServer } from "./temporary.ts";
+import { temporaryAdmin, temporaryServer } from "./temporary.ts";
 
 const feed = {
   target: "engine-a/0",
@@ -31,14 +31,7 @@ const unknownFeed = {
   messages: 0,
 };
 
-async function routerWith(feeds: readonly object[]) {
-  const seen: SeenRequest[] = [];
-  const admin = await temporaryServer((request) => {
-    seen.push(request);
-    request.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ feeds }));
-  });
-  return { admin, seen };
-}
+const routerWith = (feeds: readonly object[]) => temporaryAdmin({ feeds });
 
 test("a line for each feed, with a dash for what is not known", async () => {
   const { admin, seen } = await routerWith([feed, unknownFeed]);

@@ -1,14 +1,10 @@
 import { expect, test } from "vitest";
 import { registerReload } from "../src/commands/reload.ts";
 import { runCommand } from "./run-command.ts";
-import { type SeenRequest, temporaryServer } from "./temporary.ts";
+import { temporaryAdmin } from "./temporary.ts";
 
 async function reload(status: number, outcome: object, ...more: readonly string[]) {
-  const seen: SeenRequest[] = [];
-  const admin = await temporaryServer((request) => {
-    seen.push(request);
-    request.response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(outcome));
-  });
+  const { admin, seen } = await temporaryAdmin(outcome, status);
   return { seen, ...(await runCommand(registerReload, "reload", "--admin", admin, ...more)) };
 }
 

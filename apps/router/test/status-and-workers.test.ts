@@ -2,16 +2,7 @@ import { expect, test } from "vitest";
 import { registerStatus } from "../src/commands/status.ts";
 import { registerWorkers } from "../src/commands/workers.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
-import { type SeenRequest, temporaryServer } from "./temporary.ts";
-
-async function routerSaying(answer: unknown) {
-  const seen: SeenRequest[] = [];
-  const admin = await temporaryServer((request) => {
-    seen.push(request);
-    request.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
-  });
-  return { admin, seen };
-}
+import { type SeenRequest, temporaryAdmin, temporaryServer } from "./temporary.ts";
 
 const status = {
   ready: true,
@@ -28,7 +19,7 @@ const status = {
 };
 
 test("a router that is ready: its state in five lines, exit code 0", async () => {
-  const { admin } = await routerSaying(status);
+  const { admin } = await temporaryAdmin(status);
   const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
   expect(stdout).toBe(
     "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n",
@@ -38,7 +29,7 @@ test("a router that is ready: its state in five lines, exit code 0", async () =>
 
 test("one that is not: every reason, and exit code 1, also as JSON", async () => {
   const given = { ...status, ready: false, reasons: ["no engine is usable", "draining"], models: [] };
-  const { admin } = await routerSaying(given);
+  const { admin } = await temporaryAdmin(given);
   const people = await runCommand(registerStatus, "status", "--admin", admin);
   expect(people.stdout).toMatch(/^not ready: no engine is usable; draining\n[\s\S]*models {4}none\n/);
   expect(people.exitCode).toBe(1);
@@ -48,7 +39,7 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
 
 test("what became of the last reload, where it matters", async () => {
   const shown = async (lastReload: object) => {
-    const { admin } = await routerSaying({ ...status, lastReload });
+    const { admin } = await temporaryAdmin({ ...status, lastReload });
     return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(5).join("\n");
   };
   expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
@@ -120,13 +111,13 @@ test.each([
     cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "both", "0.3", "a, b", "-"],
   },
 ])("an engine $what", async ({ given, cells }) => {
-  const { admin } = await routerSaying({ workers: [{ ...worker, ...given }] });
+  const { admin } = await temporaryAdmin({ workers: [{ ...worker, ...given }] });
   const { stdout } = await runCommand(registerWorkers, "workers", "list", "--admin", admin);
   expect(cellsOf(stdout)).toEqual([cells]);
 });
 
 test("`list` need not be written, and as JSON the engines are a list", async () => {
-  const { admin, seen } = await routerSaying({ workers: [worker] });
+  const { admin, seen } = await temporaryAdmin({ workers: [worker] });
   const { stdout } = await runCommand(registerWorkers, "workers", "--admin", admin, "--json");
   expect(JSON.parse(stdout)).toEqual([worker]);
   expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /admin/workers"]);
@@ -136,7 +127,7 @@ test.each([
   { command: "drain", draining: true },
   { command: "undrain", draining: false },
 ])("$command changes one engine, whatever its id is, and prints it", async ({ command, draining }) => {
-  const { admin, seen } = await routerSaying({ ...worker, draining });
+  const { admin, seen } = await temporaryAdmin({ ...worker, draining });
   const { stdout } = await runCommand(registerWorkers, "workers", command, "a/b c?d", "--admin", admin);
   expect(seen).toMatchObject([
     { method: "PATCH", path: "/admin/workers/a%2Fb%20c%3Fd", body: JSON.stringify({ draining }) },
@@ -145,7 +136,7 @@ test.each([
 });
 
 test("add sends what was written, and prints the engine", async () => {
-  const { admin, seen } = await routerSaying({ ...worker, state: "unknown" });
+  const { admin, seen } = await temporaryAdmin({ ...worker, state: "unknown" });
   const flags = [
     "--id",
     "a",
@@ -170,7 +161,7 @@ test("add sends what was written, and prints the engine", async () => {
 });
 
 test("add sends no more than was written, and refuses a label without a value", async () => {
-  const { admin, seen } = await routerSaying(worker);
+  const { admin, seen } = await temporaryAdmin(worker);
   await runCommand(registerWorkers, "workers", "add", "http://a:1", "--admin", admin);
   expect(seen.map(({ body }) => body)).toEqual(['{"url":"http://a:1"}']);
   const { error } = await runCommand(registerWorkers, "workers", "add", "http://a:1", "--label", "x", "--admin", admin);

@@ -37,6 +37,17 @@ export async function temporaryServer(answer: (request: SeenRequest) => void): P
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+/** A router's admin listener that gives one answer to everything: JSON, or a text as it is. */
+export async function temporaryAdmin(answer: unknown, status = 200) {
+  const seen: SeenRequest[] = [];
+  const text = typeof answer === "string" ? answer : JSON.stringify(answer);
+  const admin = await temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(status, { "content-type": "application/json" }).end(text);
+  });
+  return { admin, seen };
+}
+
 /** A streamed chat answer of some words, with its usage. */
 export function streamAnswer(response: ServerResponse, words: readonly string[], cachedTokens = 0): void {
   response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-worker": "engine-of-the-test" });

@@ -10,27 +10,13 @@ export type ShedReason =
   | "demoted"
   | "client_gone";
 
-export interface ClassMeters {
-  queued(change: 1 | -1): void;
-  /** Parked for memory. */
-  parked(change: 1 | -1): void;
-  parkedFor(milliseconds: number): void;
-  /** Queued while no engine was up. */
-  held(change: 1 | -1): void;
-  waited(milliseconds: number): void;
-  shed(reason: ShedReason): void;
-  tokens(kind: "prompt" | "output", count: number): void;
-}
-
-/** Metrics by class, over all pools. */
-export interface AdmissionMeters {
-  of(className: string): ClassMeters;
-}
-
 const waitBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
+/** Metrics by class, over all pools. */
+export type AdmissionMeters = ReturnType<typeof createAdmissionMeters>;
+
 /** Registers the metrics of admission. Class names come from the configuration, so there are few. */
-export function createAdmissionMeters(meter: Meter): AdmissionMeters {
+export function createAdmissionMeters(meter: Meter) {
   const queued = meter.gauge({
     name: "espalier_admission_queued_requests",
     help: "Requests queued in the router because every engine is saturated, by class.",
@@ -70,7 +56,7 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
   });
   const classes = new Map<string, ClassMeters>();
   return {
-    of(className) {
+    of(className: string): ClassMeters {
       const known = classes.get(className);
       if (known) return known;
       const created = createClassMeters({
@@ -100,15 +86,19 @@ interface ClassSeries {
   readonly output: CounterSeries;
 }
 
-function createClassMeters({ queued, parked, held, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
+export type ClassMeters = ReturnType<typeof createClassMeters>;
+
+function createClassMeters({ queued, parked, held, wait, memoryWait, shed, prompt, output }: ClassSeries) {
   return {
     queued: counting(queued),
+    /** Parked for memory. */
     parked: counting(parked),
+    /** Queued while no engine was up. */
     held: counting(held),
-    parkedFor: (milliseconds) => memoryWait.observe(milliseconds / 1_000),
-    waited: (milliseconds) => wait.observe(milliseconds / 1_000),
-    shed: (reason) => shed(reason).add(),
-    tokens: (kind, tokens) => (kind === "prompt" ? prompt : output).add(tokens),
+    parkedFor: (milliseconds: number): void => memoryWait.observe(milliseconds / 1_000),
+    waited: (milliseconds: number): void => wait.observe(milliseconds / 1_000),
+    shed: (reason: ShedReason): void => shed(reason).add(),
+    tokens: (kind: "prompt" | "output", tokens: number): void => (kind === "prompt" ? prompt : output).add(tokens),
   };
 }
 

@@ -3,7 +3,14 @@
  * class, tenant and deadline, within bounds; while an engine is unsaturated nothing waits. Decisions read loads as routing
  * does and know nothing of HTTP: the router and the fleet simulator run the same code.
  */
-export { type Admission, type AdmissionOptions, createAdmission, type WaitingWork } from "./admission.ts";
+export {
+  type Admission,
+  type AdmissionOptions,
+  createAdmission,
+  maxScanned,
+  rescanMs,
+  type WaitingWork,
+} from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
 export type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
 export { type AdmissionTarget, noPeerLoad, type PeerLoad } from "./admission-request.ts";
@@ -16,7 +23,6 @@ export {
   type TenantElsewhere,
   type TenantUsage,
 } from "./fair-share.ts";
-export { maxScanned, rescanMs } from "./pool-admission.ts";
 export {
   type AdmissionSettings,
   type ClassRule,

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { maxRechecked, recheckEveryMs } from "../src/parked-requests.ts";
+import { maxRechecked, recheckEveryMs } from "../src/admission.ts";
 import { createRig, testClass } from "./rig.ts";
 
 const maxColdWaitMs = 10_000;

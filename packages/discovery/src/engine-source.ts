@@ -37,23 +37,17 @@ export type PeerSource = Source<string>;
  * Reports failures to an observer: each message once while it lasts, and once when all failures are over. A source has
  * at most one current failure per topic.
  */
-export interface FailureReport {
-  fail(topic: string, message: string, cause?: unknown): void;
-  clear(topic: string): void;
-}
+export type FailureReport = ReturnType<typeof createFailureReport>;
 
-export function createFailureReport(
-  name: string,
-  observer: Pick<SourceObserver<never>, "onError" | "onRecovered">,
-): FailureReport {
+export function createFailureReport(name: string, observer: Pick<SourceObserver<never>, "onError" | "onRecovered">) {
   const current = new Map<string, string>();
   return {
-    fail(topic, message, cause) {
+    fail(topic: string, message: string, cause?: unknown): void {
       if (current.get(topic) === message) return;
       current.set(topic, message);
       observer.onError(new EspalierError("discovery_failed", `${name}: ${message}`, { cause }));
     },
-    clear(topic) {
+    clear(topic: string): void {
       if (current.delete(topic) && current.size === 0) observer.onRecovered();
     },
   };

@@ -48,18 +48,11 @@ export function createFileSource<Entry>(options: FileSourceOptions<Entry>): Sour
   };
 }
 
-interface ListReader {
-  /** Reads and publishes the first list; throws on failure. */
-  readFirst(): Promise<void>;
-  /** Publishes a list if the content differs from that of the last good one; reports failures, never throws. */
-  refresh(): Promise<void>;
-}
-
 function createListReader<Entry>(
   path: string,
   parse: FileSourceOptions<Entry>["parse"],
   observer: SourceObserver<Entry>,
-): ListReader {
+) {
   let goodDigest: string | undefined;
   let hadContent = false;
   /** The current failure. Its digest, absent if reading failed, avoids parsing bad content again on every poll. */
@@ -87,10 +80,12 @@ function createListReader<Entry>(
   };
 
   return {
-    async readFirst() {
+    /** Reads and publishes the first list; throws on failure. */
+    async readFirst(): Promise<void> {
       accept(await readBoundedFile(path));
     },
-    async refresh() {
+    /** Publishes a list if the content differs from that of the last good one; reports failures, never throws. */
+    async refresh(): Promise<void> {
       let digest: string | undefined;
       try {
         const content = await readBoundedFile(path);

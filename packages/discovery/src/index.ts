@@ -4,10 +4,11 @@
  */
 
 export type { AddressFamily } from "./discovered-engine.ts";
-export { createHostLookup, type DnsResolver } from "./dns-resolver.ts";
 export {
   createDnsSource,
+  createHostLookup,
   createPeerDnsSource,
+  type DnsResolver,
   type DnsSourceOptions,
   type PeerDnsSourceOptions,
 } from "./dns-source.ts";

@@ -1,10 +1,10 @@
-import type { Cancel, Clock, Logger, Meter, Random, Scheduler, Transport } from "@espalier/common";
+import type { Cancel, Transport } from "@espalier/common";
 import type { Member, ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "./exchange/backend.ts";
 import { Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
 import { noteCapability } from "./exchange/relay-carrier.ts";
-import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver } from "./link/link.ts";
+import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver, ProcessPorts } from "./link/link.ts";
 import { type LinkSecurity, Links } from "./link/links.ts";
 import { Membership, type MembershipChange, type MembershipLimits } from "./membership/membership.ts";
 import { regionCapability } from "./membership/membership-frames.ts";
@@ -24,7 +24,7 @@ const maxAnswered = 256;
 /** The optional parts of the protocol that this router supports. */
 const capabilities = [noteCapability, regionCapability];
 
-export interface MeshOptions {
+export interface MeshOptions extends ProcessPorts {
   readonly replica: ReplicaPorts;
   /** The mesh starts and stops it. */
   readonly transport: Transport;
@@ -49,13 +49,8 @@ export interface MeshOptions {
   readonly resolve?: (host: string) => Promise<readonly string[]>;
   /** How long peers may take to be found, in milliseconds. */
   readonly graceMs?: number;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
   /** CPU time that this process has used, in milliseconds. Default: none, as in virtual time. */
   readonly cpuMs?: () => number;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly linkLimits?: Partial<LinkLimits>;
   readonly membershipLimits?: Partial<MembershipLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;

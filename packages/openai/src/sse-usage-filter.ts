@@ -1,31 +1,9 @@
-import { createGrowableBuffer, type GrowableBuffer } from "./growable-buffer.ts";
+import { GrowableBuffer } from "./growable-buffer.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
 
 export interface SseUsageFilterOptions {
   /** Remove the usage-only event, which the router requested and the client did not. */
   readonly strip: boolean;
-}
-
-/** Watches one stream of server-sent events on its way to the client. */
-export interface SseUsageFilter {
-  /**
-   * Takes the next bytes from the engine.
-   *
-   * @returns the bytes to send now: `chunk` itself whenever possible, undefined for none
-   */
-  push(chunk: Buffer): Buffer | undefined;
-  /** The engine has closed its stream. Returns the bytes held back that are still to be sent. */
-  end(): Buffer | undefined;
-  /** The numbers reported so far; undefined before a report that counts the prompt. */
-  usage(): Usage | undefined;
-  /** Whether `data: [DONE]` has passed. */
-  sawDone(): boolean;
-  /** Whether the stream marked its own end, in whichever API it speaks; false means that it was cut. */
-  endedProperly(): boolean;
-  /** Data events so far, except `[DONE]`: about one per token. */
-  tokensSeen(): number;
-  /** Whether the bytes sent so far end inside an event, so that a blank line must precede another event. */
-  insideEvent(): boolean;
 }
 
 /** A longer event is sent as it arrives and not read. */
@@ -40,95 +18,128 @@ const letterE = 0x65;
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
-interface FilterState {
-  readonly strip: boolean;
-  readonly boundaries: BoundaryFinder;
-  readonly log: SseStreamLog;
-  /** The incomplete event. */
-  readonly partial: GrowableBuffer;
-  /** Set while an event beyond `maxEventBytes` passes: its role, applied when it ends. */
-  oversized: EventRole | undefined;
-}
-
 /**
  * Creates the filter for one stream. Without `strip` every chunk passes through by reference. With it, complete events
  * pass at once and only the last, incomplete one is held back. Lines may end in LF, CR LF or CR.
  */
 export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsageFilter {
-  const log = createSseStreamLog();
-  const partial = createGrowableBuffer();
-  const state: FilterState = { strip, boundaries: createBoundaryFinder(), log, partial, oversized: undefined };
-  return {
-    push: (chunk) => push(state, chunk),
-    end: () => end(state),
-    usage: log.usage,
-    sawDone: log.sawDone,
-    endedProperly: log.endedProperly,
-    tokensSeen: log.tokensSeen,
-    insideEvent: () => state.oversized !== undefined || (!strip && partial.size() > 0),
-  };
+  return new SseUsageFilter(strip);
 }
 
-function push(state: FilterState, chunk: Buffer): Buffer | undefined {
-  const { strip, boundaries, partial } = state;
-  const pieces: Buffer[] = [];
-  /** First byte of the chunk that is neither in `pieces` nor dropped. */
-  let passFrom = 0;
-  let start = 0;
-  let reportAt = chunk.indexOf(reportNeedle);
-  for (let end = boundaries.next(chunk, 0); end >= 0; end = boundaries.next(chunk, end)) {
-    if (partial.size() > 0) {
-      partial.append(chunk.subarray(0, end));
-      const event = partial.take();
-      if (!finishEvent(state, event, 0, event.length, event.includes(reportNeedle))) pieces.push(event);
-      passFrom = end;
-    } else {
-      if (reportAt >= 0 && reportAt < start) reportAt = chunk.indexOf(reportNeedle, start);
-      if (finishEvent(state, chunk, start, end, reportAt >= 0 && reportAt < end)) {
-        if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
+/** Watches one stream of server-sent events on its way to the client. */
+export class SseUsageFilter {
+  readonly #strip: boolean;
+  readonly #boundaries = new BoundaryFinder();
+  /** The incomplete event. */
+  readonly #partial = new GrowableBuffer();
+  /** Set while an event beyond `maxEventBytes` passes: its role, applied when it ends. */
+  #oversized: EventRole | undefined;
+  #events = 0;
+  #isDone = false;
+  #hasEnded = false;
+  /** Events with token counts. Only the first and the last are kept, and parsed only on request. */
+  #firstReport: Buffer | undefined;
+  #lastReport: Buffer | undefined;
+
+  constructor(strip: boolean) {
+    this.#strip = strip;
+  }
+
+  /**
+   * Takes the next bytes from the engine.
+   *
+   * @returns the bytes to send now: `chunk` itself whenever possible, undefined for none
+   */
+  push(chunk: Buffer): Buffer | undefined {
+    const partial = this.#partial;
+    const pieces: Buffer[] = [];
+    /** First byte of the chunk that is neither in `pieces` nor dropped. */
+    let passFrom = 0;
+    let start = 0;
+    let reportAt = chunk.indexOf(reportNeedle);
+    for (let end = this.#boundaries.next(chunk, 0); end >= 0; end = this.#boundaries.next(chunk, end)) {
+      if (partial.size > 0) {
+        partial.append(chunk.subarray(0, end));
+        const event = partial.take();
+        if (!this.#finishEvent(event, 0, event.length, event.includes(reportNeedle))) pieces.push(event);
         passFrom = end;
+      } else {
+        if (reportAt >= 0 && reportAt < start) reportAt = chunk.indexOf(reportNeedle, start);
+        if (this.#finishEvent(chunk, start, end, reportAt >= 0 && reportAt < end)) {
+          if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
+          passFrom = end;
+        }
+      }
+      start = end;
+    }
+    if (start < chunk.length && !this.#oversized) {
+      partial.append(start === 0 ? chunk : chunk.subarray(start));
+      if (partial.size > maxEventBytes) {
+        if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
+        pieces.push(this.#passOversized());
+        passFrom = chunk.length;
       }
     }
-    start = end;
+    if (!this.#strip) return chunk;
+    return joinPieces(chunk, pieces, passFrom, this.#oversized ? chunk.length : start);
   }
-  if (start < chunk.length && !state.oversized) {
-    partial.append(start === 0 ? chunk : chunk.subarray(start));
-    if (partial.size() > maxEventBytes) {
-      if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
-      pieces.push(passOversized(state));
-      passFrom = chunk.length;
-    }
+
+  /** The engine has closed its stream. Returns the bytes held back that are still to be sent. */
+  end(): Buffer | undefined {
+    if (this.#partial.size === 0) return undefined;
+    const event = this.#partial.take();
+    // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
+    const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
+    const drop = complete && this.#finishEvent(event, 0, event.length, event.includes(reportNeedle));
+    return this.#strip && !drop ? event : undefined;
   }
-  if (!strip) return chunk;
-  return joinPieces(chunk, pieces, passFrom, state.oversized ? chunk.length : start);
-}
 
-/** Processes a complete event. Returns true when it is to be dropped. */
-function finishEvent(state: FilterState, bytes: Buffer, start: number, end: number, hasReport: boolean): boolean {
-  const { log, strip } = state;
-  log.noteRole(state.oversized ?? eventRole(bytes, start, end));
-  const readable = state.oversized === undefined;
-  state.oversized = undefined;
-  if (!hasReport || !readable) return false;
-  const event = bytes.subarray(start, end);
-  log.noteReport(event);
-  return strip && isUsageOnly(event);
-}
+  /** The numbers reported so far; undefined before a report that counts the prompt. */
+  usage(): Usage | undefined {
+    return joinUsage(eventUsage(this.#firstReport), eventUsage(this.#lastReport));
+  }
 
-/** Passes on an event that is too long to keep; the rest of it passes as it arrives. */
-function passOversized(state: FilterState): Buffer {
-  const head = state.partial.take();
-  state.oversized = eventRole(head, 0, head.length);
-  return head;
-}
+  /** Whether `data: [DONE]` has passed. */
+  sawDone(): boolean {
+    return this.#isDone;
+  }
 
-function end(state: FilterState): Buffer | undefined {
-  if (state.partial.size() === 0) return undefined;
-  const event = state.partial.take();
-  // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
-  const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
-  const drop = complete && finishEvent(state, event, 0, event.length, event.includes(reportNeedle));
-  return state.strip && !drop ? event : undefined;
+  /** Whether the stream marked its own end, in whichever API it speaks; false means that it was cut. */
+  endedProperly(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** Data events so far, except `[DONE]`: about one per token. */
+  tokensSeen(): number {
+    return this.#events;
+  }
+
+  /** Whether the bytes sent so far end inside an event, so that a blank line must precede another event. */
+  insideEvent(): boolean {
+    return this.#oversized !== undefined || (!this.#strip && this.#partial.size > 0);
+  }
+
+  /** Processes a complete event. Returns true when it is to be dropped. */
+  #finishEvent(bytes: Buffer, start: number, end: number, hasReport: boolean): boolean {
+    const readable = this.#oversized === undefined;
+    const role = this.#oversized ?? eventRole(bytes, start, end);
+    this.#oversized = undefined;
+    if (role === "data" || role === "last") this.#events++;
+    if (role === "done") this.#isDone = true;
+    if (role === "done" || role === "last") this.#hasEnded = true;
+    if (!hasReport || !readable) return false;
+    const event = bytes.subarray(start, end);
+    this.#firstReport ??= event;
+    this.#lastReport = event;
+    return this.#strip && isUsageOnly(event);
+  }
+
+  /** Passes on an event that is too long to keep; the rest of it passes as it arrives. */
+  #passOversized(): Buffer {
+    const head = this.#partial.take();
+    this.#oversized = eventRole(head, 0, head.length);
+    return head;
+  }
 }
 
 function joinPieces(chunk: Buffer, pieces: Buffer[], from: number, to: number): Buffer | undefined {
@@ -192,111 +203,75 @@ function parseEventData(event: Buffer): Readonly<Record<string, unknown>> | unde
   }
 }
 
-/** The reports and end marks of one stream so far. */
-interface SseStreamLog {
-  noteRole(role: EventRole): void;
-  /** Records an event with token counts. Only the first and the last are kept, and parsed only on request. */
-  noteReport(event: Buffer): void;
-  usage(): Usage | undefined;
-  sawDone(): boolean;
-  endedProperly(): boolean;
-  tokensSeen(): number;
-}
-
-function createSseStreamLog(): SseStreamLog {
-  let events = 0;
-  let done = false;
-  let ended = false;
-  let firstReport: Buffer | undefined;
-  let lastReport: Buffer | undefined;
-  return {
-    noteRole(role) {
-      if (role === "data" || role === "last") events++;
-      if (role === "done") done = true;
-      if (role === "done" || role === "last") ended = true;
-    },
-    noteReport(event) {
-      firstReport ??= event;
-      lastReport = event;
-    },
-    usage: () => joinUsage(eventUsage(firstReport), eventUsage(lastReport)),
-    sawDone: () => done,
-    endedProperly: () => ended,
-    tokensSeen: () => events,
-  };
-}
-
-/** Finds where server-sent events end, in a stream that comes in chunks. */
-interface BoundaryFinder {
-  /**
-   * The offset just after the chunk's next blank line at or after `from`, or -1. For each chunk in turn, call it with
-   * its last result as `from` until it returns -1.
-   */
-  next(chunk: Buffer, from: number): number;
-}
-
-/** An event ends at a line end (LF, CR LF or CR) that follows a line end (HTML Living Standard, section 9.2.5). */
-function createBoundaryFinder(): BoundaryFinder {
-  let lineIsBlank = true;
+/**
+ * Finds where server-sent events end, in a stream that comes in chunks. An event ends at a line end (LF, CR LF or CR)
+ * that follows a line end (HTML Living Standard, section 9.2.5).
+ */
+class BoundaryFinder {
+  #lineIsBlank = true;
   /** Whether the last line end was a carriage return, which a line feed would complete. */
-  let isAfterReturn = false;
+  #isAfterReturn = false;
   /**
    * Whether that carriage return ended an event. A line feed then passes as an event of its own, since the next event
    * may be removed.
    */
-  let hasEnded = false;
+  #hasEnded = false;
   /** Whether an event has ended except for a possible line feed. */
-  let isPending = false;
+  #isPending = false;
   /** The chunk last searched for a carriage return, and the offset of the next one in it; its length for none. */
-  let searched: Buffer | undefined;
-  let returnAt = 0;
+  #searched: Buffer | undefined;
+  #returnAt = 0;
+
+  /**
+   * The offset just after the chunk's next blank line at or after `from`, or -1. For each chunk in turn, call it with
+   * its last result as `from` until it returns -1.
+   */
+  next(chunk: Buffer, from: number): number {
+    let at = from;
+    if (this.#isPending && at < chunk.length) {
+      this.#isPending = false;
+      return chunk[at] === lineFeed ? at + 1 : at;
+    }
+    for (;;) {
+      while (this.#lineIsBlank) {
+        if (at === chunk.length) return -1;
+        const code = chunk[at++];
+        if (code === carriageReturn) return this.#endAt(chunk, at);
+        const isEnd = code === lineFeed && (this.#hasEnded || !this.#isAfterReturn);
+        this.#isAfterReturn = false;
+        this.#hasEnded = false;
+        if (isEnd) return at;
+        this.#lineIsBlank = code === lineFeed;
+      }
+      const found = chunk.indexOf(lineFeed, at);
+      const end = Math.min(found < 0 ? chunk.length : found, this.#findReturn(chunk, at));
+      if (end === chunk.length) return -1;
+      this.#isAfterReturn = chunk[end] === carriageReturn;
+      this.#hasEnded = false;
+      at = end + 1;
+      this.#lineIsBlank = true;
+    }
+  }
 
   /** Few streams have any, so none is searched for twice. */
-  const findReturn = (chunk: Buffer, at: number): number => {
-    if (searched === chunk && returnAt >= at) return returnAt;
+  #findReturn(chunk: Buffer, at: number): number {
+    if (this.#searched === chunk && this.#returnAt >= at) return this.#returnAt;
     const found = chunk.indexOf(carriageReturn, at);
-    searched = chunk;
-    returnAt = found < 0 ? chunk.length : found;
-    return returnAt;
-  };
+    this.#searched = chunk;
+    this.#returnAt = found < 0 ? chunk.length : found;
+    return this.#returnAt;
+  }
+
   /**
    * @returns offset just after the carriage return that ends an event and its line feed; -1 if that may be in the next
    *   chunk
    */
-  const endAt = (chunk: Buffer, at: number): number => {
+  #endAt(chunk: Buffer, at: number): number {
     // Streams whose lines end in a carriage return alone never wait.
-    hasEnded = isAfterReturn;
-    if (hasEnded) return at;
-    isPending = at === chunk.length;
-    if (isPending) return -1;
+    this.#hasEnded = this.#isAfterReturn;
+    if (this.#hasEnded) return at;
+    this.#isPending = at === chunk.length;
+    if (this.#isPending) return -1;
     return chunk[at] === lineFeed ? at + 1 : at;
-  };
-  return {
-    next(chunk, from) {
-      let at = from;
-      if (isPending && at < chunk.length) {
-        isPending = false;
-        return chunk[at] === lineFeed ? at + 1 : at;
-      }
-      for (;;) {
-        while (lineIsBlank) {
-          if (at === chunk.length) return -1;
-          const code = chunk[at++];
-          if (code === carriageReturn) return endAt(chunk, at);
-          const isEnd = code === lineFeed && (hasEnded || !isAfterReturn);
-          isAfterReturn = false;
-          hasEnded = false;
-          if (isEnd) return at;
-          lineIsBlank = code === lineFeed;
-        }
-        const found = chunk.indexOf(lineFeed, at);
-        const end = Math.min(found < 0 ? chunk.length : found, findReturn(chunk, at));
-        if (end === chunk.length) return -1;
-        isAfterReturn = chunk[end] === carriageReturn;
-        hasEnded = false;
-        at = end + 1;
-        lineIsBlank = true;
-      }
-    },
-  };
+  }
 }

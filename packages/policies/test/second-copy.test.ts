@@ -47,6 +47,26 @@ describe("a prompt that goes where its beginning is", () => {
     expect(choose(silent, { ...prompt, rentPaidMs: priceMs + 1_601 }).key).toBe("empty");
   });
 
+  // An engine that can pull was taken for one that has it: nobody paid rent, and one engine answered nearly everything.
+  test("pays rent, too, where the others could pull it, and a copy costs what the pull takes", () => {
+    const puller = { key: "puller", pulledTokens: 8_000, pullMs: 100, pullFrom: 0 };
+    const priceMs = 1 + 10 + 100 - 27.5;
+    const { key, rentMs } = choose([holder, puller]);
+    expect(key).toBe("holder");
+    expect(rentMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    expect(choose([holder, puller], { ...prompt, rentPaidMs: priceMs - 0.1 }).key).toBe("holder");
+    const paid = choose([holder, puller], { ...prompt, rentPaidMs: priceMs + 0.1 });
+    expect([paid.key, paid.reason]).toEqual(["puller", "second_copy"]);
+    expect(paid.rentMs).toBeCloseTo(-priceMs, 9);
+    // Blocks that it displaces may have to be computed.
+    const scarce = [holder, { ...puller, kvUse: 0.5 }];
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 799 }).key).toBe("holder");
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 801 }).key).toBe("puller");
+    // Of weight 2, it takes half as long in everything.
+    const light = choose([holder, { ...puller, weight: 2, kvUse: Number.NaN }]);
+    expect(light.rentMs).toBeCloseTo(27.5 - 11 / 2, 9);
+  });
+
   test("pays nothing where nobody shares anything, where every engine has it, and where the others are no better", () => {
     const paid = { ...prompt, rentPaidMs: 1e6 };
     expect(choose([holder, { key: "empty" }], { ...paid, sharedTokens: undefined }).rentMs).toBe(0);
@@ -80,9 +100,15 @@ class ToyFleet {
   readonly #candidates: CandidateSet;
   readonly #policy = createPolicy("predicted_latency");
   readonly #ends: { readonly atMs: number; readonly engine: number }[] = [];
+  readonly #pull: Partial<Record<"pulledTokens" | "pullMs", number>>;
   #paidMs = 0;
 
-  constructor(holders: readonly boolean[]) {
+  /** @param pull what an engine without the beginning can pull; by default it computes */
+  constructor(
+    holders: readonly boolean[],
+    pull: Partial<Record<"pulledTokens" | "pullMs", number>> = {},
+  ) {
+    this.#pull = pull;
     this.holds = [...holders];
     this.inFlight = holders.map(() => 0);
     this.#candidates = createCandidateSet(holders.length);
@@ -104,6 +130,9 @@ class ToyFleet {
         for (const [name, value] of Object.entries(learned)) candidates[name as keyof typeof learned][index] = value;
         candidates.inFlight[index] = inFlight;
         candidates.matchedTokens[index] = this.holds[engine] ? 8_000 : 0;
+        if (this.holds[engine]) continue;
+        candidates.pulledTokens[index] = this.#pull.pulledTokens ?? 0;
+        candidates.pullMs[index] = this.#pull.pullMs ?? 0;
       }
       const request = { ...prompt, rentPaidMs: this.#paidMs };
       const { target, rentMs } = this.#policy.choose(request, candidates, random);
@@ -143,6 +172,18 @@ describe("whatever comes", () => {
         // A copy takes 800 ms, and rents fade within 20 s: what is left unpaid is 40 ms in a second, at 9 ms a request.
         expect(over).toBeLessThan(6 + 5 / ratePerS);
         if (ratePerS >= 5) expect(fleet.holders).toBe(engines);
+      }),
+      { numRuns: randomRuns(20) },
+    );
+  });
+
+  test("the same where copies are pulled, of which each costs less and so comes sooner", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 100 }), fc.integer(), (ratePerS, seed) => {
+        const holders = Array.from({ length: engines }, (_, engine) => engine === 0);
+        const fleet = new ToyFleet(holders, { pulledTokens: 8_000, pullMs: 100 });
+        expect(fleet.run(ratePerS, 120, seed)).toBeLessThan(6);
+        if (ratePerS >= 2) expect(fleet.holders).toBe(engines);
       }),
       { numRuns: randomRuns(20) },
     );

@@ -8,7 +8,7 @@ import { readJournalUpdate } from "../src/documents/read-journal-update.ts";
 import { FactItemWriter, readFactItem } from "../src/facts/fact-item.ts";
 import { applyFactOps, countFactOps, type FactOpsSink } from "../src/facts/fact-ops.ts";
 import { readSnapshotFrame } from "../src/facts/snapshot-codec.ts";
-import { minSnapshotFrameBytes } from "../src/facts/snapshot-export.ts";
+import { minSnapshotFrameBytes } from "../src/facts/snapshots.ts";
 import { maxLoadFrameReports, readLoadFrame, writeLoadFrame } from "../src/load/load-frame.ts";
 import { maxFrameNotes, readNoteFrame, writeNoteFrame } from "../src/notes/note-frame.ts";
 import { PlacementItemWriter, readPlacementItem } from "../src/placements/placement-item.ts";

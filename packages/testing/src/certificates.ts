@@ -19,14 +19,7 @@ export function hasOpenssl(): boolean {
   }
 }
 
-export interface Authority {
-  /** Its own certificate, as PEM text. */
-  readonly ca: string;
-  /** Signs a new certificate. */
-  issue(): Certificate;
-  /** Removes its files; issued certificates stay valid. */
-  close(): void;
-}
+export type Authority = ReturnType<typeof createAuthority>;
 
 /**
  * A certificate authority in a temporary folder. Its certificates are valid for two days.
@@ -34,7 +27,7 @@ export interface Authority {
  * @param subject of its certificates, as openssl writes it: `IP:127.0.0.1`, `DNS:router.test`
  * @throws Error when openssl is absent
  */
-export function createAuthority(subject = "IP:127.0.0.1"): Authority {
+export function createAuthority(subject = "IP:127.0.0.1") {
   const folder = mkdtempSync(join(tmpdir(), "espalier-authority-"));
   const run = (...args: readonly string[]): void =>
     void execFileSync("openssl", args, { cwd: folder, stdio: "ignore" });
@@ -43,14 +36,17 @@ export function createAuthority(subject = "IP:127.0.0.1"): Authority {
   run("req", "-x509", ...newKey, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test authority");
   writeFileSync(join(folder, "names.cnf"), `subjectAltName=${subject}\n`);
   return {
+    /** Its own certificate, as PEM text. */
     ca: read("ca.pem"),
-    issue() {
+    /** Signs a new certificate. */
+    issue(): Certificate {
       const signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names.cnf"];
       run("req", ...newKey, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=test");
       run("x509", "-req", "-in", "request.pem", "-out", "cert.pem", ...signing);
       return { cert: read("cert.pem"), key: read("key.pem") };
     },
-    close: () => rmSync(folder, { recursive: true, force: true }),
+    /** Removes its files; issued certificates stay valid. */
+    close: (): void => rmSync(folder, { recursive: true, force: true }),
   };
 }
 

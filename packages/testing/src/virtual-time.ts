@@ -1,26 +1,13 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/common";
 
 /** A clock and a scheduler that advance only on demand. */
-export interface VirtualTime {
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  /** Moves time forward by `durationMs`, running every task that comes due, in order of due time. */
-  advance(durationMs: number): void;
-  /** Like `advance`, but to a time. A past time has no effect. */
-  runUntil(untilMs: number): void;
-  /** Like `advance`, but lets promises settle after each task, for code that awaits between timers. */
-  advanceAsync(durationMs: number): Promise<void>;
-  /** When the next task is due; Infinity when none is pending. */
-  readonly nextDueMs: number;
-  /** Pending tasks, so that a test can assert that none is left. */
-  readonly pendingCount: number;
-}
+export type VirtualTime = ReturnType<typeof createVirtualTime>;
 
 /**
  * @param startWallMs wall-clock time at virtual time 0, in milliseconds since the Unix epoch
  * @throws RangeError from its scheduler when more than `maxPendingTasks` are pending
  */
-export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime {
+export function createVirtualTime(startWallMs = 1_700_000_000_000) {
   let nowMs = 0;
   const heap = new TimerHeap();
 
@@ -39,19 +26,24 @@ export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime 
   return {
     clock: { nowMs: () => nowMs, wallMs: () => startWallMs + nowMs },
     scheduler: schedulerOf((delayMs, task) => heap.add(nowMs + Math.max(0, delayMs), task)),
+    /** Like `advance`, but to a time. A past time has no effect. */
     runUntil,
-    advance: (durationMs) => runUntil(nowMs + durationMs),
-    async advanceAsync(durationMs) {
+    /** Moves time forward by `durationMs`, running every task that comes due, in order of due time. */
+    advance: (durationMs: number): void => runUntil(nowMs + durationMs),
+    /** Like `advance`, but lets promises settle after each task, for code that awaits between timers. */
+    async advanceAsync(durationMs: number): Promise<void> {
       const untilMs = nowMs + durationMs;
       await settle();
       while (runNext(untilMs)) await settle();
       nowMs = untilMs;
       await settle();
     },
-    get nextDueMs() {
+    /** When the next task is due; Infinity when none is pending. */
+    get nextDueMs(): number {
       return heap.nextDueMs;
     },
-    get pendingCount() {
+    /** Pending tasks, so that a test can assert that none is left. */
+    get pendingCount(): number {
       return heap.size;
     },
   };

@@ -19,5 +19,9 @@ export type { PromptRequest } from "./prompt-request.ts";
 export { createTextTokenizer, type TextTokenizer } from "./text/text-tokenizer.ts";
 export { loadTokenizerFiles, shippedModelFolder, specialTokensOf, type TokenizerFiles } from "./tokenizer-files.ts";
 export { hardTexts, type VerifyCase, type VerifyRow, verifyTokenizer } from "./verify-tokenizer.ts";
-export { createPoolThread, type PoolThread } from "./workers/pool-thread.ts";
-export { createTokenizerPool, type TokenizerPool } from "./workers/tokenizer-pool.ts";
+export {
+  createPoolThread,
+  createTokenizerPool,
+  type PoolThread,
+  type TokenizerPool,
+} from "./workers/tokenizer-pool.ts";

@@ -11,7 +11,7 @@ import {
   type Takeover,
   takeoverOf,
 } from "../model/sessions.ts";
-import { createFollower, type Follower, type FollowerPorts } from "./follower.ts";
+import { Follower, type FollowerPorts } from "./follower.ts";
 
 interface FleetFollowerOptions {
   /** Where the page came from. */
@@ -43,25 +43,17 @@ export interface FleetState {
   readonly takeovers: readonly Takeover[];
 }
 
-/** Follows one router and, through it, the others. */
-export interface FleetFollower {
-  state(): FleetState;
-  /** The last fifteen minutes of all routers that were followed. */
-  series(): Series;
-  /** Starts over, with another key. */
-  restart(): void;
-}
-
 /** Routers that were lost whose sessions are followed. */
 const maxLost = 4;
 
 export function createFleetFollower(options: FleetFollowerOptions): FleetFollower {
-  const fleet = new Fleet(options);
+  const fleet = new FleetFollower(options);
   fleet.restart();
   return fleet;
 }
 
-class Fleet implements FleetFollower {
+/** Follows one router and, through it, the others. */
+export class FleetFollower {
   readonly #options: FleetFollowerOptions;
   readonly #allowed: ReadonlySet<string>;
   readonly #followers = new Map<string, Follower>();
@@ -78,12 +70,14 @@ class Fleet implements FleetFollower {
     this.#allowed = new Set([options.home, ...options.others]);
   }
 
+  /** Starts over, with another key. */
   restart(): void {
     for (const follower of this.#followers.values()) follower.stop();
     this.#followers.clear();
     this.#follow(this.#options.home);
   }
 
+  /** The last fifteen minutes of all routers that were followed. */
   series(): Series {
     const histories = [...this.#followers.values()].map(({ history }) => history);
     return seriesOf(histories, this.#options.ports.time.wallMs());
@@ -124,7 +118,7 @@ class Fleet implements FleetFollower {
 
   #follow(origin: string): void {
     const { key, ports, onUnauthorized } = this.#options;
-    const follower = createFollower({
+    const follower = new Follower({
       ...{ origin, key, ports, onUnauthorized },
       mayRetry: () => this.#mayRetry(origin),
       onChange: () => this.#changed(),

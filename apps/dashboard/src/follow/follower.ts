@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
-import { addHistory, emptyHistory, type History } from "../model/history.ts";
+import { addHistory, emptyHistory } from "../model/history.ts";
 import { type Overview, readOverview } from "../model/overview.ts";
 import { addSample, type TrafficSample } from "../model/rates.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
@@ -38,38 +38,21 @@ interface FollowerOptions {
   readonly onLost: () => void;
 }
 
-/** One router that the page follows: its overview and its decisions. */
-export interface Follower {
-  readonly origin: string;
-  readonly isLive: boolean;
-  /** Its id, once it has answered. */
-  readonly router: string | undefined;
-  readonly overview: Overview | undefined;
-  readonly samples: readonly TrafficSample[];
-  /** Its last fifteen minutes, kept when it is gone. */
-  readonly history: History;
-  readonly killCommand: string | null;
-  stop(): void;
-}
-
-export function createFollower(options: FollowerOptions): Follower {
-  const follower = new RouterFollower(options);
-  void follower.connect();
-  return follower;
-}
-
 /** A router whose stream is silent for so long counts as gone, even if its socket is open. It sends something every 2 s. */
 export const silenceTimeoutMs = 6_000;
 const watchMs = 1_000;
 /** How often it is asked what its history has since. */
 const historyMs = 2_000;
 
-class RouterFollower implements Follower {
+/** One router that the page follows: its overview and its decisions. */
+export class Follower {
   readonly origin: string;
   isLive = false;
+  /** Its id, once it has answered. */
   router: string | undefined;
   overview: Overview | undefined;
   samples: readonly TrafficSample[] = [];
+  /** Its last fifteen minutes, kept when it is gone. */
   history = emptyHistory;
   killCommand: string | null = null;
   readonly #options: FollowerOptions;
@@ -81,9 +64,10 @@ class RouterFollower implements Follower {
   constructor(options: FollowerOptions) {
     this.#options = options;
     this.origin = options.origin;
+    void this.#connect();
   }
 
-  async connect(): Promise<void> {
+  async #connect(): Promise<void> {
     const { time, followDocument } = this.#options.ports;
     const key = this.#options.key();
     const controller = new AbortController();
@@ -182,7 +166,7 @@ class RouterFollower implements Follower {
   #retryLater(): void {
     const { ports, mayRetry } = this.#options;
     const cancel = ports.time.after(retryDelayMs(this.#failures), () => {
-      if (mayRetry()) void this.connect();
+      if (mayRetry()) void this.#connect();
       else this.#retryLater();
     });
     this.#cancels = [cancel];

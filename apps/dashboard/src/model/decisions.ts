@@ -1,73 +1,44 @@
 import { formatCount, formatShare } from "./format.ts";
-import { asList, asNumber, asObject, asText, asTextOrNull, type JsonObject } from "./read-json.ts";
+import { asNumber, asObject, asText, asTextOrNull, from, listOf, objectOf } from "./read-json.ts";
 
 /** A choice of a target, and the router that made it. */
-export interface Decision {
+export interface Decision extends ReturnType<typeof readDecision> {
   readonly router: string;
-  readonly number: number;
-  readonly atMs: number;
-  readonly model: string;
-  readonly policy: string;
-  readonly reason: string;
-  readonly target: string;
-  readonly promptTokens: number;
-  readonly matchedTokens: number;
-  /** Empty if its router does not tell. */
-  readonly requestId: string;
-  readonly session: string | null;
-  readonly className: string | null;
-  readonly queuedMs: number;
-  readonly attempt: number;
-  readonly prefillWorker: string | null;
-  readonly pull: Pull | null;
 }
 
-/** KV blocks that the target fetches from another engine, and what that takes beside computing them. */
-export interface Pull {
-  readonly from: string;
-  readonly tokens: number;
-  readonly ms: number;
-  readonly computeMs: number;
-}
+const readDecision = objectOf({
+  number: asNumber,
+  atMs: asNumber,
+  model: asText,
+  policy: asText,
+  reason: asText,
+  target: asText,
+  promptTokens: asNumber,
+  matchedTokens: asNumber,
+  /** Empty if its router does not tell. */
+  requestId: asText,
+  session: asTextOrNull,
+  className: from("class", asTextOrNull),
+  queuedMs: asNumber,
+  attempt: (attempt) => asNumber(attempt, 1),
+  prefillWorker: asTextOrNull,
+  /** KV blocks that the target fetches from another engine, and what that takes beside computing them. */
+  pull: (pull) => (pull === null || pull === undefined ? null : readPull(pull)),
+});
+
+const readPull = objectOf({ from: asText, tokens: asNumber, ms: asNumber, computeMs: asNumber });
 
 /** Decisions kept, over all routers. */
 export const maxDecisions = 200;
 
 /** @param data of an event of `GET /admin/decisions` */
 export function readDecisions(router: string, data: unknown): readonly Decision[] {
-  return asList(asObject(data).decisions).map((one) => readDecision(router, asObject(one)));
+  return listOf(readDecision)(asObject(data).decisions).map((decision) => ({ router, ...decision }));
 }
 
 /** How many decisions an event counts without sending them. */
 export function skippedOf(data: unknown): number {
   return asNumber(asObject(data).skipped);
-}
-
-function readDecision(router: string, decision: JsonObject): Decision {
-  return {
-    router,
-    number: asNumber(decision.number),
-    atMs: asNumber(decision.atMs),
-    model: asText(decision.model),
-    policy: asText(decision.policy),
-    reason: asText(decision.reason),
-    target: asText(decision.target),
-    promptTokens: asNumber(decision.promptTokens),
-    matchedTokens: asNumber(decision.matchedTokens),
-    requestId: asText(decision.requestId),
-    session: asTextOrNull(decision.session),
-    className: asTextOrNull(decision.class),
-    queuedMs: asNumber(decision.queuedMs),
-    attempt: asNumber(decision.attempt, 1),
-    prefillWorker: asTextOrNull(decision.prefillWorker),
-    pull: readPull(decision.pull),
-  };
-}
-
-function readPull(pull: unknown): Pull | null {
-  if (pull === null || pull === undefined) return null;
-  const { from, tokens, ms, computeMs } = asObject(pull);
-  return { from: asText(from), tokens: asNumber(tokens), ms: asNumber(ms), computeMs: asNumber(computeMs) };
 }
 
 /** Those that are not known yet: a router sends its latest again after a reconnect. */

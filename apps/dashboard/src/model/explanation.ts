@@ -1,4 +1,14 @@
-import { asList, asNumber, asNumberOrNull, asObject, asText, asTextOrNull, type JsonObject } from "./read-json.ts";
+import {
+  asList,
+  asNumber,
+  asNumberOrNull,
+  asObject,
+  asText,
+  asTextOrNull,
+  type JsonObject,
+  listOf,
+  objectOf,
+} from "./read-json.ts";
 
 /** What a router would do with a request: the answer of `POST /admin/explain`. */
 export interface Explanation {
@@ -39,17 +49,11 @@ export function readExplanation(answer: unknown): Explanation {
     candidates: read.sort(
       (one, other) => (one.cost ?? Infinity) - (other.cost ?? Infinity) || other.probability - one.probability || 0,
     ),
-    leftOut: asList(leftOut).map((one) => {
-      const { key, reasons } = asObject(one);
-      return {
-        key: asText(key),
-        reasons: asList(reasons)
-          .map((each) => asText(each))
-          .join("; "),
-      };
-    }),
+    leftOut: listOf(readLeftOut)(leftOut),
   };
 }
+
+const readLeftOut = objectOf({ key: asText, reasons: (reasons) => listOf(asText)(reasons).join("; ") });
 
 function readCandidate(candidate: JsonObject): ExplainedCandidate {
   const { own, others } = asObject(candidate.load);
@@ -66,4 +70,25 @@ function readCandidate(candidate: JsonObject): ExplainedCandidate {
       typeof value === "number" && value !== 0 ? [[name, value] as const] : [],
     ),
   };
+}
+
+/** Why a request went where it went: an attempt in the answer of `GET /admin/requests/{id}`. */
+export type PastDecision = ReturnType<typeof readPastDecision>;
+
+const readPastDecision = objectOf({
+  /** In one sentence. */
+  summary: asText,
+  target: asText,
+  /** The chosen one first. */
+  candidates: listOf(
+    objectOf({
+      ...{ key: asText, cost: asNumberOrNull, matchedTokens: asNumber, inFlight: asNumber },
+      /** Milliseconds of a round trip to it; null where unknown. */
+      networkMs: asNumberOrNull,
+    }),
+  ),
+});
+
+export function readPastRequest(answer: unknown): readonly PastDecision[] {
+  return listOf(readPastDecision)(asObject(answer).decisions);
 }

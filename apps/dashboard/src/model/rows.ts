@@ -1,63 +1,49 @@
 import { formatAge, formatTime } from "./format.ts";
-import type { EngineFacts, Links, LostLink, Overview, QueueCounts } from "./overview.ts";
+import type { EngineFacts, Links, Overview, QueueCounts } from "./overview.ts";
 
 /** One target as the table of engines shows it. */
-export interface EngineRow {
-  readonly key: string;
-  readonly models: string;
-  readonly role: string;
-  readonly health: "up" | "draining" | "open" | "starting" | "down";
-  readonly note: string;
-  /** Requests of all routers. */
-  readonly inFlight: number;
-  /** By the engine itself. */
-  readonly running: number | null;
-  readonly waiting: number | null;
-  readonly pendingPrefillTokens: number;
-  readonly kvUse: number | null;
-  readonly blocks: number;
-  readonly capacity: number | null;
-  /** Share of all known blocks, from 0 to 1. */
-  readonly share: number;
-  /** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
-  readonly source: "facts" | "placements" | "nothing";
-  /** The router that reads its events, and how good its feed is. */
-  readonly owner: string | null;
-  readonly quality: string | null;
-  /** Where it is, and milliseconds of a round trip to it. */
-  readonly region: string | null;
-  readonly networkMs: number | null;
-}
+export type EngineRow = ReturnType<typeof engineRows>[number];
 
 /** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
-export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">): readonly EngineRow[] {
+export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">) {
   const loads = new Map(load.map((one) => [one.target, one]));
   const rows = engines.flatMap((engine) =>
-    engine.targets.map((target) => {
-      const sent = loads.get(target.target);
-      const facts = target.held + target.slower;
-      const blocks = facts > 0 ? facts : target.placed;
+    engine.targets.map(({ target: key, held, slower, placed, owner, worth: quality, ...signals }) => {
+      const { own = 0, others = 0, pendingPrefillTokens = 0 } = loads.get(key) ?? {};
+      const facts = held + slower;
       return {
-        ...{ key: target.target, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
-        ...{ running: target.running, quality: target.worth, region: engine.region, networkMs: engine.networkMs },
-        inFlight: (sent?.own ?? 0) + (sent?.others ?? 0),
-        waiting: target.waiting,
-        pendingPrefillTokens: sent?.pendingPrefillTokens ?? 0,
-        ...{ kvUse: target.kvUse, blocks, capacity: target.capacity, owner: target.owner },
-        source: sourceOf(facts, target.placed),
+        ...{ key, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
+        /** Requests of all routers. */
+        inFlight: own + others,
+        pendingPrefillTokens,
+        /** What the engine itself tells. */
+        ...signals,
+        blocks: facts > 0 ? facts : placed,
+        source: sourceOf(facts, placed),
+        /** The router that reads its events, and how good its feed is. */
+        ...{ owner, quality },
+        /** Where it is, and milliseconds of a round trip to it. */
+        ...{ region: engine.region, networkMs: engine.networkMs },
       };
     }),
   );
   const all = rows.reduce((sum, { blocks }) => sum + blocks, 0);
+  /** `share` is of all known blocks, from 0 to 1. */
   return rows.map((row) => ({ ...row, share: all > 0 ? row.blocks / all : 0 }));
 }
 
-function sourceOf(facts: number, placed: number): EngineRow["source"] {
+/** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
+function sourceOf(facts: number, placed: number): "facts" | "placements" | "nothing" {
   if (facts > 0) return "facts";
   return placed > 0 ? "placements" : "nothing";
 }
 
-function healthOf({ state, reason, draining, breaker }: EngineFacts): Pick<EngineRow, "health" | "note"> {
+type Health = "up" | "draining" | "open" | "starting" | "down";
+
+function healthOf({ state, reason, draining, breaker }: EngineFacts): {
+  readonly health: Health;
+  readonly note: string;
+} {
   if (state === "starting") return { health: "starting", note: reason || "not probed yet" };
   if (state !== "up") return { health: "down", note: reason || state };
   if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
@@ -102,7 +88,7 @@ export function viewedEngines(
   });
 }
 
-export const healthText: Readonly<Record<EngineRow["health"], string>> = {
+export const healthText: Readonly<Record<Health, string>> = {
   up: "up",
   draining: "draining",
   open: "circuit open",
@@ -126,28 +112,7 @@ export interface FollowedRouter {
 }
 
 /** One router as the list shows it. */
-export interface RouterRow {
-  readonly router: string;
-  readonly state: "live" | "linked" | "draining" | "silent" | "gone";
-  /** Whether the page reads what it shows of the fleet from this one. */
-  readonly isSource: boolean;
-  /** Lag of its updates at the source; null for the source itself, and where it is unknown. */
-  readonly lagMs: number | null;
-  readonly roundTripMs: number | null;
-  readonly requestsPerS: number | null;
-  readonly inFlight: number | null;
-  /** Where its own dashboard is. */
-  readonly origin: string | null;
-  readonly killCommand: string | null;
-  /** Whether any router answers at all. */
-  readonly hasOthers: boolean;
-  /** Since when it is lost, and where it was last; null for one that is there. */
-  readonly lost: LostLink | null;
-  readonly version: string | null;
-  readonly settings: string | null;
-  /** See `RouterLink`. */
-  readonly differs: readonly string[];
-}
+export type RouterRow = ReturnType<typeof routerRows>[number];
 
 /**
  * All routers: the source, those that it is linked with, and those that the page followed before.
@@ -155,11 +120,7 @@ export interface RouterRow {
  * @param links of the source, the last known ones where no router answers; undefined before the first
  * @param source the router that is read now; undefined when none answers, and then its links no longer count
  */
-export function routerRows(
-  links: Links | undefined,
-  followed: readonly FollowedRouter[],
-  source: string | undefined,
-): readonly RouterRow[] {
+export function routerRows(links: Links | undefined, followed: readonly FollowedRouter[], source: string | undefined) {
   const byName = new Map(followed.map((one) => [one.router, one]));
   const linkOf = new Map(links?.links.map((link) => [link.router, link]));
   const lostOf = new Map(links?.lost.map((lost) => [lost.router, lost]));
@@ -173,17 +134,23 @@ export function routerRows(
     return {
       router,
       state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(isLive, link),
+      /** Whether the page reads what it shows of the fleet from this one. */
       isSource: router === source,
+      /** Lag of its updates at the source; null for the source itself, and where it is unknown. */
       lagMs: link?.lagMs ?? null,
       roundTripMs: link?.roundTripMs ?? null,
       requestsPerS: isLive ? own.requestsPerS : null,
       inFlight: isLive ? own.inFlight : null,
+      /** Where its own dashboard is. */
       origin: own?.origin ?? link?.admin ?? null,
       killCommand: isLive ? own.killCommand : null,
+      /** Whether any router answers at all. */
       hasOthers: source !== undefined,
+      /** Since when it is lost, and where it was last; null for one that is there. */
       lost: isLive ? null : (lostOf.get(router) ?? null),
       version: release?.version || null,
       settings: release?.settings || null,
+      /** See `Links`. */
       differs: link?.differs ?? [],
     };
   });
@@ -192,9 +159,11 @@ export function routerRows(
 export const countAlive = (rows: readonly RouterRow[]): number =>
   rows.filter(({ state }) => state !== "gone" && state !== "silent").length;
 
-const stateWithoutSource = (own: FollowedRouter | undefined): RouterRow["state"] => (own ? "gone" : "silent");
+type RouterState = "live" | "linked" | "draining" | "silent" | "gone";
 
-function stateOf(isLive: boolean, link: Links["links"][number] | undefined): RouterRow["state"] {
+const stateWithoutSource = (own: FollowedRouter | undefined): RouterState => (own ? "gone" : "silent");
+
+function stateOf(isLive: boolean, link: Links["links"][number] | undefined): RouterState {
   if (link?.isDraining && link.state === "alive") return "draining";
   if (isLive) return "live";
   if (!link || link.state === "down" || link.state === "left") return "gone";
@@ -207,13 +176,7 @@ function inOrder(one: string, other: string): number {
 }
 
 /** One class, over all routers that are followed. */
-export interface QueueRow {
-  readonly name: string;
-  readonly queued: number;
-  readonly shed: number;
-  /** Mean of those that had to wait; null when none had to. */
-  readonly waitMs: number | null;
-}
+export type QueueRow = ReturnType<typeof queueRows>[number];
 
 /** The queues of the routers that are followed, one entry each; null where a router has sent none. */
 export type RouterQueues = readonly (readonly QueueCounts[] | null)[];
@@ -228,7 +191,7 @@ export function queuesNote(routers: RouterQueues): string {
 }
 
 /** Classes in the order in which routers name them. */
-export function queueRows(routers: RouterQueues): readonly QueueRow[] {
+export function queueRows(routers: RouterQueues) {
   const sums = new Map<string, { queued: number; shed: number; waited: number; waitedMs: number }>();
   for (const { name, queued, shed, waited, waitedMs } of routers.flatMap((queues) => queues ?? [])) {
     const sum = sums.get(name) ?? { queued: 0, shed: 0, waited: 0, waitedMs: 0 };
@@ -240,6 +203,7 @@ export function queueRows(routers: RouterQueues): readonly QueueRow[] {
   }
   return [...sums].map(([name, { queued, shed, waited, waitedMs }]) => ({
     ...{ name, queued, shed },
+    /** Mean of those that had to wait; null when none had to. */
     waitMs: waited > 0 ? waitedMs / waited : null,
   }));
 }

@@ -1,9 +1,15 @@
 /// <reference lib="dom" />
 import { type Decision, decisionKey, matchedShare, reasonName } from "../model/decisions.ts";
 import { type DetailAddress, detailLink } from "../model/detail-address.ts";
-import { type ExplainedCandidate, type Explanation, readExplanation } from "../model/explanation.ts";
+import {
+  type ExplainedCandidate,
+  type Explanation,
+  type PastDecision,
+  readExplanation,
+  readPastRequest,
+} from "../model/explanation.ts";
 import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
-import { type PastDecision, readPastRequest } from "../model/past-request.ts";
+
 import type { PrefixRow } from "../model/prefixes.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
 import { createDecisionRow } from "./decisions.ts";

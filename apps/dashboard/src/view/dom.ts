@@ -68,21 +68,14 @@ export function keyedList<Value>(
   };
 }
 
-/** A section of the page with a heading. */
-export function panel(title: string, className: string, ...children: readonly Child[]): PanelParts {
+/** A section of the page with a heading; `aside` is one line next to that. */
+export function panel(title: string, className: string, ...children: readonly Child[]) {
   const id = `panel-${title.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`;
   const aside = element("p", { class: "aside" });
   const heading = element("h2", { id }, title);
-  const body = element("div", { class: "body" }, ...children);
   const head = element("div", { class: "head" }, heading, aside);
-  return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside, body };
-}
-
-interface PanelParts {
-  readonly node: HTMLElement;
-  /** One line next to the heading. */
-  readonly aside: HTMLElement;
-  readonly body: HTMLElement;
+  const body = element("div", { class: "body" }, ...children);
+  return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside };
 }
 
 /** Colours by which engines and routers are told apart; the style sheet has one for each number. */

@@ -10,12 +10,7 @@ export const keptKey = {
 };
 
 /** Asks for the admin key, once for all routers. */
-export interface KeyForm {
-  /** Shows the form, unless it is there. */
-  ask(): void;
-}
-
-export function createKeyForm(onKey: () => void): KeyForm {
+export function createKeyForm(onKey: () => void) {
   const input = element("input", {
     ...{ type: "password", id: "key", autocomplete: "current-password", required: true, spellcheck: "false" },
   });
@@ -48,7 +43,8 @@ export function createKeyForm(onKey: () => void): KeyForm {
     onKey();
   });
   return {
-    ask() {
+    /** Shows the form, unless it is there. */
+    ask(): void {
       if (dialog.open) return;
       setText(wrong, keptKey.get() === undefined ? "" : "Wrong key.");
       dialog.showModal();

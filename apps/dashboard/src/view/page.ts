@@ -27,13 +27,7 @@ interface PageState {
 }
 
 /** Everything below `body`. */
-interface Page {
-  update(state: PageState): void;
-  /** Once a second: it is drawn anew. */
-  updatePlots(series: Series): void;
-}
-
-export function createPage(ask: Questions): Page {
+export function createPage(ask: Questions) {
   const hueOf = createHues();
   const [bar, notice, main] = [byId("bar"), byId("notice"), byId("main")];
   const parts = {
@@ -52,8 +46,9 @@ export function createPage(ask: Questions): Page {
   main.replaceChildren(...Object.values(inMain).map(({ node }) => node));
   let hasBeenLive = false;
   return {
-    updatePlots: (series) => parts.plots.update(series),
-    update({ fleet, prefixes, path, address, nowMs }) {
+    /** Once a second: it is drawn anew. */
+    updatePlots: (series: Series): void => parts.plots.update(series),
+    update({ fleet, prefixes, path, address, nowMs }: PageState): void {
       const { source, overview, decisions, skipped, sessions, takeovers, followed, live, rates, moved } = fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;

@@ -9,6 +9,13 @@ export const isObject = (value: unknown): value is JsonObject =>
 /** Clients may send null for an absent field. */
 const given = (body: JsonObject, name: string): unknown => body[name] ?? undefined;
 
+/** @throws ApiError 400 when the field is present and not a number from `min` to `max` */
+export function optionalNumber(body: JsonObject, name: string, min: number, max: number): number | undefined {
+  const value = given(body, name);
+  if (value === undefined || (typeof value === "number" && value >= min && value <= max)) return value;
+  throw wrongField(name, `a number from ${min} to ${max}`);
+}
+
 /** @throws ApiError 400 when the field is present and not a whole number from `min` to `max` */
 export function optionalInteger(body: JsonObject, name: string, min: number, max: number): number | undefined {
   const value = given(body, name);

@@ -1,11 +1,10 @@
-import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { ChatPrompt } from "../text/model-text.ts";
-import { type JsonObject, jsonText, messagesOf, optionalBoolean } from "./body-fields.ts";
+import { type JsonObject, jsonText, messagesOf } from "./body-fields.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
-import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
+import { answerOpenAi, type OpenAiShape, sglangTail } from "./openai-format.ts";
+import { modelOf, outputLimit } from "./planning.ts";
 import { chatAnswer } from "./structured-answers.ts";
 
 const vllmShape: OpenAiShape = {
@@ -78,24 +77,13 @@ function sglangDelta(index: number, delta: string, finishReason: string): string
 export function chatCompletions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const prompt = context.text.chat(chatPromptOf(body));
-  const limit = outputLimit(body, "max_completion_tokens", "max_tokens");
-  const headers = exchange.request.headers;
-  const planned = planSequences({
-    ...{ context, headers, body, prompts: [prompt], outputLimit: limit },
+  answerOpenAi({
+    ...{ context, exchange, body, model, prompts: [prompt] },
+    outputLimit: outputLimit(body, "max_completion_tokens", "max_tokens"),
     write: chatAnswer(context.text, body),
+    logprobs: () => chatLogprobs(context.text.words, body),
+    ...{ idPrefix: "chatcmpl", shapes: { vllm: vllmShape, sglang: sglangShape } },
   });
-  const { sequences, leg } = planLeg(context, exchange, body, planned);
-  const format = openAiFormat({
-    context,
-    id: context.flavour === "vllm" ? `chatcmpl-${exchange.requestId}` : context.newId() + context.newId(),
-    model,
-    body,
-    sequences,
-    choicesPerPrompt: sequences.length,
-    logprobs: chatLogprobs(context.text.words, body),
-    shape: context.flavour === "vllm" ? vllmShape : sglangShape,
-  });
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 /**

@@ -1,11 +1,10 @@
-import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { wrongField } from "../http/exchange.ts";
 import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
 import { completionLogprobs } from "./logprobs.ts";
-import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
-import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
+import { answerOpenAi, type OpenAiShape, sglangTail } from "./openai-format.ts";
+import { modelOf, outputLimit } from "./planning.ts";
 import { jsonAnswer } from "./structured-answers.ts";
 
 const vllmShape: OpenAiShape = {
@@ -57,24 +56,13 @@ const sglangShape: OpenAiShape = {
 export function completions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const prompts = promptsOf(context, body, "prompt");
-  const limit = outputLimit(body, "max_tokens");
-  const headers = exchange.request.headers;
-  const planned = planSequences({
-    ...{ context, headers, body, prompts, outputLimit: limit },
+  answerOpenAi({
+    ...{ context, exchange, body, model, prompts },
+    outputLimit: outputLimit(body, "max_tokens"),
     write: jsonAnswer(context.text, body),
+    logprobs: () => completionLogprobs(context.text.words, body),
+    ...{ idPrefix: "cmpl", shapes: { vllm: vllmShape, sglang: sglangShape } },
   });
-  const { sequences, leg } = planLeg(context, exchange, body, planned);
-  const format = openAiFormat({
-    context,
-    id: context.flavour === "vllm" ? `cmpl-${exchange.requestId}` : context.newId() + context.newId(),
-    model,
-    body,
-    sequences,
-    choicesPerPrompt: sequences.length / prompts.length,
-    logprobs: completionLogprobs(context.text.words, body),
-    shape: context.flavour === "vllm" ? vllmShape : sglangShape,
-  });
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 /**

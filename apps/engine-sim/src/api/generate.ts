@@ -14,8 +14,7 @@ export function generate(context: EngineContext, exchange: Exchange, body: JsonO
   const { prompts, isBatch } = promptsOf(context, body);
   const sampling = optionalObject(body, "sampling_params") ?? {};
   const limit = outputLimit(sampling, "max_new_tokens");
-  const headers = exchange.request.headers;
-  const planned = planSequences({ context, headers, body, prompts, outputLimit: limit, sampling });
+  const planned = planSequences({ context, exchange, body, prompts, outputLimit: limit, sampling });
   const { sequences, leg } = planLeg(context, exchange, body, planned);
   const ids = sequences.map(() => context.newId() + context.newId());
   const format = generateFormat(ids, sequences, isBatch || sequences.length > 1);

@@ -12,8 +12,13 @@ export function messages(context: EngineContext, exchange: Exchange, body: JsonO
   const model = modelOf(context, body);
   const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
   const prompt = promptOf(context, body);
-  const headers = exchange.request.headers;
-  const sequences = planSequences({ context, headers, body: { ...body, n: 1 }, prompts: [prompt], outputLimit: limit });
+  const sequences = planSequences({
+    context,
+    exchange,
+    body: { ...body, n: 1 },
+    prompts: [prompt],
+    outputLimit: limit,
+  });
   const format = anthropicFormat(`msg_${context.newId()}`, model, sequences[0] as SequenceRequest);
   deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
 }

@@ -131,17 +131,8 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
 
 type Labels = Readonly<Record<string, string>>;
 
-/** Writes one page of the Prometheus text format, version 0.0.4. */
-interface Exposition {
-  gauge(name: string, help: string, value: number, labels?: Labels): void;
-  /** `name` ends in `_total`. */
-  counter(name: string, help: string, value: number, labels?: Labels): void;
-  histogram(name: string, help: string, histogram: Histogram): void;
-  page(): string;
-}
-
-/** @param common labels of every sample */
-function createExposition(common: Labels): Exposition {
+/** Writes one page of the Prometheus text format, version 0.0.4. @param common labels of every sample */
+function createExposition(common: Labels) {
   let page = "";
   const declared = new Set<string>();
   const declare = (name: string, help: string, type: string): void => {
@@ -152,16 +143,17 @@ function createExposition(common: Labels): Exposition {
   const sample = (name: string, labels: Labels, value: number): void => {
     page += `${name}${labelText({ ...common, ...labels })} ${numberText(value)}\n`;
   };
+  const write =
+    (type: "gauge" | "counter") =>
+    (name: string, help: string, value: number, labels: Labels = {}): void => {
+      declare(name, help, type);
+      sample(name, labels, value);
+    };
   return {
-    gauge(name, help, value, labels = {}) {
-      declare(name, help, "gauge");
-      sample(name, labels, value);
-    },
-    counter(name, help, value, labels = {}) {
-      declare(name, help, "counter");
-      sample(name, labels, value);
-    },
-    histogram(name, help, histogram) {
+    gauge: write("gauge"),
+    /** The name ends in `_total`. */
+    counter: write("counter"),
+    histogram(name: string, help: string, histogram: Histogram): void {
       declare(name, help, "histogram");
       const counts = histogram.cumulative();
       for (const [at, count] of counts.entries()) {
@@ -171,7 +163,7 @@ function createExposition(common: Labels): Exposition {
       sample(`${name}_count`, {}, counts.at(-1) ?? 0);
       sample(`${name}_sum`, {}, histogram.sum());
     },
-    page: () => page,
+    page: (): string => page,
   };
 }
 

@@ -1,10 +1,11 @@
 import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { AnswerFormat } from "../http/answer.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { deliver } from "../http/deliver.ts";
 import type { ToolCall } from "../text/written-text.ts";
 import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
 import type { LogprobsOf } from "./logprobs.ts";
+import { type PlanInput, planLeg, planSequences } from "./planning.ts";
 
 /**
  * The differences between the answers of the OpenAI endpoints. Parts of chunks are JSON from inside `choices` up to the
@@ -36,15 +37,25 @@ interface Content {
   readonly tool_calls?: readonly JsonObject[];
 }
 
-interface OpenAiAnswer {
-  readonly context: EngineContext;
-  readonly id: string;
+interface OpenAiRequest extends PlanInput {
   readonly model: string;
-  readonly body: JsonObject;
-  readonly sequences: readonly SequenceRequest[];
-  readonly choicesPerPrompt: number;
-  readonly logprobs: LogprobsOf | undefined;
-  readonly shape: OpenAiShape;
+  /** @throws ApiError 400 when the fields are malformed */
+  logprobs(): LogprobsOf | undefined;
+  /** Of vLLM's ids. */
+  readonly idPrefix: string;
+  readonly shapes: Readonly<Record<CacheFlavour, OpenAiShape>>;
+}
+
+/**
+ * Computes a chat or text completion, and sends the answer.
+ *
+ * @throws ApiError as `planSequences`, `planLeg` and `deliver` do, and 400 when `stream_options` is malformed
+ */
+export function answerOpenAi(request: OpenAiRequest): void {
+  const { context, exchange, body, model } = request;
+  const { sequences, leg } = planLeg(context, exchange, body, planSequences(request));
+  const format = openAiFormat(request, sequences);
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 const systemFingerprint = "vllm-0.32.0-simulated";
@@ -54,9 +65,13 @@ const systemFingerprint = "vllm-0.32.0-simulated";
  *
  * @throws ApiError 400 when `stream_options` is malformed
  */
-export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
-  const { context, id, model, body, sequences, choicesPerPrompt, logprobs, shape } = answer;
+function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceRequest[]): AnswerFormat {
+  const { context, exchange, model, body, prompts, idPrefix } = request;
   const { flavour, clock, engine } = context;
+  const shape = request.shapes[flavour];
+  const logprobs = request.logprobs();
+  const choicesPerPrompt = sequences.length / prompts.length;
+  const id = flavour === "vllm" ? `${idPrefix}-${exchange.requestId}` : context.newId() + context.newId();
   const options = optionalObject(body, "stream_options") ?? {};
   const includesUsage = optionalBoolean(options, "include_usage") ?? false;
   const continuousUsage = includesUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from "node:http";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -17,9 +16,9 @@ const agentAnswerTokens = 64;
 /** Number of answers to one prompt. */
 const maxChoices = 128;
 
-interface PlanInput {
+export interface PlanInput {
   readonly context: EngineContext;
-  readonly headers: IncomingHttpHeaders;
+  readonly exchange: Exchange;
   readonly body: JsonObject;
   readonly prompts: readonly Uint32Array[];
   /** The caller's limit on the tokens of the answer. */
@@ -35,14 +34,14 @@ interface PlanInput {
  *
  * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
  */
-export function planSequences({ context, headers, body, prompts, outputLimit, sampling = body, write }: PlanInput) {
+export function planSequences({ context, exchange, body, prompts, outputLimit, sampling = body, write }: PlanInput) {
   const choices = optionalInteger(sampling, "n", 1, maxChoices) ?? 1;
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
   const cacheSalt = optionalString(body, "cache_salt");
   const adapter = adapterOf(context, body);
   const priority = priorityOf(context, body);
-  const forced = forcedLength(headers);
+  const forced = forcedLength(exchange);
   const sequences: SequenceRequest[] = [];
   for (const prompt of prompts) {
     checkPrompt(context, prompt);
@@ -64,14 +63,9 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   return sequences;
 }
 
-/** The sequences to compute, with the engine that they pull from, and this engine's part if several engines work on them. */
-interface PlannedLeg {
-  readonly sequences: readonly SequenceRequest[];
-  readonly leg: Leg | undefined;
-}
-
 /**
- * This engine's part in a request, and what it pulls from another one. An engine that only computes the prompt for another one generates one token,
+ * The sequences to compute, with the engine that they pull from, and this engine's part in a request that several engines
+ * work on. An engine that only computes the prompt for another one generates one token,
  * regardless of what the request asks for.
  *
  * @throws ApiError 400 when its fields make no sense
@@ -81,7 +75,7 @@ export function planLeg(
   exchange: Exchange,
   body: JsonObject,
   sequences: readonly SequenceRequest[],
-): PlannedLeg {
+): { readonly sequences: readonly SequenceRequest[]; readonly leg: Leg | undefined } {
   const leg = transfers?.legOf(exchange, body, sequences);
   if (peers) return { sequences: peers.withSource(body, sequences), leg };
   if (!leg?.onlyPrompt) return { sequences, leg };
@@ -131,8 +125,8 @@ function naturalTokens({ naturalLengthMean }: EngineContext, body: JsonObject, p
 }
 
 /** The header with which a replayed trace sets the length of an answer. It overrides every limit. */
-function forcedLength(headers: IncomingHttpHeaders): number | undefined {
-  const value = headers["x-sim-output-tokens"];
+function forcedLength({ request }: Exchange): number | undefined {
+  const value = request.headers["x-sim-output-tokens"];
   if (value === undefined) return undefined;
   const tokens = Number(value);
   if (Number.isInteger(tokens) && tokens >= 1) return tokens;

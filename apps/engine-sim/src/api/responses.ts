@@ -29,8 +29,13 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
     ...(tools === undefined ? {} : { tools }),
   });
   const limit = outputLimit(body, "max_output_tokens");
-  const headers = exchange.request.headers;
-  const sequences = planSequences({ context, headers, body: { ...body, n: 1 }, prompts: [prompt], outputLimit: limit });
+  const sequences = planSequences({
+    context,
+    exchange,
+    body: { ...body, n: 1 },
+    prompts: [prompt],
+    outputLimit: limit,
+  });
   const sequence = sequences[0] as SequenceRequest;
   const store = optionalBoolean(body, "store") ?? true;
   const fields = { model, instructions: instructions ?? null, previous_response_id: previousId ?? null, store };
@@ -160,23 +165,18 @@ interface StoredResponse {
   readonly messages: readonly ChatMessage[];
 }
 
-export interface StoredResponses {
-  get(id: string): StoredResponse | undefined;
-  add(id: string, response: StoredResponse): void;
-  remove(id: string): boolean;
-  clear(): void;
-}
+export type StoredResponses = ReturnType<typeof createStoredResponses>;
 
 /** @param capacity answers kept; the oldest is dropped */
-export function createStoredResponses(capacity: number): StoredResponses {
+export function createStoredResponses(capacity: number) {
   const responses = new Map<string, StoredResponse>();
   return {
-    get: (id) => responses.get(id),
-    add(id, response) {
+    get: (id: string): StoredResponse | undefined => responses.get(id),
+    add(id: string, response: StoredResponse): void {
       responses.set(id, response);
       if (responses.size > capacity) responses.delete(responses.keys().next().value as string);
     },
-    remove: (id) => responses.delete(id),
-    clear: () => responses.clear(),
+    remove: (id: string): boolean => responses.delete(id),
+    clear: (): void => responses.clear(),
   };
 }

@@ -2,79 +2,69 @@
 export const maxAdapters = 64;
 
 /** The LoRA adapters that an engine serves. */
-export interface AdapterRegistry {
-  /** In order of loading. */
-  readonly names: readonly string[];
-  /** @returns false when there are `maxAdapters` already */
-  add(name: string): boolean;
-  /** @returns whether there was one with this name */
-  remove(name: string): boolean;
-  /** Restores the initial ones. */
-  reset(): void;
-}
+export type AdapterRegistry = ReturnType<typeof createAdapterRegistry>;
 
 /** @param initial those with which the engine starts */
-export function createAdapterRegistry(initial: readonly string[]): AdapterRegistry {
+export function createAdapterRegistry(initial: readonly string[]) {
   let names = initial;
   return {
+    /** In order of loading. */
     get names() {
       return names;
     },
-    add(name) {
+    /** @returns false when there are `maxAdapters` already */
+    add(name: string): boolean {
       if (names.length >= maxAdapters) return false;
       names = [...names, name];
       return true;
     },
-    remove(name) {
+    /** @returns whether there was one with this name */
+    remove(name: string): boolean {
       const kept = names.filter((known) => known !== name);
       const isKnown = kept.length < names.length;
       names = kept;
       return isKnown;
     },
-    reset() {
+    /** Restores the initial ones. */
+    reset(): void {
       names = initial;
     },
   };
 }
 
 /** Reference counts of the LoRA adapters in use. */
-export interface AdapterLeases {
-  acquire(adapter: string): void;
-  release(adapter: string): void;
-  /** Resolves when no sequence uses the adapter. */
-  untilFree(adapter: string): Promise<void>;
-  /** The engine restarts: all sequences are gone. */
-  clear(): void;
-}
+export type AdapterLeases = ReturnType<typeof createAdapterLeases>;
 
 interface Lease {
   count: number;
   readonly waiting: (() => void)[];
 }
 
-export function createAdapterLeases(): AdapterLeases {
+export function createAdapterLeases() {
   const leases = new Map<string, Lease>();
   const end = (adapter: string, { waiting }: Lease): void => {
     leases.delete(adapter);
     for (const settle of waiting) settle();
   };
   return {
-    acquire(adapter) {
+    acquire(adapter: string): void {
       const lease = leases.get(adapter) ?? { count: 0, waiting: [] };
       lease.count += 1;
       leases.set(adapter, lease);
     },
-    release(adapter) {
+    release(adapter: string): void {
       const lease = leases.get(adapter);
       if (!lease) return;
       lease.count -= 1;
       if (lease.count === 0) end(adapter, lease);
     },
-    untilFree(adapter) {
+    /** Resolves when no sequence uses the adapter. */
+    untilFree(adapter: string): Promise<void> {
       const lease = leases.get(adapter);
       return lease ? new Promise((resolve) => lease.waiting.push(resolve)) : Promise.resolve();
     },
-    clear() {
+    /** The engine restarts: all sequences are gone. */
+    clear(): void {
       for (const [adapter, lease] of [...leases]) end(adapter, lease);
     },
   };
@@ -90,24 +80,21 @@ export interface LoraSample {
 }
 
 /** The series of `vllm:lora_requests_info`: one for each combination, with the time it was seen last. */
-export interface LoraSeries {
-  add(sample: LoraSample): void;
-  /** Oldest first. */
-  samples(): readonly LoraSample[];
-}
+export type LoraSeries = ReturnType<typeof createLoraSeries>;
 
 /** Combinations kept; the least recently seen is evicted. A real engine keeps all. */
 const maxLoraSamples = 32;
 
-export function createLoraSeries(): LoraSeries {
+export function createLoraSeries() {
   const series = new Map<string, LoraSample>();
   return {
-    add(sample) {
+    add(sample: LoraSample): void {
       const key = `${sample.running}\n${sample.waiting}`;
       series.delete(key);
       series.set(key, sample);
       if (series.size > maxLoraSamples) series.delete(series.keys().next().value as string);
     },
-    samples: () => [...series.values()],
+    /** Oldest first. */
+    samples: (): readonly LoraSample[] => [...series.values()],
   };
 }

@@ -21,28 +21,23 @@ interface LogEntry {
 }
 
 /** The newest requests to a model, and counts of how they ended. */
-export interface RequestLog {
-  add(entry: LogEntry): void;
-  /** Oldest first. */
-  entries(): readonly LogEntry[];
-  totals(): Readonly<Record<Outcome, number>>;
-  clear(): void;
-}
+export type RequestLog = ReturnType<typeof createRequestLog>;
 
 /** @param capacity entries kept; the oldest is dropped */
-export function createRequestLog(capacity: number): RequestLog {
+export function createRequestLog(capacity: number) {
   let entries: LogEntry[] = [];
   let totals = noOutcomes();
   return {
-    add(entry) {
+    add(entry: LogEntry): void {
       totals[entry.outcome]++;
       entries.push(entry);
       // Trimmed rarely, so that adding stays O(1).
       if (entries.length >= capacity * 2) entries = entries.slice(-capacity);
     },
-    entries: () => entries.slice(-capacity),
-    totals: () => ({ ...totals }),
-    clear() {
+    /** Oldest first. */
+    entries: (): readonly LogEntry[] => entries.slice(-capacity),
+    totals: (): Readonly<Record<Outcome, number>> => ({ ...totals }),
+    clear(): void {
       entries = [];
       totals = noOutcomes();
     },

@@ -56,52 +56,7 @@ interface Flushable {
 }
 
 /** An engine of the model on real (scaled) time, across restarts. */
-export interface SimulatedEngine {
-  readonly parameters: EngineParameters;
-  /** Counts from 0; one more after each `restart`. */
-  readonly epoch: number;
-  readonly tallies: EngineTallies;
-  nowMs(): number;
-  /** Sequences that are queued or run. */
-  activeCount(): number;
-  /**
-   * Submits sequences that arrive together.
-   *
-   * @returns their ids, for `abort`
-   * @throws RangeError when one of them can never fit; then none is submitted
-   */
-  submit(requests: readonly SequenceRequest[], listenerOf: (sequence: number) => SequenceListener): string[];
-  /** The listener gets the report at once, or at the end of the running step. Unknown ids are ignored. */
-  abort(sequenceId: string): void;
-  /** Unpins the blocks of a sequence. Those of an earlier epoch are gone. */
-  release(sequenceId: string): void;
-  /** Tokens of a prompt that are cached. */
-  cachedTokens(request: SequenceRequest): number;
-  /** Keeps a part of a prompt in CPU memory for another engine; undefined when there is none of it. */
-  hold(request: EngineRequest, range: TokenRange): KvHold | undefined;
-  /** Tells the engine something from outside, unless it was restarted since `epoch`. */
-  notify(epoch: number, action: (nowMs: number) => void): void;
-  /** Flushes `part` once, at the end of the current advance. */
-  flushLater(part: Flushable): void;
-  /** @returns false when running requests prevent it */
-  resetPrefixCache(): boolean;
-  stats(): EngineStats;
-  /**
-   * LoRA adapters in use, now and before in this epoch; empty before the first request for one.
-   *
-   * @param nowS Unix seconds
-   */
-  loraSamples(nowS: number): readonly LoraSample[];
-  /** Resolves when no sequence of this epoch uses the LoRA adapter. */
-  untilFreeOf(adapter: string): Promise<void>;
-  /** Publishes the events of an engine that starts. */
-  begin(): void;
-  /**
-   * Restarts as a new process: drops all requests without a report, empties the cache, zeroes the counters, changes the
-   * hashes.
-   */
-  restart(): void;
-}
+export type SimulatedEngine = ReturnType<typeof createSimulatedEngine>;
 
 interface SimulatedEngineOptions {
   readonly parameters: EngineParameters;
@@ -131,7 +86,7 @@ interface EngineProcess {
   knowsAdapters: boolean;
 }
 
-export function createSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
+export function createSimulatedEngine(options: SimulatedEngineOptions) {
   const { parameters, seed, driver } = options;
   let touched: Flushable[] = [];
   let epoch = 0;
@@ -164,6 +119,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
 
   return {
     parameters,
+    /** Counts from 0; one more after each `restart`. */
     get epoch() {
       return epoch;
     },
@@ -171,8 +127,18 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
       return current.tallies;
     },
     nowMs: driver.nowMs,
-    activeCount: () => current.running.size,
-    submit: (requests, listenerOf) =>
+    /** Sequences that are queued or run. */
+    activeCount: (): number => current.running.size,
+    /**
+     * Submits sequences that arrive together.
+     *
+     * @returns their ids, for `abort`
+     * @throws RangeError when one of them can never fit; then none is submitted
+     */
+    submit: (
+      requests: readonly SequenceRequest[],
+      listenerOf: (sequence: number) => SequenceListener,
+    ): readonly string[] =>
       act((engine, nowMs) => {
         const ids = requests.map(() => `${epoch}-${nextId++}`);
         submitAll(engine, ids, requests, nowMs);
@@ -183,20 +149,43 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
         }
         return ids;
       }),
-    abort: (sequenceId) => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
-    release: (sequenceId) => act((engine, nowMs) => void engine.release(sequenceId, nowMs)),
-    cachedTokens: (request) => act((engine, nowMs) => engine.cachedTokens(modelRequest("", request), nowMs)),
-    hold: (request, range) => act((engine, nowMs) => engine.hold(request, range, nowMs)),
-    notify(from, action) {
+    /** The listener gets the report at once, or at the end of the running step. Unknown ids are ignored. */
+    abort: (sequenceId: string): void => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
+    /** Unpins the blocks of a sequence. Those of an earlier epoch are gone. */
+    release: (sequenceId: string): void => act((engine, nowMs) => void engine.release(sequenceId, nowMs)),
+    /** Tokens of a prompt that are cached. */
+    cachedTokens: (request: SequenceRequest): number =>
+      act((engine, nowMs) => engine.cachedTokens(modelRequest("", request), nowMs)),
+    /** Keeps a part of a prompt in CPU memory for another engine; undefined when there is none of it. */
+    hold: (request: EngineRequest, range: TokenRange): KvHold | undefined =>
+      act((engine, nowMs) => engine.hold(request, range, nowMs)),
+    /** Tells the engine something from outside, unless it was restarted since the epoch `from`. */
+    notify(from: number, action: (nowMs: number) => void): void {
       if (from === epoch) act((_engine, nowMs) => action(nowMs));
     },
-    flushLater: (part) => touched.push(part),
-    resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
-    stats: () => act((engine) => engine.stats()),
-    loraSamples: (nowS) => act((engine) => samplesOf(current.lora, current.knowsAdapters && engine.adapterUse(), nowS)),
-    untilFreeOf: (adapter) => current.leases.untilFree(adapter),
+    /** Flushes `part` once, at the end of the current advance. */
+    flushLater(part: Flushable): void {
+      touched.push(part);
+    },
+    /** @returns false when running requests prevent it */
+    resetPrefixCache: (): boolean => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
+    stats: (): EngineStats => act((engine) => engine.stats()),
+    /**
+     * LoRA adapters in use, now and before in this epoch; empty before the first request for one.
+     *
+     * @param nowS Unix seconds
+     */
+    loraSamples: (nowS: number): readonly LoraSample[] =>
+      act((engine) => samplesOf(current.lora, current.knowsAdapters && engine.adapterUse(), nowS)),
+    /** Resolves when no sequence of this epoch uses the LoRA adapter. */
+    untilFreeOf: (adapter: string): Promise<void> => current.leases.untilFree(adapter),
+    /** Publishes the events of an engine that starts. */
     begin,
-    restart() {
+    /**
+     * Restarts as a new process: drops all requests without a report, empties the cache, zeroes the counters, changes the
+     * hashes.
+     */
+    restart(): void {
       epoch++;
       current.leases.clear();
       current = createProcess(options, seed + epoch);
@@ -283,14 +272,7 @@ export interface Driven {
 }
 
 /** Maps real time to engine time and advances the engines of this process, with one timer for all. */
-export interface TimeDriver {
-  /** Engine time: real milliseconds since the driver was made, times the speed. */
-  nowMs(): number;
-  add(part: Driven): void;
-  /** Must be called when a part got work. */
-  changed(part: Driven): void;
-  stop(): void;
-}
+export type TimeDriver = ReturnType<typeof createTimeDriver>;
 
 interface TimeDriverOptions {
   readonly clock: Clock;
@@ -300,7 +282,7 @@ interface TimeDriverOptions {
 }
 
 /** Engines compute on exact engine times; their output is sent when the real timer fires, all due parts together. */
-export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions): TimeDriver {
+export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions) {
   const parts: Driven[] = [];
   const startMs = clock.nowMs();
   let cancel: Cancel | undefined;
@@ -325,10 +307,14 @@ export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions)
     for (const part of parts) arm(part.nextEventMs());
   }
   return {
+    /** Engine time: real milliseconds since the driver was made, times the speed. */
     nowMs,
-    add: (part) => parts.push(part),
-    changed: (part) => arm(part.nextEventMs()),
-    stop() {
+    add(part: Driven): void {
+      parts.push(part);
+    },
+    /** Must be called when a part got work. */
+    changed: (part: Driven): void => arm(part.nextEventMs()),
+    stop(): void {
       cancel?.();
       parts.length = 0;
     },

@@ -4,29 +4,15 @@ import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 type OutcomeReason = "stop" | "length" | "abort";
 
 /** Counters and histograms of the metrics page, in addition to the model's statistics. Seconds are engine time. */
-export interface EngineTallies {
-  readonly timeToFirstTokenSeconds: Histogram;
-  readonly interTokenLatencySeconds: Histogram;
-  readonly endToEndSeconds: Histogram;
-  readonly queueSeconds: Histogram;
-  readonly outcomes: Readonly<Record<OutcomeReason, number>>;
-  /**
-   * Tokens of requests that only prefill (embeddings, scores). The model generates one for each; a real engine
-   * generates none.
-   */
-  readonly poolingTokens: number;
-  /** One token of a request; `previousMs` is the time of its token before, NaN for the first one. */
-  token(timeMs: number, previousMs: number, pooling: boolean): void;
-  finished(report: RequestReport, reason: OutcomeReason): void;
-}
+export type EngineTallies = ReturnType<typeof createEngineTallies>;
 
-export function createEngineTallies(flavour: CacheFlavour): EngineTallies {
+export function createEngineTallies(flavour: CacheFlavour) {
   const { firstToken, interToken, endToEnd, queue } = bounds[flavour];
   const timeToFirstTokenSeconds = createHistogram(firstToken);
   const interTokenLatencySeconds = createHistogram(interToken);
   const endToEndSeconds = createHistogram(endToEnd);
   const queueSeconds = createHistogram(queue);
-  const outcomes = { stop: 0, length: 0, abort: 0 };
+  const outcomes: Record<OutcomeReason, number> = { stop: 0, length: 0, abort: 0 };
   let poolingTokens = 0;
   return {
     timeToFirstTokenSeconds,
@@ -34,14 +20,19 @@ export function createEngineTallies(flavour: CacheFlavour): EngineTallies {
     endToEndSeconds,
     queueSeconds,
     outcomes,
+    /**
+     * Tokens of requests that only prefill (embeddings, scores). The model generates one for each; a real engine
+     * generates none.
+     */
     get poolingTokens() {
       return poolingTokens;
     },
-    token(timeMs, previousMs, pooling) {
+    /** One token of a request; `previousMs` is the time of its token before, NaN for the first one. */
+    token(timeMs: number, previousMs: number, pooling: boolean): void {
       if (pooling) poolingTokens++;
       else if (!Number.isNaN(previousMs)) interTokenLatencySeconds.observe((timeMs - previousMs) / 1000);
     },
-    finished(report, reason) {
+    finished(report: RequestReport, reason: OutcomeReason): void {
       outcomes[reason]++;
       if (reason === "abort") return;
       timeToFirstTokenSeconds.observe((report.firstTokenMs - report.arrivedMs) / 1000);
@@ -76,30 +67,25 @@ const bounds = {
 } as const;
 
 /** Counts of observations by upper bound, as a Prometheus histogram keeps them. */
-export interface Histogram {
-  /** Upper bounds, ascending, without infinity. */
-  readonly bounds: readonly number[];
-  observe(value: number): void;
-  /** How many values were at most each bound; one more entry than bounds, the last counting all. */
-  cumulative(): number[];
-  sum(): number;
-}
+export type Histogram = ReturnType<typeof createHistogram>;
 
-function createHistogram(bounds: readonly number[]): Histogram {
+/** @param bounds ascending, without infinity */
+function createHistogram(bounds: readonly number[]) {
   const counts = new Float64Array(bounds.length + 1);
   let sum = 0;
   return {
     bounds,
-    observe(value) {
+    observe(value: number): void {
       let at = 0;
       while (at < bounds.length && value > (bounds[at] as number)) at++;
       counts[at] = (counts[at] as number) + 1;
       sum += value;
     },
-    cumulative() {
+    /** How many values were at most each bound; one more entry than bounds, the last counting all. */
+    cumulative(): number[] {
       let total = 0;
       return Array.from(counts, (count) => (total += count));
     },
-    sum: () => sum,
+    sum: (): number => sum,
   };
 }

@@ -6,7 +6,7 @@ import type { SequenceListener, SequenceRequest } from "../engine/simulated-engi
 import type { Fault } from "../faults.ts";
 import type { AnswerExtra } from "../transfer/leg.ts";
 import type { EngineContext, LiveRequest } from "./engine-context.ts";
-import { ApiError, type Exchange, errorBody, headersForLog, jsonType, send } from "./exchange.ts";
+import { ApiError, asApiError, describeExchange, type Exchange, errorBody, jsonType, send } from "./exchange.ts";
 
 /** The format of an endpoint's answers. */
 export interface AnswerFormat {
@@ -162,9 +162,7 @@ export class Answer {
       this.#sink.complete(reports, extra);
       this.#flush();
     };
-    computed(reports).then(send, (error: unknown) =>
-      this.fail(error instanceof ApiError ? error : new ApiError(500, String(error))),
-    );
+    computed(reports).then(send, (error: unknown) => this.fail(asApiError(error)));
   }
 
   /** Sends the queued output at the end of the current advance. */
@@ -190,20 +188,9 @@ export class Answer {
   }
 
   #log(): void {
-    const { path, requestId, receivedWallMs, request, response, fault } = this.#exchange;
     const { model, stream } = this.#generation;
-    this.#context.log.add({
-      path,
-      requestId,
-      receivedWallMs,
-      headers: headersForLog(request),
-      outcome: this.#outcome as Outcome,
-      status: response.headersSent ? response.statusCode : 0,
-      model,
-      stream,
-      ...(fault && { fault: fault.kind }),
-      reports: this.#reports,
-    });
+    const outcome = this.#outcome as Outcome;
+    this.#context.log.add({ ...describeExchange(this.#exchange), outcome, model, stream, reports: this.#reports });
   }
 }
 
@@ -291,17 +278,6 @@ const maxBufferedBytes = 1024 * 1024;
  */
 const maxBehindMs = 2_000;
 
-/** Streams an answer, with the mid-stream faults. */
-interface EventWriter {
-  /** Queues the events of one token. */
-  add(events: string): void;
-  /** Queues the last events. */
-  close(events: string): void;
-  /** Sends the queue in one write. */
-  flush(): void;
-  stop(): void;
-}
-
 interface EventWriterOptions {
   readonly response: ServerResponse;
   readonly fault: Fault | undefined;
@@ -311,7 +287,8 @@ interface EventWriterOptions {
   readonly ended: (how: "finished" | "dropped-slow-client") => void;
 }
 
-function createEventWriter(options: EventWriterOptions): EventWriter {
+/** Streams an answer, with the mid-stream faults. */
+function createEventWriter(options: EventWriterOptions) {
   const { response, fault, clock, scheduler, ended } = options;
   const breaksAfter = breakPoint(fault);
   const slowsAfter =
@@ -356,16 +333,19 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     }
   }
   return {
-    add(events) {
+    /** Queues the events of one token. */
+    add(events: string): void {
       if (tokens >= breaksAfter) return;
       if (tokens++ < slowsAfter) pending += events;
       else delayed.push(events);
     },
-    close(events) {
+    /** Queues the last events. */
+    close(events: string): void {
       last = events;
     },
+    /** Sends the queue in one write. */
     flush,
-    stop() {
+    stop(): void {
       over = true;
       cancelDelayed?.();
     },

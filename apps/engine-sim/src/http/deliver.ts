@@ -4,7 +4,7 @@ import type { AnswerExtra, Arrival, Exporter, Importer, Leg } from "../transfer/
 import type { Transfers } from "../transfer/transfers.ts";
 import { Answer, type AnswerFormat, type Generation } from "./answer.ts";
 import type { EngineContext } from "./engine-context.ts";
-import { ApiError, type Exchange } from "./exchange.ts";
+import { asApiError, type Exchange } from "./exchange.ts";
 
 /** A request, and this engine's part in it if several engines work on it. */
 interface Delivery extends Generation {
@@ -46,10 +46,10 @@ async function runLeg(run: LegRun): Promise<void> {
   const state = { isComputed: false };
   answer.whenSettled(() => {
     over.abort();
-    if (!state.isComputed) leg.exporter?.cancelled();
+    if (!state.isComputed) leg.exporter?.cancelled?.();
   });
   try {
-    await leg.exporter?.ready();
+    await leg.exporter?.ready?.();
     const arrival = leg.importer && (await fetchPrompt(run, leg.importer, over.signal));
     if (answer.isOver) {
       arrival?.done();
@@ -64,7 +64,7 @@ async function runLeg(run: LegRun): Promise<void> {
     }
     submitLeg(run, { arrival, shared, state });
   } catch (error) {
-    answer.fail(error instanceof ApiError ? error : new ApiError(500, String(error)));
+    answer.fail(asApiError(error));
   }
 }
 
@@ -146,7 +146,7 @@ function submitLeg(run: LegRun, { arrival, shared, state }: Fetched): void {
       failOrRecompute(importer, tallies, reason);
       answer.submit([plain], hooks);
     } catch (error) {
-      answer.fail(error instanceof ApiError ? error : new ApiError(500, String(error)));
+      answer.fail(asApiError(error));
     }
   });
   const { setupMs, msPerToken } = transfer;

@@ -20,7 +20,7 @@ export const textType = "text/plain; charset=utf-8";
 
 /** Answers with a whole body. */
 export function send(
-  { response }: Exchange,
+  { response }: Pick<Exchange, "response">,
   status: number,
   contentType: string,
   body: string,
@@ -34,7 +34,7 @@ export function send(
   response.end(body);
 }
 
-export function sendJson(exchange: Exchange, status: number, body: unknown): void {
+export function sendJson(exchange: Pick<Exchange, "response">, status: number, body: unknown): void {
   send(exchange, status, jsonType, JSON.stringify(body));
 }
 
@@ -51,6 +51,10 @@ export class ApiError extends Error {
     this.param = param;
   }
 }
+
+/** What is no ApiError is a fault of the engine. */
+export const asApiError = (error: unknown): ApiError =>
+  error instanceof ApiError ? error : new ApiError(500, String(error));
 
 export const missingField = (param: string): ApiError =>
   new ApiError(400, `[{'type': 'missing', 'loc': ('body', '${param}'), 'msg': 'Field required'}]`, param);
@@ -114,8 +118,17 @@ export function readBody(request: IncomingMessage): Promise<string> {
 const secretHeaders = new Set(["authorization", "x-api-key", "cookie", "proxy-authorization"]);
 const maxHeaderValueLength = 256;
 
+/** An exchange as the log keeps it. */
+export function describeExchange({ path, requestId, receivedWallMs, request, response, fault }: Exchange) {
+  return {
+    ...{ path, requestId, receivedWallMs, headers: headersForLog(request) },
+    status: response.headersSent ? response.statusCode : 0,
+    ...(fault && { fault: fault.kind }),
+  };
+}
+
 /** The headers of a request for the log: names, values cut to 256 characters, secrets as "present". */
-export function headersForLog({ headers }: IncomingMessage): Record<string, string> {
+function headersForLog({ headers }: IncomingMessage): Record<string, string> {
   const logged: Record<string, string> = {};
   for (const name in headers) {
     logged[name] = secretHeaders.has(name) ? "present" : String(headers[name]).slice(0, maxHeaderValueLength);

@@ -3,15 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { Cancel, Scheduler } from "@espalier/common";
 
 /** An HTTP server that can close its port for a while. */
-export interface Listener {
-  /** The port, once `listen` has resolved. */
-  readonly port: number;
-  /** Rejects when the address cannot be listened on. */
-  listen(): Promise<void>;
-  /** Closes the listening socket and every connection, and listens on the same port again after `durationMs`. */
-  refuseFor(durationMs: number): void;
-  stop(): Promise<void>;
-}
+export type Listener = ReturnType<typeof createListener>;
 
 interface ListenerOptions {
   readonly host: string;
@@ -24,7 +16,7 @@ interface ListenerOptions {
 /** Delay before another attempt when another process took the port. */
 const retryMs = 50;
 
-export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions): Listener {
+export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions) {
   const server = createServer(onRequest);
   let port = wantedPort;
   let cancel: Cancel | undefined;
@@ -40,19 +32,22 @@ export function createListener({ host, port: wantedPort, scheduler, onRequest }:
       server.closeAllConnections();
     });
   return {
+    /** The port, once `listen` has resolved. */
     get port() {
       return port;
     },
-    async listen() {
+    /** Rejects when the address cannot be listened on. */
+    async listen(): Promise<void> {
       await listenOn(server, host, port);
       port = (server.address() as AddressInfo).port;
     },
-    refuseFor(durationMs) {
+    /** Closes the listening socket and every connection, and listens on the same port again after `durationMs`. */
+    refuseFor(durationMs: number): void {
       void close();
       cancel?.();
       cancel = scheduler.after(durationMs, listenAgain);
     },
-    stop() {
+    stop(): Promise<void> {
       cancel?.();
       return close();
     },

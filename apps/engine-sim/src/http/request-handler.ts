@@ -1,7 +1,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isObject, type JsonObject, quoteLongIntegers } from "../api/body-fields.ts";
 import type { EngineContext } from "./engine-context.ts";
-import { ApiError, type Exchange, errorBody, headersForLog, jsonType, readBody, send } from "./exchange.ts";
+import {
+  ApiError,
+  asApiError,
+  describeExchange,
+  type Exchange,
+  errorBody,
+  jsonType,
+  readBody,
+  send,
+} from "./exchange.ts";
 import { type Handler, type Method, type Route, routeFor } from "./routes.ts";
 
 interface RequestHandlerOptions {
@@ -128,7 +137,7 @@ function refuse(context: EngineContext, exchange: Exchange, route: Route | undef
     response.destroy();
     return;
   }
-  const { status, message, param } = error instanceof ApiError ? error : new ApiError(500, String(error));
+  const { status, message, param } = asApiError(error);
   // vLLM and SGLang check the key before their error format applies.
   const body =
     status === 401 ? '{"error":"Unauthorized"}' : errorBody(context.flavour, path, { status, message, param });
@@ -138,17 +147,7 @@ function refuse(context: EngineContext, exchange: Exchange, route: Route | undef
 }
 
 function logWithoutReports(context: EngineContext, exchange: Exchange, outcome: "faulted" | "rejected"): void {
-  const { path, requestId, receivedWallMs, request, response, fault } = exchange;
-  context.log.add({
-    path,
-    requestId,
-    receivedWallMs,
-    headers: headersForLog(request),
-    outcome,
-    status: response.headersSent ? response.statusCode : 0,
-    ...(fault && { fault: fault.kind }),
-    reports: [],
-  });
+  context.log.add({ ...describeExchange(exchange), outcome, reports: [] });
 }
 
 interface Garbage {

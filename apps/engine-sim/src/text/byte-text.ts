@@ -83,16 +83,11 @@ function writeImage(writer: TokenWriter, hash: number): void {
  * its start. A piece is the token whose id is those bytes as a big-endian number. Left-over bytes at the end, and
  * pieces whose number would collide with the ids below 512, become tokens of one byte each.
  */
-interface TokenWriter {
-  text(text: string): void;
-  token(id: number): void;
-  /** The tokens so far. */
-  finish(): Uint32Array;
-}
+type TokenWriter = ReturnType<typeof createTokenWriter>;
 
 const pieceBytes = 4;
 
-function createTokenWriter(): TokenWriter {
+function createTokenWriter() {
   let tokens = new Uint32Array(256);
   let length = 0;
 
@@ -108,7 +103,7 @@ function createTokenWriter(): TokenWriter {
   };
   return {
     token,
-    text(text) {
+    text(text: string): void {
       const bytes = Buffer.from(text, "utf8");
       const wholeBytes = bytes.length - (bytes.length % pieceBytes);
       // Capacity for the common case; a colliding piece takes four tokens and reserves them itself.
@@ -124,7 +119,8 @@ function createTokenWriter(): TokenWriter {
       }
       for (let at = wholeBytes; at < bytes.length; at++) token(bytes[at] as number);
     },
-    finish: () => tokens.slice(0, length),
+    /** The tokens so far. */
+    finish: (): Uint32Array => tokens.slice(0, length),
   };
 }
 

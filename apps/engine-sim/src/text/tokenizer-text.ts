@@ -119,26 +119,18 @@ function messageFields({ role, parts, toolCalls }: ChatMessage): JsonObject {
   return { role, content, ...(toolCalls !== undefined && { tool_calls: JSON.parse(toolCalls) as unknown }) };
 }
 
-/** Caches the tokens of pieces of text: turns of long conversations, shared system prompts. */
-export interface PieceCache {
-  /** The tokens of a text, without surrounding special tokens. */
-  encode(text: string): Uint32Array;
-  /** Size of the cache: two bytes per character, four per token, and the overhead of each entry. */
-  readonly sizeBytes: number;
-}
-
 const defaultCapacityBytes = 64 * 1024 * 1024;
 
 /** Approximate overhead of an entry. */
 const entryBytes = 160;
 
 /**
- * Texts are split after special tokens, where tokenization is independent on both sides, so that a message is tokenized
+ * Caches the tokens of pieces of text: turns of long conversations, shared system prompts. Texts are split after special tokens, where tokenization is independent on both sides, so that a message is tokenized
  * once.
  *
  * @param capacityBytes the least recently used pieces are evicted
  */
-export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defaultCapacityBytes): PieceCache {
+export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defaultCapacityBytes) {
   /** In order of use. */
   const pieces = new Map<string, Uint32Array>();
   let sizeBytes = 0;
@@ -169,10 +161,12 @@ export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defau
     return tokens;
   };
   return {
+    /** Size of the cache: two bytes per character, four per token, and the overhead of each entry. */
     get sizeBytes() {
       return sizeBytes;
     },
-    encode(text) {
+    /** The tokens of a text, without surrounding special tokens. */
+    encode(text: string): Uint32Array {
       const rows: Uint32Array[] = [];
       let start = 0;
       for (const end of [...tokenizer.cuts(text), text.length]) {

@@ -2,13 +2,7 @@ import { createHash } from "node:crypto";
 import type { WireEvent } from "@espalier/kv-events";
 
 /** The blocks of a store outside the engines. It keeps only names: a name is a hash of the content. */
-export interface BlockStore {
-  /** @param blocks of one prompt, in their order */
-  put(blocks: readonly string[]): StoreChange;
-  /** The number of leading blocks that are stored. */
-  countFirst(blocks: readonly string[]): number;
-  readonly size: () => number;
-}
+export type BlockStore = ReturnType<typeof createBlockStore>;
 
 /** The effect of a put. */
 export interface StoreChange {
@@ -22,14 +16,15 @@ export interface StoreChange {
 export const maxStoredBlocks = 262_144;
 
 /** @param capacity blocks kept; the least recently used is evicted */
-export function createBlockStore(capacity: number): BlockStore {
+export function createBlockStore(capacity: number) {
   const stored = new Set<string>();
   const touch = (block: string): void => {
     stored.delete(block);
     stored.add(block);
   };
   return {
-    put(blocks) {
+    /** @param blocks of one prompt, in their order */
+    put(blocks: readonly string[]): StoreChange {
       const added = Array.from(blocks.keys()).filter((place) => !stored.has(blocks[place] as string));
       for (const block of blocks) touch(block);
       const removed: string[] = [];
@@ -40,12 +35,13 @@ export function createBlockStore(capacity: number): BlockStore {
       }
       return { added, removed };
     },
-    countFirst(blocks) {
+    /** The number of leading blocks that are stored. */
+    countFirst(blocks: readonly string[]): number {
       let count = 0;
       while (count < blocks.length && stored.has(blocks[count] as string)) touch(blocks[count++] as string);
       return count;
     },
-    size: () => stored.size,
+    size: (): number => stored.size,
   };
 }
 

@@ -44,11 +44,11 @@ export interface Exporter {
   /** Whether the engine pins the blocks beyond the request. */
   readonly pins: boolean;
   /**
-   * Waits until the other engine asks for the prompt.
+   * Waits until the other engine asks for the prompt; absent where nothing is to be waited for.
    *
    * @throws (rejects) ApiError when it never will
    */
-  ready(): Promise<void>;
+  ready?(): Promise<void>;
   /**
    * The prompt is computed and, if the exporter pins, its blocks are pinned.
    *
@@ -57,7 +57,7 @@ export interface Exporter {
    */
   computed(report: RequestReport): Promise<AnswerExtra>;
   /** The request failed, or its client disconnected, before the answer. */
-  cancelled(): void;
+  cancelled?(): void;
 }
 
 /** Additional fields of the answer of a leg. */

@@ -2,19 +2,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { Arrival } from "./leg.ts";
 
 /** Connections to the engines that an engine fetches from. */
-export interface KvLinks {
-  /**
-   * Fetches blocks from another engine's side channel. The prompt's tokens represent the blocks; the engine model
-   * counts the engine time of the transfer. The connection stays open until the transfer is complete.
-   *
-   * @param signal aborted when the blocks are no longer needed; the other engine is notified
-   * @throws (rejects) Error with the reason when there are no blocks
-   */
-  open(source: KvSource, signal: AbortSignal): Promise<Arrival>;
-  readonly size: () => number;
-  /** Breaks all of them without notice, as a crash does. */
-  cut(): void;
-}
+export type KvLinks = ReturnType<typeof createKvLinks>;
 
 /** The blocks to fetch, and where. */
 interface KvSource {
@@ -31,17 +19,25 @@ interface KvSource {
 /** Connections at a time. */
 export const maxKvLinks = 4_096;
 
-export function createKvLinks(): KvLinks {
+export function createKvLinks() {
   const links = new Set<AbortController>();
   return {
-    async open(source, signal) {
+    /**
+     * Fetches blocks from another engine's side channel. The prompt's tokens represent the blocks; the engine model
+     * counts the engine time of the transfer. The connection stays open until the transfer is complete.
+     *
+     * @param signal aborted when the blocks are no longer needed; the other engine is notified
+     * @throws (rejects) Error with the reason when there are no blocks
+     */
+    async open(source: KvSource, signal: AbortSignal): Promise<Arrival> {
       if (links.size >= maxKvLinks) throw new Error(`more than ${maxKvLinks} prompts are being fetched`);
       const death = new AbortController();
       links.add(death);
       return openKvLink(source, { signal, death: death.signal, over: () => links.delete(death) });
     },
-    size: () => links.size,
-    cut() {
+    size: (): number => links.size,
+    /** Breaks all of them without notice, as a crash does. */
+    cut(): void {
       for (const death of links) death.abort();
     },
   };

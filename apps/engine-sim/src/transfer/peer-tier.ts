@@ -11,26 +11,12 @@ import {
 import { isObject, type JsonObject, optionalObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine, TimeDriver } from "../engine/simulated-engine.ts";
 import { type FaultTable, pullPath } from "../faults.ts";
-import { ApiError, readBody } from "../http/exchange.ts";
+import { ApiError, readBody, sendJson } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedP2p } from "../options.ts";
 
 /** The P2P tier of one engine: it pulls blocks from other engines' CPU memory, and sends them its own. */
-export interface PeerTier {
-  readonly p2p: ResolvedP2p;
-  readonly host: string;
-  /** Of the side channel, once `start` has resolved. */
-  readonly port: number;
-  /** Rejects when the address cannot be listened on. */
-  start(): Promise<void>;
-  stop(): Promise<void>;
-  /** The engine restarts: its connections break. */
-  restart(): void;
-  /** The sequences of a request, which pull from the source that its body names, if it names one. */
-  withSource(body: JsonObject, sequences: readonly SequenceRequest[]): readonly SequenceRequest[];
-  /** The answer of `/sim/p2p`. */
-  describe(): JsonObject;
-}
+export type PeerTier = ReturnType<typeof createPeerTier>;
 
 interface PeerTierOptions {
   readonly p2p: ResolvedP2p;
@@ -49,7 +35,7 @@ interface PeerTierOptions {
  * vLLM 0.32's P2P tier, over HTTP in place of ZMQ and RDMA. The source counts the engine time of a transfer, and its answer
  * ends when the transfer does. The prompt's tokens stand for the blocks.
  */
-export function createPeerTier(options: PeerTierOptions): PeerTier {
+export function createPeerTier(options: PeerTierOptions) {
   const { p2p, engine, driver, faults, scheduler, host, newId } = options;
   /** Answers to other engines that are not complete. */
   const open = new Set<ServerResponse>();
@@ -95,7 +81,7 @@ export function createPeerTier(options: PeerTierOptions): PeerTier {
     onRequest: (request, response) => {
       answer(request, response, serve).catch((error: unknown) => {
         if (response.headersSent) response.destroy();
-        else respond(response, error instanceof ApiError ? error.status : 400, { error: String(error) });
+        else sendJson({ response }, error instanceof ApiError ? error.status : 400, { error: String(error) });
       });
     },
   });
@@ -106,16 +92,20 @@ export function createPeerTier(options: PeerTierOptions): PeerTier {
   return {
     p2p,
     host,
+    /** Of the side channel, once `start` has resolved. */
     get port() {
       return listener.port;
     },
+    /** Rejects when the address cannot be listened on. */
     start: listener.listen,
-    async stop() {
+    async stop(): Promise<void> {
       dropAll();
       await listener.stop();
     },
+    /** The engine restarts: its connections break. */
     restart: dropAll,
-    withSource(body, sequences) {
+    /** The sequences of a request, which pull from the source that its body names, if it names one. */
+    withSource(body: JsonObject, sequences: readonly SequenceRequest[]): readonly SequenceRequest[] {
       const address = addressIn(body);
       if (!address) return sequences;
       return sequences.map((sequence) => {
@@ -123,7 +113,8 @@ export function createPeerTier(options: PeerTierOptions): PeerTier {
         return { ...sequence, remote };
       });
     },
-    describe() {
+    /** The answer of `/sim/p2p`. */
+    describe(): JsonObject {
       const { pulling, pulls, emptyPulls, pulledTokens, cpuBlocks } = engine.stats();
       return {
         port: listener.port,
@@ -282,9 +273,4 @@ function answering(response: ServerResponse, range: TokenRange): PullReceiver {
       response.end(String(toTokens));
     },
   };
-}
-
-function respond(response: ServerResponse, status: number, body: JsonObject): void {
-  response.writeHead(status, { "content-type": "application/json" });
-  response.end(JSON.stringify(body));
 }

@@ -2,16 +2,12 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Scheduler } from "@espalier/common";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
 import { type FaultTable, transferPath } from "../faults.ts";
-import { ApiError, readBody } from "../http/exchange.ts";
+import { ApiError, readBody, send, sendJson, textType } from "../http/exchange.ts";
 import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
-import type { ExportTable, Inbox } from "./ticket-tables.ts";
+import type { LegParts } from "./leg.ts";
 
 /** The tables behind an engine's side channel. */
-export interface SideChannelParts {
-  /** Name of the engine's process; each restart changes it. */
-  readonly engineId: () => string;
-  readonly exports: ExportTable;
-  readonly inbox: Inbox;
+export interface SideChannelParts extends Pick<LegParts, "engineId" | "exports" | "inbox"> {
   readonly store: BlockStore;
   /** Called with the effect of each put into the store. */
   readonly onPut: (change: StoreChange, prompt: PutPrompt) => void;
@@ -30,7 +26,7 @@ export function createSideChannel(parts: SideChannelParts) {
         return;
       }
       const status = error instanceof ApiError ? error.status : 404;
-      sendText(response, status, error instanceof Error ? error.message : String(error));
+      send({ response }, status, textType, error instanceof Error ? error.message : String(error));
     });
   };
 }
@@ -40,31 +36,33 @@ async function answer(parts: SideChannelParts, request: IncomingMessage, respons
   const { exports, inbox, store, engineId } = parts;
   switch (`${request.method} ${path}`) {
     case "GET /health":
-      return sendText(response, 200, "OK");
+      return send({ response }, 200, textType, "OK");
     // Mooncake's bootstrap server: one data-parallel rank.
     case "GET /query":
-      return sendJson(response, { "0": { engine_id: engineId(), worker_addr: { "0": { "0": addressOf(request) } } } });
+      return sendJson({ response }, 200, {
+        "0": { engine_id: engineId(), worker_addr: { "0": { "0": addressOf(request) } } },
+      });
     // SGLang's bootstrap server.
     case "GET /route":
-      return sendJson(response, { attn_tp_size: 1, dp_size: 1, pp_size: 1, follow_bootstrap_room: true });
+      return sendJson({ response }, 200, { attn_tp_size: 1, dp_size: 1, pp_size: 1, follow_bootstrap_room: true });
     case `POST ${transferPath}`:
       return answerClaim(parts, request, response, objectOf(await readBody(request)));
     case "POST /storage/lookup":
-      return sendJson(response, { found: store.countFirst(namesOf(objectOf(await readBody(request)))) });
+      return sendJson({ response }, 200, { found: store.countFirst(namesOf(objectOf(await readBody(request)))) });
     case "POST /storage/put": {
       const prompt = promptOf(objectOf(await readBody(request)));
       parts.onPut(store.put(prompt.names), prompt);
-      return sendJson(response, {});
+      return sendJson({ response }, 200, {});
     }
     default:
   }
   if (request.method === "DELETE" && path.startsWith(`${transferPath}/`)) {
     exports.done(decodeURIComponent(path.slice(transferPath.length + 1)));
-    return sendJson(response, {});
+    return sendJson({ response }, 200, {});
   }
   if (request.method === "PUT" && path.startsWith(pushPath)) {
     inbox.put(decodeURIComponent(path.slice(pushPath.length)), Uint32Array.from(tokensOf(await readBody(request))));
-    return sendJson(response, {});
+    return sendJson({ response }, 200, {});
   }
   throw new ApiError(404, "Not Found");
 }
@@ -146,18 +144,4 @@ function tokensOf(text: string): readonly number[] {
 function checkedTokens(value: unknown): readonly number[] {
   if (Array.isArray(value) && value.every((token) => Number.isInteger(token))) return value;
   throw new ApiError(400, "not a list of tokens");
-}
-
-function sendJson(response: ServerResponse, body: unknown): void {
-  const text = JSON.stringify(body);
-  response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) });
-  response.end(text);
-}
-
-function sendText(response: ServerResponse, status: number, text: string): void {
-  response.writeHead(status, {
-    "content-type": "text/plain; charset=utf-8",
-    "content-length": Buffer.byteLength(text),
-  });
-  response.end(text);
 }

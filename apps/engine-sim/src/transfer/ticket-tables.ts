@@ -214,21 +214,7 @@ export class ExportTable {
 }
 
 /** Prompts that other engines computed and pushed here, as vLLM's P2P-NCCL does, each under the id of its request. */
-export interface Inbox {
-  /** Stores a pushed prompt. When there are too many, the oldest is dropped. */
-  put(ticket: string, tokens: Uint32Array): void;
-  /**
-   * Waits for a pushed prompt, and removes it.
-   *
-   * @throws (rejects) Error when it does not arrive in time or is no longer wanted
-   */
-  take(ticket: string, signal: AbortSignal): Promise<Uint32Array>;
-  /** Prompts without a request. */
-  readonly size: () => number;
-  /** Requests without a prompt. */
-  readonly waiting: () => number;
-  clear(): void;
-}
+export type Inbox = ReturnType<typeof createInbox>;
 
 /** Most prompts without a request, and most requests without a prompt. */
 export const maxInbox = 256;
@@ -244,7 +230,7 @@ interface InboxOptions {
   readonly timeoutMs: number;
 }
 
-export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
+export function createInbox({ scheduler, timeoutMs }: InboxOptions) {
   const prompts = new Map<string, PushedPrompt>();
   const waiting = new Map<string, Deferred<Uint32Array>>();
 
@@ -253,7 +239,8 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
     prompts.delete(ticket);
   };
   return {
-    put(ticket, tokens) {
+    /** Stores a pushed prompt. When there are too many, the oldest is dropped. */
+    put(ticket: string, tokens: Uint32Array): void {
       const waiter = waiting.get(ticket);
       if (waiter) {
         waiter.resolve(tokens);
@@ -263,7 +250,12 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
       prompts.set(ticket, { tokens, cancelTimer: scheduler.after(timeoutMs, () => drop(ticket)) });
       if (prompts.size > maxInbox) drop(prompts.keys().next().value as string);
     },
-    async take(ticket, signal) {
+    /**
+     * Waits for a pushed prompt, and removes it.
+     *
+     * @throws (rejects) Error when it does not arrive in time or is no longer wanted
+     */
+    async take(ticket: string, signal: AbortSignal): Promise<Uint32Array> {
       const prompt = prompts.get(ticket);
       drop(ticket);
       if (prompt) return prompt.tokens;
@@ -282,9 +274,11 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
         signal.removeEventListener("abort", stop);
       }
     },
-    size: () => prompts.size,
-    waiting: () => waiting.size,
-    clear() {
+    /** Prompts without a request. */
+    size: (): number => prompts.size,
+    /** Requests without a prompt. */
+    waiting: (): number => waiting.size,
+    clear(): void {
       for (const ticket of [...prompts.keys()]) drop(ticket);
       for (const waiter of waiting.values()) waiter.reject(new Error("the engine has started over"));
     },

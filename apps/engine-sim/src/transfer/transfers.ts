@@ -6,7 +6,7 @@ import type { FaultTable } from "../faults.ts";
 import { ApiError, type Exchange } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedTransfer, TransferProtocol } from "../options.ts";
-import { type BlockStore, createBlockStore, maxStoredBlocks, poolEventsOf } from "./block-store.ts";
+import { createBlockStore, maxStoredBlocks, poolEventsOf } from "./block-store.ts";
 import type { Leg, LegInput, LegParts } from "./leg.ts";
 import { createKvLinks } from "./peer-client.ts";
 import { sglangLeg } from "./protocols/sglang-bootstrap.ts";
@@ -16,43 +16,7 @@ import { createSideChannel, type SideChannelParts } from "./side-channel.ts";
 import { createInbox, ExportTable } from "./ticket-tables.ts";
 
 /** The exchange of KV blocks between this engine and others. */
-export interface Transfers {
-  readonly transfer: ResolvedTransfer;
-  /** Of the side channel, once `start` has resolved. */
-  readonly port: number;
-  /** Rejects when the address cannot be listened on. */
-  start(): Promise<void>;
-  stop(): Promise<void>;
-  /** The engine restarts: its exports and imports are gone, and its name changes. */
-  restart(): void;
-  /**
-   * The leg of this engine in a request; none when it has several prompts or answers.
-   *
-   * @throws ApiError 400 when its fields are invalid
-   */
-  legOf(exchange: Exchange, body: JsonObject, sequences: readonly SequenceRequest[]): Leg | undefined;
-  readonly tallies: ImportTallies;
-  /** Publishes the store's changes; undefined when they are not published. */
-  readonly poolEvents: EventChannel | undefined;
-  /** The answer of `/sim/transfers`. */
-  describe(): JsonObject;
-}
-
-/** Counters of imported prompts. */
-interface ImportTallies {
-  /** Requests that fetch, or wait for, blocks now. */
-  fetching: number;
-  /** Requests that got blocks, and their tokens. */
-  imported: number;
-  importedTokens: number;
-  /** Requests whose blocks matched only a part of the prompt. */
-  mismatched: number;
-  /** Requests whose blocks did not arrive: computed here instead, and failed. */
-  recomputed: number;
-  failed: number;
-  /** Requests that ended with `cache_threshold`. */
-  belowThreshold: number;
-}
+export type Transfers = ReturnType<typeof createTransfers>;
 
 const legs: Readonly<Record<TransferProtocol, (input: LegInput) => Leg>> = {
   nixl: nixlLeg,
@@ -78,13 +42,13 @@ interface TransfersOptions {
   readonly poolEvents: EventChannel | undefined;
 }
 
-export function createTransfers(options: TransfersOptions): Transfers {
+export function createTransfers(options: TransfersOptions) {
   const { transfer, engine, faults, clock, scheduler, host, newId } = options;
   const { timeoutMs, protocol, role } = transfer;
   const exports = new ExportTable({ clock, scheduler, timeoutMs });
   const inbox = createInbox({ scheduler, timeoutMs });
   const links = createKvLinks();
-  const store: BlockStore = createBlockStore(maxStoredBlocks);
+  const store = createBlockStore(maxStoredBlocks);
   let processId = newId();
   const engineId = (): string => processId;
   const { poolEvents } = options;
@@ -103,29 +67,52 @@ export function createTransfers(options: TransfersOptions): Transfers {
     storageUrl,
     newId,
   };
-  const tallies = createImportTallies();
+  /** Counts of imported prompts. */
+  const tallies = {
+    /** Requests that fetch, or wait for, blocks now. */
+    fetching: 0,
+    /** Requests that got blocks, and their tokens. */
+    imported: 0,
+    importedTokens: 0,
+    /** Requests whose blocks matched only a part of the prompt. */
+    mismatched: 0,
+    /** Requests whose blocks did not arrive: computed here instead, and failed. */
+    recomputed: 0,
+    failed: 0,
+    /** Requests that ended with `cache_threshold`. */
+    belowThreshold: 0,
+  };
+  const drop = (): void => {
+    links.cut();
+    exports.clear();
+    inbox.clear();
+  };
   return {
     transfer,
+    /** Of the side channel, once `start` has resolved. */
     get port() {
       return listener.port;
     },
-    async start() {
+    /** Rejects when the address cannot be listened on. */
+    async start(): Promise<void> {
       await poolEvents?.start();
       await listener.listen();
     },
-    async stop() {
-      links.cut();
-      exports.clear();
-      inbox.clear();
+    async stop(): Promise<void> {
+      drop();
       await Promise.all([listener.stop(), poolEvents?.stop()]);
     },
-    restart() {
-      links.cut();
-      exports.clear();
-      inbox.clear();
+    /** The engine restarts: its exports and imports are gone, and its name changes. */
+    restart(): void {
+      drop();
       processId = newId();
     },
-    legOf(exchange, body, sequences) {
+    /**
+     * The leg of this engine in a request; none when it has several prompts or answers.
+     *
+     * @throws ApiError 400 when its fields are invalid
+     */
+    legOf(exchange: Exchange, body: JsonObject, sequences: readonly SequenceRequest[]): Leg | undefined {
       const [sequence] = sequences;
       if (!sequence || sequences.length > 1) {
         if (protocol !== "sglang-bootstrap" || role === "both") return undefined;
@@ -134,8 +121,10 @@ export function createTransfers(options: TransfersOptions): Transfers {
       return legs[protocol]({ parts, exchange, body, sequence });
     },
     tallies,
+    /** Publishes the store's changes; undefined when they are not published. */
     poolEvents,
-    describe() {
+    /** The answer of `/sim/transfers`. */
+    describe(): JsonObject {
       const { pinned, importing } = engine.stats();
       return {
         ...{ protocol, role, engineId: processId, port: listener.port, pinned, importing },
@@ -154,17 +143,5 @@ function publishPuts(channel: EventChannel | undefined): SideChannelParts["onPut
   return (change, prompt) => {
     const events = channel ? poolEventsOf(change, prompt) : [];
     if (events.length > 0) channel?.publish(events);
-  };
-}
-
-function createImportTallies(): ImportTallies {
-  return {
-    fetching: 0,
-    imported: 0,
-    importedTokens: 0,
-    mismatched: 0,
-    recomputed: 0,
-    failed: 0,
-    belowThreshold: 0,
   };
 }

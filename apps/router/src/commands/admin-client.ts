@@ -29,6 +29,50 @@ export function addAdminOptions(command: Command): Command {
     .option("--json", "print JSON");
 }
 
+/** What commands read of a router's status. */
+export interface RouterStatus {
+  readonly url: string;
+  readonly ready: boolean;
+  readonly draining: boolean;
+  readonly version: string | null;
+  readonly inFlight: number;
+  readonly usableEngines: number;
+  readonly models: readonly string[];
+  /** Null for a router that shares nothing. */
+  readonly mesh: { readonly router: string; readonly members: readonly { readonly state: string }[] } | null;
+  readonly peers: readonly { readonly router: string; readonly adminUrl: string }[];
+}
+
+/** What commands read of an engine's description. */
+export interface Worker {
+  readonly id: string;
+  readonly url: string;
+  readonly state: string;
+  readonly reason: string;
+  readonly draining: boolean;
+  readonly role: string;
+  readonly region: string | null;
+  readonly network_ms: number | null;
+  /** The role assigned to an engine of role `both`; null without one. */
+  readonly duty: string | null;
+  readonly models: readonly string[] | null;
+  readonly breaker: { readonly state: string };
+  readonly targets: readonly {
+    readonly load: { readonly in_flight: number };
+    readonly signals: Readonly<
+      Record<"running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits", number | null>
+    >;
+  }[];
+}
+
+/** @throws EspalierError as `askAdmin` */
+export const askStatus = (options: AdminOptions): Promise<RouterStatus> => askAdmin(options, "/admin/status");
+
+/** The engines of a router. @throws EspalierError as `askAdmin` */
+export async function askWorkers(options: AdminOptions): Promise<readonly Worker[]> {
+  return (await askAdmin<{ readonly workers: readonly Worker[] }>(options, "/admin/workers")).workers;
+}
+
 /** JSON text sent with the request; empty for none. */
 interface AdminBody {
   readonly method: "PATCH" | "POST" | "DELETE";

@@ -19,7 +19,6 @@ import { type Command, Option } from "commander";
 import {
   addEnvoyFlags,
   type DemoEnvoyFlags,
-  type DemoEnvoyOptions,
   demoEnvoyProgram,
   readEnvoyFlags,
   startDemoEnvoy,
@@ -29,7 +28,7 @@ import { createProgressBar, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters, startLocalEngines } from "../processes/local-fleet.ts";
 import { type Child, type RouterListening, untilReady } from "../processes/start-child.ts";
 import { type Sharing, sharings, startRouters } from "../processes/start-routers.ts";
-import { describeFailures, renderResults } from "../replay/replay-results.ts";
+import { describeFailures, renderResults, resultOf } from "../replay/replay-results.ts";
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
 import { pullPreset, tellOfPulls } from "./demo-pulls.ts";
@@ -271,28 +270,7 @@ export interface DemoFlags extends DemoEnvoyFlags {
 }
 
 /** The parsed options of `espalier demo`. */
-export interface DemoOptions {
-  /** Running engines that replace the simulated ones. */
-  readonly engineUrls: readonly string[] | undefined;
-  readonly engines: number;
-  readonly routers: number;
-  readonly sharing: Sharing;
-  readonly policy: string;
-  readonly preset: string;
-  /** Whether the engines fetch KV blocks from each other. */
-  readonly pulls: boolean;
-  /** Undefined to use whatever the engines serve. */
-  readonly model: string | undefined;
-  /** First port of each kind; 0 for free ones. */
-  readonly port: number;
-  readonly adminPort: number;
-  readonly enginePort: number;
-  /** Undefined without Envoy. */
-  readonly envoy: DemoEnvoyOptions | undefined;
-  readonly requestsPerSecond: number;
-  /** Undefined to run without end. */
-  readonly durationMs: number | undefined;
-}
+export type DemoOptions = ReturnType<typeof readDemoOptions>;
 
 const enginePortOffset = 1_000;
 const portCount = 65_536;
@@ -303,7 +281,7 @@ const maxRequestsPerSecond = 10_000;
  *
  * @throws UsageError naming the wrong flag
  */
-export function readDemoOptions(flags: DemoFlags): DemoOptions {
+export function readDemoOptions(flags: DemoFlags) {
   const port = readPort(flags.port, "--port");
   const adminPort = readPort(flags.adminPort, "--admin-port");
   const engines = readCount(flags.engines, "--engines", maxLocalEngines);
@@ -320,19 +298,20 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
   if (port + routers > portCount) throw new UsageError("--port leaves no ports for the routers");
   if (adminPort + routers > portCount) throw new UsageError("--admin-port leaves no ports for the routers");
   return {
+    /** Running engines that replace the simulated ones. */
     engineUrls: flags.engine,
-    engines,
-    routers,
-    sharing: flags.sharing,
-    policy: flags.policy,
+    ...{ engines, routers, sharing: flags.sharing, policy: flags.policy },
     preset: flags.preset ?? (pulls ? pullPreset : "h100-32b-tp2"),
+    /** Whether the engines fetch KV blocks from each other. */
     pulls,
+    /** Undefined to use whatever the engines serve. */
     model: flags.model,
-    port,
-    adminPort,
-    enginePort,
+    /** First port of each kind; 0 for free ones. */
+    ...{ port, adminPort, enginePort },
+    /** Undefined without Envoy. */
     envoy: readEnvoyFlags(flags, flags.engine),
     requestsPerSecond: readNumber(flags.load, "--load", { min: 0, max: maxRequestsPerSecond }),
+    /** Undefined to run without end. */
     durationMs: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration"),
   };
 }
@@ -480,22 +459,7 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
     if (signal.aborted) return;
     takeAnswer(conversation, answer);
     if (conversation.turn < session.turns.length) idle.push(conversation);
-    onResult({
-      index,
-      session: session.id,
-      turn,
-      startMs: answer.startMs,
-      firstTokenMs: answer.firstTokenMs,
-      endMs: answer.endMs,
-      inputTokens: answer.promptTokens ?? userTokens,
-      outputTokens: answer.completionTokens ?? 0,
-      cachedTokens: answer.cachedTokens ?? Number.NaN,
-      engine: answer.engine,
-      error: answer.error,
-      errorCode: answer.errorCode,
-      itlSumMs: answer.endMs - answer.firstTokenMs,
-      itlCount: Math.max(0, (answer.completionTokens ?? 0) - 1),
-    });
+    onResult(resultOf(answer, { index, session: session.id, turn, inputTokens: userTokens }));
   };
 
   const startMs = systemClock.nowMs();

@@ -5,11 +5,11 @@ import { type Command, Option } from "commander";
 import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
 import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";
 import { checkMachine, checkPorts, checkSecret } from "../doctor/machine-checks.ts";
-import { checkRunning, checkSeeds, type RunningRouter, type RunningStatus } from "../doctor/router-checks.ts";
+import { checkRunning, checkSeeds, type RunningRouter } from "../doctor/router-checks.ts";
 import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { wrapText } from "../terminal-layout.ts";
-import { withHttpClient } from "./admin-client.ts";
+import { askWorkers, type RouterStatus, withHttpClient } from "./admin-client.ts";
 import { tokenizerWarnings } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
@@ -42,7 +42,7 @@ async function examine(read: () => CompiledConfig, key: string | undefined): Pro
     const file = readEnginesFile(config);
     const parts = await Promise.all([
       checkPorts(config, router?.status.url),
-      checkEngines(config, enginesOf(config, file.engines, await listedEngines(router, http)), http),
+      checkEngines(config, enginesOf(config, file.engines, await listedEngines(router)), http),
       checkSeeds(config),
       router ? checkRunning(router, readVersion()) : [],
     ]);
@@ -100,10 +100,10 @@ async function findRunning({ admin }: CompiledConfig, key: string | undefined, h
         checks: [cross("router", adminUrl, "asks for its admin key", "--key, or ESPALIER_ADMIN_KEY, gives it")],
       };
     }
-    const found = JSON.parse(body) as Partial<RunningStatus>;
+    const found = JSON.parse(body) as Partial<RouterStatus>;
     if (typeof found.url !== "string") return { checks: [] };
     const clock = checkClock(adminUrl, sent.date, askedWallMs, systemClock.wallMs());
-    return { router: { adminUrl, key, status: found as RunningStatus }, checks: clock };
+    return { router: { adminUrl, key, status: found as RouterStatus }, checks: clock };
   } catch {
     // Nothing listens there, or another program, which the check of ports tells.
     return { checks: [] };
@@ -111,12 +111,10 @@ async function findRunning({ admin }: CompiledConfig, key: string | undefined, h
 }
 
 /** Engines that a running router has found, by whatever way. */
-async function listedEngines(router: RunningRouter | undefined, http: HttpClient): Promise<readonly string[]> {
+async function listedEngines(router: RunningRouter | undefined): Promise<readonly string[]> {
   if (!router) return [];
-  const { adminUrl, key } = router;
-  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  const { body } = await http({ url: `${adminUrl}/admin/workers`, headers, timeoutMs, maxBytes });
-  return (JSON.parse(body) as { workers: readonly { url: string }[] }).workers.map(({ url }) => url);
+  const { adminUrl: admin, key } = router;
+  return (await askWorkers({ admin, ...(key === undefined ? {} : { key }) })).map(({ url }) => url);
 }
 
 /** The engines of the configuration and its file, and those that only a running router knows. */

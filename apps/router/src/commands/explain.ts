@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
 import type { TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
 import { askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { UsageError } from "./read-flags.ts";
+import { collect, readInput, UsageError } from "./read-flags.ts";
 
 interface ExplainFlags {
   readonly url: string;
@@ -17,7 +16,6 @@ interface ExplainFlags {
   readonly json?: boolean;
 }
 
-const standardInput = 0;
 /** Headers of the admin request itself, not of the request to explain. */
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
@@ -40,8 +38,8 @@ export function registerExplain(program: Command): void {
     .option(
       "--header <name: value>",
       "a header of the request, such as `x-session-id: 7`; may be repeated",
-      (given: string, all: readonly string[]) => [...all, given],
-      [] as readonly string[],
+      collect,
+      [],
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON")
@@ -61,21 +59,12 @@ async function explain(flags: ExplainFlags): Promise<void> {
     return;
   }
   const headers = Object.fromEntries(header.map(readHeader));
-  const body = { method: "POST", json: readRequest(file), headers } as const;
+  const body = { method: "POST", json: readInput(file, "--file"), headers } as const;
   const query = endpoint === undefined ? "" : `?endpoint=${encodeURIComponent(endpoint)}`;
   const report = await askAdmin<ExplainReport>(options, `/admin/explain${query}`, body);
   if (json) writeJson(report);
   else writeResult(describeExplanation(report));
   if (report.choice === null) process.exitCode = 1;
-}
-
-/** @throws UsageError for a file that cannot be read */
-function readRequest(file: string): string {
-  try {
-    return readFileSync(file === "-" ? standardInput : file, "utf8");
-  } catch (error) {
-    throw new UsageError(`--file cannot be read: ${error instanceof Error ? error.message : String(error)}`);
-  }
 }
 
 /** @throws UsageError for text that is not a header, and for headers that do not belong to the request */

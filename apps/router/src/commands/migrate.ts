@@ -1,17 +1,15 @@
-import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { describeEntry, isNotable, type Migration, renderMigration } from "../migrate/migration.ts";
 import { type MigrationSource, migrationSources } from "../migrate/sources.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
-import { readName, UsageError } from "./read-flags.ts";
+import { readInput, readName, UsageError } from "./read-flags.ts";
 
 interface MigrateFlags {
   readonly from: string;
   readonly json?: boolean;
 }
 
-const standardInput = 0;
 const sourceNames = Object.keys(migrationSources);
 
 export function registerMigrate(program: Command): void {
@@ -47,14 +45,5 @@ function translate(name: string, source: MigrationSource, input: readonly string
     throw new UsageError(`${name} is translated from one file: its ${source.reads}`);
   }
   const shownName = file === "-" ? "standard input" : file;
-  return source.translate(readText(file, shownName), shownName);
-}
-
-/** @throws UsageError for a file that cannot be read */
-function readText(file: string, shownName: string): string {
-  try {
-    return readFileSync(file === "-" ? standardInput : file, "utf8");
-  } catch (error) {
-    throw new UsageError(`${shownName} cannot be read: ${(error as Error).message}`);
-  }
+  return source.translate(readInput(file, shownName), shownName);
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { didYouMean } from "@espalier/common";
 import { InvalidArgumentError, type Option } from "commander";
 
@@ -84,6 +85,22 @@ export function oneOf(option: Option, names: readonly string[]): Option {
     if (names.includes(written)) return written;
     throw new InvalidArgumentError(`Allowed choices are ${names.join(", ")}${didYouMean(written, names)}`);
   });
+}
+
+const standardInput = 0;
+
+/**
+ * Reads a file, or standard input for `-`.
+ *
+ * @param shown names it in the error
+ * @throws UsageError when it cannot be read
+ */
+export function readInput(file: string, shown: string): string {
+  try {
+    return readFileSync(file === "-" ? standardInput : file, "utf8");
+  } catch (error) {
+    throw new UsageError(`${shown} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
 }
 
 /** Parser for a repeatable flag: each value is appended to the earlier ones. */

@@ -10,7 +10,7 @@ import { bailianLine, maxLineBytes, maxTraceRequests } from "@espalier/workload"
 import { type Command, Option } from "commander";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { askAdmin, refusalOf } from "./admin-client.ts";
+import { askStatus, refusalOf } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readNumber, UsageError } from "./read-flags.ts";
 
@@ -80,10 +80,7 @@ async function record(flags: RecordFlags): Promise<void> {
 
 /** How many engines and routers there are, for the simulation of the trace. */
 async function fleetOf(admin: string, key: string | undefined): Promise<{ engines: number; routers: number }> {
-  const { usableEngines, mesh } = await askAdmin<{
-    readonly usableEngines: number;
-    readonly mesh: { readonly members: readonly { readonly state: string }[] } | null;
-  }>({ admin, ...(key === undefined ? {} : { key }) }, "/admin/status");
+  const { usableEngines, mesh } = await askStatus({ admin, ...(key === undefined ? {} : { key }) });
   const others = mesh?.members.filter(({ state }) => state === "alive").length ?? 0;
   return { engines: Math.max(1, usableEngines), routers: 1 + others };
 }

@@ -218,34 +218,7 @@ export interface ReplayFlags {
 }
 
 /** The parsed options of `espalier replay`. */
-export interface ReplayOptions {
-  readonly trace: string;
-  readonly format: TraceFormat | undefined;
-  /** Number of requests to read; undefined for all. */
-  readonly limit: number | undefined;
-  /** Trace seconds per real second. */
-  readonly speed: number;
-  /** Users of a closed loop; undefined for an open one. */
-  readonly users: number | undefined;
-  /** Sessions that begin per trace second; undefined for their times in the trace. */
-  readonly starts: number | undefined;
-  readonly seed: number;
-  /** Running endpoints; undefined to start a fleet. */
-  readonly urls: readonly string[] | undefined;
-  readonly apiKey: string | undefined;
-  readonly model: string;
-  readonly prompts: PromptForm;
-  readonly policies: readonly string[];
-  /** Whether engines publish their caches: one run for each value, with policies that use it. */
-  readonly kvEvents: readonly boolean[];
-  readonly engines: number;
-  readonly routers: number;
-  /** What several routers share: one run for each value. */
-  readonly sharing: readonly Sharing[];
-  readonly preset: string;
-  /** KV blocks per engine; undefined for the preset's. */
-  readonly blocks: number | undefined;
-}
+export type ReplayOptions = ReturnType<typeof readReplayOptions>;
 
 const maxRequests = 1_000_000;
 const maxUsers = 100_000;
@@ -257,28 +230,32 @@ const maxBlocks = 10_000_000;
  *
  * @throws UsageError naming the wrong flag
  */
-export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
+export function readReplayOptions(flags: ReplayFlags) {
   const { trace, format, apiKey, model, preset } = flags;
   if (flags.starts !== undefined && flags.closed !== undefined)
     throw new UsageError("--starts: does not go with --closed, in which a session begins when one has ended");
   return {
-    trace,
-    format,
+    ...{ trace, format, apiKey, model, preset },
+    /** Number of requests to read; undefined for all. */
     limit: optional(flags.requests, "--requests", maxRequests),
+    /** Trace seconds per real second. */
     speed: readNumber(flags.speed, "--speed", { min: 0.001, max: 10_000 }),
+    /** Users of a closed loop; undefined for an open one. */
     users: optional(flags.closed, "--closed", maxUsers),
+    /** Sessions that begin per trace second; undefined for their times in the trace. */
     starts: flags.starts === undefined ? undefined : readNumber(flags.starts, "--starts", { min: 0.001, max: 10_000 }),
     seed: readNumber(flags.seed, "--seed", { min: 0, max: 2 ** 32 - 1, integer: true }),
+    /** Running endpoints; undefined to start a fleet. */
     urls: flags.url?.map((url) => readEndpointUrl(url, "--url")),
-    apiKey,
-    model,
     prompts: flags.prompts ?? (flags.url ? "text" : "tokens"),
     policies: readNames(flags.policy, "--policy", policyNames),
+    /** Whether engines publish their caches: one run for each value, with policies that use it. */
     kvEvents: readSwitches(flags.kvEvents, "--kv-events"),
     engines: readCount(flags.engines, "--engines", maxLocalEngines),
     routers: readCount(flags.routers, "--routers", maxLocalRouters),
+    /** What several routers share: one run for each value. */
     sharing: readNames(flags.sharing, "--sharing", sharings),
-    preset,
+    /** KV blocks per engine; undefined for the preset's. */
     blocks: optional(flags.blocks, "--blocks", maxBlocks),
   };
 }

@@ -5,21 +5,15 @@ import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, type RouterStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 
-interface Status {
-  readonly ready: boolean;
+interface Status extends RouterStatus {
   readonly reasons: readonly string[];
-  readonly version: string | null;
   /** Digest of the settings that all routers should have alike. */
   readonly settings: string;
-  readonly draining: boolean;
-  readonly inFlight: number;
   readonly engines: number;
-  readonly usableEngines: number;
-  readonly models: readonly string[];
   /** Null for a router that shares nothing. */
   readonly mesh: MeshStatus | null;
   /** Null when there was none. */

@@ -4,8 +4,16 @@ import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askAdminText } from "./admin-client.ts";
+import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
+import {
+  type AdminOptions,
+  addAdminOptions,
+  askAdminText,
+  askStatus,
+  askWorkers,
+  type RouterStatus,
+  type Worker,
+} from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
@@ -65,29 +73,6 @@ async function onScreen(signal: AbortSignal, show: (ended: AbortSignal) => Promi
   }
 }
 
-/** The read part of a router's status. */
-interface Status {
-  readonly ready: boolean;
-  readonly draining: boolean;
-  readonly inFlight: number;
-  readonly url: string;
-  readonly mesh: { readonly router: string } | null;
-  readonly peers: readonly { readonly adminUrl: string }[];
-}
-
-/** The read part of an engine's description. */
-interface Worker {
-  readonly id: string;
-  readonly state: string;
-  readonly draining: boolean;
-  readonly targets: readonly {
-    readonly load: { readonly in_flight: number };
-    readonly signals: Readonly<
-      Record<"running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits", number | null>
-    >;
-  }[];
-}
-
 /** What a router counted since it started. */
 interface Totals {
   readonly requests: number;
@@ -100,7 +85,7 @@ interface Totals {
 
 interface Sample {
   readonly atMs: number;
-  readonly status: Status;
+  readonly status: RouterStatus;
   readonly workers: readonly Worker[];
   readonly totals: Totals;
 }
@@ -145,11 +130,7 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const samples = new Map<string, Sample[]>([[options.admin, []]]);
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
-    const [status, { workers }, page] = await Promise.all([
-      askAdmin<Status>(of, "/admin/status"),
-      askAdmin<{ readonly workers: readonly Worker[] }>(of, "/admin/workers"),
-      askAdminText(of, "/metrics"),
-    ]);
+    const [status, workers, page] = await Promise.all([askStatus(of), askWorkers(of), askAdminText(of, "/metrics")]);
     kept.push({ atMs: clock.nowMs(), status, workers, totals: readTotals(page) });
     if (kept.length > keptSamples) kept.shift();
   };
@@ -230,7 +211,7 @@ function routerRow(admin: string, first: Sample | undefined, last: Sample | unde
   };
 }
 
-const nameOf = ({ mesh, url }: Status): string => mesh?.router ?? new URL(url).host;
+const nameOf = ({ mesh, url }: RouterStatus): string => mesh?.router ?? new URL(url).host;
 
 /** Null when there is nothing to divide by, as after a restart, when counters begin again. */
 const ratio = (part: number, whole: number): number | null => (whole > 0 && part >= 0 ? part / whole : null);
@@ -268,15 +249,13 @@ function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   };
 }
 
-const percent = (share: number | null): number | undefined => (share === null ? undefined : share * 100);
-
 const routerColumns: readonly TableColumn<RouterRow>[] = [
   { header: "router", value: ({ router }) => router },
   { header: "state", value: ({ state }) => state },
   { header: "in flight", value: ({ inFlight }) => inFlight ?? undefined },
   { header: "req/s", value: ({ requestsPerSecond }) => requestsPerSecond ?? undefined, digits: 1 },
   { header: "failed/s", value: ({ failedPerSecond }) => failedPerSecond ?? undefined, digits: 1 },
-  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
   { header: "first byte (ms)", value: ({ firstByteMs }) => firstByteMs ?? undefined },
 ];
 
@@ -285,8 +264,8 @@ const engineColumns: readonly TableColumn<EngineRow>[] = [
   { header: "state", value: ({ state }) => state },
   { header: "running", value: ({ running }) => running ?? undefined },
   { header: "waiting", value: ({ waiting }) => waiting ?? undefined },
-  { header: "kv use (%)", value: ({ kvUse }) => percent(kvUse), digits: 1 },
-  { header: "cached (%)", value: ({ cachedShare }) => percent(cachedShare), digits: 1 },
+  { header: "kv use (%)", value: ({ kvUse }) => percentOf(kvUse), digits: 1 },
+  { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
 ];
 
 /** Lines beside the rows of engines. */

@@ -14,7 +14,7 @@ import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askStatus, type RouterStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readEndpointUrl } from "./read-flags.ts";
 
@@ -68,26 +68,19 @@ async function withFleet<Result>(flags: TryFlags, mayStart: boolean, signal: Abo
   );
 }
 
-/** The part of a router's status that says where clients and operators find it and the others. */
-interface Status {
-  readonly url: string;
-  readonly models: readonly string[];
-  readonly peers: readonly { readonly adminUrl: string }[];
-}
-
 async function findFleet(flags: TryFlags): Promise<Fleet> {
   if (flags.url) {
     const urls = flags.url.map(readUrl);
     return { urls, model: flags.model ?? (await servedModel(urls[0]!, flags.apiKey)) };
   }
-  const status = await askAdmin<Status>(flags, "/admin/status");
+  const status = await askStatus(flags);
   const model = flags.model ?? status.models[0];
   if (model === undefined) {
     throw new EspalierError("no_engine_available", `The router at ${flags.admin} knows no model: is any engine up?`);
   }
   const others = await Promise.all(
     status.peers.map(async ({ adminUrl: admin }) => {
-      const peer = await askAdmin<Status>({ ...flags, admin }, "/admin/status").catch(() => undefined);
+      const peer = await askStatus({ ...flags, admin }).catch(() => undefined);
       return peer ? [clientUrl(peer, admin)] : [];
     }),
   );
@@ -106,7 +99,7 @@ async function servedModel(url: string, key: string | undefined): Promise<string
 const readUrl = (url: string): string => readEndpointUrl(url, "--url");
 
 /** Where this machine reaches a router: one that listens on all addresses, by the name of its admin listener. */
-function clientUrl({ url }: Status, admin: string): string {
+function clientUrl({ url }: RouterStatus, admin: string): string {
   const found = new URL(url);
   if (["0.0.0.0", "[::]"].includes(found.hostname) || isLoopback(found.hostname)) {
     found.hostname = new URL(admin).hostname;

@@ -1,34 +1,10 @@
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
-import { layOutTable } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { layOutTable, percentOf } from "../terminal-layout.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askWorkers, type Worker } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readName, UsageError } from "./read-flags.ts";
-
-/** The displayed part of an engine's description. */
-interface Worker {
-  readonly id: string;
-  readonly url: string;
-  readonly state: string;
-  readonly reason: string;
-  readonly draining: boolean;
-  readonly role: string;
-  readonly region: string | null;
-  readonly network_ms: number | null;
-  /** The role assigned to an engine of role `both`; null without one. */
-  readonly duty: string | null;
-  readonly models: readonly string[] | null;
-  readonly breaker: { readonly state: string };
-  readonly targets: readonly {
-    readonly load: { readonly in_flight: number };
-    readonly signals: {
-      readonly running: number | null;
-      readonly waiting: number | null;
-      readonly kv_use: number | null;
-    };
-  }[];
-}
 
 const columns: readonly TableColumn<Worker>[] = [
   { header: "id", value: (worker) => worker.id },
@@ -37,7 +13,7 @@ const columns: readonly TableColumn<Worker>[] = [
   { header: "in flight", value: ({ targets }) => targets.reduce((sum, { load }) => sum + load.in_flight, 0) },
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
-  { header: "kv use (%)", value: ({ targets }) => percent(targets[0]?.signals.kv_use), digits: 1 },
+  { header: "kv use (%)", value: ({ targets }) => percentOf(targets[0]?.signals.kv_use), digits: 1 },
   { header: "role", value: ({ role, duty }) => (duty === null ? role : `${role}, ${duty}`) },
   { header: "network (ms)", value: (worker) => worker.network_ms ?? undefined, digits: 1 },
   { header: "models", value: (worker) => worker.models?.join(", ") },
@@ -61,7 +37,7 @@ export function registerWorkers(program: Command): void {
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const [stranger] = list.args;
     if (stranger !== undefined) readName(stranger, "workers", names(command));
-    const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
+    const workers = await askWorkers(options);
     if (options.json) writeJson(workers);
     else writeResult(layOutTable(workers, columnsOf(workers)));
   });
@@ -121,7 +97,7 @@ function readLabel(written: string): readonly [string, string] {
 /** Engines are added by URL, so a URL names one as well. A name that no engine has is unchanged. */
 async function idOf(given: string, options: AdminOptions): Promise<string> {
   if (!URL.canParse(given) || !given.includes("://")) return given;
-  const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
+  const workers = await askWorkers(options);
   const { href } = new URL(given);
   return workers.find(({ url }) => URL.canParse(url) && new URL(url).href === href)?.id ?? given;
 }
@@ -155,8 +131,4 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
     if (options.json) writeJson(worker);
     else writeResult(layOutTable([worker], columnsOf([worker])));
   });
-}
-
-function percent(share: number | null | undefined): number | undefined {
-  return share === null || share === undefined ? undefined : share * 100;
 }

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
 import type { CompiledConfig } from "@espalier/config";
 import { probeRouters, type RouterProbe } from "@espalier/server";
-import { askAdmin } from "../commands/admin-client.ts";
+import { askAdmin, askStatus, type RouterStatus } from "../commands/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Addresses that are asked. */
@@ -89,18 +89,11 @@ function checkPeer(probe: RouterProbe): Check {
   return cross("router", address, says, mends[kind] ?? "start the router, and open the way to its mesh port");
 }
 
-/** The read part of a router's status. */
-export interface RunningStatus {
-  readonly url: string;
-  readonly version: string | null;
-  readonly peers: readonly { readonly router: string; readonly adminUrl: string }[];
-}
-
 /** A router that runs with this configuration. */
 export interface RunningRouter {
   readonly adminUrl: string;
   readonly key: string | undefined;
-  readonly status: RunningStatus;
+  readonly status: RouterStatus;
 }
 
 /** Sections in which routers of one mesh may differ. */
@@ -119,15 +112,12 @@ export async function checkRunning(
   { adminUrl, key, status }: RunningRouter,
   version: string,
 ): Promise<readonly Check[]> {
-  const ask = <Answer>(admin: string, path: string): Promise<Answer> =>
-    askAdmin<Answer>({ admin, ...(key === undefined ? {} : { key }) }, path);
-  const own = await ask<Record<string, unknown>>(adminUrl, "/admin/config");
+  const optionsFor = (admin: string) => ({ admin, ...(key === undefined ? {} : { key }) });
+  const askConfig = (admin: string) => askAdmin<Record<string, unknown>>(optionsFor(admin), "/admin/config");
+  const own = await askConfig(adminUrl);
   const others = status.peers.map(async ({ router, adminUrl: admin }): Promise<readonly Check[]> => {
     try {
-      const [theirs, config] = await Promise.all([
-        ask<RunningStatus>(admin, "/admin/status"),
-        ask<Record<string, unknown>>(admin, "/admin/config"),
-      ]);
+      const [theirs, config] = await Promise.all([askStatus(optionsFor(admin)), askConfig(admin)]);
       return [
         checkVersion(`${router} at ${admin}`, theirs.version, version),
         checkConfig(`${router} at ${admin}`, own, config),

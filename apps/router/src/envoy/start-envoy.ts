@@ -1,10 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/common";
-import type { Child } from "../processes/start-child.ts";
+import { type Child, getText } from "../processes/start-child.ts";
 import type { EnvoyConfig } from "./envoy-config.ts";
 
 export interface EnvoyListening {
@@ -133,8 +132,8 @@ async function askListening(adminPath: string): Promise<EnvoyListening | undefin
   const address = await readFile(adminPath, "utf8").catch(() => "");
   if (!address.includes(":")) return undefined;
   const adminUrl = `http://${address}`;
-  if ((await ask(`${adminUrl}/ready`)) === undefined) return undefined;
-  const listeners = await ask(`${adminUrl}/listeners?format=json`);
+  if ((await getText(`${adminUrl}/ready`)) === undefined) return undefined;
+  const listeners = await getText(`${adminUrl}/listeners?format=json`);
   return listeners === undefined ? undefined : { url: clientUrl(listeners), adminUrl };
 }
 
@@ -148,20 +147,4 @@ function clientUrl(listeners: string): string {
   const { address, port_value: port } = statuses[0]!.local_address.socket_address;
   if (address === "0.0.0.0" || address === "::") return `http://127.0.0.1:${port}`;
   return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
-}
-
-/** @returns the body of an answer 200; undefined for any other, and if there is none */
-function ask(url: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const request = get(url, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (piece: string) => {
-        text += piece;
-      });
-      response.on("end", () => resolve(response.statusCode === 200 ? text : undefined));
-      response.on("error", () => resolve(undefined));
-    });
-    request.on("error", () => resolve(undefined));
-  });
 }

@@ -43,6 +43,11 @@ export class Translation {
     });
   }
 
+  /** Says that nothing of ours corresponds to a thing. */
+  missing(theirs: Remark["theirs"], why: string, instead: string, plugin?: Remark["plugin"]): void {
+    this.remark({ theirs, ...(plugin === undefined ? {} : { plugin }), outcome: "missing", why, instead });
+  }
+
   /** @param path keys with dots between them */
   get(path: string): unknown {
     let value: unknown = this.settings;
@@ -81,7 +86,7 @@ export class Translation {
     from: Pick<Remark, "theirs" | "plugin">,
   ): void {
     if (typeof value !== "number" || !Number.isFinite(value)) {
-      this.remark({ ...from, outcome: "missing", why: "it is not a number", instead: `set \`${path}\`` });
+      this.missing(from.theirs, "it is not a number", `set \`${path}\``, from.plugin);
       return;
     }
     const nearest = Math.min(max, Math.max(min, isWhole ? Math.round(value) : value));

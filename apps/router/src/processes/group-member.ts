@@ -4,20 +4,6 @@ import { type CompiledConfig, type MeshConfig, Secret } from "@espalier/config";
 import type { Router, RouterGroup } from "@espalier/server";
 import type { GroupOrder, MemberAddresses, MemberReport, Place } from "./process-group.ts";
 
-/** This process as a member of a group. */
-interface GroupMember {
-  readonly place: Place;
-  /** For the router. */
-  readonly group: RouterGroup;
-  /**
-   * Reports where it serves, and that it is ready as soon as it is. From then on it obeys the first process. Resolves
-   * when the router has drained.
-   */
-  serve(router: Router, addresses: MemberAddresses): Promise<void>;
-  /** Disconnects from the first process, so that this one can end. */
-  leave(): Promise<void>;
-}
-
 const askEveryMs = 20;
 const waiting = ["the other processes of this router are not ready yet"];
 
@@ -27,11 +13,11 @@ export function isGroupMember(): boolean {
 }
 
 /**
- * Asks the first process for a place. The first process forwards signals to the others and is the only one that handles
+ * Makes this process a member of a group: asks the first process for a place. The first process forwards signals to the others and is the only one that handles
  * them: a terminal or systemd sends each signal to every process, and each would take the forwarded one for the second
  * signal, which means "now".
  */
-export async function joinGroup(): Promise<GroupMember> {
+export async function joinGroup() {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
   const say = (report: MemberReport): void => {
     if (process.connected) process.send?.(report);
@@ -57,8 +43,13 @@ export async function joinGroup(): Promise<GroupMember> {
   };
   return {
     place,
+    /** For the router. */
     group,
-    serve(served, { url, adminUrl, meshAddress, picker }) {
+    /**
+     * Reports where it serves, and that it is ready as soon as it is. From then on it obeys the first process. Resolves
+     * when the router has drained.
+     */
+    serve(served: Router, { url, adminUrl, meshAddress, picker }: MemberAddresses): Promise<void> {
       router = served;
       const hasDrained = new Promise<void>((resolve) => {
         drained = resolve;
@@ -67,7 +58,8 @@ export async function joinGroup(): Promise<GroupMember> {
       tellWhenReady(served, group, () => say({ type: "ready" }));
       return hasDrained;
     },
-    async leave() {
+    /** Disconnects from the first process, so that this one can end. */
+    async leave(): Promise<void> {
       const { worker } = cluster;
       if (!worker?.isConnected()) return;
       await new Promise<void>((resolve) => {

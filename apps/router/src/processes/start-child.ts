@@ -47,12 +47,9 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
     ...(options.nodeFlags === undefined ? {} : { execArgv: [...options.nodeFlags] }),
     env: { ...surroundings(), ...options.environment, ESPALIER_SKIP_BUILD: "1" },
   });
-  let errorText = "";
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    errorText = (errorText + text).slice(-keptErrorBytes);
-  });
+  const errorText = collectErrorText(child);
   const exited = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
-  const failure = (what: string): Error => new Error(`${options.name} ${what}\n${errorText.trim()}`);
+  const failure = (what: string): Error => new Error(`${options.name} ${what}\n${errorText().trim()}`);
 
   const stop = async (): Promise<void> => {
     if (child.exitCode !== null || child.signalCode !== null) return;
@@ -78,6 +75,15 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
     throw error;
   });
   return { listening, process: child, exited, stop };
+}
+
+/** The child's last output to its standard error. */
+export function collectErrorText(child: ChildProcess): () => string {
+  let text = "";
+  child.stderr?.setEncoding("utf8").on("data", (more: string) => {
+    text = (text + more).slice(-keptErrorBytes);
+  });
+  return () => text;
 }
 
 /** The environment without variables that configure a router, so that only the command determines a local fleet. */
@@ -120,7 +126,8 @@ export async function untilReady(
 ): Promise<RouterStatus> {
   const deadlineMs = systemClock.nowMs() + readyTimeoutMs;
   for (;;) {
-    const status = await askStatus(adminUrl);
+    const answer = await getText(`${adminUrl}/admin/status`);
+    const status = answer === undefined ? undefined : (JSON.parse(answer) as RouterStatus);
     if (status && status.usableEngines >= engines) return status;
     if (systemClock.nowMs() > deadlineMs || signal?.aborted) {
       throw new Error(`the router at ${url} can use ${status?.usableEngines ?? 0} of ${engines} engines`);
@@ -129,16 +136,16 @@ export async function untilReady(
   }
 }
 
-/** @returns undefined when there is no answer */
-function askStatus(adminUrl: string): Promise<RouterStatus | undefined> {
+/** @returns the body of an answer 200; undefined for any other, and if there is none */
+export function getText(url: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const request = get(`${adminUrl}/admin/status`, (response) => {
+    const request = get(url, (response) => {
       let text = "";
       response.setEncoding("utf8");
       response.on("data", (piece: string) => {
         text += piece;
       });
-      response.on("end", () => resolve(response.statusCode === 200 ? (JSON.parse(text) as RouterStatus) : undefined));
+      response.on("end", () => resolve(response.statusCode === 200 ? text : undefined));
       response.on("error", () => resolve(undefined));
     });
     request.on("error", () => resolve(undefined));

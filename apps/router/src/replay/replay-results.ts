@@ -1,4 +1,6 @@
+import type { Answer } from "@espalier/load-driver";
 import { formatTable, type ReplayRow, type RequestResult, type RunLabels, type TableColumn } from "@espalier/workload";
+import { percentOf } from "../terminal-layout.ts";
 
 const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events" | "by_class">): TableColumn<ReplayRow> => ({
   header,
@@ -19,8 +21,8 @@ const columns: readonly TableColumn<ReplayRow>[] = [
   seconds("p99 (s)", "ttft_p99_s"),
   { header: "itl mean (ms)", value: ({ itl_mean_s: itl }) => (itl === undefined ? undefined : itl * 1_000), digits: 1 },
   { header: "tokens/s out", value: (row) => row.output_tokens_per_s },
-  { header: "cached (%)", value: (row) => percent(row.cached_share), digits: 1 },
-  { header: "followup (%)", value: (row) => percent(row.followup_cached_share), digits: 1 },
+  { header: "cached (%)", value: (row) => percentOf(row.cached_share), digits: 1 },
+  { header: "followup (%)", value: (row) => percentOf(row.followup_cached_share), digits: 1 },
   { header: "load cov", value: (row) => row.load_cov, digits: 3 },
 ];
 
@@ -34,8 +36,19 @@ export function renderResults(rows: readonly ReplayRow[]): string {
   return formatTable(rows, columns);
 }
 
-function percent(share: number | undefined): number | undefined {
-  return share === undefined ? undefined : share * 100;
+/** What became of a request, by its answer. */
+export function resultOf(
+  answer: Answer,
+  { index, session, turn, inputTokens }: Pick<RequestResult, "index" | "session" | "turn" | "inputTokens">,
+): RequestResult {
+  const { startMs, firstTokenMs, endMs, engine, error, errorCode, completionTokens: outputTokens = 0 } = answer;
+  return {
+    ...{ index, session, turn, startMs, firstTokenMs, endMs, outputTokens, engine, error, errorCode },
+    inputTokens: answer.promptTokens ?? inputTokens,
+    cachedTokens: answer.cachedTokens ?? Number.NaN,
+    itlSumMs: outputTokens > 1 ? endMs - firstTokenMs : 0,
+    itlCount: Math.max(0, outputTokens - 1),
+  };
 }
 
 /** Maximum kinds of failure listed; the rest are counted. */

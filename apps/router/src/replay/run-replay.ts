@@ -1,6 +1,6 @@
 import { MessageChannel } from "node:worker_threads";
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
-import { type Answer, createLoadClient, runClosedLoop, runOpenLoop } from "@espalier/load-driver";
+import { createLoadClient, runClosedLoop, runOpenLoop } from "@espalier/load-driver";
 import {
   poissonArrivals,
   type RequestResult,
@@ -9,6 +9,7 @@ import {
   traceSessions,
 } from "@espalier/workload";
 import type { PlannedRequest } from "./replay-plan.ts";
+import { resultOf } from "./replay-results.ts";
 
 export interface ReplayRunOptions {
   readonly requests: readonly PlannedRequest[];
@@ -46,46 +47,30 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
       signal,
     );
     if (signal.aborted) return;
-    const result = asResult(trace, answer);
+    const result = resultOf(answer, trace);
     results.push(result);
     onResult(result);
   };
   const sessions = traceSessions(requests.map(({ trace }) => trace));
   if (sessions === undefined && starts !== undefined)
     throw new RangeError("the trace does not say what requests wait for");
+  const startsMs = starts === undefined ? undefined : poissonArrivals(starts.perS, createSeededRandom(starts.seed));
+  const byIndex = new Map(requests.map((request) => [request.trace.index, request]));
+  const jobs =
+    sessions?.map((session) => {
+      const atMs = startsMs?.next().value ?? session[0]!.arrivalMs - (session[0]!.wait?.thinkMs ?? 0);
+      const run = () => runSession(session, { send: ({ index }) => send(byIndex.get(index)!), speed, signal });
+      return { dueMs: Math.max(0, atMs) / speed, run };
+    }) ?? requests.map((request) => ({ dueMs: request.trace.arrivalMs / speed, run: () => send(request) }));
   // Timers let the process end, and servers close idle connections while every user of a trace thinks.
   const { port1: alive } = new MessageChannel();
   alive.ref();
   try {
-    if (sessions !== undefined) {
-      const byIndex = new Map(requests.map((request) => [request.trace.index, request]));
-      const run = (session: TraceSession) => () =>
-        runSession(session, { send: ({ index }) => send(byIndex.get(index)!), speed, signal });
-      const startsMs = starts === undefined ? undefined : poissonArrivals(starts.perS, createSeededRandom(starts.seed));
-      if (concurrency === undefined) {
-        const jobs = sessions.map((session) => {
-          const atMs = startsMs?.next().value ?? session[0]!.arrivalMs - (session[0]!.wait?.thinkMs ?? 0);
-          return { dueMs: Math.max(0, atMs) / speed, run: run(session) };
-        });
-        await runOpenLoop(jobs, { clock: systemClock, scheduler: systemScheduler }, signal);
-      } else {
-        const waiting = sessions.values();
-        const next = () => {
-          const { value, done } = waiting.next();
-          return done ? undefined : run(value);
-        };
-        await runClosedLoop(next, concurrency, signal);
-      }
-    } else if (concurrency === undefined) {
-      const jobs = requests.map((request) => ({ dueMs: request.trace.arrivalMs / speed, run: () => send(request) }));
+    if (concurrency === undefined) {
       await runOpenLoop(jobs, { clock: systemClock, scheduler: systemScheduler }, signal);
     } else {
-      const waiting = requests.values();
-      const next = () => {
-        const { value, done } = waiting.next();
-        return done ? undefined : () => send(value);
-      };
-      await runClosedLoop(next, concurrency, signal);
+      const waiting = jobs.values();
+      await runClosedLoop(() => waiting.next().value?.run, concurrency, signal);
     }
   } finally {
     alive.close();
@@ -137,24 +122,4 @@ function runSession(session: TraceSession, { send, speed, signal }: SessionRunOp
     );
     if (signal.aborted) stop();
   });
-}
-
-function asResult(trace: PlannedRequest["trace"], answer: Answer): RequestResult {
-  const outputTokens = answer.completionTokens ?? 0;
-  return {
-    index: trace.index,
-    session: trace.session,
-    turn: trace.turn,
-    startMs: answer.startMs,
-    firstTokenMs: answer.firstTokenMs,
-    endMs: answer.endMs,
-    inputTokens: answer.promptTokens ?? trace.inputTokens,
-    outputTokens,
-    cachedTokens: answer.cachedTokens ?? Number.NaN,
-    engine: answer.engine,
-    error: answer.error,
-    errorCode: answer.errorCode,
-    itlSumMs: outputTokens > 1 ? answer.endMs - answer.firstTokenMs : 0,
-    itlCount: Math.max(0, outputTokens - 1),
-  };
 }

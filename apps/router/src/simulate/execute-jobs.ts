@@ -63,14 +63,8 @@ export async function executeJobs<Job extends SimJob>(
 /** Steps of the progress bar. */
 const barTotal = 100;
 
-interface ProgressOfAll {
-  update(at: number, share: number): void;
-  ended(at: number): void;
-  end(): void;
-}
-
 /** One bar for all jobs, by the virtual time that each has completed. */
-function trackProgress(title: string, count: number): ProgressOfAll {
+function trackProgress(title: string, count: number) {
   const bar = createProgressBar(title, barTotal);
   const shares = new Float64Array(count);
   let ended = 0;
@@ -84,7 +78,7 @@ function trackProgress(title: string, count: number): ProgressOfAll {
   bar.update(0, `0 of ${count} runs`);
   return {
     update: draw,
-    ended(at) {
+    ended(at: number): void {
       ended++;
       draw(at, 1);
     },

@@ -75,6 +75,7 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "affinity,load-aware-pull" },
     quick: { ...quickly, requests: "200", variant: "affinity,load-aware-pull" },
   },
+  { scenario: "pull-surge", flags: { ...full, duration: "60s" }, quick: { ...quickly, duration: "20s" } },
   {
     scenario: "regions-3",
     flags: { ...full, seeds: "2", variant: "all", duration: "80s" },

@@ -1,6 +1,7 @@
-import { type ChildProcess, fork } from "node:child_process";
+import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { type ErrorCode, EspalierError, errorCatalogue } from "@espalier/common";
+import { collectErrorText } from "../processes/start-child.ts";
 
 /** A child process's message about its task: progress, then one of the two ends. */
 export type ChildMessage<Result> =
@@ -29,7 +30,6 @@ export interface RunTasksOptions<Result> {
 
 /** The path is the same from the sources and from the build output: children run the build output. */
 const childProgram = fileURLToPath(new URL("../../dist/simulate/child-main.js", import.meta.url));
-const keptErrorBytes = 8_192;
 
 /**
  * Runs independent tasks in child processes. When it resolves or rejects, every child has ended. A child that dies
@@ -112,15 +112,6 @@ function startTaskChild<Task extends object, Result>(program: string, signal: Ab
       await ended;
     },
   };
-}
-
-/** The child's last output to its standard error. */
-function collectErrorText(child: ChildProcess): () => string {
-  let text = "";
-  child.stderr?.setEncoding("utf8").on("data", (more: string) => {
-    text = (text + more).slice(-keptErrorBytes);
-  });
-  return () => text;
 }
 
 function asError(message: string, code: string | undefined): Error {

@@ -1,14 +1,7 @@
 import { availableParallelism } from "node:os";
 import { dirname, resolve } from "node:path";
 import { policyNames } from "@espalier/policies";
-import {
-  type LinkModel,
-  linkModels,
-  maxFleetEngines,
-  maxFleetRouters,
-  type Sharing,
-  sharings,
-} from "@espalier/simulator";
+import { linkModels, maxFleetEngines, maxFleetRouters, sharings } from "@espalier/simulator";
 import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../commands/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
@@ -61,29 +54,7 @@ export interface ScenarioSource {
 }
 
 /** The requested runs. Undefined fields follow the scenario. */
-export interface RunSelection {
-  readonly source: ScenarioSource;
-  readonly policies: readonly string[] | undefined;
-  readonly routers: readonly number[] | undefined;
-  readonly engines: readonly number[] | undefined;
-  readonly sharing: readonly Sharing[] | undefined;
-  readonly links: readonly LinkModel[];
-  /** One way between two routers: runs for each; the usual delay when undefined. */
-  readonly linkDelaysMs: readonly number[] | undefined;
-  readonly seeds: number;
-  /** Shares of the scenario's knee; undefined for the published rates or clients. */
-  readonly loads: readonly number[] | undefined;
-  /** The policy of the search for the knee; the scenario's last policy when undefined. */
-  readonly kneePolicy: string | undefined;
-  /** Users of a closed loop: one run for each number. */
-  readonly users: readonly number[] | undefined;
-  /** Follows the scenario when undefined. */
-  readonly admission: boolean | undefined;
-  /** Undefined for the scenario itself, without a variant. */
-  readonly variants: readonly string[] | "all" | undefined;
-  readonly requests: number | undefined;
-  readonly durationS: number | undefined;
-}
+export type RunSelection = ReturnType<typeof readSelection>;
 
 export interface RunCommand {
   readonly kind: "run";
@@ -105,24 +76,9 @@ export interface ReportCommand {
   readonly traces: string;
 }
 
-export interface WorstCaseCommand {
-  readonly kind: "worst-case";
-  readonly selection: WorstCaseSelection;
-  /** A trace, or the folder with the traces. */
-  readonly trace: string;
-  /** Concurrent runs. */
-  readonly jobs: number;
-  readonly isJson: boolean;
-}
+export type WorstCaseCommand = ReturnType<typeof readWorstCase>;
 
-export interface WriteTraceCommand {
-  readonly kind: "write-trace";
-  readonly scenario: string;
-  readonly variant: string | undefined;
-  readonly file: string;
-  readonly requests: number | undefined;
-  readonly durationS: number | undefined;
-}
+export type WriteTraceCommand = ReturnType<typeof readWriteTrace>;
 
 /** The parsed options of `espalier simulate`. */
 export type SimulateCommand =
@@ -188,28 +144,26 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
 /** The flags of a comparison of all policies over all scenarios. */
 const worstCaseFlags = ["policy", "routers", "seeds", "jobs", "only", "quick", "trace", "json"] as const;
 
-function readWorstCase(flags: SimulateFlags, jobs: number): WorstCaseCommand {
+function readWorstCase(flags: SimulateFlags, jobs: number) {
   const { only, quick: isQuick = false, trace = ".", json: isJson = false } = flags;
   const isAll = flags.policy === undefined || flags.policy.trim() === "all";
-  const command: WorstCaseCommand = {
-    kind: "worst-case",
-    selection: {
-      policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", policyNames)) ?? []),
-      routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)) ?? [1, 8],
-      seeds: flags.seeds === undefined ? (isQuick ? 1 : 3) : readCount(flags.seeds, "--seeds", maxSeeds),
-      isQuick,
-      only: listOf(only, (word) => readName(word, "--only", judgedScenarios)),
-    },
-    ...{ trace, jobs, isJson },
+  const selection: WorstCaseSelection = {
+    policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", policyNames)) ?? []),
+    routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)) ?? [1, 8],
+    seeds: flags.seeds === undefined ? (isQuick ? 1 : 3) : readCount(flags.seeds, "--seeds", maxSeeds),
+    isQuick,
+    only: listOf(only, (word) => readName(word, "--only", judgedScenarios)),
   };
+  /** `trace` is a trace, or the folder with the traces; `jobs` is of concurrent runs. */
+  const command = { kind: "worst-case", selection, trace, jobs, isJson } as const;
   return alone(command, worstCaseName, undefined, flags, worstCaseFlags);
 }
 
-function readWriteTrace(scenario: string | undefined, file: string, flags: SimulateFlags): WriteTraceCommand {
+function readWriteTrace(scenario: string | undefined, file: string, flags: SimulateFlags) {
   if (scenario === undefined) throw new UsageError("--write-trace: name a scenario (--list shows them)");
   const { variant, requests, duration } = flags;
-  const command: WriteTraceCommand = {
-    kind: "write-trace",
+  const command = {
+    kind: "write-trace" as const,
     ...{ scenario, variant, file },
     requests: requests === undefined ? undefined : readCount(requests, "--requests", maxTraceRequests),
     durationS: duration === undefined ? undefined : readDurationMs(duration, "--duration") / 1_000,
@@ -218,7 +172,7 @@ function readWriteTrace(scenario: string | undefined, file: string, flags: Simul
 }
 
 /** The flags that select runs. */
-export function readSelection(source: ScenarioSource, flags: SimulateFlags): RunSelection {
+export function readSelection(source: ScenarioSource, flags: SimulateFlags) {
   const allPolicies = flags.policy?.trim() === "all";
   // Which policies plugins have is known when they are loaded.
   const readPolicy = (word: string): string =>
@@ -230,13 +184,18 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags): Run
     engines: listOf(flags.engines, (word) => readCount(word, "--engines", maxFleetEngines)),
     sharing: listOf(flags.sharing, (word) => readName(word, "--sharing", sharings)),
     links: listOf(flags.links, (word) => readName(word, "--links", linkModels)) ?? ["real"],
+    /** One way between two routers: runs for each; the usual delay when undefined. */
     linkDelaysMs: listOf(flags.linkDelay, readLinkDelayMs),
     seeds: flags.seeds === undefined ? 1 : readCount(flags.seeds, "--seeds", maxSeeds),
+    /** Shares of the scenario's knee; undefined for the published rates or clients. */
     loads: listOf(flags.load, (word) => readNumber(word, "--load", loadRange)),
+    /** The policy of the search for the knee; the scenario's last policy when undefined. */
     kneePolicy: flags.kneeOf === undefined ? undefined : readName(flags.kneeOf, "--knee-of", simulatedPolicies),
+    /** Users of a closed loop: one run for each number. */
     users: listOf(flags.users, (word) => readCount(word, "--users", maxSimulatedUsers)),
     admission: flags.admission === undefined ? undefined : flags.admission === "on",
-    variants: flags.variant?.trim() === "all" ? "all" : listOf(flags.variant, (word) => word),
+    /** Undefined for the scenario itself, without a variant. */
+    variants: flags.variant?.trim() === "all" ? ("all" as const) : listOf(flags.variant, (word) => word),
     requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),
     durationS: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration") / 1_000,
   };

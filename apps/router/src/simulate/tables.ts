@@ -111,19 +111,11 @@ function describeSpread({ median, min, max }: FigureSpread, factor: number, digi
   return low === high ? `${middle}` : `${middle} (${low} .. ${high})`;
 }
 
-/** A table that is written line by line as runs end. */
-interface RowStream {
-  /** Adds a finished run, in plan order. Writes a line after the last seed of a row. */
-  add(at: number, row: SimulateRow): void;
-  /** Writes the lines that lack seeds because runs failed or were not made. */
-  end(): void;
-}
-
 /** Usual maximum width of a figure. */
 const figureWidth = 7;
 
-/** @param write receives whole lines, without line ends */
-export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void): RowStream {
+/** A table that is written line by line as runs end. @param write receives whole lines, without line ends */
+export function createRowStream(jobs: readonly RunJob[], write: (line: string) => void) {
   const labels = jobs.map(labelsOf);
   let columns = columnsOf(labels);
   const widths = new Map(columns.map((column) => [column, widthOf(column, jobs)]));
@@ -154,13 +146,15 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
     write(line(columns.map((column) => textCell(column, group))));
   };
   return {
-    add(at, row) {
+    /** Adds a finished run, in plan order. Writes a line after the last seed of a row. */
+    add(at: number, row: SimulateRow): void {
       const key = keys[at] as string;
       if (pending?.key !== key) flush();
       pending ??= { key, from: rows.length };
       rows.push(row);
       if (keys[at + 1] !== key) flush();
     },
+    /** Writes the lines that lack seeds because runs failed or were not made. */
     end: flush,
   };
 }
@@ -344,32 +338,14 @@ function medianOf(values: readonly (number | undefined)[]): number | undefined {
 const show = (value: number | undefined, digits: number, factor: number): string =>
   value === undefined ? "-" : (value * factor).toFixed(digits);
 
-/** A published result, compared with the simulator's figures for the same two policies and for the default one. */
-interface PublishedComparison {
-  readonly source: string;
-  readonly variant: string | undefined;
-  readonly metric: string;
-  readonly policy: string;
-  readonly baseline: string;
-  /** Ratios of the policy to the baseline. Undefined when a run is missing. */
-  readonly published: number;
-  /** The other end of a published range. */
-  readonly publishedUpTo: number | undefined;
-  readonly reproduced: number | undefined;
-  /** The same with the scenario's last policy instead of the published one. */
-  readonly ours: number | undefined;
-  readonly ourPolicy: string;
-  /** Reproduced divided by published, or by the nearer end of a range, minus 1; 0 within a range. */
-  readonly deviation: number | undefined;
-  /** What the source leaves open, if that explains a deviation. */
-  readonly note: string | undefined;
-}
-
 /** Maximum deviation from the published ratio that still counts as reproduced. */
 const maxDeviation = 0.25;
 
-/** Compares with every published result of a scenario for which at least the baseline was run. */
-export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]): readonly PublishedComparison[] {
+/**
+ * Compares every published result of a scenario for which at least the baseline was run with the simulator's figures for
+ * the same two policies, and for the scenario's last one. Figures are undefined when a run is missing.
+ */
+export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]) {
   const ourPolicy = scenario.policies.at(-1) ?? "predicted_latency";
   return scenario.published.flatMap((result) => {
     const baseline = figureOfRun(scenario, rows, result, {
@@ -387,17 +363,19 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
     const reproduced = ratioOf(result.policy, result.sharing);
     return [
       {
-        source: result.source,
-        variant: result.variant,
-        metric: result.metric,
-        policy: result.policy,
-        baseline: result.baseline,
+        ...{ source: result.source, variant: result.variant, metric: result.metric },
+        ...{ policy: result.policy, baseline: result.baseline },
+        /** Ratios of the policy to the baseline. */
         published,
+        /** The other end of a published range. */
         publishedUpTo,
         reproduced,
+        /** The same with the scenario's last policy instead of the published one. */
         ours: ratioOf(ourPolicy),
         ourPolicy,
+        /** Reproduced divided by published, or by the nearer end of a range, minus 1; 0 within a range. */
         deviation: reproduced && reproduced / Math.min(Math.max(reproduced, published), publishedUpTo ?? published) - 1,
+        /** What the source leaves open, if that explains a deviation. */
         note: result.note,
       },
     ];

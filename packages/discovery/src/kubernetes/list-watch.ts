@@ -320,19 +320,9 @@ interface ObjectCacheOptions<T> {
 }
 
 /** The current objects, by a list and the watch events after it. */
-interface ObjectCache<T> {
-  replace(objects: Iterable<KubernetesObject>): void;
-  set(object: KubernetesObject): void;
-  delete(name: string): void;
-  /** Objects left out because there are too many. Only a new list can add them. */
-  readonly leftOut: number;
-  /** The values, sorted by the objects' names. */
-  values(): readonly T[];
-  /** Whether a value has changed since the last call. */
-  takeChanged(): boolean;
-}
+type ObjectCache<T> = ReturnType<typeof createObjectCache<T>>;
 
-function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>): ObjectCache<T> {
+function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>) {
   const kept = new Map<string, { readonly value: T; readonly text: string }>();
   let leftOut = 0;
   let hasChanged = false;
@@ -355,18 +345,22 @@ function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>): Obje
   return {
     set,
     delete: remove,
-    replace(objects) {
+    replace(objects: Iterable<KubernetesObject>): void {
       const listed = [...objects];
       const names = new Set(listed.map(({ name }) => name));
       for (const name of kept.keys()) if (!names.has(name)) remove(name);
       leftOut = 0;
       for (const object of listed) set(object);
     },
-    get leftOut() {
+    /** Objects left out because there are too many. Only a new list can add them. */
+    get leftOut(): number {
       return leftOut;
     },
-    values: () => [...kept].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, { value }]) => value),
-    takeChanged() {
+    /** The values, sorted by the objects' names. */
+    values: (): readonly T[] =>
+      [...kept].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, { value }]) => value),
+    /** Whether a value has changed since the last call. */
+    takeChanged(): boolean {
       const result = hasChanged;
       hasChanged = false;
       return result;

@@ -19,14 +19,6 @@ export interface EventDecoder {
   decode(payload: Uint8Array): DecodeReport;
 }
 
-/** Limits of one message. A message beyond any of them is refused as a whole. */
-export interface DecodeLimits {
-  readonly maxMessageBytes: number;
-  readonly maxEvents: number;
-  readonly maxHashes: number;
-  readonly maxTokens: number;
-}
-
 /** The outcome of decoding one message. */
 export interface DecodeReport {
   /** Undefined when the message was accepted. A refused one leaves an empty batch. */
@@ -63,7 +55,10 @@ export type RefusalReason = (typeof refusalReasons)[number];
  * Far above what engines send (captures reach 73 events and 11 kB in one message). Low enough that a decoder never
  * allocates more than 8 bytes per hash, 4 per token and 37 per event: 26 MB in all.
  */
-export const defaultDecodeLimits: DecodeLimits = {
+/** Limits of one message. A message beyond any of them is refused as a whole. */
+export type DecodeLimits = Readonly<typeof defaultDecodeLimits>;
+
+export const defaultDecodeLimits = {
   maxMessageBytes: 64 * 1024 * 1024,
   maxEvents: 65_536,
   maxHashes: 1_048_576,

@@ -1,43 +1,29 @@
 /** The limits of one feed. */
-export interface FeedLimits {
-  /** Most messages buffered ahead of a missing one. */
-  readonly reorderMessages: number;
-  readonly reorderBytes: number;
-  /** How long a missing message may still arrive by itself. */
-  readonly reorderWaitMs: number;
-  /** Most messages queued for processing or for the end of a replay. */
-  readonly pendingMessages: number;
-  readonly pendingBytes: number;
-  /** How long a backlog of unread or unprocessed messages may last before the feed is behind. */
-  readonly behindMs: number;
-  /** How many of the latest messages keep their checksum, 4 bytes each. */
-  readonly rememberedMessages: number;
-  /** A replay without an answer for this long has stalled. */
-  readonly replayIdleMs: number;
-  readonly replayTotalMs: number;
-  /** Most requests in one replay: the first, and those that resume it after a break. */
-  readonly replayRequests: number;
-  /** How long to wait after a failed replay before the next one. */
-  readonly replayCooldownMs: number;
-  /** After this much silence the engine is asked once whether its last messages were lost. */
-  readonly quietCheckMs: number;
-  /** How long to wait before trying an unusable endpoint again. */
-  readonly reopenMs: number;
-}
+export type FeedLimits = Readonly<typeof defaultFeedLimits>;
 
-export const defaultFeedLimits: FeedLimits = {
+export const defaultFeedLimits = {
+  /** Most messages buffered ahead of a missing one. */
   reorderMessages: 256,
   reorderBytes: 4 * 1024 * 1024,
+  /** How long a missing message may still arrive by itself. */
   reorderWaitMs: 20,
+  /** Most messages queued for processing or for the end of a replay. */
   pendingMessages: 4_096,
   pendingBytes: 32 * 1024 * 1024,
+  /** How long a backlog of unread or unprocessed messages may last before the feed is behind. */
   behindMs: 500,
+  /** How many of the latest messages keep their checksum, 4 bytes each. */
   rememberedMessages: 4_096,
+  /** A replay without an answer for this long has stalled. */
   replayIdleMs: 2_000,
   replayTotalMs: 120_000,
+  /** Most requests in one replay: the first, and those that resume it after a break. */
   replayRequests: 16,
+  /** How long to wait after a failed replay before the next one. */
   replayCooldownMs: 30_000,
+  /** After this much silence the engine is asked once whether its last messages were lost. */
   quietCheckMs: 5_000,
+  /** How long to wait before trying an unusable endpoint again. */
   reopenMs: 10_000,
 };
 

@@ -143,16 +143,6 @@ const counters = {
 type FeedCounter = keyof typeof counters;
 const feedCounters = Object.keys(counters) as readonly FeedCounter[];
 
-/** The metrics of one feed. Report nothing after `remove`, or a series would come back. */
-interface FeedMeters {
-  add(counter: FeedCounter, amount: number): void;
-  refused(reason: MessageRefusal): void;
-  replay(result: ReplayResult): void;
-  state(state: FeedState): void;
-  lag(lagMs: number): void;
-  remove(): void;
-}
-
 /** Registers the metrics of feeds. Their series appear with the feeds. */
 export function registerFeedMetrics(meter: Meter) {
   const labels = ["feed"];
@@ -183,19 +173,22 @@ export function registerFeedMetrics(meter: Meter) {
   };
 }
 
+/** The metrics of one feed. Report nothing after `remove`, or a series would come back. */
+type FeedMeters = ReturnType<typeof createFeedMeters>;
+
 /** @param key the target's key: the set of targets is bounded */
-function createFeedMeters(meter: Meter, key: string): FeedMeters {
+function createFeedMeters(meter: Meter, key: string) {
   const { named, refused, replays, state, lag } = registerFeedMetrics(meter);
   const series = Object.fromEntries(feedCounters.map((name, at) => [name, named[at]!.series(key)]));
   const stateSeries = state.series(key);
   const lagSeries = lag.series(key);
   return {
-    add: (counter, amount) => series[counter]!.add(amount),
-    refused: (reason) => refused.series(key, reason).add(),
-    replay: (result) => replays.series(key, result).add(),
-    state: (value) => stateSeries.set(stateValues[value]),
-    lag: (lagMs) => lagSeries.set(lagMs / 1_000),
-    remove() {
+    add: (counter: FeedCounter, amount: number): void => series[counter]!.add(amount),
+    refused: (reason: MessageRefusal): void => refused.series(key, reason).add(),
+    replay: (result: ReplayResult): void => replays.series(key, result).add(),
+    state: (value: FeedState): void => stateSeries.set(stateValues[value]),
+    lag: (lagMs: number): void => lagSeries.set(lagMs / 1_000),
+    remove(): void {
       for (const metric of [...named, state, lag]) metric.remove(key);
       for (const reason of refusals) refused.remove(key, reason);
       for (const result of replayResults) replays.remove(key, result);

@@ -7,14 +7,7 @@ export interface SliceWorker {
 }
 
 /** Shares the event loop among workers and their socket readers. */
-export interface WorkSlices {
-  /** Work has arrived: it is done immediately while this turn has time left, else in later turns. */
-  request(worker: SliceWorker): void;
-  /** Drops a worker from the queue. */
-  forget(worker: SliceWorker): void;
-  /** For loops that await: what to wait for before continuing; undefined while this turn has time left. */
-  waitForTurn(): Promise<void> | undefined;
-}
+export type WorkSlices = ReturnType<typeof createWorkSlices>;
 
 /**
  * Lets workers and readers together run for at most `sliceMs` between two turns of the event loop, so that a flood on
@@ -26,7 +19,7 @@ export function createWorkSlices(options: {
   readonly scheduler: Scheduler;
   /** Length of a slice in milliseconds. */
   readonly sliceMs?: number;
-}): WorkSlices {
+}) {
   const { clock, scheduler, sliceMs = 8 } = options;
   const waiting = new Set<SliceWorker>();
   let isRunning = false;
@@ -62,12 +55,15 @@ export function createWorkSlices(options: {
     }
   };
   return {
-    request(worker) {
+    /** Work has arrived: it is done immediately while this turn has time left, else in later turns. */
+    request(worker: SliceWorker): void {
       waiting.add(worker);
       run();
     },
-    forget: (worker) => void waiting.delete(worker),
-    waitForTurn() {
+    /** Drops a worker from the queue. */
+    forget: (worker: SliceWorker): void => void waiting.delete(worker),
+    /** For loops that await: what to wait for before continuing; undefined while this turn has time left. */
+    waitForTurn(): Promise<void> | undefined {
       enterTurn();
       if (!isOver()) return undefined;
       nextTurn ??= new Promise((resolve) => {

@@ -3,23 +3,19 @@ import { Router } from "zeromq";
 import { type NumberedMessage, readReplayRequest, replayEndFrames, replayFrames } from "../codec/replay-frames.ts";
 
 /** The latest published messages, oldest first. A full buffer drops the oldest, as engines do. */
-export interface BatchBuffer {
-  /** The messages from `sequence` on, or from the oldest one kept. Add sequences in ascending order. */
-  from(sequence: number): readonly NumberedMessage[];
-  add(batch: NumberedMessage): void;
-  clear(): void;
-}
+export type BatchBuffer = ReturnType<typeof createBatchBuffer>;
 
 /** @param capacity most messages kept */
-export function createBatchBuffer(capacity: number): BatchBuffer {
+export function createBatchBuffer(capacity: number) {
   let batches: NumberedMessage[] = [];
   let start = 0;
   return {
-    from(sequence) {
+    /** The messages from `sequence` on, or from the oldest one kept. Add sequences in ascending order. */
+    from(sequence: number): readonly NumberedMessage[] {
       const first = batches.findIndex((batch, index) => index >= start && batch.sequence >= sequence);
       return first < 0 ? [] : batches.slice(first);
     },
-    add(batch) {
+    add(batch: NumberedMessage): void {
       batches.push(batch);
       if (batches.length - start > capacity) start += 1;
       // Moving messages only when half are gone costs amortised constant time per batch.
@@ -28,7 +24,7 @@ export function createBatchBuffer(capacity: number): BatchBuffer {
         start = 0;
       }
     },
-    clear() {
+    clear(): void {
       batches = [];
       start = 0;
     },

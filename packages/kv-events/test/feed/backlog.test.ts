@@ -9,13 +9,12 @@ import { defaultFeedLimits } from "../../src/feed/feed-limits.ts";
 import { BacklogWatch } from "../../src/feed/kv-feed.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createBusyClock, createTurns } from "./busy-time.ts";
-import { range, startFeed } from "./feed-harness.ts";
+import { connectedFeed, range } from "./feed-harness.ts";
 
 const { behindMs } = defaultFeedLimits;
 
 test("unread for longer than the bound: behind; read to the end: live again, as often as it happens", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(1);
   for (let flood = 0; flood < 2; flood++) {
     feed.socket.tell.onBacklog(true);
@@ -33,8 +32,7 @@ test("unread for longer than the bound: behind; read to the end: live again, as 
 });
 
 test("bursts that are read to their end, however many, leave nobody behind", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   for (let burst = 0; burst < 20; burst++) {
     feed.socket.tell.onBacklog(true);
     feed.engine.publish(1);
@@ -48,8 +46,7 @@ test("bursts that are read to their end, however many, leave nobody behind", asy
 test("what was read and is not processed yet counts as well", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time), sliceMs: 2 });
-  const feed = await startFeed({ replay: false, time, slices, limits: { behindMs: 5 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, time, slices, limits: { behindMs: 5 } });
   feed.engine.publish(30);
   time.advance(5);
   expect(feed.sink.sequences.length).toBeLessThan(23);
@@ -60,8 +57,7 @@ test("what was read and is not processed yet counts as well", async () => {
 });
 
 test("a lost connection says more than a backlog, and a feed that is stopped has none", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(1);
   feed.socket.tell.onBacklog(true);
   feed.time.advance(behindMs);

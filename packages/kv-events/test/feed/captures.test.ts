@@ -4,7 +4,7 @@ import { crc32, gunzipSync } from "node:zlib";
 import { sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FakeReplay } from "./fake-transport.ts";
-import { type FeedHarness, range, startFeed } from "./feed-harness.ts";
+import { connectedFeed, type FeedHarness, range, startFeed } from "./feed-harness.ts";
 
 interface LiveRecord {
   readonly session: number;
@@ -75,8 +75,7 @@ const firstOf = (records: readonly LiveRecord[]): number => sequenceOf(records[0
 describe.skipIf(fixtures === undefined).each(engines)("captured %s", (engine) => {
   test("the live messages of each epoch, alone, end live where the capture has number 0", async () => {
     for (const [epoch, records] of epochsOf(engine)) {
-      const feed = await startFeed({ replay: false });
-      feed.connect();
+      const feed = await connectedFeed({ replay: false });
       hear(feed, records);
       const [first, last] = [firstOf(records), sequenceOf(records.at(-1)!)];
       expect(feed.sink.sequences, epoch).toEqual(range(first, last));
@@ -87,8 +86,7 @@ describe.skipIf(fixtures === undefined).each(engines)("captured %s", (engine) =>
 
   test("all epochs on one socket: each restart is found, the last epoch is live", async () => {
     const epochs = [...epochsOf(engine)].filter(([epoch]) => epoch.endsWith("/0")).map(([, records]) => records);
-    const feed = await startFeed({ replay: false });
-    feed.connect();
+    const feed = await connectedFeed({ replay: false });
     for (const records of epochs) hear(feed, records);
     expect(feed.sink.epochs).toEqual(Array(epochs.length - 1).fill("restarted"));
     expect(feed.sink.sequences).toEqual(range(0, sequenceOf(epochs.at(-1)!.at(-1)!)));

@@ -6,7 +6,7 @@ import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";
 import { createBusyClock, createTurns } from "./busy-time.ts";
 import { createFakeTransport, liveFrames } from "./fake-transport.ts";
-import { range, startFeed } from "./feed-harness.ts";
+import { connectedFeed, range, startFeed } from "./feed-harness.ts";
 import { largePayload, storedPayload } from "./messages.ts";
 import { createRecordingSink } from "./recording-sink.ts";
 
@@ -63,8 +63,7 @@ test("a feed that is stopped while its endpoint cannot be used does not come bac
 });
 
 test("connected, no replay, nothing arrives: the state says so", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.time.advance(60_000);
   expect(feed.state).toBe("partial nothing-received");
 });
@@ -79,8 +78,7 @@ test("a message before the news of the connection counts as that news", async ()
 });
 
 test("socket lost and back: stale at once, then what was missed is fetched", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(4);
   feed.disconnect();
   expect(feed.state).toBe("stale socket-lost");
@@ -110,8 +108,7 @@ test("socket lost in the middle of a replay: it is begun again on the next conne
 });
 
 test("silent engine that was restarted: it does not know its last message, all of the old epoch is void", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(4);
   feed.disconnect();
   feed.engine.restart();
@@ -122,8 +119,7 @@ test("silent engine that was restarted: it does not know its last message, all o
 });
 
 test("stale restart: the new process is beyond the old number, and the payloads give it away", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(4);
   feed.disconnect();
   feed.engine.restart();
@@ -149,8 +145,7 @@ test("the last message is beyond the history after a lost connection: nothing sh
 });
 
 test("socket lost and back without replay: unverified until the next number shows that nothing was missed", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(4);
   feed.disconnect();
   feed.connect();
@@ -161,8 +156,7 @@ test("socket lost and back without replay: unverified until the next number show
 });
 
 test("socket lost and back without replay: any other number is taken for another process", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(4);
   feed.disconnect();
   feed.engine.publishUnheard(1);
@@ -174,8 +168,7 @@ test("socket lost and back without replay: any other number is taken for another
 });
 
 test("socket lost and back without replay, number behind what is remembered: another process", async () => {
-  const feed = await startFeed({ replay: false, limits: { rememberedMessages: 2 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, limits: { rememberedMessages: 2 } });
   feed.engine.publish(4);
   feed.disconnect();
   feed.connect();
@@ -185,8 +178,7 @@ test("socket lost and back without replay, number behind what is remembered: ano
 });
 
 test("socket lost and back, replay silent: unverified until the engine answers again", async () => {
-  const feed = await startFeed({ limits: { replayCooldownMs: 10_000 } });
-  feed.connect();
+  const feed = await connectedFeed({ limits: { replayCooldownMs: 10_000 } });
   feed.engine.publish(4);
   feed.disconnect();
   feed.engine.answer = () => {};
@@ -200,8 +192,7 @@ test("socket lost and back, replay silent: unverified until the engine answers a
 });
 
 test("what waited for a missing message when the socket was lost comes again by replay", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(2);
   feed.engine.publishUnheard(1);
   feed.engine.publish(1);
@@ -212,8 +203,7 @@ test("what waited for a missing message when the socket was lost comes again by 
 });
 
 test("the last messages before a silence got lost: the engine is asked once", async () => {
-  const feed = await startFeed({ limits: { quietCheckMs: 5_000 } });
-  feed.connect();
+  const feed = await connectedFeed({ limits: { quietCheckMs: 5_000 } });
   feed.engine.publish(2);
   feed.engine.publishUnheard(2);
   feed.time.advance(10_010);
@@ -228,8 +218,7 @@ test("the last messages before a silence got lost: the engine is asked once", as
 });
 
 test("a live message ends the question after the last ones", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(2);
   feed.engine.answer = () => {};
   feed.time.advance(10_000);
@@ -269,8 +258,7 @@ test("overflow in bytes counts as well", async () => {
 test("a flood is worked off in slices, and the socket is paused while much waits", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time), sliceMs: 8 });
-  const feed = await startFeed({ replay: false, time, slices, limits: { pendingMessages: 40 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, time, slices, limits: { pendingMessages: 40 } });
   feed.engine.publish(30);
   const first = feed.sink.sequences.length;
   expect(first).toBeGreaterThan(0);
@@ -291,8 +279,7 @@ test("a flood is worked off in slices, and the socket is paused while much waits
 test("overflow of a flood without replay: the hole is declared", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time), sliceMs: 2 });
-  const feed = await startFeed({ replay: false, time, slices, limits: { pendingMessages: 5 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, time, slices, limits: { pendingMessages: 5 } });
   feed.engine.publish(20);
   time.advance(100);
   expect(feed.feed.describe().resyncs).toBeGreaterThan(0);
@@ -303,8 +290,7 @@ test("overflow of a flood without replay: the hole is declared", async () => {
 test("overflow of a flood with replay: nothing is lost", async () => {
   const time = createVirtualTime();
   const slices = createWorkSlices({ clock: createBusyClock(time), scheduler: createTurns(time), sliceMs: 2 });
-  const feed = await startFeed({ time, slices, limits: { pendingMessages: 5 } });
-  feed.connect();
+  const feed = await connectedFeed({ time, slices, limits: { pendingMessages: 5 } });
   feed.engine.publish(20);
   expect(feed.state).toBe("replaying overflow");
   time.advance(20_000);
@@ -361,8 +347,7 @@ test("a flood on several feeds at once: one slice for all of them, and each gets
 });
 
 test("news of a second connection changes nothing, and after the stop there is no news", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(2);
   feed.socket.tell.onUp();
   expect(feed.asked).toEqual([0]);

@@ -120,6 +120,13 @@ export async function startFeed(options: HarnessOptions = {}): Promise<FeedHarne
   };
 }
 
+/** A started feed that is connected. */
+export async function connectedFeed(options: HarnessOptions = {}): Promise<FeedHarness> {
+  const feed = await startFeed(options);
+  feed.connect();
+  return feed;
+}
+
 function createFakeEngine(transport: FakeTransport, time: VirtualTime): FakeEngine {
   let epoch = 1;
   const make = (): void => {

@@ -1,10 +1,9 @@
 import { expect, test } from "vitest";
 import { defaultFeedLimits } from "../../src/feed/feed-limits.ts";
-import { startFeed } from "./feed-harness.ts";
+import { connectedFeed, startFeed } from "./feed-harness.ts";
 
 test("a feed describes itself in plain JSON", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(3);
   feed.time.advance(250);
   const described = feed.feed.describe();
@@ -31,8 +30,7 @@ test("a feed describes itself in plain JSON", async () => {
 });
 
 test("only the latest holes are listed", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(1);
   for (let hole = 0; hole < 9; hole++) {
     feed.engine.publishUnheard(1);
@@ -45,8 +43,7 @@ test("only the latest holes are listed", async () => {
 });
 
 test("metrics follow the feed, under its key only, and leave with it", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   expect(feed.meter.value("state", "engine-a/0")).toBe(4);
   feed.engine.publish(3);
   feed.engine.send(1);
@@ -69,8 +66,7 @@ test("metrics follow the feed, under its key only, and leave with it", async () 
 });
 
 test("lag is measured against the fastest message, whatever the engine's clock says", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(1);
   expect(feed.feed.describe()).toMatchObject({ lagMs: 0, clockOffsetMs: -1_000 });
   feed.engine.publishUnheard(1);

@@ -2,7 +2,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createReplayGate } from "../../src/feed/replay-run.ts";
 import { empty, type FakeReplay } from "./fake-transport.ts";
-import { type FakeEngine, range, startFeed } from "./feed-harness.ts";
+import { connectedFeed, type FakeEngine, range, startFeed } from "./feed-harness.ts";
 import { junkPayload, storedPayload } from "./messages.ts";
 
 test("first connection: the history is fetched from 0, live messages wait meanwhile", async () => {
@@ -29,8 +29,7 @@ test.each(["topic", "plain"] as const)("replay in the form %s", async (form) => 
 });
 
 test("an engine that has published nothing: only the end marker, and the feed is live", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   expect(feed.state).toBe("live nothing-published");
   feed.engine.publish(1);
   expect(feed.state).toBe("live complete");
@@ -184,8 +183,7 @@ test("a replay that drips on and on ends at the total timeout", async () => {
 });
 
 test("answers that are no answers, or for numbers not asked for, are passed over", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(5);
   feed.engine.publishUnheard(1);
   feed.engine.answer = (replay) => {
@@ -251,8 +249,7 @@ test("a feed that is stopped while it waits at the gate leaves its place to othe
 });
 
 test("two publishers under one name: replays stay within their allowance", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   for (let round = 0; round < 100; round++) {
     feed.engine.restart();
     feed.engine.publish(1);
@@ -267,8 +264,7 @@ test("two publishers under one name: replays stay within their allowance", async
 });
 
 test("no room at the gate: the replay has failed, the feed goes on", async () => {
-  const feed = await startFeed({ gate: { acquire: () => undefined } });
-  feed.connect();
+  const feed = await connectedFeed({ gate: { acquire: () => undefined } });
   expect(feed.state).toBe("partial replay-failed");
   feed.engine.publish(2);
   expect(feed.sink.sequences).toEqual([0, 1]);

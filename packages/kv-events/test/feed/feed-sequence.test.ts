@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
 import { writeSequence } from "../../src/codec/replay-frames.ts";
 import { liveFrames } from "./fake-transport.ts";
-import { range, startFeed } from "./feed-harness.ts";
+import { connectedFeed, range, startFeed } from "./feed-harness.ts";
 import { junkPayload, largePayload, storedPayload } from "./messages.ts";
 
 test("a stream that is complete since sequence 0 is live", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(5);
   expect(feed.sink.sequences).toEqual(range(0, 4));
   expect(feed.sink.hashes).toEqual(range(1_000_000, 1_000_004));
@@ -15,8 +14,7 @@ test("a stream that is complete since sequence 0 is live", async () => {
 });
 
 test("restart: a lower number is another process, whose history is fetched from 0", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publish(2);
@@ -30,8 +28,7 @@ test("restart: a lower number is another process, whose history is fetched from 
 });
 
 test("restart without replay: a new epoch that is seen from its first message is live", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publish(3);
@@ -41,8 +38,7 @@ test("restart without replay: a new epoch that is seen from its first message is
 });
 
 test("restart without replay: a new epoch that is seen from its third message on is partial", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publishUnheard(2);
@@ -53,8 +49,7 @@ test("restart without replay: a new epoch that is seen from its third message on
 });
 
 test("restart beyond the remembered numbers is told by the engine's clock", async () => {
-  const feed = await startFeed({ replay: false, limits: { rememberedMessages: 4 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, limits: { rememberedMessages: 4 } });
   feed.engine.publish(20);
   feed.time.advance(1_000);
   feed.engine.restart();
@@ -64,8 +59,7 @@ test("restart beyond the remembered numbers is told by the engine's clock", asyn
 });
 
 test("an old message from a queue on the way is a duplicate, even beyond the remembered numbers", async () => {
-  const feed = await startFeed({ replay: false, limits: { rememberedMessages: 4 } });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false, limits: { rememberedMessages: 4 } });
   feed.engine.publish(20);
   feed.engine.send(3);
   expect(feed.sink.epochs).toEqual([]);
@@ -75,8 +69,7 @@ test("an old message from a queue on the way is a duplicate, even beyond the rem
 });
 
 test("gap with replay: what was lost is fetched, from the last good message on", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(3);
   feed.engine.publishUnheard(2);
   feed.engine.publish(2);
@@ -93,8 +86,7 @@ test("gap with replay: what was lost is fetched, from the last good message on",
 });
 
 test("gap without replay: it is declared, and the feed goes on as partial", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(3);
   feed.engine.publishUnheard(2);
   feed.engine.publish(2);
@@ -111,8 +103,7 @@ test("gap without replay: it is declared, and the feed goes on as partial", asyn
 });
 
 test("two gaps without replay, the second inside what waited: both are declared in turn", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(2);
   feed.engine.publishUnheard(1);
   feed.engine.publish(1);
@@ -126,8 +117,7 @@ test("two gaps without replay, the second inside what waited: both are declared 
 });
 
 test("gap that the engine's history has, too, is declared after two replays", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(3);
   feed.engine.publishUnheard(1);
   // The history ends before the hole: what the engine sent since is not in it.
@@ -143,8 +133,7 @@ test("gap that the engine's history has, too, is declared after two replays", as
 });
 
 test("out of order: what came early waits for what was late, and nothing is lost", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(2);
   feed.engine.publishUnheard(4);
   for (const sequence of [4, 3, 5, 2]) feed.engine.send(sequence);
@@ -156,8 +145,7 @@ test("out of order: what came early waits for what was late, and nothing is lost
 });
 
 test("out of order: a message that comes early twice is a duplicate", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publishUnheard(2);
   for (const sequence of [1, 1, 0]) feed.engine.send(sequence);
   expect(feed.sink.sequences).toEqual([0, 1]);
@@ -181,8 +169,7 @@ test.each([
 });
 
 test("duplicate: the same number and payload again is ignored and counted", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(3);
   for (const sequence of [2, 0, 2]) feed.engine.send(sequence);
   expect(feed.sink.sequences).toEqual([0, 1, 2]);
@@ -191,8 +178,7 @@ test("duplicate: the same number and payload again is ignored and counted", asyn
 });
 
 test("duplicate number with another payload: another process", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(1);
   feed.engine.restart();
   feed.engine.publish(1);
@@ -203,8 +189,7 @@ test("duplicate number with another payload: another process", async () => {
 });
 
 test("a message that belongs in a declared hole comes too late", async () => {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   feed.engine.publish(2);
   feed.engine.publishUnheard(1);
   feed.engine.publish(1);
@@ -216,8 +201,7 @@ test("a message that belongs in a declared hole comes too late", async () => {
 });
 
 test("decoder refusing a message: a hole of one, and the feed goes on", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(2);
   feed.engine.history.push(junkPayload);
   feed.engine.send(2);
@@ -231,8 +215,7 @@ test("decoder refusing a message: a hole of one, and the feed goes on", async ()
 });
 
 test("unknown tag: the event is counted, the rest of the message is used", async () => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   // [0.0, [["Mystery", 1], ["AllBlocksCleared"]], nil]
   const tags = ["Mystery", "AllBlocksCleared"].map((tag) => [0xa0 | tag.length, ...Buffer.from(tag)]);
   const payload = [0x93, 0x00, 0x92, 0x92, ...tags[0]!, 0x01, 0x91, ...tags[1]!, 0xc0];
@@ -260,8 +243,7 @@ test.each([
   ["the number 2^53", [Buffer.from("topic"), Uint8Array.of(0, 0x20, 0, 0, 0, 0, 0, 0), storedPayload(1)]],
   ["no frame", []],
 ])("a message with %s is counted and changes nothing", async (_what, frames) => {
-  const feed = await startFeed();
-  feed.connect();
+  const feed = await connectedFeed();
   feed.engine.publish(1);
   feed.socket.tell.onMessage(frames);
   expect(feed.sink.sequences).toEqual([0]);

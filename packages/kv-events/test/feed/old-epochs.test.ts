@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { liveFrames } from "./fake-transport.ts";
-import { type FeedHarness, startFeed } from "./feed-harness.ts";
+import { connectedFeed, type FeedHarness } from "./feed-harness.ts";
 import { storedPayload } from "./messages.ts";
 
 // A message that had waited in a queue while its engine was restarted was taken for one of the new epoch that came early:
@@ -12,8 +12,7 @@ function tell({ socket }: FeedHarness, bornS: number, sequence: number): void {
 }
 
 async function restarted(): Promise<FeedHarness> {
-  const feed = await startFeed({ replay: false });
-  feed.connect();
+  const feed = await connectedFeed({ replay: false });
   for (const sequence of [0, 1, 2, 3]) tell(feed, 100, sequence);
   for (const sequence of [0, 1]) tell(feed, 10_000, sequence);
   expect(feed.feed.describe().restarts).toBe(1);

@@ -1,86 +1,52 @@
-import {
-  type Clock,
-  counterBy,
-  counterOf,
-  type Logger,
-  type Meter,
-  type Random,
-  type RouterId,
-  type Scheduler,
-  secondsOf,
-} from "@espalier/common";
+import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/common";
 import type { Origin, ReplicatedDocuments } from "@espalier/replication";
-import type { Channel } from "../link/link.ts";
+import type { Channel, ProcessPorts } from "../link/link.ts";
 
 /** Bounds and periods of the exchange over a link. */
-export interface ExchangeLimits {
-  /** Bytes of bulk frames that one link may have in progress before the other end grants more. */
-  readonly bulkCreditBytes: number;
-  /** Bytes of content in one bulk frame; longer messages are cut into several. */
-  readonly bulkFrameBytes: number;
-  /** Bytes of one message of a snapshot, of which a replica makes none smaller than 64 KiB: two full frames. */
-  readonly snapshotMessageBytes: number;
-  /** A receiver refuses a longer bulk message. */
-  readonly maxBulkMessageBytes: number;
-  /** How long bulk answers may be computed in one turn of the event loop. */
-  readonly bulkTurnMs: number;
-  /** Answers that may wait on one link; further requests get `busy`. */
-  readonly maxAnswersPerLink: number;
-  /** Longer changes are not sent as they happen: the peer learns of the new version, and asks for it in pieces. */
-  readonly maxLiveUpdateBytes: number;
-  /** Numbers of documents that each end of a link may assign. */
-  readonly maxDocumentNumbers: number;
-  /** Documents that this router may know it lacks something of. */
-  readonly maxLackingDocuments: number;
-  /** Diffs that this router asks of one peer at a time. */
-  readonly maxFetchesPerLink: number;
-  /** Names of abandoned documents that are remembered, so that they are not asked for again. */
-  readonly maxRefusedDocuments: number;
-  /** Bytes of changes that arrived before those they follow on, per document and in all. */
-  readonly maxHeldBytesPerDocument: number;
-  readonly maxHeldBytes: number;
-  /** Requests for snapshots that wait. */
-  readonly maxSnapshotRequests: number;
-  /** Targets named in one request for a snapshot. */
-  readonly maxTargetsPerRequest: number;
-  /** Statements compared per round. */
-  readonly maxStatements: number;
-  /** Nothing came for so long: the request is abandoned, and another peer is asked. */
-  readonly answerTimeoutMs: number;
-  readonly retryFirstMs: number;
-  readonly retryMaxMs: number;
-  /** How often peers get the versions that they have not heard of. */
-  readonly vectorPeriodMs: number;
-  /** How often they get everything again, against faults that were not foreseen. */
-  readonly wholeVectorPeriodMs: number;
-  readonly statementPeriodMs: number;
-  /** How often a statement that has not changed is repeated. */
-  readonly statementRepeatMs: number;
-}
+export type ExchangeLimits = Readonly<typeof defaultExchangeLimits>;
 
-export const defaultExchangeLimits: ExchangeLimits = {
+export const defaultExchangeLimits = {
+  /** Bytes of bulk frames that one link may have in progress before the other end grants more. */
   bulkCreditBytes: 256 * 1024,
+  /** Bytes of content in one bulk frame; longer messages are cut into several. */
   bulkFrameBytes: 64 * 1024 - 64,
+  /** Bytes of one message of a snapshot, of which a replica makes none smaller than 64 KiB: two full frames. */
   snapshotMessageBytes: 2 * (64 * 1024 - 64),
+  /** A receiver refuses a longer bulk message. */
   maxBulkMessageBytes: 4 * 1024 * 1024 + 1024,
+  /** How long bulk answers may be computed in one turn of the event loop. */
   bulkTurnMs: 4,
+  /** Answers that may wait on one link; further requests get `busy`. */
   maxAnswersPerLink: 32,
+  /** Longer changes are not sent as they happen: the peer learns of the new version, and asks for it in pieces. */
   maxLiveUpdateBytes: 256 * 1024,
+  /** Numbers of documents that each end of a link may assign. */
   maxDocumentNumbers: 4096,
+  /** Documents that this router may know it lacks something of. */
   maxLackingDocuments: 4096,
+  /** Diffs that this router asks of one peer at a time. */
   maxFetchesPerLink: 8,
+  /** Names of abandoned documents that are remembered, so that they are not asked for again. */
   maxRefusedDocuments: 4096,
+  /** Bytes of changes that arrived before those they follow on, per document and in all. */
   maxHeldBytesPerDocument: 512 * 1024,
   maxHeldBytes: 4 * 1024 * 1024,
+  /** Requests for snapshots that wait. */
   maxSnapshotRequests: 4096,
+  /** Targets named in one request for a snapshot. */
   maxTargetsPerRequest: 512,
+  /** Statements compared per round. */
   maxStatements: 4096,
+  /** Nothing came for so long: the request is abandoned, and another peer is asked. */
   answerTimeoutMs: 5000,
   retryFirstMs: 100,
   retryMaxMs: 5000,
+  /** How often peers get the versions that they have not heard of. */
   vectorPeriodMs: 1000,
+  /** How often they get everything again, against faults that were not foreseen. */
   wholeVectorPeriodMs: 10_000,
   statementPeriodMs: 5000,
+  /** How often a statement that has not changed is repeated. */
   statementRepeatMs: 60_000,
 };
 
@@ -168,13 +134,9 @@ export interface MeshPeers {
 }
 
 /** What the parts of an exchange are made of. */
-export interface ExchangeParts {
+export interface ExchangeParts extends Omit<ProcessPorts, "meter"> {
   readonly documents: ReplicatedDocuments;
   readonly peers: MeshPeers;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
   readonly limits: ExchangeLimits;
   readonly meter: ExchangeMeter;
 }

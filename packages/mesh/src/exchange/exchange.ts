@@ -1,34 +1,30 @@
-import {
-  type Cancel,
-  type Clock,
-  EspalierError,
-  type Logger,
-  type Meter,
-  type Random,
-  type Scheduler,
-} from "@espalier/common";
-import { type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
-import type { Channel, Link } from "../link/link.ts";
+import { type Cancel, EspalierError } from "@espalier/common";
+import { type FoldStatement, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
+import type { Channel, Link, ProcessPorts } from "../link/link.ts";
 import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";
 import { DocumentExchange } from "./document-exchange.ts";
-import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "./document-frames.ts";
-import type { MeshPeers } from "./exchange-parts.ts";
-import { createExchangeMeter, defaultExchangeLimits, type ExchangeLimits } from "./exchange-parts.ts";
+import {
+  type DocumentMessage,
+  decodeDocumentMessage,
+  encodeDocumentMessage,
+  type StatementsMessage,
+} from "./document-frames.ts";
+import {
+  createExchangeMeter,
+  defaultExchangeLimits,
+  type ExchangeLimits,
+  type ExchangeParts,
+  type MeshPeers,
+} from "./exchange-parts.ts";
 import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
-import { StatementExchange } from "./statement-exchange.ts";
 
 /** How often requests without an answer are checked. */
 const sweepPeriodMs = 250;
 
-export interface ExchangeDeps {
+interface ExchangeDeps extends ProcessPorts {
   readonly replica: ReplicaPorts;
   readonly peers: MeshPeers;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly limits?: Partial<ExchangeLimits>;
   /** Whether more peers may still be found. */
   isLooking(): boolean;
@@ -246,4 +242,94 @@ export class Exchange {
 
 function isOwn({ self }: MeshPeers, origin: { readonly router: string } | undefined): boolean {
   return origin === undefined || origin.router === self.router;
+}
+
+/** Statements in one frame, few enough that it does not hold up the frames behind it. */
+const statementsPerFrame = 256;
+
+interface StatementExchangeDeps extends Pick<ExchangeParts, "clock" | "limits" | "meter"> {
+  readonly replica: Pick<ReplicaPorts, "statements" | "compareStatement">;
+}
+
+interface Sent {
+  readonly statement: FoldStatement;
+  readonly atMs: number;
+}
+
+/**
+ * Sends statements about settled targets to peers, which compare them with their own state: the last defence against
+ * replicas that differ without knowing it. Unchanged statements are repeated once a minute only.
+ */
+class StatementExchange {
+  readonly #deps: StatementExchangeDeps;
+  readonly #links = new Set<Link>();
+  /** Links that have had no statement yet. */
+  readonly #newLinks = new Set<Link>();
+  #sent = new Map<string, Sent>();
+
+  constructor(deps: StatementExchangeDeps) {
+    this.#deps = deps;
+  }
+
+  linkUp(link: Link): void {
+    this.#links.add(link);
+    this.#newLinks.add(link);
+  }
+
+  linkDown(link: Link): void {
+    this.#links.delete(link);
+    this.#newLinks.delete(link);
+  }
+
+  /** Sends what is due. Called once per period. */
+  tell(): void {
+    if (this.#links.size === 0) return;
+    const { clock, limits, replica } = this.#deps;
+    const nowMs = clock.nowMs();
+    const all = replica.statements().slice(0, limits.maxStatements);
+    const due: FoldStatement[] = [];
+    const sent = new Map<string, Sent>();
+    for (const statement of all) {
+      const before = this.#sent.get(statement.target);
+      const isRepeat = before !== undefined && isSame(before.statement, statement);
+      const isDue = !isRepeat || nowMs - before.atMs >= limits.statementRepeatMs;
+      if (isDue) due.push(statement);
+      sent.set(statement.target, isDue ? { statement, atMs: nowMs } : before);
+    }
+    this.#sent = sent;
+    for (const link of this.#links) this.#send(link, this.#newLinks.has(link) ? all : due);
+    this.#newLinks.clear();
+  }
+
+  receive(link: Link, { statements }: StatementsMessage): void {
+    for (const statement of statements) {
+      this.#deps.replica.compareStatement(statement, link.peer.origin);
+    }
+    this.#deps.meter.compared("received", statements.length);
+  }
+
+  #send(link: Link, statements: readonly FoldStatement[]): void {
+    const { meter } = this.#deps;
+    for (let at = 0; at < statements.length; at += statementsPerFrame) {
+      const some = statements.slice(at, at + statementsPerFrame);
+      const frame = encodeDocumentMessage({ kind: "statements", statements: some });
+      if (!link.send("documents", frame)) {
+        meter.dropped("statement");
+        return;
+      }
+      meter.sent("statement", frame.length);
+      meter.compared("sent", some.length);
+    }
+  }
+}
+
+function isSame(a: FoldStatement, b: FoldStatement): boolean {
+  return (
+    a.epoch === b.epoch &&
+    a.sequence === b.sequence &&
+    a.isComplete === b.isComplete &&
+    a.blocks === b.blocks &&
+    a.digest[0] === b.digest[0] &&
+    a.digest[1] === b.digest[1]
+  );
 }

@@ -1,5 +1,5 @@
-import type { Cancel, Clock, Random, RouterId, Scheduler } from "@espalier/common";
-import type { LinkLimits } from "./link.ts";
+import type { Cancel, RouterId } from "@espalier/common";
+import type { LinkLimits, ProcessPorts } from "./link.ts";
 
 /** An address that is dialed until it is forgotten. */
 export interface DialTarget {
@@ -16,10 +16,7 @@ interface Entry {
   cancel: Cancel;
 }
 
-export interface DialerDeps {
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
+export interface DialerDeps extends Pick<ProcessPorts, "clock" | "scheduler" | "random"> {
   readonly limits: Pick<LinkLimits, "maxAddresses" | "redialMs">;
   /** Whether there is a link to the router at the address. */
   isCovered(target: DialTarget): boolean;

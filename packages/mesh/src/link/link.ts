@@ -1,4 +1,15 @@
+import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
+import type { linkEnds, rejectReasons } from "../wire/link-frames.ts";
+
+/** What the parts of a mesh see of their process. */
+export interface ProcessPorts {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
 
 /**
  * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
@@ -21,15 +32,7 @@ export interface PeerIdentity {
 }
 
 /** Why a link has ended. `reset`: the other end is gone; `silent`: nothing was heard for too long. */
-export type LinkEnd =
-  | "goodbye"
-  | "reset"
-  | "silent"
-  | "replaced"
-  | "stopped"
-  | "frame-invalid"
-  | "update-refused"
-  | "buffer-full";
+export type LinkEnd = (typeof linkEnds)[number];
 
 /** An authenticated connection to another router. */
 export interface Link {
@@ -81,55 +84,34 @@ export type DialFailure =
   | { readonly kind: "rejected"; readonly reason: RejectReason; readonly detail: string };
 
 /** Why a handshake is refused; sent to the other end, logged and counted on both. */
-export type RejectReason =
-  | "protocol-version"
-  | "cluster-name"
-  | "fleet-seed"
-  | "block-size"
-  | "secret"
-  | "self"
-  | "router-id-taken"
-  | "epoch-behind"
-  | "handshake-invalid"
-  | "handshake-timeout"
-  | "too-many-peers";
+export type RejectReason = (typeof rejectReasons)[number];
+
+const kib = 1_024;
 
 /** Bounds and times of links. */
-export interface LinkLimits {
+export type LinkLimits = Readonly<typeof defaultLinkLimits>;
+
+export const defaultLinkLimits = {
   /** Other routers at once. */
-  readonly maxPeers: number;
+  maxPeers: 64,
   /** Connections from outside that have not finished the handshake, at once. */
-  readonly maxHandshakes: number;
+  maxHandshakes: 64,
   /** Addresses that are dialed. */
-  readonly maxAddresses: number;
+  maxAddresses: 256,
   /** From the opening of a connection to the end of the handshake. */
-  readonly handshakeTimeoutMs: number;
+  handshakeTimeoutMs: 2_000,
   /** Least time between two dials of the same address; up to a quarter is added at random. */
-  readonly redialMs: number;
+  redialMs: 1_000,
   /** A link on which nothing was heard for so long gives way to a new connection of the same router. */
-  readonly silentMs: number;
+  silentMs: 1_500,
   /** Bytes of the largest frame of any channel. At most what the transport lets through, less two. */
-  readonly maxFrameBytes: number;
+  maxFrameBytes: 1_024 * kib - 2,
   /** Bytes that may wait on each channel. */
-  readonly queueBytes: Readonly<Record<Channel, number>>;
+  queueBytes: { load: 256 * kib, membership: 64 * kib, documents: 4_096 * kib, bulk: 1_024 * kib, notes: 256 * kib },
   /**
    * Bytes of a channel that may be in flight, not yet processed by the other end; at least `creditBytes`. It keeps the
    * operating systems' buffers, which no meter sees, from filling up ahead of load frames.
    */
-  readonly windowBytes: Readonly<Record<"documents" | "bulk", number>>;
-}
-
-const kib = 1_024;
-
-export const defaultLinkLimits: LinkLimits = {
-  maxPeers: 64,
-  maxHandshakes: 64,
-  maxAddresses: 256,
-  handshakeTimeoutMs: 2_000,
-  redialMs: 1_000,
-  silentMs: 1_500,
-  maxFrameBytes: 1_024 * kib - 2,
-  queueBytes: { load: 256 * kib, membership: 64 * kib, documents: 4_096 * kib, bulk: 1_024 * kib, notes: 256 * kib },
   windowBytes: { documents: 512 * kib, bulk: 256 * kib },
 };
 

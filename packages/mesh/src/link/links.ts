@@ -7,8 +7,6 @@ import {
   EspalierError,
   isLoopback,
   type Logger,
-  type Meter,
-  type Random,
   type RouterId,
   type Scheduler,
   type Startable,
@@ -26,6 +24,7 @@ import {
   type LinkLimits,
   type LinkObserver,
   type PeerIdentity,
+  type ProcessPorts,
 } from "./link.ts";
 import { type Candidate, LinkTable } from "./link-table.ts";
 import { createLinkMeters, creditBytes, type LinkMeters, PeerLink } from "./peer-link.ts";
@@ -38,16 +37,11 @@ export type LinkSecurity =
   | { readonly kind: "mutual-tls" }
   | { readonly kind: "insecure" };
 
-export interface LinksOptions {
+export interface LinksOptions extends ProcessPorts {
   readonly transport: Transport;
   /** Called for every handshake, since the epoch may be renewed. */
   readonly identity: () => LocalIdentity;
   readonly security: LinkSecurity;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly observer: LinkObserver;
   /** The router's highest known epoch, 0 for none. */
   readonly highestEpoch: (router: RouterId) => number;

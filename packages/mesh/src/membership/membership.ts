@@ -1,16 +1,6 @@
-import {
-  type Cancel,
-  type Clock,
-  counterBy,
-  counterOf,
-  type Logger,
-  type Meter,
-  type Random,
-  type RouterId,
-  type Scheduler,
-} from "@espalier/common";
+import { type Cancel, counterBy, counterOf, type Meter, type RouterId } from "@espalier/common";
 import type { Member, Origin } from "@espalier/replication";
-import type { DialFailure, Link, LinkEnd } from "../link/link.ts";
+import type { DialFailure, Link, LinkEnd, ProcessPorts } from "../link/link.ts";
 import { DialPlan } from "./dial-plan.ts";
 import { FailureDetector, LinkWatch } from "./failure-detector.ts";
 import { Gossip, OwnRecord } from "./gossip.ts";
@@ -29,43 +19,30 @@ import { createProcessTime, PauseReport, type ProcessTime } from "./process-time
  * Bounds, and times in milliseconds of the router's own running time. A router that falls silent is suspected after at
  * most `silentMs` plus two ticks, down `suspectMs` later, and forgotten `forgetMs` after that.
  */
-export interface MembershipLimits {
-  /** Period of the checks. */
-  readonly tickMs: number;
-  /** A link on which nothing was heard for so long is pinged. */
-  readonly pingMs: number;
-  /** A busy link is pinged this often too: pings measure the round trip and compare the tables. */
-  readonly busyPingMs: number;
-  /** A peer that has been silent for so long is probed: others are asked whether they hear it. */
-  readonly probeMs: number;
-  /** A link on which nothing was heard for so long is ended. */
-  readonly silentMs: number;
-  /** A member that no path leads to is down after so long. */
-  readonly suspectMs: number;
-  /** The same for a member whose process is known to be gone. */
-  readonly goneMs: number;
-  /** A member that is down or has left is forgotten after so long. */
-  readonly forgetMs: number;
-  /** The address of a forgotten member is dialed for so long, so that a split mesh whose seeds are dead heals. */
-  readonly rejoinMs: number;
-  /** Members that are kept, without forgotten ones. */
-  readonly maxMembers: number;
-  /** Routers that a mesh is made for, each with a link to each. Beyond it operators get a warning. */
-  readonly maxRouters: number;
-  readonly maxRejoinAddresses: number;
-}
+export type MembershipLimits = Readonly<typeof defaultMembershipLimits>;
 
-export const defaultMembershipLimits: MembershipLimits = {
+export const defaultMembershipLimits = {
+  /** Period of the checks. */
   tickMs: 100,
+  /** A link on which nothing was heard for so long is pinged. */
   pingMs: 500,
+  /** A busy link is pinged this often too: pings measure the round trip and compare the tables. */
   busyPingMs: 1_000,
+  /** A peer that has been silent for so long is probed: others are asked whether they hear it. */
   probeMs: 900,
+  /** A link on which nothing was heard for so long is ended. */
   silentMs: 1_750,
+  /** A member that no path leads to is down after so long. */
   suspectMs: 1_700,
+  /** The same for a member whose process is known to be gone. */
   goneMs: 250,
+  /** A member that is down or has left is forgotten after so long. */
   forgetMs: 1_700,
+  /** The address of a forgotten member is dialed for so long, so that a split mesh whose seeds are dead heals. */
   rejoinMs: 600_000,
+  /** Members that are kept, without forgotten ones. */
   maxMembers: 256,
+  /** Routers that a mesh is made for, each with a link to each. Beyond it operators get a warning. */
   maxRouters: 64,
   maxRejoinAddresses: 64,
 };
@@ -79,16 +56,13 @@ export interface MembershipChange {
   readonly isForgotten: boolean;
 }
 
-export interface MembershipDeps {
+export interface MembershipDeps extends ProcessPorts {
   /** This epoch of this router. It may rise while the membership runs. */
   readonly self: () => Origin;
   /** Where others can dial this router, `host:port`; undefined when they cannot. */
   readonly address: () => string | undefined;
   /** Where this router is; undefined if that is not said. */
   readonly region?: string | undefined;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
   /** Present lag of the event loop in milliseconds. */
   readonly lagMs: () => number;
   /** CPU time that this process has used, in milliseconds. */
@@ -97,8 +71,6 @@ export interface MembershipDeps {
   dial(address: string): void;
   /** Stops dialing an address; its link stays. */
   forget(address: string): void;
-  readonly meter: Meter;
-  readonly logger: Logger;
   readonly limits?: Partial<MembershipLimits>;
 }
 

@@ -4,23 +4,20 @@ import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
  * Milliseconds in which this process ran. Time in which it was stopped, or in which its event loop hung, counts only up
  * to a step, so that a router that slept does not take the others for dead when it wakes up.
  */
-export interface ProcessTime {
-  nowMs(): number;
-  /**
-   * Called regularly.
-   *
-   * @returns how many milliseconds since the last call did not count
-   */
-  tick(): number;
-}
+export type ProcessTime = ReturnType<typeof createProcessTime>;
 
 /** @param maxStepMs the most that counts between two ticks */
-export function createProcessTime(clock: Clock, maxStepMs: number): ProcessTime {
+export function createProcessTime(clock: Clock, maxStepMs: number) {
   let tickedAtMs = clock.nowMs();
   let countedMs = 0;
   return {
-    nowMs: () => countedMs + Math.min(clock.nowMs() - tickedAtMs, maxStepMs),
-    tick() {
+    nowMs: (): number => countedMs + Math.min(clock.nowMs() - tickedAtMs, maxStepMs),
+    /**
+     * Called regularly.
+     *
+     * @returns how many milliseconds since the last call did not count
+     */
+    tick(): number {
       const nowMs = clock.nowMs();
       const elapsedMs = nowMs - tickedAtMs;
       const countsMs = Math.min(elapsedMs, maxStepMs);
@@ -85,13 +82,9 @@ const periodMs = 50;
 const ticksPerWindow = 20;
 
 /** Measures how late timers run: what a busy event loop, or a process that was stopped, adds to every deadline. */
-export interface LoopLag {
-  /** The greatest delay of a timer within the last one to two seconds, in milliseconds. */
-  lagMs(): number;
-  stop(): void;
-}
+export type LoopLag = ReturnType<typeof createLoopLag>;
 
-export function createLoopLag({ clock, scheduler }: { readonly clock: Clock; readonly scheduler: Scheduler }): LoopLag {
+export function createLoopLag({ clock, scheduler }: { readonly clock: Clock; readonly scheduler: Scheduler }) {
   let dueMs = clock.nowMs() + periodMs;
   let ticks = 0;
   let worstMs = 0;
@@ -110,7 +103,8 @@ export function createLoopLag({ clock, scheduler }: { readonly clock: Clock; rea
   }
   return {
     /** A timer that is overdue right now counts too. */
-    lagMs: () => Math.max(0, worstMs, worstBeforeMs, clock.nowMs() - dueMs),
-    stop: () => cancel(),
+    /** The greatest delay of a timer within the last one to two seconds, in milliseconds. */
+    lagMs: (): number => Math.max(0, worstMs, worstBeforeMs, clock.nowMs() - dueMs),
+    stop: (): void => cancel(),
   };
 }

@@ -1,14 +1,4 @@
-import type {
-  Cancel,
-  Clock,
-  CounterSeries,
-  GaugeSeries,
-  Logger,
-  Meter,
-  RouterId,
-  Scheduler,
-  Startable,
-} from "@espalier/common";
+import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/common";
 import {
   type FeedQuality,
   holdsAgainst,
@@ -18,6 +8,7 @@ import {
   type Replica,
 } from "@espalier/replication";
 import type { Backend } from "../exchange/backend.ts";
+import type { ProcessPorts } from "../link/link.ts";
 import {
   backupsFor,
   type Candidate,
@@ -41,11 +32,9 @@ const retakeMs = 2_000;
 /** Targets of one pool. */
 export const maxOwnedTargets = 131_072;
 
-export interface OwnershipDeps {
+export interface OwnershipDeps extends Omit<ProcessPorts, "random"> {
   /** This epoch of this router. It may rise. */
   readonly self: () => Origin;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
   /** Where this router is; undefined if that is not said. */
   readonly region?: string | undefined;
   /** The other routers. */
@@ -57,8 +46,6 @@ export interface OwnershipDeps {
    * is called again every second while its claim does not prevail.
    */
   readonly onRole: (target: string, role: FeedRole) => void;
-  readonly meter: Meter;
-  readonly logger: Logger;
 }
 
 interface OwnedTarget {

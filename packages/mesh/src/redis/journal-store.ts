@@ -1,5 +1,6 @@
-import { ByteReader, ByteWriter, type Clock, EspalierError, type Logger, type Scheduler } from "@espalier/common";
+import { ByteReader, ByteWriter, EspalierError } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
+import type { ProcessPorts } from "../link/link.ts";
 import type { StoredJournal } from "./directory.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { listOf, type RedisSession } from "./redis-session.ts";
@@ -9,14 +10,11 @@ const readPieces = 8;
 /** State vector of an unknown document. */
 const emptyStateVector = Uint8Array.of(0);
 
-export interface JournalStoreOptions {
+export interface JournalStoreOptions extends Pick<ProcessPorts, "clock" | "scheduler" | "logger"> {
   readonly documents: Pick<ReplicatedDocuments, "list" | "diff" | "apply" | "onUpdate">;
   readonly origin: () => Origin;
   readonly keys: RedisKeys;
   readonly limits: RedisLimits;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly logger: Logger;
   readonly count: CountIncident;
 }
 

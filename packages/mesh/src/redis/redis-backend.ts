@@ -1,9 +1,9 @@
-import type { Cancel, Clock, GaugeSeries, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import type { Cancel, GaugeSeries } from "@espalier/common";
 import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
-import type { Channel, Link } from "../link/link.ts";
+import type { Channel, Link, ProcessPorts } from "../link/link.ts";
 import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
 import { JournalStore } from "./journal-store.ts";
 import { LeaseKeeper } from "./lease.ts";
@@ -19,7 +19,7 @@ const leaveTimeoutMs = 1_000;
 const sweepEvery = 20;
 const ratesPeriodMs = 1_000;
 
-export interface RedisBackendOptions {
+export interface RedisBackendOptions extends ProcessPorts {
   readonly replica: ReplicaPorts;
   /** `redis://` or `rediss://`, with user and password where needed. Never logged. */
   readonly url: string;
@@ -27,11 +27,6 @@ export interface RedisBackendOptions {
   readonly cluster: string;
   /** Where this router is; undefined if that is not said. */
   readonly region?: string | undefined;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly limits?: Partial<RedisLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;
 }

@@ -1,4 +1,5 @@
-import { backoffDelayMs, type Cancel, EspalierError, type Logger, type Random, type Scheduler } from "@espalier/common";
+import { backoffDelayMs, type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import type { ProcessPorts } from "../link/link.ts";
 import type { RedisLimits } from "./redis-keys.ts";
 
 export type RedisArgument = string | Uint8Array;
@@ -168,12 +169,9 @@ export function pause(scheduler: Scheduler, delayMs: number): Promise<void> {
   });
 }
 
-export interface RedisConnectorOptions {
+export interface RedisConnectorOptions extends Pick<ProcessPorts, "scheduler" | "random" | "logger"> {
   readonly url: string;
   readonly limits: RedisLimits;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
   readonly channels: readonly string[];
   readonly onMessage: (message: Buffer) => void;
   readonly onSession: (session: RedisSession) => void;

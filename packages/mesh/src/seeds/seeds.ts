@@ -1,7 +1,7 @@
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
-import type { Cancel, Logger, Meter, Random, Scheduler } from "@espalier/common";
-import type { DialFailure } from "../link/link.ts";
+import type { Cancel } from "@espalier/common";
+import type { DialFailure, ProcessPorts } from "../link/link.ts";
 
 /** Seeds that another component finds and keeps up to date. */
 export interface FoundSeeds {
@@ -21,15 +21,13 @@ const resolveTimeoutMs = 15_000;
 /** Addresses of all seeds together. */
 export const maxSeedAddresses = 256;
 
-export interface SeedsDeps {
+export interface SeedsDeps extends Omit<ProcessPorts, "clock"> {
   /** `host:port` each; a name may have many addresses. */
   readonly seeds: readonly string[];
   /** Seeds that come and go. */
   readonly found?: FoundSeeds;
   /** All addresses of a name. A rejection leaves the addresses known before in place. */
   readonly resolve: (host: string) => Promise<readonly string[]>;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
   /** Dials an address until it is forgotten. */
   dial(address: string): void;
   forget(address: string): void;
@@ -37,8 +35,6 @@ export interface SeedsDeps {
   isSelf(address: string): boolean;
   /** Whether the router that listens there is a live member. If so, the member that should link to it dials it. */
   isReached(address: string): boolean;
-  readonly meter: Meter;
-  readonly logger: Logger;
 }
 
 interface SeedState {

@@ -260,7 +260,7 @@ export interface Rejection {
 }
 
 /** The place of a reason in this list is its number in a reject frame: only append. */
-export const rejectReasons: readonly RejectReason[] = [
+export const rejectReasons = [
   "protocol-version",
   "cluster-name",
   "fleet-seed",
@@ -272,10 +272,10 @@ export const rejectReasons: readonly RejectReason[] = [
   "handshake-invalid",
   "handshake-timeout",
   "too-many-peers",
-];
+] as const;
 
 /** The place of an end in this list is its number in a goodbye frame: only append. */
-export const linkEnds: readonly LinkEnd[] = [
+export const linkEnds = [
   "goodbye",
   "reset",
   "silent",
@@ -284,7 +284,7 @@ export const linkEnds: readonly LinkEnd[] = [
   "frame-invalid",
   "update-refused",
   "buffer-full",
-];
+] as const;
 
 const maxDetailBytes = 512;
 const maxDetailCharacters = 128;

@@ -18,15 +18,6 @@ export interface YWebsocketEndpointOptions {
   readonly scheduler: Scheduler;
 }
 
-/** Lets stock y-websocket clients follow documents at `/yjs/<name>`, read-only. */
-export interface YWebsocketEndpoint {
-  /** @returns false when the path is not one of documents, and another handler must answer */
-  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  readonly connectionCount: number;
-  /** Disconnects every reader and releases the documents. */
-  stop(): void;
-}
-
 const refusals = {
   400: "Bad Request",
   401: "Unauthorized",
@@ -35,13 +26,15 @@ const refusals = {
   503: "Service Unavailable",
 } as const;
 
+/** Lets stock y-websocket clients follow documents at `/yjs/<name>`, read-only. */
+export type YWebsocketEndpoint = ReturnType<typeof createYWebsocketEndpoint>;
+
 /**
  * Makes an endpoint that sends changes and heartbeats until it is stopped. Refusals are HTTP answers: 400 for an
  * unreadable name, 401 without the key, 403 for a page that is not allowed, 404 for an unknown document, 503 beyond the
- * bound on readers.
+ * bound on readers. It does not listen itself: pass it the upgrades of a server. `stop` it before that server.
  */
-/** It does not listen itself: pass it the upgrades of a server. `stop` it before that server. */
-export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YWebsocketEndpoint {
+export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions) {
   const { documents, keySha256, scheduler, logger } = options;
   const limits: YWebsocketLimits = { ...defaultYWebsocketLimits, ...options.limits };
   const meters = makeMeters(options.meter);
@@ -89,7 +82,8 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
   };
 
   return {
-    handleUpgrade(request, socket, head) {
+    /** @returns false when the path is not one of documents, and another handler must answer */
+    handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
       const asked = readDocumentRequest(request.url ?? "");
       if (asked === undefined) return false;
       if (asked === "invalid") return refuse(socket, 400);
@@ -101,10 +95,11 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
       server.handleUpgrade(request, socket, head, (accepted) => follow(accepted, asked.name, source));
       return true;
     },
-    get connectionCount() {
+    get connectionCount(): number {
       return readers.size;
     },
-    stop() {
+    /** Disconnects every reader and releases the documents. */
+    stop(): void {
       for (const cancel of cancels) cancel();
       for (const socket of [...readers.keys()]) socket.terminate();
       server.close();
@@ -168,26 +163,20 @@ export function readDocumentRequest(target: string): DocumentRequest | "invalid"
 }
 
 /** Bounds of the y-websocket endpoint. */
-export interface YWebsocketLimits {
+export type YWebsocketLimits = Readonly<typeof defaultYWebsocketLimits>;
+
+export const defaultYWebsocketLimits = {
   /** Readers at the same time; one more is answered 503. */
-  readonly maxConnections: number;
+  maxConnections: 256,
   /**
    * Bytes that may wait for a reader. Beyond it the reader is disconnected, connects again and asks for what it lacks.
    */
-  readonly maxBufferedBytes: number;
-  /** Bytes of a message from a reader. */
-  readonly maxPayloadBytes: number;
-  /** A document is sent in pieces of about this many bytes, each after the one before it was written out. */
-  readonly pieceBytes: number;
-  /** How often a reader gets a keep-alive message; the stock provider reconnects after 30 s of silence. */
-  readonly awarenessIntervalMs: number;
-}
-
-export const defaultYWebsocketLimits: YWebsocketLimits = {
-  maxConnections: 256,
   maxBufferedBytes: 1_048_576,
+  /** Bytes of a message from a reader. */
   maxPayloadBytes: 65_536,
+  /** A document is sent in pieces of about this many bytes, each after the one before it was written out. */
   pieceBytes: 131_072,
+  /** How often a reader gets a keep-alive message; the stock provider reconnects after 30 s of silence. */
   awarenessIntervalMs: 15_000,
 };
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { maxHandshakeFrameBytes, type RejectReason } from "../../src/link/link.ts";
 import { decodeReject, encodeReject, rejectReasons } from "../../src/wire/link-frames.ts";
 import { LinksRig, type Overrides, type TestRouter } from "./links-rig.ts";
-import { acceptFrame, dialRaw, listenRaw, type RawPeer } from "./raw-peer.ts";
+import { acceptFrame, dialedByRouter, dialRaw, listenRaw, type RawPeer } from "./raw-peer.ts";
 
 const rejects = ({ meter }: TestRouter): string[] =>
   rejectReasons.filter((reason) => meter.value("espalier_mesh_rejects_total", reason) > 0);
@@ -110,11 +110,7 @@ describe("a stranger", () => {
   });
 
   test("gets nowhere by sending a router's own proof back", async () => {
-    const rig = new LinksRig();
-    const a = await rig.start("a");
-    const { peers } = await listenRaw(rig, "b:1");
-    a.links.dial("b:1");
-    rig.time.advance(10);
+    const { a, peers } = await dialedByRouter();
     const peer = peers[0]!;
     peer.send(peer.hello());
     const proof = peer.heard.frames[1]!;
@@ -136,11 +132,7 @@ describe("a stranger", () => {
   });
 
   test("cannot make a router renew its epoch", async () => {
-    const rig = new LinksRig();
-    const a = await rig.start("a");
-    const { peers } = await listenRaw(rig, "b:1");
-    a.links.dial("b:1");
-    rig.time.advance(10);
+    const { a, peers } = await dialedByRouter();
     const rejection = { reason: "epoch-behind", detail: "so they say", knownEpoch: 1e12 } as const;
     peers[0]!.send(peers[0]!.hello(), encodeReject(rejection));
     expect(a.events).toEqual(["failed b:1 epoch-behind"]);
@@ -148,11 +140,7 @@ describe("a stranger", () => {
   });
 
   test("who proves itself can", async () => {
-    const rig = new LinksRig();
-    const a = await rig.start("a");
-    const { peers } = await listenRaw(rig, "b:1");
-    a.links.dial("b:1");
-    rig.time.advance(10);
+    const { a, peers } = await dialedByRouter();
     peers[0]!.send(peers[0]!.hello());
     const rejection = { reason: "epoch-behind", detail: "so we say", knownEpoch: 41 } as const;
     peers[0]!.send(peers[0]!.proof("acceptor"), encodeReject(rejection));
@@ -182,11 +170,7 @@ describe("a stranger", () => {
   });
 
   test("whose words could disturb a terminal is logged without them", async () => {
-    const rig = new LinksRig();
-    const a = await rig.start("a");
-    const { peers } = await listenRaw(rig, "b:1");
-    a.links.dial("b:1");
-    rig.time.advance(10);
+    const { a, peers } = await dialedByRouter();
     peers[0]!.send(encodeReject({ reason: "secret", detail: "\u001b[31m\nred", knownEpoch: 0 }));
     expect(a.warnings()[0]!.fields).toMatchObject({ detail: "?[31m?red", address: "b:1" });
   });

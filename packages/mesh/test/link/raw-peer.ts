@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { asRouterId, type Connection } from "@espalier/common";
 import { encodeHello, encodeProof, type HandshakeRole, type Hello } from "../../src/wire/link-frames.ts";
 import { type Heard, listen } from "../transport/transport-suite.ts";
-import { type LinksRig, secret } from "./links-rig.ts";
+import { LinksRig, secret } from "./links-rig.ts";
 
 /** A peer of which every byte can be chosen. */
 export interface RawPeer {
@@ -50,6 +50,16 @@ export async function listenRaw(rig: LinksRig, address: string): Promise<{ reado
   });
   await transport.start();
   return { peers };
+}
+
+/** A router `a` of a new rig that has dialed a raw peer at `b:1`. */
+export async function dialedByRouter() {
+  const rig = new LinksRig();
+  const a = await rig.start("a");
+  const { peers } = await listenRaw(rig, "b:1");
+  a.links.dial("b:1");
+  rig.time.advance(10);
+  return { rig, a, peers };
 }
 
 function makeRawPeer(rig: LinksRig, connection: Connection, heard: Heard): RawPeer {

@@ -1,5 +1,6 @@
 import type { Decision, Picker } from "../decision.ts";
-import { availableTokens } from "../match.ts";
+import { availableTokens, matchedInAll } from "../match.ts";
+import { countingWeight } from "../weights.ts";
 
 export interface SecondCopyOptions {
   /** Number of the policy's term for what a candidate computes on the prompt. */
@@ -16,7 +17,9 @@ interface Offer {
    * What this prompt and the answers of its batch would save there if it held as much of the prompt as the best does.
    */
   rentMs: number;
-  /** What the prompt costs more there now, plus what others lose to the blocks it takes. */
+  /**
+   * What the prompt costs more there now, where it computes or pulls the copy, plus what others lose to the blocks it takes.
+   */
   priceMs: number;
 }
 
@@ -25,9 +28,9 @@ interface Offer {
  * go elsewhere would pay for the whole copy, and only later ones would profit, so no request would ever go. Therefore
  * each prompt that goes where its prefix is cached pays rent: what it would have saved at the best other candidate, had
  * that held the same. Once the rents of all prompts with the prefix reach the price of a copy, the next prompt goes
- * elsewhere and makes it. In every case rents and copies together cost at most twice the best possible (ski rental:
- * Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is predicted. The caller keeps the
- * sums: it passes them with each request and adds `Choice.rentMs`.
+ * elsewhere and makes it, by computing or by a pull. In every case rents and copies together cost at most twice the best
+ * possible (ski rental: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is predicted.
+ * The caller keeps the sums: it passes them with each request and adds `Choice.rentMs`.
  */
 export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: SecondCopyOptions): Picker {
   const offer: Offer = { index: -1, rentMs: 0, priceMs: 0 };
@@ -36,13 +39,13 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
   const find = (decision: Decision, chosen: number): boolean => {
     const { request, candidates, eligible, eligibleCount, costs } = decision;
     const { promptTokens, sharedTokens = 0 } = request;
-    if (sharedTokens === 0 || availableTokens(candidates, chosen) < sharedTokens) return false;
+    if (sharedTokens === 0 || matchedInAll(candidates, chosen) < sharedTokens) return false;
     let best = 0;
     offer.index = -1;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      const matched = availableTokens(candidates, index);
-      best = Math.max(best, matched);
+      const matched = matchedInAll(candidates, index);
+      best = Math.max(best, availableTokens(candidates, index));
       if (matched >= sharedTokens) continue;
       const least = offer.index === -1 ? Number.POSITIVE_INFINITY : costs[offer.index]!;
       const isBetter =
@@ -55,12 +58,16 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     if (index === -1) return false;
     const asItIsMs = ownMs(decision, index, Math.min(promptTokens, availableTokens(candidates, index)));
     const asBestMs = ownMs(decision, index, Math.min(promptTokens, best));
+    const pullMs = candidates.pullMs[index]!;
     // The term includes what that costs others.
-    const savedMs = decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs);
+    const savedMs =
+      decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs) +
+      pullMs / countingWeight(candidates.weight[index]!);
     const use =
       candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
     const scarcity = Number.isNaN(use) ? 1 : Math.min(1, use);
-    const displacedMs = displacementFactor * scarcity * (asItIsMs - asBestMs);
+    const computedMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
+    const displacedMs = displacementFactor * scarcity * (computedMs - asBestMs);
     const slowedMs = answerMs * (1 - scarcity) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
     offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
@@ -99,5 +106,8 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
  * are those of the first token and hardly include it. It does not justify a copy if blocks are scarce.
  */
 const answerMs = 8;
-/** If blocks are scarce, a copy evicts others, which are computed again and evict more in turn. */
+/**
+ * If blocks are scarce, a copy evicts others, which are computed again and evict more in turn. So they count as what
+ * computing takes, also where the copy itself is pulled: they may have had no other.
+ */
 const displacementFactor = 2;

@@ -200,26 +200,21 @@ const { contentsAt, chainAt, valueAt, maxBlocks } = kernelMemory;
 const hashBytes = 8;
 
 /** Moves hashes between a kernel's memory and the arrays of callers. */
-export interface ChainWriter {
-  /** Starts a chain after `parent`. */
-  begin(parent: Hash64): void;
-  /** Hashes `count` blocks of the input from `at`, and writes them after the first `done` blocks of the target. */
-  hashBlocks(at: number, blockBytes: number, count: number, target: BlockTarget, done: number): void;
-  /** Mixes `count` of the given contents into the chain. */
-  mixContents(contents: Uint32Array, count: number, chain: Uint32Array): void;
-}
+export type ChainWriter = ReturnType<typeof createChainWriter>;
 
 /** @param kernel its memory is read through one cached view per number of blocks, so that copying does not allocate */
-export function createChainWriter(kernel: HashKernel): ChainWriter {
+export function createChainWriter(kernel: HashKernel) {
   const { words } = kernel;
   const contentWindow = windowsFrom(kernel.memory, contentsAt);
   const chainWindow = windowsFrom(kernel.memory, chainAt);
   return {
-    begin({ low, high }) {
+    /** Starts a chain after `parent`. */
+    begin({ low, high }: Hash64): void {
       words[valueAt / 4] = low;
       words[valueAt / 4 + 1] = high;
     },
-    hashBlocks(at, blockBytes, count, { chain, contents }, done) {
+    /** Hashes `count` blocks of the input from `at`, and writes them after the first `done` blocks of the target. */
+    hashBlocks(at: number, blockBytes: number, count: number, { chain, contents }: BlockTarget, done: number): void {
       for (let first = 0; first < count; first += maxBlocks) {
         const blocks = Math.min(count - first, maxBlocks);
         kernel.hashBlocks(at + first * blockBytes, blockBytes, blocks);
@@ -227,7 +222,8 @@ export function createChainWriter(kernel: HashKernel): ChainWriter {
         contents?.set(contentWindow(blocks), 2 * (done + first));
       }
     },
-    mixContents(contents, count, chain) {
+    /** Mixes `count` of the given contents into the chain. */
+    mixContents(contents: Uint32Array, count: number, chain: Uint32Array): void {
       for (let first = 0; first < count; first += maxBlocks) {
         const blocks = Math.min(count - first, maxBlocks);
         words.set(contents.subarray(2 * first, 2 * (first + blocks)), contentsAt / 4);

@@ -6,24 +6,18 @@ import type { BlockDigests } from "./block-digests.ts";
 import { nodeFlag } from "./block-tree.ts";
 import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";
 import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
-import type { LedgerSink } from "./ledger-sink.ts";
-import { SinkRuns } from "./ledger-sink.ts";
+import { type LedgerSink, SinkRuns } from "./ledger-sink.ts";
 import { nodeField } from "./node-table.ts";
-import { type SharedPrefix, sharedPrefixesOf } from "./shared-prefixes.ts";
 
 /** Bounds of one feed's ledger. */
-export interface LedgerLimits {
-  /** Engine blocks with a known chain (router blocks if those are smaller), at most 2^24 - 2. */
-  readonly maxBlocks: number;
-  /** Engine blocks that wait for a parent, and those parents. */
-  readonly maxFloatingBlocks: number;
-  /** Hashes per event; events with more are refused. */
-  readonly maxEventHashes: number;
-}
+export type LedgerLimits = Readonly<typeof defaultLedgerLimits>;
 
-const defaultLedgerLimits: LedgerLimits = {
+const defaultLedgerLimits = {
+  /** Engine blocks with a known chain (router blocks if those are smaller), at most 2^24 - 2. */
   maxBlocks: 4_194_304,
+  /** Engine blocks that wait for a parent, and those parents. */
   maxFloatingBlocks: 65_536,
+  /** Hashes per event; events with more are refused. */
   maxEventHashes: 1_048_576,
 };
 
@@ -119,12 +113,6 @@ export class FeedLedger {
     this.#held?.presence.reconcile();
     this.#runs.flush();
     return this.#report;
-  }
-
-  /** The prefixes that most blocks share, at most `limit`, for the admin API. The work is bounded. */
-  sharedPrefixes(limit: number): SharedPrefix[] {
-    const held = this.#held;
-    return held ? sharedPrefixesOf(held.tree, held, limit) : [];
   }
 
   /**

@@ -50,8 +50,6 @@ export class HeldBlocks {
   readonly tree: BlockTree;
   readonly facts: FactTree;
   readonly floating: FloatingBlocks;
-  /** Nodes per router block; one unless the engine's blocks are smaller. */
-  readonly nodesPerBlock: number;
   /** Whether a node ends a router block, so that the sink hears of it. */
   readonly isReported: (id: number) => boolean;
   readonly attachment: FloatingAttachment;
@@ -69,8 +67,8 @@ export class HeldBlocks {
   constructor(options: HeldBlocksOptions) {
     const { shape, engineBlockSize, blockSize, digests, runs, report, maxFloatingBlocks } = options;
     const partsPerBlock = shape.kind === "parts" ? shape.partsPerBlock : 1;
-    this.nodesPerBlock = shape.kind === "span" ? shape.nodesPerBlock : 1;
-    const { nodesPerBlock } = this;
+    /** One unless the engine's blocks are smaller. */
+    const nodesPerBlock = shape.kind === "span" ? shape.nodesPerBlock : 1;
     const spanBytes = (spanHeaderWords + engineBlockSize) * wordBytes;
     const maxNodes =
       shape.kind === "parts"

@@ -1,6 +1,5 @@
 import type { HolderTable } from "../table/holder-table.ts";
-import type { SegmentEdges } from "./segments.ts";
-import { maxSegmentBlocks, noSegment, type Segments } from "./segments.ts";
+import { maxSegmentBlocks, noSegment, type SegmentEdges, type Segments } from "./segments.ts";
 
 /** Time of a use, and until when the chain counts. Monotonic milliseconds of the caller. */
 export interface PlacementUse {
@@ -158,11 +157,6 @@ export class PlacementTree {
       this.#drop(this.#leafBelow(segment));
     }
     return left;
-  }
-
-  /** Whether an expired segment is not collected yet. */
-  hasExpired(nowMs: number): boolean {
-    return this.#heap.expiredAt(nowMs) !== noSegment;
   }
 
   /** Drops up to `budget` segments of an abandoned tree. Returns the budget that is left. */

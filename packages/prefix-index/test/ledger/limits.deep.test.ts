@@ -3,7 +3,6 @@ import { expect, test } from "vitest";
 import { AttachHints } from "../../src/ledger/attach-hints.ts";
 import { FeedLedger, maxCacheGroups } from "../../src/ledger/feed-ledger.ts";
 import { maxOfferedTrees } from "../../src/ledger/floating-blocks.ts";
-import { maxSampledNodes } from "../../src/ledger/shared-prefixes.ts";
 import { batchOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
 
 function setUp(limits = {}) {
@@ -59,16 +58,6 @@ test("floating trees are offered up to a bound, the youngest first", () => {
   });
   expect(offered).toHaveLength(maxOfferedTrees);
   expect(offered[0]).toBe(digest[0]);
-});
-
-test("in a large tree shared prefixes are estimated from a sample", () => {
-  const { ledger, apply } = setUp();
-  const children = 2 * maxSampledNodes;
-  apply(run(1, 1));
-  for (let child = 0; child < children; child++) apply(run(10 + child, 1, 1n));
-  const [prefix] = ledger.sharedPrefixes(1);
-  expect(prefix).toMatchObject({ continuations: children, depthBlocks: 1 });
-  expect(Math.abs(prefix!.blocksBelow - children)).toBeLessThan(children / 100);
 });
 
 test("memory per block is bounded, does not grow with turnover, and is given back", () => {

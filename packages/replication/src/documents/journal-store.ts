@@ -13,44 +13,31 @@ import type {
 import { diffJournal, JournalDocument, readStateVector } from "./journal-document.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
 import { OwnJournal } from "./own-journal.ts";
-
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
 import { SharedDocuments } from "./shared-documents.ts";
 
-/** Bounds of a journal store. An update that would exceed one is refused whole. */
-export interface JournalLimits {
-  /** One update in bytes. Default: 4 MiB. */
-  readonly maxUpdateBytes: number;
-  /** Journals of other routers, kept ones of dead routers included. Default: 512. */
-  readonly maxDocuments: number;
-  /** Bytes of one journal of another router. Default: 256 MiB. */
-  readonly maxDocumentBytes: number;
-  /** Size in bytes at which the own journal has all feeds checkpointed, which shortens it. Default: 128 MiB. */
-  readonly maxOwnBytes: number;
-  /**
-   * Bytes of the own journal at most. Beyond it the oldest facts go; routers that lack them ask for a state. Default:
-   * 192 MiB.
-   */
-  readonly maxHeldBytes: number;
-  /** Feeds that one journal declares at a time, and likewise claims. Default: 16,384. */
-  readonly maxFeeds: number;
-  /** Bytes of memory for the own journal's placement items. Beyond it the oldest go. Default: 16 MiB. */
-  readonly maxPlacementBytes: number;
-  /** How many routers with dropped journals are remembered. Beyond it the oldest are forgotten. Default: 4,096. */
-  readonly maxDroppedRouters: number;
-}
-
 const mebibyte = 1_048_576;
 
-export const defaultJournalLimits: JournalLimits = {
+/** Bounds of a journal store. An update that would exceed one is refused whole. */
+export type JournalLimits = Readonly<typeof defaultJournalLimits>;
+
+export const defaultJournalLimits = {
+  /** One update in bytes. */
   maxUpdateBytes: 4 * mebibyte,
+  /** Journals of other routers, kept ones of dead routers included. */
   maxDocuments: 512,
+  /** Bytes of one journal of another router. */
   maxDocumentBytes: 256 * mebibyte,
+  /** Size in bytes at which the own journal has all feeds checkpointed, which shortens it. */
   maxOwnBytes: 128 * mebibyte,
+  /** Bytes of the own journal at most. Beyond it the oldest facts go; routers that lack them ask for a state. */
   maxHeldBytes: 192 * mebibyte,
+  /** Feeds that one journal declares at a time, and likewise claims. */
   maxFeeds: 16_384,
+  /** Bytes of memory for the own journal's placement items. Beyond it the oldest go. */
   maxPlacementBytes: 16 * mebibyte,
+  /** How many routers with dropped journals are remembered. Beyond it the oldest are forgotten. */
   maxDroppedRouters: 4_096,
 };
 

@@ -13,8 +13,7 @@ import {
   type FoldMeters,
 } from "./fold-context.ts";
 import { IndexSink } from "./index-sink.ts";
-import { exportSnapshot } from "./snapshot-export.ts";
-import { SnapshotImport } from "./snapshot-import.ts";
+import { exportSnapshot, SnapshotImport } from "./snapshots.ts";
 import { contentOf, TargetFold } from "./target-fold.ts";
 import type { TargetSlots } from "./target-slots.ts";
 

@@ -4,27 +4,20 @@ import type { ReloadReason } from "./fact-fold.ts";
 import type { IndexSink } from "./index-sink.ts";
 
 /** The bounds of a fold. Beyond each of them something is abandoned that a snapshot or the next checkpoint restores. */
-export interface FoldLimits {
-  /** Records of one target that wait for earlier ones, or are kept over a gap that may still be filled. */
-  readonly maxWaitingRecordsPerTarget: number;
-  /** Bytes of these records, with their overhead. */
-  readonly maxWaitingBytesPerTarget: number;
-  /** Bytes of the waiting records of all targets. */
-  readonly maxWaitingBytes: number;
-  /** Declared gaps of one target that no checkpoint has closed. */
-  readonly maxGapsPerTarget: number;
-  /** Bytes of all targets' changes since a gap, kept to go back to it. */
-  readonly maxKeptBytes: number;
-  /** How long a target waits for messages that are not declared lost, before its state is asked for. */
-  readonly maxHoleMs: number;
-}
+export type FoldLimits = Readonly<typeof defaultFoldLimits>;
 
-export const defaultFoldLimits: FoldLimits = {
+export const defaultFoldLimits = {
+  /** Records of one target that wait for earlier ones, or are kept over a gap that may still be filled. */
   maxWaitingRecordsPerTarget: 16_384,
+  /** Bytes of these records, with their overhead. */
   maxWaitingBytesPerTarget: 4 * 1_024 * 1_024,
+  /** Bytes of the waiting records of all targets. */
   maxWaitingBytes: 64 * 1_024 * 1_024,
+  /** Declared gaps of one target that no checkpoint has closed. */
   maxGapsPerTarget: 256,
+  /** Bytes of all targets' changes since a gap, kept to go back to it. */
   maxKeptBytes: 64 * 1_024 * 1_024,
+  /** How long a target waits for messages that are not declared lost, before its state is asked for. */
   maxHoleMs: 2_000,
 };
 

@@ -2,36 +2,24 @@ import type { Cancel } from "@espalier/common";
 import { subscribe } from "../subscribe.ts";
 
 /** Gives every target's key a small number, which the prefix index and the columns of loads use. */
-export interface TargetSlots {
-  /**
-   * The number of a target; a new target gets a free one. Only the fleet and the fold of facts call it, and release the
-   * number. For what others say of a target, use `find`.
-   *
-   * @returns -1 when all are taken
-   */
-  slotOf(target: string): number;
-  /** @returns -1 when the target has none */
-  find(target: string): number;
-  keyOf(slot: number): string | undefined;
-  /** Targets that have a number. */
-  targets(): Iterable<string>;
-  /** Calls the listener with each target that gets a number. */
-  onAssigned(listener: (target: string) => void): Cancel;
-  /** Frees the number for another target. */
-  release(target: string): void;
-  /** Exclusive bound on slots. */
-  readonly capacity: number;
-}
+export type TargetSlots = ReturnType<typeof createTargetSlots>;
 
 /** @param capacity at most as many targets as the prefix index was made for */
-export function createTargetSlots(capacity: number): TargetSlots {
+export function createTargetSlots(capacity: number) {
   const slots = new Map<string, number>();
   const keys: (string | undefined)[] = [];
   const free: number[] = [];
   const listeners = new Set<(target: string) => void>();
   return {
+    /** Exclusive bound on slots. */
     capacity,
-    slotOf(target) {
+    /**
+     * The number of a target; a new target gets a free one. Only the fleet and the fold of facts call it, and release the
+     * number. For what others say of a target, use `find`.
+     *
+     * @returns -1 when all are taken
+     */
+    slotOf(target: string): number {
       const known = slots.get(target);
       if (known !== undefined) return known;
       const slot = free.pop() ?? (keys.length < capacity ? keys.length : -1);
@@ -41,11 +29,15 @@ export function createTargetSlots(capacity: number): TargetSlots {
       for (const listener of listeners) listener(target);
       return slot;
     },
-    find: (target) => slots.get(target) ?? -1,
-    keyOf: (slot) => keys[slot],
-    targets: () => slots.keys(),
-    onAssigned: (listener) => subscribe(listeners, listener),
-    release(target) {
+    /** @returns -1 when the target has none */
+    find: (target: string): number => slots.get(target) ?? -1,
+    keyOf: (slot: number): string | undefined => keys[slot],
+    /** Targets that have a number. */
+    targets: (): Iterable<string> => slots.keys(),
+    /** Calls the listener with each target that gets a number. */
+    onAssigned: (listener: (target: string) => void): Cancel => subscribe(listeners, listener),
+    /** Frees the number for another target. */
+    release(target: string): void {
       const slot = slots.get(target);
       if (slot === undefined) return;
       slots.delete(target);

@@ -279,27 +279,20 @@ export function checkpointUrgency(need: CheckpointNeed, limits: FeedReaderLimits
 }
 
 /** Bounds and times of a feed reader. */
-export interface FeedReaderLimits {
-  /** Records that a backup keeps, to take over without loss. */
-  readonly maxKeptRecords: number;
-  /** Bytes of these records, with their overhead. */
-  readonly maxKeptBytes: number;
-  /** A feed is checkpointed again after as many stored and removed blocks as it holds, and at least this many. */
-  readonly minCheckpointOps: number;
-  /** A feed that has moved is checkpointed after this time at the latest. */
-  readonly maxCheckpointAgeMs: number;
-  /** How long a gap stays open for a router that may fill it, before a checkpoint closes it. */
-  readonly openGapMs: number;
-  /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
-  readonly epochWaitMs: number;
-}
+export type FeedReaderLimits = Readonly<typeof defaultFeedLimits>;
 
-export const defaultFeedLimits: FeedReaderLimits = {
+export const defaultFeedLimits = {
+  /** Records that a backup keeps, to take over without loss. */
   maxKeptRecords: 16_384,
+  /** Bytes of these records, with their overhead. */
   maxKeptBytes: 4 * 1_024 * 1_024,
+  /** A feed is checkpointed again after as many stored and removed blocks as it holds, and at least this many. */
   minCheckpointOps: 4_096,
+  /** A feed that has moved is checkpointed after this time at the latest. */
   maxCheckpointAgeMs: 60_000,
+  /** How long a gap stays open for a router that may fill it, before a checkpoint closes it. */
   openGapMs: 10_000,
+  /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
   epochWaitMs: 10_000,
 };
 

@@ -13,7 +13,7 @@ import {
 } from "./load-frame.ts";
 import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
-import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauges.ts";
+import { type LoadOrigin, PeerGauges } from "./peer-gauges.ts";
 
 /** The gauges of a replica as their carriers to other replicas see them. They go ahead of everything else. */
 export interface LoadExchange extends PlaneExchange {
@@ -26,20 +26,15 @@ export interface LoadExchange extends PlaneExchange {
   originGone(origin: Origin): void;
 }
 
-/** Bounds and times of the load plane. Times in milliseconds on the monotonic clock. */
-export interface LoadLimits extends PeerGaugesLimits {
-  /** Least time between two frames with changes; the first change after it goes out at once. */
-  readonly coalesceMs: number;
-  /** Frames with changes per second at most, to all peers together: with many peers the gap between two is longer. */
-  readonly maxFramesPerS: number;
-  readonly heartbeatMs: number;
-  readonly sweepMs: number;
-}
+/** Bounds and times of the load plane; see also `PeerGaugesLimits`. Times in milliseconds on the monotonic clock. */
+export type LoadLimits = Readonly<typeof defaultLoadLimits>;
 
-const defaultLoadLimits: LoadLimits = {
+const defaultLoadLimits = {
   maxOrigins: 1_024,
   maxTargets: 4_096,
+  /** Least time between two frames with changes; the first change after it goes out at once. */
   coalesceMs: 10,
+  /** Frames with changes per second at most, to all peers together: with many peers the gap between two is longer. */
   maxFramesPerS: 1_200,
   heartbeatMs: 500,
   leaseMs: 1_500,

@@ -26,19 +26,16 @@ export interface Note {
 /** Where routers leave notes for each other. */
 export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
 
-/** Bounds and times of notes. Times in milliseconds on the monotonic clock. */
-export interface NoteLimits extends HeldNoteLimits {
-  /** Period in which own notes are sent again, for routers that missed them. */
-  readonly refreshMs: number;
-  /** A note that was not sent again for so long is forgotten. */
-  readonly forgetMs: number;
-}
+/** Bounds and times of notes; see also `HeldNoteLimits`. Times in milliseconds on the monotonic clock. */
+export type NoteLimits = Readonly<typeof defaultNoteLimits>;
 
-export const defaultNoteLimits: NoteLimits = {
+export const defaultNoteLimits = {
   maxNotes: 64,
   maxOrigins: 256,
   maxHeldBytes: 16 * 1_024 * 1_024,
+  /** Period in which own notes are sent again, for routers that missed them. */
   refreshMs: 30_000,
+  /** A note that was not sent again for so long is forgotten. */
   forgetMs: 1_800_000,
 };
 

@@ -102,33 +102,15 @@ export interface BindingsOptions {
   readonly capacity?: number;
 }
 
+const encoder = new TextEncoder();
+
 /**
  * Texts bound to texts, the same in all routers, such as which engine holds a stored response. Of two bindings of a key
  * the later stamp wins; of equal stamps the greater router id.
  */
-export interface Bindings {
-  /** @throws RangeError for a value over 1,024 bytes */
-  set(key: string, value: string, ttlMs: number): void;
-  get(key: string): string | undefined;
-  /** Milliseconds for which a key stays bound unless it is set again; 0 when it is unbound. */
-  leftMs(key: string): number;
-  forget(key: string): void;
-  /** Number of bindings, forgotten and expired ones included. */
-  readonly size: number;
-  /** What was set and forgotten here since the last call, for the placement log. */
-  takePending(): readonly BindingRecord[];
-  /**
-   * Takes a record from another router's log.
-   *
-   * @returns false when its stamp is by a clock that runs ahead: it wins, but for lack of capacity it goes as if made
-   *   now
-   */
-  receive(record: BindingRecord, router: RouterId): boolean;
-}
+export type Bindings = ReturnType<typeof createBindings>;
 
-const encoder = new TextEncoder();
-
-export function createBindings({ self, clock, hlc, touch, capacity = maxBindings }: BindingsOptions): Bindings {
+export function createBindings({ self, clock, hlc, touch, capacity = maxBindings }: BindingsOptions) {
   const table = new BindingTable(capacity);
   /** By key: only the latest record of a key is sent. */
   const pending = new Map<string, BindingRecord>();
@@ -150,33 +132,43 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
     return entry?.record.kind === "bind" && entry.expiresMs > clock.nowMs() ? entry : undefined;
   };
   return {
-    get size() {
+    /** Number of bindings, forgotten and expired ones included. */
+    get size(): number {
       return table.size;
     },
-    set(text, value, ttlMs) {
+    /** @throws RangeError for a value over 1,024 bytes */
+    set(text: string, value: string, ttlMs: number): void {
       if (encoder.encode(value).length > maxBindingValueBytes) throw new RangeError("a value is too long to be bound");
       const key = hashOf(text);
       const stamp = laterThan(table.get(key)?.record.stamp, hlc);
       write({ kind: "bind", stamp, ttlMs: wholeTtl(ttlMs), key, value });
     },
-    get: (text) => find(text)?.record.value,
-    leftMs(text) {
+    get: (text: string): string | undefined => find(text)?.record.value,
+    /** Milliseconds for which a key stays bound unless it is set again; 0 when it is unbound. */
+    leftMs(text: string): number {
       const entry = find(text);
       return entry ? entry.expiresMs - clock.nowMs() : 0;
     },
-    forget(text) {
+    forget(text: string): void {
       const entry = find(text);
       if (!entry) return;
       // It must be remembered as forgotten while any router may still hear of the binding.
       const { stamp, ttlMs, key } = entry.record;
       write({ kind: "unbind", stamp: laterThan(stamp, hlc), ttlMs, key, value: "" });
     },
-    takePending() {
+    /** What was set and forgotten here since the last call, for the placement log. */
+    takePending(): readonly BindingRecord[] {
       const records = [...pending.values()];
       pending.clear();
       return records;
     },
-    receive(record, router) {
+    /**
+     * Takes a record from another router's log.
+     *
+     * @returns false when its stamp is by a clock that runs ahead: it wins, but for lack of capacity it goes as if made
+     *   now
+     */
+    receive(record: BindingRecord, router: RouterId): boolean {
       const isCredible = hlc.observe(record.stamp);
       put(record, router, isCredible ? record.stamp : hlc.now());
       return isCredible;

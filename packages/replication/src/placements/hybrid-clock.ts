@@ -9,26 +9,23 @@ export const maxAheadMs = 500;
  * A hybrid logical clock (Kulkarni and others, "Logical physical clocks", 2014): its stamps rise with every call, are
  * later than any stamp observed before, and stay close to the wall clock.
  */
-export interface HybridClock {
-  /** A stamp: milliseconds of the wall clock times `stampsPerMs`, plus a counter. A safe integer. */
-  now(): number;
-  /**
-   * Notes a stamp of another router.
-   *
-   * @returns false when it is so far ahead that its clock must be wrong: it counts only as far as `maxAheadMs`
-   */
-  observe(stamp: number): boolean;
-}
+export type HybridClock = ReturnType<typeof createHybridClock>;
 
-export function createHybridClock(clock: Clock): HybridClock {
+export function createHybridClock(clock: Clock) {
   let last = 0;
   const wall = (): number => Math.floor(clock.wallMs()) * stampsPerMs;
   return {
-    now() {
+    /** A stamp: milliseconds of the wall clock times `stampsPerMs`, plus a counter. A safe integer. */
+    now(): number {
       last = Math.max(last + 1, wall());
       return last;
     },
-    observe(stamp) {
+    /**
+     * Notes a stamp of another router.
+     *
+     * @returns false when it is so far ahead that its clock must be wrong: it counts only as far as `maxAheadMs`
+     */
+    observe(stamp: number): boolean {
       const latest = wall() + maxAheadMs * stampsPerMs;
       last = Math.max(last, Math.min(stamp, latest));
       return stamp <= latest;

@@ -1,12 +1,9 @@
-import { type Clock, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
-import type { PrefixIndex } from "@espalier/prefix-index";
+import { counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
-import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
-import type { Bindings } from "./bindings.ts";
-import type { HybridClock } from "./hybrid-clock.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
+import type { PlacementLogOptions } from "./placement-log.ts";
 import { ReadRuns } from "./read-runs.ts";
 
 /** Bytes of the runs of all journals. */
@@ -14,13 +11,8 @@ export const maxRunBytes = 268_435_456;
 /** Journals whose runs are kept. */
 export const maxPlacementJournals = 1_024;
 
-export interface PlacementReaderOptions {
-  readonly bindings: Bindings;
-  readonly index: PrefixIndex;
-  readonly slots: TargetSlots;
-  readonly clock: Clock;
-  readonly hlc: HybridClock;
-  readonly epochOf: (target: string) => EngineEpoch | undefined;
+export interface PlacementReaderOptions
+  extends Pick<PlacementLogOptions, "bindings" | "index" | "slots" | "clock" | "hlc" | "epochOf"> {
   readonly meters: PlacementMeters;
   readonly maxRunBytes: number;
   readonly numbers: RouterNumbers;
@@ -146,18 +138,15 @@ function isOlderEpoch(declared: EngineEpoch, newest: EngineEpoch): boolean {
 export const maxNumberedRouters = 4_096;
 
 /** Small numbers for other routers, which the index keeps with what they placed. 0 is this router. */
-export interface RouterNumbers {
-  /** The same for the same router, whatever its epoch. */
-  numberOf(router: RouterId): number;
-  routerOf(number: number): RouterId | undefined;
-}
+export type RouterNumbers = ReturnType<typeof createRouterNumbers>;
 
 /** @param capacity routers that get a number of their own */
-export function createRouterNumbers(capacity: number = maxNumberedRouters): RouterNumbers {
+export function createRouterNumbers(capacity: number = maxNumberedRouters) {
   const numbers = new Map<RouterId, number>();
   const routers: RouterId[] = [];
   return {
-    numberOf(router) {
+    /** The same for the same router, whatever its epoch. */
+    numberOf(router: RouterId): number {
       const known = numbers.get(router);
       if (known !== undefined) return known;
       // The number after the last denotes all others.
@@ -165,7 +154,7 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
       numbers.set(router, routers.push(router));
       return routers.length;
     },
-    routerOf: (number) => routers[number - 1],
+    routerOf: (number: number): RouterId | undefined => routers[number - 1],
   };
 }
 

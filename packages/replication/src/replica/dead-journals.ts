@@ -17,15 +17,16 @@ export interface DeadJournalsOptions {
   readonly placementTtlMs: number;
 }
 
-/** Drops journals of routers that are gone, once all in them is obsolete. */
-export interface DeadJournals {
-  /** @param isLiving of origins other than this router */
-  collect(isLiving: (origin: Origin) => boolean): void;
-}
+/**
+ * Drops journals of routers that are gone, once all in them is obsolete.
+ *
+ * @param isLiving of origins other than this router
+ */
+export type CollectDeadJournals = (isLiving: (origin: Origin) => boolean) => void;
 
 type CurrentEpoch = (target: string) => string | undefined;
 
-export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
+export function createDeadJournals(options: DeadJournalsOptions): CollectDeadJournals {
   const { clock, store, fold, self, placementTtlMs } = options;
   /** Time of death on the monotonic clock, by key of the origin; in the order in which they died. */
   const deadSinceMs = new Map<string, number>();
@@ -33,32 +34,28 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
     const epoch = fold.state(target)?.epoch;
     return epoch && epochId(epoch);
   };
-  return {
-    collect(isLiving) {
-      const nowMs = clock.nowMs();
-      const all = store.origins();
-      const living = [self(), ...all.filter(isLiving)];
-      const dead = new Map(all.filter((origin) => !isLiving(origin)).map((origin) => [originKey(origin), origin]));
-      for (const key of [...deadSinceMs.keys()]) if (!dead.has(key)) deadSinceMs.delete(key);
-      for (const key of dead.keys()) if (!deadSinceMs.has(key)) deadSinceMs.set(key, nowMs);
-      const isUseless = (origin: Origin): boolean =>
-        nowMs - deadSinceMs.get(originKey(origin))! > placementTtlMs &&
-        isCovered(store, origin, { living, currentEpoch });
-      let excess = dead.size - maxDeadJournals;
-      for (const key of [...deadSinceMs.keys()]) {
-        const origin = dead.get(key);
-        if (!origin) continue;
-        // A router that drops an epoch drops the epochs before it too.
-        const going = [...dead.values()].filter(
-          ({ router, epoch }) => router === origin.router && epoch <= origin.epoch,
-        );
-        if (excess <= 0 && !going.every(isUseless)) continue;
-        excess -= going.length;
-        for (const each of going) dead.delete(originKey(each));
-        for (const each of going) deadSinceMs.delete(originKey(each));
-        store.drop(origin);
-      }
-    },
+  return (isLiving) => {
+    const nowMs = clock.nowMs();
+    const all = store.origins();
+    const living = [self(), ...all.filter(isLiving)];
+    const dead = new Map(all.filter((origin) => !isLiving(origin)).map((origin) => [originKey(origin), origin]));
+    for (const key of [...deadSinceMs.keys()]) if (!dead.has(key)) deadSinceMs.delete(key);
+    for (const key of dead.keys()) if (!deadSinceMs.has(key)) deadSinceMs.set(key, nowMs);
+    const isUseless = (origin: Origin): boolean =>
+      nowMs - deadSinceMs.get(originKey(origin))! > placementTtlMs &&
+      isCovered(store, origin, { living, currentEpoch });
+    let excess = dead.size - maxDeadJournals;
+    for (const key of [...deadSinceMs.keys()]) {
+      const origin = dead.get(key);
+      if (!origin) continue;
+      // A router that drops an epoch drops the epochs before it too.
+      const going = [...dead.values()].filter(({ router, epoch }) => router === origin.router && epoch <= origin.epoch);
+      if (excess <= 0 && !going.every(isUseless)) continue;
+      excess -= going.length;
+      for (const each of going) dead.delete(originKey(each));
+      for (const each of going) deadSinceMs.delete(originKey(each));
+      store.drop(origin);
+    }
   };
 }
 
@@ -67,7 +64,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
  * record, or the target has a newer epoch.
  *
  * @param living whose checkpoints count
- * @param currentLife id of a target's newest epoch
+ * @param currentEpoch id of a target's newest epoch
  */
 export function isCovered(
   store: Pick<Journals, "feedsOf">,

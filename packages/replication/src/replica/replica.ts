@@ -3,8 +3,7 @@ import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
 import { type JournalLimits, Journals } from "../documents/journal-store.ts";
 import { epochId } from "../facts/engine-epoch.ts";
-import type { FoldState } from "../facts/fact-fold.ts";
-import { FactFold } from "../facts/fact-fold.ts";
+import { FactFold, type FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
@@ -21,8 +20,7 @@ import { Registry, type RegistryDocument } from "../registry/registry.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { UsagePlane } from "../usage/usage-plane.ts";
-import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
-import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
+import { type CollectDeadJournals, createDeadJournals } from "./dead-journals.ts";
 import { FeedCoordinator } from "./feed-coordinator.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 
@@ -77,7 +75,7 @@ export class Replica implements Startable {
   readonly registry: Registry;
   readonly #options: ReplicaOptions;
   readonly #coordinator: FeedCoordinator;
-  readonly #dead: DeadJournals;
+  readonly #collectDead: CollectDeadJournals;
   readonly #schedule: CommitSchedule;
   readonly #requests: SnapshotRequests;
   readonly #hybrid: HybridClock;
@@ -128,7 +126,7 @@ export class Replica implements Startable {
     });
     this.registry = new Registry({ self, clock, hlc });
     shareRegistry(this.registry, this.store);
-    this.#dead = createDeadJournals({
+    this.#collectDead = createDeadJournals({
       ...{ clock, self, store: this.store, fold: this.fold },
       placementTtlMs: options.placementTtlMs,
     });
@@ -199,7 +197,7 @@ export class Replica implements Startable {
     this.#joinCompaction.setMembers(members);
     const { router } = this.store.own.origin;
     this.#isLowest = members.every(({ origin, state }) => state !== "alive" || origin.router > router);
-    this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
+    this.#collectDead((origin) => this.#coordinator.isLiving(origin));
   }
 
   /** Drops what is shared of a target whose engine is not in this router's fleet and that no router reads. */
@@ -235,7 +233,7 @@ export class Replica implements Startable {
   }
 
   #upkeep(): void {
-    this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
+    this.#collectDead((origin) => this.#coordinator.isLiving(origin));
     this.registry.expire();
     this.fold.maintain();
     this.#requests.retry(loadingTargets(this.fold));
@@ -339,17 +337,14 @@ export const compactionMs = 500;
  * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot, and the journals
  * besides: each feed's owner can cut away what is in both before it is sent.
  */
-export interface JoinCompaction {
-  setMembers(members: readonly Member[]): void;
-  isCheckpointWanted(opsSinceCheckpoint: number): boolean;
-}
+type JoinCompaction = ReturnType<typeof createJoinCompaction>;
 
 /** @param touch called when feeds should be checkpointed now */
-export function createJoinCompaction(clock: Clock, touch: () => void): JoinCompaction {
+export function createJoinCompaction(clock: Clock, touch: () => void) {
   let known = new Set<string>();
   let untilMs = Number.NEGATIVE_INFINITY;
   return {
-    setMembers(members) {
+    setMembers(members: readonly Member[]): void {
       const alive = new Set(members.flatMap(({ origin, state }) => (state === "alive" ? [originKey(origin)] : [])));
       const hasNew = [...alive].some((key) => !known.has(key));
       known = alive;
@@ -357,7 +352,7 @@ export function createJoinCompaction(clock: Clock, touch: () => void): JoinCompa
       untilMs = clock.nowMs() + compactionMs;
       touch();
     },
-    isCheckpointWanted: (ops) => ops >= minCompactionOps && clock.nowMs() < untilMs,
+    isCheckpointWanted: (ops: number): boolean => ops >= minCompactionOps && clock.nowMs() < untilMs,
   };
 }
 
@@ -377,4 +372,45 @@ export function shareRegistry(registry: Registry, store: Journals): void {
     const doc = registry.open(name);
     if (doc) follow({ name, doc, isOpen: true });
   });
+}
+
+interface CommitScheduleOptions {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Least time between two commits, in milliseconds. */
+  readonly tickMs: number;
+  /**
+   * How long the first pending record after quiet waits for related ones. Default: to the end of the event loop's turn.
+   */
+  readonly gatherMs?: number;
+  readonly commit: () => void;
+}
+
+/** Decides when what is pending is committed. */
+export type CommitSchedule = ReturnType<typeof createCommitSchedule>;
+
+/**
+ * After quiet a commit follows a little later, so that related records go together. Under load there is one per tick,
+ * because the cost of replication is per transaction, not per record.
+ */
+export function createCommitSchedule(options: CommitScheduleOptions) {
+  const { clock, scheduler, tickMs, gatherMs = 0, commit } = options;
+  let cancel: Cancel | undefined;
+  let lastMs = Number.NEGATIVE_INFINITY;
+  return {
+    /** Something is pending. */
+    touch(): void {
+      if (cancel) return;
+      const waitMs = Math.max(gatherMs, lastMs + tickMs - clock.nowMs());
+      cancel = scheduler.after(waitMs, () => {
+        cancel = undefined;
+        lastMs = clock.nowMs();
+        commit();
+      });
+    },
+    stop(): void {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
 }

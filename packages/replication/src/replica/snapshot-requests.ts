@@ -17,28 +17,15 @@ export interface SnapshotRequestsOptions {
   readonly onGivenUp: (targets: readonly string[]) => void;
 }
 
-/** Gathers the targets whose state must be fetched, so that they are asked for together. */
-export interface SnapshotRequests {
-  add(target: string, from: Origin | undefined): void;
-  /**
-   * Asks again for what has not come, or gives it up. Call it now and then.
-   *
-   * @param loading targets that wait for a snapshot
-   */
-  retry(loading: readonly string[]): void;
-  onRequest(listener: (request: SnapshotRequest) => void): () => void;
-  /**
-   * A snapshot begins to arrive, which may bring waiting targets. @returns the sink, which also reports when it ended
-   */
-  importing(sink: SnapshotSink): SnapshotSink;
-}
-
 interface Asked {
   atMs: number;
   times: number;
 }
 
-export function createSnapshotRequests(options: SnapshotRequestsOptions): SnapshotRequests {
+/** Gathers the targets whose state must be fetched, so that they are asked for together. */
+export type SnapshotRequests = ReturnType<typeof createSnapshotRequests>;
+
+export function createSnapshotRequests(options: SnapshotRequestsOptions) {
   const { clock, scheduler, isLoading, onGivenUp } = options;
   const waiting = new Map<string, { readonly from: Origin | undefined; readonly targets: Set<string> }>();
   const asked = new Map<string, Asked>();
@@ -77,7 +64,10 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
   };
   return {
     add,
-    importing(sink) {
+    /**
+     * A snapshot begins to arrive, which may bring waiting targets. @returns the sink, which also reports when it ended
+     */
+    importing(sink: SnapshotSink): SnapshotSink {
       let isOpen = true;
       const ended = (): void => {
         if (isOpen) importEnded();
@@ -97,7 +87,12 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
         },
       };
     },
-    retry(loading) {
+    /**
+     * Asks again for what has not come, or gives it up. Call it now and then.
+     *
+     * @param loading targets that wait for a snapshot
+     */
+    retry(loading: readonly string[]): void {
       if (imports > 0) return;
       const nowMs = clock.nowMs();
       const still = new Set(loading);
@@ -113,7 +108,7 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
       for (const target of givenUp) asked.delete(target);
       if (givenUp.length > 0) onGivenUp(givenUp);
     },
-    onRequest(listener) {
+    onRequest(listener: (request: SnapshotRequest) => void): () => void {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -1,36 +1,34 @@
 import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
-import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
-import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
+import { OwnUsage, type OwnUsageReport } from "./own-usage.ts";
+import { PeerUsage } from "./peer-usage.ts";
 import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
 import { PoolUsage, UsageSums } from "./usage-sums.ts";
 
-/** Bounds and times of the usage that routers send each other. Times in milliseconds on the monotonic clock. */
-export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
-  /** Usage within this time goes out together. */
-  readonly gatherMs: number;
-  /**
-   * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
-   */
-  readonly refreshMs: number;
-  /** How often the tenants with the most tokens are determined. */
-  readonly rankMs: number;
-  /** How often tenants of other routers that have almost nothing left are forgotten. */
-  readonly sweepMs: number;
-}
+/**
+ * Bounds and times of the usage that routers send each other; see also `OwnUsageLimits` and `PeerUsageLimits`. Times in
+ * milliseconds on the monotonic clock.
+ */
+export type UsageLimits = Readonly<typeof defaultUsageLimits>;
 
-export const defaultUsageLimits: UsageLimits = {
+export const defaultUsageLimits = {
   maxTenants: 4_096,
   maxAdvertised: 1_024,
   maxTenantsOfRouter: 2_048,
   maxOrigins: 128,
+  /** Usage within this time goes out together. */
   gatherMs: 250,
   tellShare: 0.01,
+  /**
+   * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
+   */
   refreshMs: 1_000,
   refreshTenants: 32,
+  /** How often the tenants with the most tokens are determined. */
   rankMs: 5_000,
   leaseMs: 240_000,
   waitLeaseMs: 3_000,
+  /** How often tenants of other routers that have almost nothing left are forgotten. */
   sweepMs: 30_000,
 };
 

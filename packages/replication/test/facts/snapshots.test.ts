@@ -4,7 +4,7 @@ import { fixedSeeds, randomRuns } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import type { FactRecord } from "../../src/facts/fact-item.ts";
 import { maxSnapshotTargets, readSnapshotFrame, writeSnapshotFrame } from "../../src/facts/snapshot-codec.ts";
-import { minSnapshotFrameBytes } from "../../src/facts/snapshot-export.ts";
+import { minSnapshotFrameBytes } from "../../src/facts/snapshots.ts";
 import {
   a,
   b,

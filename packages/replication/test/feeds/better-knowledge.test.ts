@@ -1,23 +1,13 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { FeedRig, target } from "./feed-rig.ts";
-
-function pair(seed = 1, limits = {}) {
-  const rig = new FeedRig(seed);
-  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
-  a.reader.setRole("owner");
-  b.reader.setRole("backup");
-  return { rig, a, b, c };
-}
+import { FeedRig, pair, target } from "./feed-rig.ts";
 
 describe("a backup that has what the owner has missed", () => {
   test("writes it and goes on as the owner", () => {
     for (let seed = 1; seed < 12; seed++) {
       const { rig, a, b } = pair(seed);
       rig.publish(60);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       // X is stored in what the owner misses, and removed in what it reads.
       rig.engine.publish([1_500]);
       rig.publish(9);
@@ -25,21 +15,15 @@ describe("a backup that has what the owner has missed", () => {
       b.read();
       rig.publish(5);
       rig.engine.publish([], [1_500]);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       rig.exchange();
       expect(b.claimed).toBe(1);
       rig.expectTruth();
       rig.publish(10);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       a.read();
       rig.publish(1);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       expect(rig.owners()).toEqual(["b"]);
       rig.expectTruth();
       expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
@@ -49,9 +33,7 @@ describe("a backup that has what the owner has missed", () => {
   test("whose feed is behind waits until it has caught up", () => {
     const { rig, a, b } = pair(12);
     rig.publish(30);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.publish(10);
     a.miss(5);
     a.read();
@@ -67,9 +49,7 @@ describe("a backup that has what the owner has missed", () => {
   test("states what it holds when it does not keep enough", () => {
     const { rig, a, b } = pair(13, { maxKeptRecords: 3 });
     rig.publish(30);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.publish(10);
     a.miss(5);
     a.read();
@@ -82,12 +62,10 @@ describe("a backup that has what the owner has missed", () => {
   test("states it at once when all wait for a state that nobody has", () => {
     const { rig, a, b, c } = pair(18);
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.publish(6);
     a.miss(3);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     // A reader that is gone has stated what comes later, and has written no records.
     const origin = { router: asRouterId("gone"), epoch: 1 };
     const { epoch, last } = c.fold.state(target)!;
@@ -113,8 +91,7 @@ describe("a backup that has what the owner has missed", () => {
     rig.publish(30);
     a.read();
     b.miss(1);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.publish(10);
     a.miss(5);
     a.read();
@@ -131,8 +108,7 @@ describe("an owner that knows all", () => {
     rig.publish(30);
     a.read(10);
     a.miss(3);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.settle();
     expect(c.fold.state(target)?.isComplete).toBe(false);
     rig.apart.add(a);
@@ -153,9 +129,7 @@ describe("an inherited state", () => {
     a.read();
     rig.engine.publish([200]);
     b.miss(1);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.apart.add(a);
     b.reader.setRole("owner");
     rig.engine.publish([300]);
@@ -165,8 +139,7 @@ describe("an inherited state", () => {
       [],
       Array.from({ length: 50 }, (_, block) => block),
     );
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     expect(b.reader.describe()).toMatchObject({ inheritedBlocks: 101, unknownRemovals: 50 });
     expect(c.held()).toHaveLength(102);
     // One more is half of 101, rounded up.
@@ -182,9 +155,7 @@ describe("an inherited state", () => {
   test("is kept by a reader that has read everything, whatever it does not know", () => {
     const { rig, a, b } = pair(17);
     rig.publish(20);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     b.reader.setRole("owner");
     rig.publish(1);
     b.read();
@@ -193,8 +164,7 @@ describe("an inherited state", () => {
     b.read();
     expect(b.reader.describe().inheritedBlocks).toBe(0);
     expect(b.takeovers("state")).toBe(0);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.expectTruth();
   });
 });

@@ -33,8 +33,7 @@ test("checkpoints keep a journal small, however much happens", () => {
   let largest = 0;
   for (let round = 0; round < 120; round++) {
     rig.publish(20);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     if (round > 20) largest = Math.max(largest, a.store.stats().ownBytes);
   }
   rig.expectTruth();
@@ -46,8 +45,7 @@ test("checkpoints keep a journal small, however much happens", () => {
 test("a feed that moves slowly has a checkpoint once a minute, a silent one has none", () => {
   const { rig, a } = lone(2);
   rig.publish(5);
-  a.read();
-  rig.exchange();
+  rig.exchange(a);
   expect(a.checkpoints).toBe(1);
   rig.publish(1);
   a.read();
@@ -68,13 +66,10 @@ test("a router that reads no more gives its entries up once the owner has a chec
   a.reader.setRole("owner");
   b.reader.setRole("backup");
   rig.publish(50);
-  a.read();
-  b.read();
-  rig.exchange();
+  rig.exchange(a, b);
   b.reader.setRole("owner");
   rig.publish(20);
-  b.read();
-  rig.exchange();
+  rig.exchange(b);
   a.read();
   rig.publish(5);
   a.read();
@@ -95,8 +90,7 @@ test("somebody who joins after checkpoints has the state by a snapshot and what 
   const { rig, a } = lone(4, { minCheckpointOps: 100 });
   for (let round = 0; round < 30; round++) {
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
   }
   const late = rig.add("late");
   rig.settle();

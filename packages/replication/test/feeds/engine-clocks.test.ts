@@ -1,7 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";
-
 import { epochId } from "../../src/facts/engine-epoch.ts";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
@@ -51,8 +50,7 @@ describe("an engine that comes back with an earlier clock", () => {
     expect(c.claims.get("b@1")?.claim.worth ?? claimBy(b)?.worth).toBe("complete");
     rig.expectTruth([b, c]);
     rig.publish(30);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.expectTruth([b, c]);
   });
 
@@ -60,8 +58,7 @@ describe("an engine that comes back with an earlier clock", () => {
     const { rig, a, b, c } = trio(2);
     rig.publish(60);
     a.miss(20);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     const before = epochOf(c);
     rig.apart.add(a);
     b.notice();
@@ -99,8 +96,7 @@ describe("an engine that comes back with an earlier clock", () => {
     }
     const before = epochOf(b);
     rig.publish(5);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     expect([epochOf(b), claimBy(b)?.worth]).toEqual([before, "void"]);
     rig.time.advance(10_000);
     rig.exchange();
@@ -148,8 +144,7 @@ test("an epoch that somebody made up counts as unverified at once for who reads 
   rig.expectTruth();
   expect(claimBy(a)).toMatchObject({ worth: "complete", state: "live" });
   rig.publish(20);
-  a.read();
-  rig.exchange();
+  rig.exchange(a);
   rig.expectTruth();
 });
 

@@ -1,14 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { epochId } from "../../src/facts/engine-epoch.ts";
-import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
-
-function pair(seed = 1, limits = {}) {
-  const rig = new FeedRig(seed);
-  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
-  a.reader.setRole("owner");
-  b.reader.setRole("backup");
-  return { rig, a, b, c };
-}
+import { pair, type RigRouter, target } from "./feed-rig.ts";
 
 const epochOf = (router: RigRouter): string => epochId(router.fold.state(target)!.epoch!);
 
@@ -16,15 +8,12 @@ describe("a restart of the engine", () => {
   test("seen by the owner first is another epoch, which the backup finds in its own feed", () => {
     const { rig, a, b, c } = pair(2);
     rig.publish(60);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     const before = epochOf(c);
     rig.engine.restart();
     rig.publish(10);
     a.notice();
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect(epochOf(b)).not.toBe(before);
     expect(c.fold.state(target)?.epoch?.predecessor).toBe(before);
     rig.expectTruth();
@@ -81,9 +70,7 @@ describe("a restart of the engine", () => {
     a.notice();
     a.read();
     rig.publish(3);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.expectTruth();
     expect(rig.owners()).toEqual(["b"]);
   });
@@ -92,9 +79,7 @@ describe("a restart of the engine", () => {
     const { rig, a, b } = pair(5);
     for (let epoch = 0; epoch < 12; epoch++) {
       rig.publish(30);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       rig.expectTruth();
       rig.engine.restart();
       a.notice();
@@ -110,8 +95,7 @@ describe("a restart of the engine", () => {
   test("without the engine's messages after it changes nothing", () => {
     const { rig, a, c } = pair(6);
     rig.publish(20);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     a.notice();
     rig.exchange();
     expect(c.held()).not.toEqual([]);
@@ -123,16 +107,13 @@ describe("which epoch it is", () => {
   test("that was only suspected to be another one shows with a message that others know", () => {
     const { rig, a, b, c } = pair(7);
     rig.publish(20);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     // Its connection broke, and nothing shows that the engine was not restarted meanwhile.
     b.notice();
     b.read();
     b.reader.setRole("owner");
     rig.publish(10);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     expect(epochOf(c)).toBe(epochOf(a));
     expect(b.meter.value("espalier_feed_lives_total")).toBe(0);
     rig.expectTruth([b, c]);
@@ -141,8 +122,7 @@ describe("which epoch it is", () => {
   test("cannot be shown to be the known one where the engine does not tell what others have read", () => {
     const { rig, a, b, c } = pair(8);
     rig.publish(20);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.apart.add(a);
     rig.publish(10);
     b.miss(25);
@@ -156,8 +136,7 @@ describe("which epoch it is", () => {
   test("is waited for while it does not show, but not for ever", () => {
     const { rig, a, b, c } = pair(9, { epochWaitMs: 2_000 });
     rig.publish(20);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     const old = epochOf(c);
     rig.apart.add(a);
     // Messages before the latest known one, none of which others have told the marks of.
@@ -170,8 +149,7 @@ describe("which epoch it is", () => {
     rig.settle();
     // What it has read is older than what others know, so it may still be the same epoch.
     expect(epochOf(c)).toBe(old);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     expect(epochOf(c)).toBe(old);
     expect(b.reader.role).toBe("owner");
   });
@@ -180,8 +158,7 @@ describe("which epoch it is", () => {
     const { rig, a, b, c } = pair(10);
     rig.publish(50);
     a.miss(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.apart.add(a);
     rig.engine.restart();
     rig.publish(5);
@@ -197,8 +174,7 @@ describe("which epoch it is", () => {
     b.reader.setRole("owner");
     rig.publish(10);
     rig.apart.add(a);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     a.miss(3);
     a.read();
     rig.apart.delete(a);

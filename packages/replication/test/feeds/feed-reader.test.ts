@@ -1,21 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { epochId } from "../../src/facts/engine-epoch.ts";
-import { FeedRig, target } from "./feed-rig.ts";
-
-function pair(seed = 1, limits = {}) {
-  const rig = new FeedRig(seed);
-  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
-  a.reader.setRole("owner");
-  b.reader.setRole("backup");
-  return { rig, a, b, c };
-}
+import { FeedRig, pair, target } from "./feed-rig.ts";
 
 describe("an owner", () => {
   test("names the epoch by its first message, claims the feed and journals what the ledger tells", () => {
     const { rig, a, b, c } = pair();
     rig.publish(50);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect(a.reader.role).toBe("owner");
     expect(a.claimed).toBe(1);
     expect(b.claims.size).toBe(1);
@@ -63,8 +54,7 @@ describe("an owner", () => {
     (quality, reason, isNew) => {
       const { rig, a, b, c } = pair(7);
       rig.publish(20);
-      a.read();
-      rig.exchange();
+      rig.exchange(a);
       const before = c.fold.state(target)!.epoch!;
       a.reader.stop();
       if (isNew) rig.engine.restart();
@@ -94,8 +84,7 @@ describe("an owner", () => {
   test("without a feed any more takes its claim back", () => {
     const { rig, a, b } = pair();
     rig.publish(5);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     a.reader.stop();
     rig.exchange();
     expect(a.reader.role).toBe("none");
@@ -109,8 +98,7 @@ describe("an owner", () => {
     rig.publish(40);
     a.read(20);
     a.miss(4);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect(c.fold.state(target)).toMatchObject({ progress: "open", isComplete: false });
     rig.settle();
     rig.settle();
@@ -131,9 +119,7 @@ describe.each(["by another router", "by the same one"])(
     function emptied() {
       const { rig, a, b, c } = pair(11);
       rig.publish(40);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       expect(c.held().length).toBeGreaterThan(0);
       rig.engine.restart();
       if (how === "by the same one") {
@@ -201,8 +187,7 @@ describe("a backup that becomes the owner", () => {
       b.read(4);
       b.reader.setRole("owner");
       expect(b.reader.role).toBe("owner");
-      b.read();
-      rig.exchange();
+      rig.exchange(b);
       rig.expectTruth([b, c]);
       expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
       expect([...b.needs, ...c.needs]).toEqual([]);
@@ -213,9 +198,7 @@ describe("a backup that becomes the owner", () => {
     const { rig, a, b } = pair();
     for (let round = 0; round < 20; round++) {
       rig.publish(10);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
     }
     rig.exchange();
     expect(b.reader.describe()).toMatchObject({ keptRecords: 0, keptBytes: 0, sequence: 199, isComplete: true });
@@ -227,9 +210,7 @@ describe("a backup that becomes the owner", () => {
   test("states what it holds when it does not keep enough, and others load it", () => {
     const { rig, a, b, c } = pair(5, { maxKeptRecords: 10 });
     rig.publish(30);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.apart.add(a);
     rig.publish(11);
     b.read();
@@ -239,17 +220,14 @@ describe("a backup that becomes the owner", () => {
     expect([b.takeovers("records"), b.takeovers("state")]).toEqual([0, 1]);
     rig.expectTruth([b, c]);
     rig.publish(20);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.expectTruth([b, c]);
   });
 
   test("with exactly as much as is missing goes on by records", () => {
     const { rig, a, b, c } = pair(5, { maxKeptRecords: 10 });
     rig.publish(30);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.apart.add(a);
     rig.publish(10);
     b.read();
@@ -283,8 +261,7 @@ describe("a backup that becomes the owner with less than what is known", () => {
     rig.exchange();
     rig.expectTruth([b, c]);
     rig.publish(5);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.expectTruth([b, c]);
     expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
   });
@@ -294,8 +271,7 @@ describe("a backup that becomes the owner with less than what is known", () => {
     rig.publish(40);
     a.read();
     b.miss(35);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.apart.add(a);
     rig.publish(10);
     b.miss(3);
@@ -315,9 +291,7 @@ describe("two readers at once", () => {
     for (let seed = 20; seed < 30; seed++) {
       const { rig, a, b } = pair(seed);
       rig.publish(20);
-      a.read();
-      b.read();
-      rig.exchange();
+      rig.exchange(a, b);
       b.reader.setRole("owner");
       for (let round = 0; round < 8; round++) {
         rig.publish(1 + rig.random.integer(5));
@@ -336,14 +310,11 @@ describe("two readers at once", () => {
   test("an owner that was paused comes back, finds a later claim and stops", () => {
     const { rig, a, b, c } = pair(31);
     rig.publish(30);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.apart.add(a);
     b.reader.setRole("owner");
     rig.publish(30);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     // It reads what waited, before it hears of anybody.
     a.read(20);
     rig.apart.delete(a);
@@ -351,9 +322,7 @@ describe("two readers at once", () => {
     rig.exchange();
     a.read();
     rig.publish(5);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.expectTruth([a, b, c]);
     expect(rig.owners()).toEqual(["b"]);
   });
@@ -361,25 +330,18 @@ describe("two readers at once", () => {
   test("one that is named again claims later than the other", () => {
     const { rig, a, b } = pair(32);
     rig.publish(10);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     b.reader.setRole("owner");
     rig.publish(10);
-    b.read();
-    rig.exchange();
-    a.read();
-    rig.exchange();
+    rig.exchange(b);
+    rig.exchange(a);
     expect(rig.owners()).toEqual(["b"]);
     a.reader.setRole("owner");
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     b.read();
     rig.publish(1);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     expect(rig.owners()).toEqual(["a"]);
     rig.expectTruth();
   });

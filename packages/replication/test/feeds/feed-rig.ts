@@ -3,9 +3,7 @@ import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@esp
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";
-
 import { FactFold } from "../../src/facts/fact-fold.ts";
-
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../../src/feeds/feed-reader.ts";
@@ -172,8 +170,9 @@ export class FeedRig {
     for (let message = 0; message < count; message++) this.engine.next();
   }
 
-  /** Commits at every router, and carries what the others lack. */
-  exchange(): void {
+  /** These read all that the engine has published; then every router commits, and gets what it lacks of the others. */
+  exchange(...readers: RigRouter[]): void {
+    for (const router of readers) router.read();
     this.time.advance(15);
     for (const router of this.routers) {
       router.reader.maintain();
@@ -232,4 +231,13 @@ function carry(from: Journals, to: Journals): void {
   for (const { name } of from.list()) {
     for (const update of from.diff(name, to.stateVector(name), 1_000_000)) to.apply(update);
   }
+}
+
+/** Three routers: an owner, its backup, and one that reads nothing. */
+export function pair(seed = 1, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
+  return { rig, a, b, c };
 }

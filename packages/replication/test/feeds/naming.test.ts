@@ -21,8 +21,7 @@ describe("an epoch that is named by a message in the middle", () => {
     a.miss(25);
     b.read();
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect(epochOf(c)).toMatchObject({ sequence: 25, predecessor: null });
     expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
     b.read();
@@ -32,8 +31,7 @@ describe("an epoch that is named by a message in the middle", () => {
     expect(b.takeovers("state")).toBeGreaterThan(0);
     rig.expectTruth([b, c]);
     rig.publish(6);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.expectTruth([b, c]);
     expect(b.reader.describe().epoch).toBe(epochId(epochOf(c)));
   });
@@ -59,9 +57,7 @@ describe("an epoch that is named by a message in the middle", () => {
     a.miss(12);
     b.miss(12);
     rig.publish(5);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.apart.add(a);
     b.reader.setRole("owner");
     rig.publish(3);
@@ -77,8 +73,7 @@ describe("an inherited state with a hole that a checkpoint has closed", () => {
   test.each([false, true])("is made whole by a reader that has read everything, the owner gone: %s", (isGone) => {
     const { rig, a, b, c } = trio(24, { openGapMs: 300, maxKeptRecords: 1_000 });
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     rig.publish(5);
     a.miss(3);
     a.read();
@@ -103,13 +98,11 @@ describe("a reader that was without a role for a time", () => {
   test.each([0, 3])("goes on in the same epoch when it has read %i messages meanwhile", (count) => {
     const { rig, a, b, c } = trio(26);
     rig.publish(10);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     const epoch = epochOf(c);
     a.reader.setRole("none");
     rig.publish(count);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect([a.reader.describe().keptRecords, c.fold.state(target)?.last?.sequence]).toEqual([0, 9]);
     a.reader.setRole("owner");
     rig.publish(4);
@@ -183,9 +176,7 @@ describe("a reader that cannot match the newest epoch", () => {
   test.each([1, 2, 3])("names its run by a later message when its earliest is an epoch %i names back", (steps) => {
     const { rig, a, b, c } = trio(24 + steps);
     rig.publish(8);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     const first = epochOf(c);
     expect(first.sequence).toBe(0);
     rig.apart.add(a);
@@ -207,8 +198,7 @@ describe("a reader that cannot match the newest epoch", () => {
     rig.exchange();
     rig.expectTruth([b, c]);
     rig.publish(5);
-    b.read();
-    rig.exchange();
+    rig.exchange(b);
     rig.expectTruth([b, c]);
   });
 });

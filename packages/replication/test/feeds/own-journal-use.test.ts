@@ -192,8 +192,7 @@ describe("removals", () => {
     });
     rig.exchange();
     rig.engine.publish([], blocks);
-    a.read();
-    rig.exchange();
+    rig.exchange(a);
     expect(b.held()).toEqual([]);
     rig.expectEqual();
     return bytes;
@@ -220,9 +219,7 @@ describe("removals", () => {
     a.reader.setRole("owner");
     b.reader.setRole("backup");
     rig.engine.publish([1, 2, 3]);
-    a.read();
-    b.read();
-    rig.exchange();
+    rig.exchange(a, b);
     rig.exchange();
     const before = b.reader.describe().keptBytes;
     b.reader.sink.removed(tier.gpu, wordsOf([1, 2, 3]), 0, 3);
@@ -237,8 +234,7 @@ test("checkpoints of several feeds take turns", () => {
   const a = rig.add("a", {}, () => turns.left-- > 0);
   a.reader.setRole("owner");
   rig.publish(5);
-  a.read();
-  rig.exchange();
+  rig.exchange(a);
   expect(a.checkpoints).toBe(0);
   turns.left = 1;
   rig.exchange();

@@ -3,7 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import { maxRunBlocks } from "../../src/placements/placement-item.ts";
-import { flushPlacementBytes } from "../../src/placements/placement-writer.ts";
+import { flushPlacementBytes } from "../../src/placements/placement-log.ts";
 import { blocksOf, chainOf, createLogRouter, FakeJournal, type LogRouter } from "./placement-rig.ts";
 
 const use = { ttlMs: 60_000, isConfirmed: false };

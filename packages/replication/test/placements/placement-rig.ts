@@ -7,8 +7,7 @@ import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slot
 import { type Origin, originKey } from "../../src/origin.ts";
 import { type Bindings, createBindings } from "../../src/placements/bindings.ts";
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";
-import { PlacementLog } from "../../src/placements/placement-log.ts";
-import type { PlacementJournal } from "../../src/placements/placement-writer.ts";
+import { type PlacementJournal, PlacementLog } from "../../src/placements/placement-log.ts";
 import { createRecordingMeter, type RecordingMeter } from "../load/recording-meter.ts";
 
 export interface JournalItem {

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { type CommitSchedule, createCommitSchedule } from "../../src/replica/commit-schedule.ts";
+import { type CommitSchedule, createCommitSchedule } from "../../src/replica/replica.ts";
 
 interface Rig {
   readonly time: VirtualTime;

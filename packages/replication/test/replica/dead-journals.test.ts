@@ -100,9 +100,9 @@ function rigOf(origins: Origin[]): Rig {
       feeds.set(key, feed);
       for (const entry of entries) noteEntry(feed, entry);
     },
-    collect: () => dead.collect((origin) => living.has(originKey(origin))),
+    collect: () => collectDead((origin) => living.has(originKey(origin))),
   };
-  const dead = createDeadJournals({
+  const collectDead = createDeadJournals({
     ...{ clock: time.clock, placementTtlMs: 1_000, self: () => originOf("self") },
     store: {
       origins: () => rig.origins,

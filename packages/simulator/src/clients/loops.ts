@@ -6,8 +6,8 @@ import type { Workload } from "./workload.ts";
 
 interface OpenLoopOptions {
   readonly seed: number;
-  /** Mean session starts per second. */
-  readonly startsPerS: number;
+  /** Mean session starts per second; those until the session of a number starts, if they change. */
+  readonly startsPerS: number | ((session: number) => number);
   /** Sessions that start at the same moment; 1 by default. */
   readonly burst?: number;
   /** Mean requests per session, for `expectedRequests`. */
@@ -26,10 +26,11 @@ interface OpenLoopOptions {
  */
 export function createOpenLoop(options: OpenLoopOptions): Workload {
   const { seed, startsPerS, scriptOf, limits, burst = 1 } = options;
-  if (!(startsPerS > 0)) throw new RangeError(`${startsPerS} is no rate of arrivals`);
+  const perS = typeof startsPerS === "number" ? () => startsPerS : startsPerS;
+  if (!(perS(0) > 0)) throw new RangeError(`${perS(0)} is no rate of arrivals`);
   if (!(Number.isInteger(burst) && burst >= 1)) throw new RangeError(`${burst} is no number of sessions`);
   if (limits.requests === undefined && limits.durationS === undefined) throw new RangeError("arrivals need a limit");
-  const meanGapMs = (1_000 * burst) / startsPerS;
+  const meanGapMs = (session: number): number => (1_000 * burst) / perS(session);
   const gaps = (): Random => createSeededRandom(seed);
   return {
     expectedRequests: expected(options, meanGapMs, gaps()),
@@ -48,7 +49,7 @@ export function createOpenLoop(options: OpenLoopOptions): Workload {
         arrive();
       };
       const arrive = (): void => {
-        atMs += exponential(meanGapMs, random);
+        atMs += exponential(meanGapMs(session), random);
         sender.after(atMs - sender.nowMs(), begin);
       };
       arrive();
@@ -56,12 +57,16 @@ export function createOpenLoop(options: OpenLoopOptions): Workload {
   };
 }
 
-function expected({ meanTurns, limits, burst = 1 }: OpenLoopOptions, meanGapMs: number, random: Random): number {
+function expected(
+  { meanTurns, limits, burst = 1 }: OpenLoopOptions,
+  meanGapMs: (session: number) => number,
+  random: Random,
+): number {
   const { requests = Number.POSITIVE_INFINITY, durationS = Number.POSITIVE_INFINITY } = limits;
   if (durationS === Number.POSITIVE_INFINITY) return requests;
-  let sessions = -burst;
-  for (let atMs = 0; atMs < durationS * 1_000; atMs += exponential(meanGapMs, random)) {
-    if (sessions >= requests) break;
+  let sessions = 0;
+  let atMs = exponential(meanGapMs(0), random);
+  for (; atMs < durationS * 1_000 && sessions < requests; atMs += exponential(meanGapMs(sessions), random)) {
     sessions += burst;
   }
   return Math.min(requests, Math.round(sessions * meanTurns));

@@ -11,6 +11,7 @@ import { onePrompt } from "./one-prompt.ts";
 import { p2p } from "./p2p.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { bursts, decodeBound, longAndShort } from "./prompts.ts";
+import { pullSurge } from "./pull-surge.ts";
 import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
 import { regions3 } from "./regions.ts";
 import type { Scenario } from "./scenario.ts";
@@ -49,6 +50,7 @@ const catalogue = new Map(
     pullLadder,
     pull64x16k,
     pull192x48k,
+    pullSurge,
     regions3,
     gorgo,
     skywalker,

@@ -88,7 +88,7 @@ describe("a closed loop", () => {
 });
 
 const open = (of: {
-  startsPerS: number;
+  startsPerS: number | ((session: number) => number);
   burst?: number;
   turns?: number;
   pauseMs?: number;
@@ -115,6 +115,22 @@ describe("an open loop", () => {
     const spread = Math.sqrt(gaps.reduce((sum, gap) => sum + (gap - mean) ** 2, 0) / gaps.length);
     expect(spread / mean).toBeCloseTo(1, 1);
     expect([run.finishedMs, run.finishedCalls]).toEqual([100_000, 1]);
+  });
+
+  test("has another rate for some of its sessions", () => {
+    const slow = (session: number): boolean => session % 600 < 100;
+    const workload = open({ startsPerS: (session) => (slow(session) ? 10 : 50), limits: { durationS: 100 } });
+    const { sent } = recordRun(workload, { answerMs: 1 });
+    expect(sent).toHaveLength(workload.expectedRequests);
+    const gaps = sent.slice(1).map(({ sentMs }, at) => ({ isSlow: slow(at + 1), ms: sentMs - sent[at]!.sentMs }));
+    for (const [isSlow, meanMs] of [
+      [true, 100],
+      [false, 20],
+    ] as const) {
+      const ofRate = gaps.filter((gap) => gap.isSlow === isSlow);
+      const mean = ofRate.reduce((sum, { ms }) => sum + ms, 0) / ofRate.length;
+      expect(Math.abs(mean / meanMs - 1)).toBeLessThan(5 / Math.sqrt(ofRate.length));
+    }
   });
 
   test("does not wait for answers", () => {

@@ -66,4 +66,23 @@ describe.each([
     expect(rig.ended.filter(({ pulledTokens = 0 }) => pulledTokens > 0).length).toBeGreaterThan(0);
     await rig.fleet.stop();
   });
+
+  // An engine that could pull was taken for one that has the prompt, so that one engine answered nearly all of them.
+  test("what many ask about is pulled by all engines, and their answers are shared out", async () => {
+    const roomy = { ...parameters, blockCount: 16_000 };
+    const rig = createFleetRig({ ...fleet, ...mesh, parameters: roomy, policy: "predicted_latency" });
+    await rig.fleet.start();
+    for (let index = 0; index < 6; index++) {
+      rig.send({ ...prompt, session: index });
+      await rig.drain();
+    }
+    for (let sent = 0; sent < 60; sent++) {
+      rig.send({ ...prompt, outputTokens: 300 });
+      await rig.pass(100);
+    }
+    await rig.drain();
+    const answers = rig.fleet.engines.map((_, number) => rig.ended.slice(6).filter(({ engine }) => engine === number));
+    expect(Math.min(...answers.map(({ length }) => length))).toBeGreaterThan(5);
+    await rig.fleet.stop();
+  });
 });

@@ -38,7 +38,16 @@ const contents = (sent: readonly SentRequest[]): ReadonlyMap<string, string> =>
 /** Whose requests are single, or come back with a prompt from scratch. */
 const withoutFollowups = [
   ...["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5", "lora-64"],
-  ...["one-prompt", "hot-documents", "long-and-short", "decode-bound", "bursts", "pull-ladder", "pull-64x16k"],
+  ...[
+    "one-prompt",
+    "hot-documents",
+    "long-and-short",
+    "decode-bound",
+    "bursts",
+    "pull-ladder",
+    "pull-64x16k",
+    "pull-surge",
+  ],
 ];
 
 /** So many conversations begin at once in the largest fleet that no request of the first 1,500 is a second turn. */

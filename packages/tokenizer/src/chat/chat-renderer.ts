@@ -8,34 +8,19 @@ import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import { chatInputOf } from "./chat-input.ts";
 import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedChat } from "./chat-template.ts";
 
-/** Renders the prompts of chats by a model's own templates, each compiled once. */
-export interface ChatRenderer {
-  /** @throws TemplateError when the model has no template, or the template cannot render this chat */
-  render(request: PromptRequest): RenderedChat;
-  /**
-   * The chat to which an engine converts a request of another API; a chat is returned as it is.
-   *
-   * @returns undefined when the engine's conversion is unknown
-   */
-  asChat(request: PromptRequest): PromptRequest | undefined;
-  /**
-   * The fields of a chat, besides the messages, that its prompt depends on, and its template.
-   *
-   * @returns undefined for chats that are rendered as a whole
-   */
-  terms(fields: JsonObject, dialect: ChatDialect): ChatTermsOfModel | undefined;
-}
-
 export interface ChatTermsOfModel {
   readonly template: ChatTemplate;
   readonly terms: ChatTerms;
 }
 
+/** Renders the prompts of chats by a model's own templates, each compiled once. */
+export type ChatRenderer = ReturnType<typeof createChatRenderer>;
+
 /** @param clock for templates that write the date */
 export function createChatRenderer(
   files: Pick<TokenizerFiles, "config" | "chatTemplate" | "additionalTemplates">,
   clock: Clock,
-): ChatRenderer {
+) {
   const compiled = new Map<boolean, ChatTemplate>();
   const templateFor = (hasTools: boolean): ChatTemplate => {
     const known = compiled.get(hasTools);
@@ -68,12 +53,18 @@ export function createChatRenderer(
     return messagesChat(fields, { mergesSystem: dialect === "vllm-0.23" || refusesSystem(), disabledEffort });
   };
   return {
-    render({ fields, dialect }) {
+    /** @throws TemplateError when the model has no template, or the template cannot render this chat */
+    render({ fields, dialect }: PromptRequest): RenderedChat {
       const input = chatInputOf(fields, dialect);
       if (!input) throw new TemplateError("value", "the request has no messages");
       return templateFor(Boolean(input.tools)).renderChat(input);
     },
-    terms(fields, dialect) {
+    /**
+     * The fields of a chat, besides the messages, that its prompt depends on, and its template.
+     *
+     * @returns undefined for chats that are rendered as a whole
+     */
+    terms(fields: JsonObject, dialect: ChatDialect): ChatTermsOfModel | undefined {
       try {
         const input = chatInputOf({ ...fields, messages: [] }, dialect)!;
         const template = templateFor(Boolean(input.tools));
@@ -84,7 +75,12 @@ export function createChatRenderer(
         throw error;
       }
     },
-    asChat(request) {
+    /**
+     * The chat to which an engine converts a request of another API; a chat is returned as it is.
+     *
+     * @returns undefined when the engine's conversion is unknown
+     */
+    asChat(request: PromptRequest): PromptRequest | undefined {
       if (!otherChatEndpoints.has(request.endpoint)) return request;
       const fields = fieldsOf(request);
       // The body's bytes are of another form.

@@ -1,6 +1,6 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock } from "@espalier/common";
 import { type ChatRenderer, createChatRenderer } from "../chat/chat-renderer.ts";
-import type { PromptBlocks, PromptHasher } from "../prompt/prompt-blocks.ts";
+import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/prompt-encoder.ts";
 import {
   firstPartMessage,
@@ -11,9 +11,9 @@ import {
 } from "../prompt-request.ts";
 import { createTextTokenizer } from "../text/text-tokenizer.ts";
 import { loadTokenizerFiles } from "../tokenizer-files.ts";
-import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
 import { canonicalMessages } from "./canonical-chat.ts";
 import { createChatMemory } from "./chat-memory.ts";
+import type { ModelTokenizerOptions } from "./model-tokenizer.ts";
 import {
   defaultBudgetMs,
   digestText,
@@ -26,18 +26,10 @@ import {
 /** About 500 tokens, which take a third of a millisecond. */
 const defaultInlineLength = 2_048;
 
-interface LocalModeOptions {
+interface LocalModeOptions extends Omit<ModelTokenizerOptions, "model" | "mode" | "folder" | "clock" | "logger"> {
   readonly folder: string;
   readonly encoder: PromptEncoder;
   readonly renderer: ChatRenderer;
-  readonly hasher: PromptHasher;
-  readonly scheduler: Scheduler;
-  readonly blockSize: number;
-  readonly blockBytes?: number;
-  readonly budgetMs?: number;
-  readonly pool?: TokenizerPool;
-  readonly inlineLength?: number;
-  readonly chatBytes?: number;
 }
 
 interface Encoded {

@@ -9,22 +9,17 @@ export interface TextKey extends Hash64 {
   readonly length: number;
 }
 
-/** A cache bounded in bytes that evicts the least recently used entry first. */
-export interface HashedCache<Value> {
-  get(key: TextKey): Value | undefined;
-  /** @param valueBytes size of the value; one beyond the bound is not kept */
-  set(key: TextKey, value: Value, valueBytes: number): void;
-  readonly sizeBytes: number;
-  readonly entries: number;
-}
-
 interface Entry<Value> extends TextKey {
   readonly value: Value;
   readonly sizeBytes: number;
 }
 
-/** @param maxBytes for values and entries together */
-export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
+/**
+ * A cache bounded in bytes that evicts the least recently used entry first.
+ *
+ * @param maxBytes for values and entries together
+ */
+export function createHashedCache<Value>(maxBytes: number) {
   const entries = new RecencyMap<number, Entry<Value>>();
   let sizeBytes = 0;
   const drop = (index: number, entry: Entry<Value>): void => {
@@ -32,14 +27,15 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
     sizeBytes -= entry.sizeBytes;
   };
   return {
-    get({ low, high, length }) {
+    get({ low, high, length }: TextKey): Value | undefined {
       const index = indexOf(low, high);
       const entry = entries.get(index);
       if (entry?.low !== low || entry.high !== high || entry.length !== length) return undefined;
       entries.use(index);
       return entry.value;
     },
-    set({ low, high, length }, value, valueBytes) {
+    /** @param valueBytes size of the value; one beyond the bound is not kept */
+    set({ low, high, length }: TextKey, value: Value, valueBytes: number): void {
       const index = indexOf(low, high);
       const before = entries.get(index);
       const size = valueBytes + entryBytes;
@@ -52,10 +48,10 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
       sizeBytes += size - (before?.sizeBytes ?? 0);
       while (sizeBytes > maxBytes) drop(...entries.oldest()!);
     },
-    get sizeBytes() {
+    get sizeBytes(): number {
       return sizeBytes;
     },
-    get entries() {
+    get entries(): number {
       return entries.size;
     },
   };

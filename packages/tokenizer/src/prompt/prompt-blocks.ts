@@ -53,13 +53,6 @@ export const noBlocks: PromptBlocks = { tokenCount: 0, contents: new Uint32Array
 
 const anyParent: Hash64 = { low: 0, high: 0 };
 
-interface BlockBuilder {
-  /** Appends `tokens` to `before`. */
-  append(before: PromptBlocks, tokens: readonly Uint32Array[]): PromptBlocks;
-  /** The chain of a prompt's full blocks from a root, two words per block. */
-  chain(prompt: PromptBlocks, root: Hash64): Uint32Array;
-}
-
 /** @param options.blockSize tokens per block, the same for all prompts that are appended to each other */
 export function createBlockBuilder({
   hasher,
@@ -67,9 +60,10 @@ export function createBlockBuilder({
 }: {
   readonly hasher: PromptHasher;
   readonly blockSize: number;
-}): BlockBuilder {
+}) {
   return {
-    append(before, tokens) {
+    /** Appends `tokens` to `before`. */
+    append(before: PromptBlocks, tokens: readonly Uint32Array[]): PromptBlocks {
       const added = tokens.reduce((sum, piece) => sum + piece.length, 0);
       if (added === 0) return before;
       const open = joined([before.leftover, ...tokens], before.leftover.length + added);
@@ -87,7 +81,8 @@ export function createBlockBuilder({
       });
       return { tokenCount, contents, leftover: open.slice(blocks * blockSize) };
     },
-    chain({ contents }, root) {
+    /** The chain of a prompt's full blocks from a root, two words per block. */
+    chain({ contents }: PromptBlocks, root: Hash64): Uint32Array {
       const chain = new Uint32Array(contents.length);
       hasher.blocks.mixContents({ parent: root, contents, blocks: contents.length / 2, chain });
       return chain;

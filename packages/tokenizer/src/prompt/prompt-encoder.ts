@@ -1,4 +1,3 @@
-import type { Hash64 } from "@espalier/prefix-index";
 import type { TextTokenizer } from "../text/text-tokenizer.ts";
 import { createHashedCache, type TextKey } from "./hashed-cache.ts";
 import { createBlockBuilder, noBlocks, type PromptBlocks, type PromptHasher } from "./prompt-blocks.ts";
@@ -63,48 +62,14 @@ export interface PromptBeginning {
  * the rest is tokenized. A second cache provides pieces of that rest that other prompts had (system prompts, shared
  * documents). A cut is the end of a special token, where the tokens before it do not depend on the text after it.
  */
-export interface PromptEncoder {
-  /** Looks up the known part of a text. `addSpecialTokens` as for the tokenizer. */
-  plan(text: string, addSpecialTokens: boolean): PromptPlan;
-  /**
-   * Plans a prompt with a known beginning, when only the rest of the text is available.
-   *
-   * @param known up to a cut
-   */
-  planAfter(known: PromptBlocks, text: string): PromptPlan;
-  /** Tokenizes what a plan lacks on this thread, then finishes it. */
-  encode(plan: PromptPlan): PromptBlocks;
-  /**
-   * Joins a plan whose pieces all have tokens, and remembers the result.
-   *
-   * @throws TypeError when a piece has none
-   */
-  finish(plan: PromptPlan): PromptBlocks;
-  /** The prompt without further tokenizing: up to the first piece without tokens. */
-  beginning(plan: PromptPlan): PromptBlocks;
-  /**
-   * The beginning of a prompt up to the last cut within the first `length` characters of its plan's text.
-   *
-   * @param whole the finished prompt of the plan
-   * @returns with that cut's position; undefined when the cut is before the known part
-   */
-  until(plan: PromptPlan, whole: PromptBlocks, length: number): PromptBeginning | undefined;
-  /** The last cut within the first `length` characters of a text, or 0. */
-  cutWithin(text: string, length: number): number;
-  /** A prompt given as tokens. */
-  fromTokens(tokens: Uint32Array): PromptBlocks;
-  /** The chain of a prompt's full blocks from a root, two words per block. */
-  chain(prompt: PromptBlocks, root: Hash64): Uint32Array;
-  /** Current size of the caches, in bytes. */
-  readonly cachedBytes: number;
-}
+export type PromptEncoder = ReturnType<typeof createPromptEncoder>;
 
 /**
  * Creates an encoder with empty caches.
  *
  * @throws RangeError when the block size is not a positive whole number
  */
-export function createPromptEncoder(options: PromptEncoderOptions): PromptEncoder {
+export function createPromptEncoder(options: PromptEncoderOptions) {
   const { tokenizer, hasher, blockSize } = options;
   if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
   const blocks = createBlockBuilder({ hasher, blockSize });
@@ -178,9 +143,25 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
     return finish(planned);
   };
   return {
+    /** Looks up the known part of a text. `addSpecialTokens` as for the tokenizer. */
     plan,
+    /**
+     * Plans a prompt with a known beginning, when only the rest of the text is available.
+     *
+     * @param known up to a cut
+     */
     planAfter,
-    until({ known, knownLength, pieces: planned }, whole, length) {
+    /**
+     * The beginning of a prompt up to the last cut within the first `length` characters of its plan's text.
+     *
+     * @param whole the finished prompt of the plan
+     * @returns with that cut's position; undefined when the cut is before the known part
+     */
+    until(
+      { known, knownLength, pieces: planned }: PromptPlan,
+      whole: PromptBlocks,
+      length: number,
+    ): PromptBeginning | undefined {
       if (knownLength > length) return undefined;
       let [end, tokenCount] = [knownLength, known.tokenCount];
       const open = [known.leftover];
@@ -194,16 +175,27 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
       const contents = whole.contents.subarray(0, 2 * Math.floor(tokenCount / blockSize));
       return { blocks: { tokenCount, contents, leftover: lastOf(open, tokenCount % blockSize) }, length: end };
     },
+    /** Tokenizes what a plan lacks on this thread, then finishes it. */
     encode,
+    /**
+     * Joins a plan whose pieces all have tokens, and remembers the result.
+     *
+     * @throws TypeError when a piece has none
+     */
     finish,
-    beginning({ known, pieces: planned }) {
+    /** The prompt without further tokenizing: up to the first piece without tokens. */
+    beginning({ known, pieces: planned }: PromptPlan): PromptBlocks {
       const end = planned.findIndex(({ tokens }) => !tokens);
       return blocks.append(known, planned.slice(0, end < 0 ? planned.length : end).map(learn));
     },
-    cutWithin: (text, length) => tokenizer.cuts(text.slice(0, length)).at(-1) ?? 0,
-    fromTokens: (tokens) => blocks.append(noBlocks, [tokens]),
+    /** The last cut within the first `length` characters of a text, or 0. */
+    cutWithin: (text: string, length: number): number => tokenizer.cuts(text.slice(0, length)).at(-1) ?? 0,
+    /** A prompt given as tokens. */
+    fromTokens: (tokens: Uint32Array): PromptBlocks => blocks.append(noBlocks, [tokens]),
+    /** The chain of a prompt's full blocks from a root, two words per block. */
     chain: blocks.chain,
-    get cachedBytes() {
+    /** Current size of the caches, in bytes. */
+    get cachedBytes(): number {
       return states.sizeBytes + pieces.sizeBytes;
     },
   };

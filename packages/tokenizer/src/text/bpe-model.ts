@@ -196,15 +196,10 @@ function encodeInWords(
   encode(start === 0 ? piece : piece.slice(start), buffer);
 }
 
-/** A word while its symbols are being merged. */
-interface SymbolRow {
-  clear(): void;
-  add(id: number): void;
-  /** Merges what the table allows, lowest rank first, and appends the result. Takes n log n for n symbols. */
-  mergeInto(buffer: TokenBuffer): void;
-}
-
 const none = -1;
+
+/** A word while its symbols are being merged. */
+type SymbolRow = ReturnType<typeof createSymbolRow>;
 
 /**
  * The reference's algorithm, step by step, including its treatment of stale queue entries: one is dropped unless the
@@ -212,7 +207,7 @@ const none = -1;
  *
  * @param merges maps a pair of ids to (rank, merged id)
  */
-function createSymbolRow(merges: PairTable): SymbolRow {
+function createSymbolRow(merges: PairTable) {
   let ids = new Int32Array(256);
   let next = new Int32Array(256);
   let previous = new Int32Array(256);
@@ -247,10 +242,10 @@ function createSymbolRow(merges: PairTable): SymbolRow {
   };
 
   return {
-    clear() {
+    clear(): void {
       length = 0;
     },
-    add(id) {
+    add(id: number): void {
       if (length === ids.length) grow();
       ids[length] = id;
       previous[length] = length - 1;
@@ -258,7 +253,8 @@ function createSymbolRow(merges: PairTable): SymbolRow {
       if (length > 0) next[length - 1] = length;
       length++;
     },
-    mergeInto(buffer) {
+    /** Merges what the table allows, lowest rank first, and appends the result. Takes n log n for n symbols. */
+    mergeInto(buffer: TokenBuffer): void {
       for (let at = 0; at + 1 < length; at++) offer(at, at + 1);
       for (let at = queue.pop(); at >= 0; at = queue.pop()) mergeAt(at);
       for (let at = 0; at !== none && at < length; at = next[at]!) buffer.push(ids[at]!);
@@ -273,14 +269,7 @@ const positions = 2 ** 27;
  * The pairs of a word that can merge, lowest rank first and leftmost among equals. Keys combine rank and position in
  * one number, which a double represents exactly.
  */
-interface MergeQueue {
-  push(rank: number, position: number, merged: number): void;
-  /** Removes the first pair. @returns its position, or -1 when there is none; its merge result is `merged` */
-  pop(): number;
-  readonly merged: number;
-}
-
-export function createMergeQueue(): MergeQueue {
+export function createMergeQueue() {
   let keys = new Float64Array(256);
   let results = new Uint32Array(256);
   let size = 0;
@@ -294,7 +283,7 @@ export function createMergeQueue(): MergeQueue {
   };
 
   return {
-    push(rank, position, result) {
+    push(rank: number, position: number, result: number): void {
       if (size === keys.length) grow();
       const key = rank * positions + position;
       let at = size++;
@@ -308,7 +297,8 @@ export function createMergeQueue(): MergeQueue {
       keys[at] = key;
       results[at] = result;
     },
-    pop() {
+    /** Removes the first pair. @returns its position, or -1 when there is none; its merge result is `merged` */
+    pop(): number {
       if (size === 0) return -1;
       const first = keys[0]!;
       merged = results[0]!;
@@ -329,7 +319,7 @@ export function createMergeQueue(): MergeQueue {
       results[at] = result;
       return first % positions;
     },
-    get merged() {
+    get merged(): number {
       return merged;
     },
   };

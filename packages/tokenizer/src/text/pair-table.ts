@@ -6,18 +6,10 @@ const emptySlot = 0xffff_ffff;
  * A map from pairs of small integers to pairs of integers, in typed arrays: the merges of a BPE model, and the edges of
  * a trie. Keys and values are unsigned; a key's first integer is below 2^32 - 1.
  */
-export interface PairTable {
-  /** A later value for the same key replaces the earlier one. */
-  set(first: number, second: number, value: number, extra: number): void;
-  /** The slot of a key, or -1. */
-  find(first: number, second: number): number;
-  /** The values set at a slot. */
-  valueAt(slot: number): number;
-  extraAt(slot: number): number;
-}
+export type PairTable = ReturnType<typeof createPairTable>;
 
 /** @param expected number of keys; the table grows beyond it */
-export function createPairTable(expected: number): PairTable {
+export function createPairTable(expected: number) {
   let capacity = 16;
   while (capacity * maxLoad < expected) capacity *= 2;
   let keys = new Uint32Array(capacity * 2).fill(emptySlot);
@@ -54,16 +46,19 @@ export function createPairTable(expected: number): PairTable {
   };
 
   return {
-    set(first, second, value, extra) {
+    /** A later value for the same key replaces the earlier one. */
+    set(first: number, second: number, value: number, extra: number): void {
       if (size + 1 > capacity * maxLoad) grow();
       put(first, second, value, extra);
     },
-    find(first, second) {
+    /** The slot of a key, or -1. */
+    find(first: number, second: number): number {
       const slot = slotOf(first, second);
       return keys[slot * 2] === emptySlot ? -1 : slot;
     },
-    valueAt: (slot) => values[slot * 2]!,
-    extraAt: (slot) => values[slot * 2 + 1]!,
+    /** The values set at a slot. */
+    valueAt: (slot: number): number => values[slot * 2]!,
+    extraAt: (slot: number): number => values[slot * 2 + 1]!,
   };
 }
 
@@ -74,18 +69,10 @@ function mixed(first: number, second: number): number {
 }
 
 /** A trie over UTF-16 code units. Node 0 is the root. */
-export interface TextTrie {
-  add(text: string, value: number): void;
-  /** The child of `node` by a code unit, or -1. */
-  child(node: number, codeUnit: number): number;
-  /** The value added with the text that leads to `node`, or -1. */
-  valueAt(node: number): number;
-  /** Whether any added text starts with this code unit. */
-  starts(codeUnit: number): boolean;
-}
+export type TextTrie = ReturnType<typeof createTextTrie>;
 
 /** @param expected approximate number of code units in all texts */
-export function createTextTrie(expected: number): TextTrie {
+export function createTextTrie(expected: number) {
   const edges: PairTable = createPairTable(expected);
   const firsts = new Uint8Array(0x10000);
   const values: number[] = [-1];
@@ -94,7 +81,7 @@ export function createTextTrie(expected: number): TextTrie {
     return slot < 0 ? -1 : edges.valueAt(slot);
   };
   return {
-    add(text, value) {
+    add(text: string, value: number): void {
       let node = 0;
       for (let at = 0; at < text.length; at++) {
         const unit = text.charCodeAt(at);
@@ -108,8 +95,11 @@ export function createTextTrie(expected: number): TextTrie {
       if (text.length > 0) firsts[text.charCodeAt(0)] = 1;
       values[node] = value;
     },
+    /** The child of `node` by a code unit, or -1. */
     child,
-    valueAt: (node) => values[node]!,
-    starts: (codeUnit) => firsts[codeUnit] === 1,
+    /** The value added with the text that leads to `node`, or -1. */
+    valueAt: (node: number): number => values[node]!,
+    /** Whether any added text starts with this code unit. */
+    starts: (codeUnit: number): boolean => firsts[codeUnit] === 1,
   };
 }

@@ -10,16 +10,9 @@ export interface TokenModel {
 export const byteTokenName = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
 
 /** A reusable, growing row of token ids. Taking returns a copy and empties it. */
-export interface TokenBuffer {
-  push(id: number): void;
-  pushAll(ids: ArrayLike<number>): void;
-  readonly length: number;
-  take(): Uint32Array;
-  /** Like `take`, as a plain array, which is far cheaper for the few tokens of a word. */
-  takeList(): readonly number[];
-}
+export type TokenBuffer = ReturnType<typeof createTokenBuffer>;
 
-export function createTokenBuffer(): TokenBuffer {
+export function createTokenBuffer() {
   let ids = new Uint32Array(1_024);
   let length = 0;
   const reserve = (more: number): void => {
@@ -29,24 +22,25 @@ export function createTokenBuffer(): TokenBuffer {
     ids = larger;
   };
   return {
-    push(id) {
+    push(id: number): void {
       if (length === ids.length) reserve(1);
       ids[length++] = id;
     },
-    pushAll(more) {
+    pushAll(more: ArrayLike<number>): void {
       reserve(more.length);
       for (let index = 0; index < more.length; index++) ids[length + index] = more[index]!;
       length += more.length;
     },
-    get length() {
+    get length(): number {
       return length;
     },
-    take() {
+    take(): Uint32Array {
       const taken = ids.slice(0, length);
       length = 0;
       return taken;
     },
-    takeList() {
+    /** Like `take`, as a plain array, which is far cheaper for the few tokens of a word. */
+    takeList(): readonly number[] {
       const taken: number[] = [];
       for (let index = 0; index < length; index++) taken.push(ids[index]!);
       length = 0;
@@ -63,16 +57,11 @@ export const maxCachedWordLength = 48;
 /** V8 keeps a substring of this length or more as a reference, which keeps the whole text alive. */
 const minSliceLength = 13;
 
-/** The tokens of recently seen words: an id, or several. */
-interface WordCache {
-  get(word: string): number | readonly number[] | undefined;
-  set(word: string, tokens: number | readonly number[]): void;
-  /** Number of words. */
-  readonly size: number;
-}
-
-/** Two generations: words that are not used while one fills up are dropped with the next. */
-export function createWordCache(limit = maxWords): WordCache {
+/**
+ * The tokens of recently seen words: an id, or several. Two generations: words that are not used while one fills up are
+ * dropped with the next.
+ */
+export function createWordCache(limit = maxWords) {
   let young = new Map<string, number | readonly number[]>();
   let old = new Map<string, number | readonly number[]>();
   const put = (word: string, tokens: number | readonly number[]): void => {
@@ -83,17 +72,18 @@ export function createWordCache(limit = maxWords): WordCache {
     young.set(word, tokens);
   };
   return {
-    get(word) {
+    get(word: string): number | readonly number[] | undefined {
       const found = young.get(word);
       if (found !== undefined) return found;
       const before = old.get(word);
       if (before !== undefined) put(word, before);
       return before;
     },
-    set(word, tokens) {
+    set(word: string, tokens: number | readonly number[]): void {
       put(word.length < minSliceLength ? word : Buffer.from(word, "utf16le").toString("utf16le"), tokens);
     },
-    get size() {
+    /** Number of words. */
+    get size(): number {
       return young.size + old.size;
     },
   };

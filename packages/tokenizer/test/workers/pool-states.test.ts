@@ -5,8 +5,12 @@ import { pathToFileURL } from "node:url";
 import { createSeededRandom } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime, waitFor } from "@espalier/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createPoolThread } from "../../src/workers/pool-thread.ts";
-import { createTokenizerPool, type PieceBatch, type TokenizerPool } from "../../src/workers/tokenizer-pool.ts";
+import {
+  createPoolThread,
+  createTokenizerPool,
+  type PieceBatch,
+  type TokenizerPool,
+} from "../../src/workers/tokenizer-pool.ts";
 import { vocabularyOf } from "../support/models-made.ts";
 import { buildWorkerProgram, type WorkerProgram } from "../support/worker-program.ts";
 

@@ -26,7 +26,6 @@ function contextExporter(input: LegInput, asked: JsonObject): Exporter {
   const { parts, sequence } = input;
   return {
     pins: true,
-    ready: () => Promise.resolve(),
     computed(report) {
       // Beyond JavaScript's safe integers, like the real ids, which combine a time, a machine and a count.
       const id = (2n ** 62n + (BigInt(`0x${parts.newId()}`) >> 3n)).toString();
@@ -46,7 +45,6 @@ function contextExporter(input: LegInput, asked: JsonObject): Exporter {
       const top = { prompt_token_ids: Array.from(sequence.prompt) };
       return Promise.resolve({ top, choice: { finish_reason: "length", disaggregated_params: params } });
     },
-    cancelled() {},
   };
 }
 

@@ -33,7 +33,6 @@ function nixlExporter(input: LegInput): Exporter {
   const pins = sequence.finishReason === "length";
   return {
     pins,
-    ready: () => Promise.resolve(),
     computed(report) {
       if (!pins) return Promise.resolve({});
       const ticket = `${exchange.requestId}-${parts.newId()}`;
@@ -55,7 +54,6 @@ function nixlExporter(input: LegInput): Exporter {
       };
       return Promise.resolve({ top: { kv_transfer_params: params } });
     },
-    cancelled() {},
   };
 }
 
@@ -100,7 +98,6 @@ function mooncakeExporter(input: LegInput, transferId: string): Exporter {
   const exported = begin(input, transferId);
   return {
     pins,
-    ready: () => Promise.resolve(),
     computed(report) {
       if (pins) exported.offer(offerOf(input, report));
       else exported.cancel("the prefill request ended by itself");
@@ -168,14 +165,12 @@ function storeExporter({ parts, sequence }: LegInput, blocks: readonly string[])
   const { blockSize } = parts.engine.parameters;
   return {
     pins: false,
-    ready: () => Promise.resolve(),
     async computed() {
       const tokens = Array.from(prompt.subarray(0, blocks.length * blockSize));
       const body = { blocks, tokens, blockSize, adapter, cacheSalt };
       await callPeer({ url: `${parts.storageUrl()}/storage/put`, method: "POST", body }).catch(() => {});
       return {};
     },
-    cancelled() {},
   };
 }
 
@@ -196,14 +191,12 @@ export function p2pNcclLeg(input: LegInput): Leg {
 function pushExporter({ sequence, exchange }: LegInput, peerUrl: string): Exporter {
   return {
     pins: false,
-    ready: () => Promise.resolve(),
     async computed() {
       const url = `${peerUrl}/kv/push/${encodeURIComponent(exchange.requestId)}`;
       // A failed push is not reported; the decode engine times out.
       await callPeer({ url, method: "PUT", body: Array.from(sequence.prompt) }).catch(() => {});
       return {};
     },
-    cancelled() {},
   };
 }
 

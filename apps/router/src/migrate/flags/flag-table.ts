@@ -32,6 +32,34 @@ export interface FlagRow {
   readonly set?: Setter;
 }
 
+/** Flags that take a value each, or also switches and lists. */
+type FlagNames = string | Pick<FlagRow, "flags" | "switches" | "lists">;
+
+const namesOf = (names: FlagNames): Pick<FlagRow, "flags" | "switches" | "lists"> =>
+  typeof names === "string" ? { flags: names } : names;
+
+/** A row of flags that `serve` takes as they are. */
+export const accepted = (names: FlagNames, details: Pick<FlagRow, "ours" | "why" | "set"> = {}): FlagRow => ({
+  how: "accepted",
+  ...namesOf(names),
+  ...details,
+});
+
+/** A row of flags that `migrate` makes into `ours`. */
+export const translated = (names: FlagNames, ours: string, details: Pick<FlagRow, "why" | "set"> = {}): FlagRow => ({
+  how: "translated",
+  ...namesOf(names),
+  ours,
+  ...details,
+});
+
+/** A row of flags to which nothing of ours corresponds. */
+export const none = (names: FlagNames, why: string, instead = "nothing to set"): FlagRow => ({
+  how: "none",
+  ...namesOf(names),
+  ...{ why, instead },
+});
+
 /** The flags of a command line, with the values of each. A flag without a value has an empty list. */
 export type GivenFlags = ReadonlyMap<string, readonly string[]>;
 

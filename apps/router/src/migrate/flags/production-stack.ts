@@ -1,6 +1,14 @@
 import { parseYaml } from "@espalier/config";
 import { isSection, type Section, type Translation } from "../translation.ts";
-import { type FlagRouter, type FlagRow, type GivenFlags, givenValue } from "./flag-table.ts";
+import {
+  accepted,
+  type FlagRouter,
+  type FlagRow,
+  type GivenFlags,
+  givenValue,
+  none,
+  translated,
+} from "./flag-table.ts";
 import { type ForeignPolicies, policyNamed, sayPolicy, setCollector, setText } from "./setters.ts";
 
 const byEvents = "caches are known by token and by KV event, where engines publish them";
@@ -18,170 +26,95 @@ const policies: ForeignPolicies = {
 const levels: Readonly<Record<string, string>> = { critical: "error", warning: "warn", trace: "debug" };
 
 const rows: readonly FlagRow[] = [
-  { how: "accepted", flags: "--host --port" },
-  {
-    how: "translated",
-    flags: "--log-level",
-    ours: "`log.level`",
+  accepted("--host --port"),
+  translated("--log-level", "`log.level`", {
     why: "`critical`, `warning` and `trace` are `error`, `warn` and `debug`",
     set: ([level = ""], translation) => {
       const ours = levels[level] ?? level;
       translation.set("log.level", ours);
       return ours === level ? { outcome: "same", ours: `\`log.level: ${ours}\`` } : undefined;
     },
-  },
-  {
-    how: "translated",
-    flags: "--log-format",
-    ours: "`log.format`",
+  }),
+  translated("--log-format", "`log.format`", {
     set: ([format = ""], translation) => {
       translation.set("log.format", format === "json" ? "json" : "pretty");
       return undefined;
     },
-  },
-  {
-    how: "translated",
-    flags: "--routing-logic",
-    ours: "`policy`",
+  }),
+  translated("--routing-logic", "`policy`", {
     why: "`roundrobin` and `session` are `round_robin` and `consistent_hashing`; the others are `predicted_latency`",
     set: sayPolicy(policies),
-  },
-  {
-    how: "translated",
-    flags: "--session-key",
-    ours: "`session-key: [header:NAME]`",
+  }),
+  translated("--session-key", "`session-key: [header:NAME]`", {
     set: ([name = ""], translation) => {
       translation.set("session-key", [`header:${name.toLowerCase()}`]);
       return undefined;
     },
-  },
-  {
-    how: "translated",
-    flags:
-      "--service-discovery --static-backends --static-models --static-model-labels --prefill-model-labels --decode-model-labels",
-    ours: "`engines`, with `models`, and `role` and `kv-transfer` by their labels",
-  },
-  { how: "translated", flags: "--static-aliases", ours: "`models.aliases`" },
-  {
-    how: "translated",
-    flags: "--k8s-namespace --k8s-label-selector --k8s-port",
-    ours: "`discovery.pods`",
-  },
-  {
-    how: "translated",
-    flags: "--k8s-service-discovery-type",
-    ours: "`discovery.pods`",
+  }),
+  translated(
+    "--service-discovery --static-backends --static-models --static-model-labels --prefill-model-labels --decode-model-labels",
+    "`engines`, with `models`, and `role` and `kv-transfer` by their labels",
+  ),
+  translated("--static-aliases", "`models.aliases`"),
+  translated("--k8s-namespace --k8s-label-selector --k8s-port", "`discovery.pods`"),
+  translated("--k8s-service-discovery-type", "`discovery.pods`", {
     why: "pods are found; services, one for each engine, are `discovery.services`",
     set: ([type]) => (type === "pod-ip" ? { outcome: "same" } : undefined),
-  },
-  {
-    how: "translated",
-    flags: "--static-model-types",
-    switches: "--static-backend-health-checks",
-    ours: "built-in",
+  }),
+  translated({ flags: "--static-model-types", switches: "--static-backend-health-checks" }, "built-in", {
     why: "engines are asked at `health.path`, not with a request",
-  },
-  {
-    how: "translated",
-    flags: "--static-backend-health-check-interval",
-    ours: "`health.interval`",
-    set: setText("health.interval", "s"),
-  },
-  {
-    how: "translated",
-    flags: "--static-backend-health-check-timeout-seconds --backend-health-check-timeout-seconds",
-    ours: "`health.timeout`",
-    set: setText("health.timeout", "s"),
-  },
-  {
-    how: "translated",
-    flags: "--engine-stats-interval",
-    ours: "`scrape.interval`",
-    set: setText("scrape.interval", "s"),
-  },
-  { how: "translated", flags: "--k8s-watcher-timeout-seconds", ours: "built-in", why: "a watch that ends begins anew" },
-  {
-    how: "translated",
-    flags: "--otel-endpoint",
-    switches: "--otel-secure",
-    ours: "`tracing.endpoint`",
+  }),
+  translated("--static-backend-health-check-interval", "`health.interval`", { set: setText("health.interval", "s") }),
+  translated(
+    "--static-backend-health-check-timeout-seconds --backend-health-check-timeout-seconds",
+    "`health.timeout`",
+    { set: setText("health.timeout", "s") },
+  ),
+  translated("--engine-stats-interval", "`scrape.interval`", { set: setText("scrape.interval", "s") }),
+  translated("--k8s-watcher-timeout-seconds", "built-in", { why: "a watch that ends begins anew" }),
+  translated({ flags: "--otel-endpoint", switches: "--otel-secure" }, "`tracing.endpoint`", {
     why: "traces are sent over HTTP, to port 4318, not over gRPC",
-  },
-  {
-    how: "translated",
-    flags: "--otel-service-name",
-    ours: "`tracing.service-name`",
-    set: setText("tracing.service-name"),
-  },
-  {
-    how: "none",
-    flags: "--max-instance-failover-reroute-attempts",
-    why: "another engine is asked at once, inside a budget for all requests",
-    instead: "`retry.budget-ratio`",
-  },
-  {
-    how: "none",
-    flags: "--dynamic-config-yaml --dynamic-config-json",
-    why: "it holds flags as keys, which are not read from there",
-    instead: "the flags here; our file, and `engines-file`, are read again when they change",
-  },
-  {
-    how: "none",
-    flags: "--prefix-min-match-length --kv-aware-threshold",
-    why: "what a match is worth is computed for each request",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags:
-      "--lmcache-controller-port --lmcache-controller-reply-port --lmcache-controller-heartbeat-port --lmcache-health-check-interval --lmcache-worker-timeout",
-    why: "engines publish KV events, and no controller is asked",
-    instead: "`kv-pools`, for LMCache's own events",
-  },
-  {
-    how: "none",
-    flags: "--root-path",
-    why: "paths are served as they are",
-    instead: "a proxy in front that cuts the prefix off",
-  },
-  {
-    how: "none",
-    flags: "--request-stats-window --log-stats-interval",
-    switches: "--log-stats",
-    why: "rates are Prometheus's to compute",
-    instead: "`/metrics` at the admin port, and the dashboards",
-  },
-  {
-    how: "none",
-    flags: "--callbacks --request-rewriter --feature-gates",
-    why: "there are no extensions",
-    instead: "a gateway in front",
-  },
-  {
-    how: "none",
-    flags: "--semantic-cache-model --semantic-cache-dir --semantic-cache-threshold",
-    why: "answers are not cached",
-    instead: "a gateway in front",
-  },
-  {
-    how: "none",
-    flags: "--file-storage-class --file-storage-path --batch-processor",
-    switches: "--enable-batch-api",
-    why: "files and batches are not kept",
-    instead: "requests of the class `batch`",
-  },
-  {
-    how: "none",
-    flags: "--external-providers-config",
-    why: "engines are the only backends",
-    instead: "a gateway in front",
-  },
-  {
-    how: "none",
-    flags: "--sentry-dsn --sentry-traces-sample-rate --sentry-profile-session-sample-rate",
-    why: "nothing is sent to Sentry",
-    instead: "`tracing`, and the log on standard error",
-  },
+  }),
+  translated("--otel-service-name", "`tracing.service-name`", { set: setText("tracing.service-name") }),
+  none(
+    "--max-instance-failover-reroute-attempts",
+    "another engine is asked at once, inside a budget for all requests",
+    "`retry.budget-ratio`",
+  ),
+  none(
+    "--dynamic-config-yaml --dynamic-config-json",
+    "it holds flags as keys, which are not read from there",
+    "the flags here; our file, and `engines-file`, are read again when they change",
+  ),
+  none("--prefix-min-match-length --kv-aware-threshold", "what a match is worth is computed for each request"),
+  none(
+    "--lmcache-controller-port --lmcache-controller-reply-port --lmcache-controller-heartbeat-port --lmcache-health-check-interval --lmcache-worker-timeout",
+    "engines publish KV events, and no controller is asked",
+    "`kv-pools`, for LMCache's own events",
+  ),
+  none("--root-path", "paths are served as they are", "a proxy in front that cuts the prefix off"),
+  none(
+    { flags: "--request-stats-window --log-stats-interval", switches: "--log-stats" },
+    "rates are Prometheus's to compute",
+    "`/metrics` at the admin port, and the dashboards",
+  ),
+  none("--callbacks --request-rewriter --feature-gates", "there are no extensions", "a gateway in front"),
+  none(
+    "--semantic-cache-model --semantic-cache-dir --semantic-cache-threshold",
+    "answers are not cached",
+    "a gateway in front",
+  ),
+  none(
+    { flags: "--file-storage-class --file-storage-path --batch-processor", switches: "--enable-batch-api" },
+    "files and batches are not kept",
+    "requests of the class `batch`",
+  ),
+  none("--external-providers-config", "engines are the only backends", "a gateway in front"),
+  none(
+    "--sentry-dsn --sentry-traces-sample-rate --sentry-profile-session-sample-rate",
+    "nothing is sent to Sentry",
+    "`tracing`, and the log on standard error",
+  ),
 ];
 
 const defaults = { host: "0.0.0.0", port: 8_001, enginePort: 8_000, namespace: "default" };
@@ -235,12 +168,11 @@ function translatePods(given: GivenFlags, translation: Translation): void {
   if (split.length > 0) translation.set("discovery.pods", split);
   else if (selector !== "") translation.set("discovery.pods", [{ selector, ...place }]);
   else {
-    translation.remark({
-      theirs: "--k8s-label-selector",
-      outcome: "missing",
-      why: "without it every pod of the namespace is an engine there",
-      instead: "`discovery.pods[].selector`",
-    });
+    translation.missing(
+      "--k8s-label-selector",
+      "without it every pod of the namespace is an engine there",
+      "`discovery.pods[].selector`",
+    );
   }
 }
 

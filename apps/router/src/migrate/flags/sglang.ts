@@ -1,5 +1,14 @@
 import type { Translation } from "../translation.ts";
-import { type FlagRouter, type FlagRow, type GivenFlags, givenValue, type Outcome } from "./flag-table.ts";
+import {
+  accepted,
+  type FlagRouter,
+  type FlagRow,
+  type GivenFlags,
+  givenValue,
+  none,
+  type Outcome,
+  translated,
+} from "./flag-table.ts";
 import { type ForeignPolicies, policyNamed, sayPolicy, setCollector, setNumber, setText, setTo } from "./setters.ts";
 
 /** Policies of both that have another name here, or none. The others have the same name. */
@@ -16,428 +25,239 @@ const policies: ForeignPolicies = {
 
 /** Flags of sglang-router that SMG has kept. */
 const shared: readonly FlagRow[] = [
-  { how: "accepted", lists: "--worker-urls" },
-  { how: "accepted", flags: "--host --port" },
-  {
-    how: "accepted",
-    flags: "--policy",
+  accepted({ lists: "--worker-urls" }),
+  accepted("--host --port"),
+  accepted("--policy", {
     ours: "`policy`",
     why: "`manual` is `sticky` here; the default is `predicted_latency`",
     set: sayPolicy(policies),
-  },
-  {
-    how: "accepted",
-    flags: "--cache-threshold --balance-abs-threshold --balance-rel-threshold",
+  }),
+  accepted("--cache-threshold --balance-abs-threshold --balance-rel-threshold", {
     why: "caches are known by token and by KV event, where engines publish them",
-  },
-  { how: "accepted", flags: "--max-idle-secs", why: "all routers share the bindings, with no Redis needed" },
-  { how: "accepted", flags: "--prometheus-port" },
-  {
-    how: "accepted",
-    flags: "--prometheus-host",
+  }),
+  accepted("--max-idle-secs", { why: "all routers share the bindings, with no Redis needed" }),
+  accepted("--prometheus-port"),
+  accepted("--prometheus-host", {
     why: "the admin API is there too: off loopback it needs `admin.key` or `ESPALIER_ADMIN_KEY`",
-  },
-  {
-    how: "accepted",
-    flags:
-      "--health-check-endpoint --health-check-interval-secs --health-check-timeout-secs --health-failure-threshold --health-success-threshold",
-  },
-  {
-    how: "accepted",
-    flags: "--cb-failure-threshold --cb-success-threshold --cb-timeout-duration-secs --cb-window-duration-secs",
+  }),
+  accepted(
+    "--health-check-endpoint --health-check-interval-secs --health-check-timeout-secs --health-failure-threshold --health-success-threshold",
+  ),
+  accepted("--cb-failure-threshold --cb-success-threshold --cb-timeout-duration-secs --cb-window-duration-secs", {
     why: "it also opens on a share of failures",
-  },
-  { how: "accepted", flags: "--max-payload-size --log-level --tls-cert-path --tls-key-path" },
-  {
-    how: "accepted",
-    flags: "--max-concurrent-requests",
+  }),
+  accepted("--max-payload-size --log-level --tls-cert-path --tls-key-path"),
+  accepted("--max-concurrent-requests", {
     ours: "`limits.max-concurrent-requests`",
     why: "-1 is no value: the most that a router takes is 1000000",
     set: (values, translation) =>
       values[0] === "-1"
         ? { ours: "the default of `limits.max-concurrent-requests`, 4096", why: "there is always a limit" }
         : setNumber("limits.max-concurrent-requests", { min: 1, max: 1_000_000 })(values, translation),
-  },
-  { how: "accepted", flags: "--shutdown-grace-period-secs", why: "readiness goes false `drain.delay` earlier" },
-  {
-    how: "translated",
-    switches: "--pd-disaggregation",
-    lists: "--prefill --decode",
-    ours: "`engines` with `role` and `kv-transfer`",
-    why: "a prompt of which little is to be computed goes to one engine alone",
-  },
-  {
-    how: "translated",
-    flags: "--service-discovery-port --service-discovery-namespace",
-    switches: "--service-discovery",
-    lists: "--selector",
-    ours: "`discovery.pods`",
-  },
-  {
-    how: "translated",
-    lists: "--prefill-selector --decode-selector",
-    ours: "`discovery.pods` with `role` and `kv-transfer`",
+  }),
+  accepted("--shutdown-grace-period-secs", { why: "readiness goes false `drain.delay` earlier" }),
+  translated(
+    { switches: "--pd-disaggregation", lists: "--prefill --decode" },
+    "`engines` with `role` and `kv-transfer`",
+    { why: "a prompt of which little is to be computed goes to one engine alone" },
+  ),
+  translated(
+    {
+      flags: "--service-discovery-port --service-discovery-namespace",
+      switches: "--service-discovery",
+      lists: "--selector",
+    },
+    "`discovery.pods`",
+  ),
+  translated({ lists: "--prefill-selector --decode-selector" }, "`discovery.pods` with `role` and `kv-transfer`", {
     why: "a bootstrap port other than 8998 stands in the annotation `espalier.dev/kv-transfer-port`",
-  },
-  {
-    how: "none",
-    flags: "--prefill-policy --decode-policy",
-    why: "one policy chooses both engines",
-    instead: "`policy`, or nothing",
-  },
-  {
-    how: "translated",
-    flags: "--request-timeout-secs",
-    ours: "`timeouts.answer`",
+  }),
+  none("--prefill-policy --decode-policy", "one policy chooses both engines", "`policy`, or nothing"),
+  translated("--request-timeout-secs", "`timeouts.answer`", {
     why: "it counts from the request's arrival, whatever is tried",
     set: setText("timeouts.answer", "s"),
-  },
-  {
-    how: "translated",
-    flags: "--queue-size",
-    ours: "`admission.max-queued`",
+  }),
+  translated("--queue-size", "`admission.max-queued`", {
     why: "requests wait while engines are busy, by class and tenant",
     set: setNumber("admission.max-queued", { min: 0, max: 1_000_000 }),
-  },
-  {
-    how: "none",
-    flags: "--queue-timeout-secs",
-    why: "a request waits for as long as its deadline lets it",
-    instead: "`x-espalier-deadline-ms`, or `admission.classes[].target`",
-  },
-  {
-    how: "none",
-    flags: "--rate-limit-tokens-per-second",
-    why: "there is no rate per second: tenants share what engines can do",
-    instead: "`admission`",
-  },
-  {
-    how: "none",
-    flags:
-      "--retry-max-retries --retry-initial-backoff-ms --retry-max-backoff-ms --retry-backoff-multiplier --retry-jitter-factor",
-    why: "another engine is asked at once, inside a budget for all requests",
-    instead: "`retry.budget-ratio`",
-  },
-  {
-    how: "translated",
-    switches: "--disable-retries",
-    ours: "`retry.budget-ratio: 0`, `retry.budget-minimum: 0`",
+  }),
+  none(
+    "--queue-timeout-secs",
+    "a request waits for as long as its deadline lets it",
+    "`x-espalier-deadline-ms`, or `admission.classes[].target`",
+  ),
+  none(
+    "--rate-limit-tokens-per-second",
+    "there is no rate per second: tenants share what engines can do",
+    "`admission`",
+  ),
+  none(
+    "--retry-max-retries --retry-initial-backoff-ms --retry-max-backoff-ms --retry-backoff-multiplier --retry-jitter-factor",
+    "another engine is asked at once, inside a budget for all requests",
+    "`retry.budget-ratio`",
+  ),
+  translated({ switches: "--disable-retries" }, "`retry.budget-ratio: 0`, `retry.budget-minimum: 0`", {
     why: "an engine that took nothing of a request is still replaced by another one",
     set: setTo("retry", { "budget-ratio": 0, "budget-minimum": 0 }),
-  },
-  {
-    how: "translated",
-    switches: "--disable-circuit-breaker",
-    ours: "`breaker.max-ejected-share: 0`",
+  }),
+  translated({ switches: "--disable-circuit-breaker" }, "`breaker.max-ejected-share: 0`", {
     set: setTo("breaker.max-ejected-share", 0),
-  },
-  {
-    how: "none",
-    switches: "--disable-health-check",
-    why: "engines are always checked",
-    instead: "a long `health.interval`",
-  },
-  {
-    how: "translated",
-    flags: "--worker-startup-timeout-secs --worker-startup-check-interval",
-    ours: "built-in",
+  }),
+  none({ switches: "--disable-health-check" }, "engines are always checked", "a long `health.interval`"),
+  translated("--worker-startup-timeout-secs --worker-startup-check-interval", "built-in", {
     why: "an engine gets requests when it is up, however long it takes",
-  },
-  {
-    how: "none",
-    flags: "--max-tree-size",
-    why: "memory is bounded by what engines hold",
-    instead: "nothing to set",
-  },
-  {
-    how: "translated",
-    flags: "--assignment-mode",
-    ours: "built-in",
-    why: "a new session goes to the engine with the least work",
-  },
-  {
-    how: "none",
-    switches: "--dp-aware",
-    why: "engines are not asked how many ranks they have",
-    instead: "`ranks` of engines, where they are listed or found",
-  },
-  { how: "translated", switches: "--enable-igw", ours: "built-in" },
-  {
-    how: "translated",
-    flags: "--api-key",
-    ours: "`pools[].engine-api-key` for engines, `api-keys` for clients",
-    set: setApiKey,
-  },
-  {
-    how: "none",
-    flags: "--jwt-issuer --jwt-audience --jwt-jwks-uri",
-    lists: "--jwt-role-mapping --control-plane-api-keys",
-    why: "operators have one key, or a client certificate",
-    instead: "`admin.key`, `admin.tls.ca-file`",
-  },
-  {
-    how: "translated",
-    flags: "--otlp-traces-endpoint",
-    switches: "--enable-trace",
-    ours: "`tracing.endpoint`",
+  }),
+  none("--max-tree-size", "memory is bounded by what engines hold"),
+  translated("--assignment-mode", "built-in", { why: "a new session goes to the engine with the least work" }),
+  none(
+    { switches: "--dp-aware" },
+    "engines are not asked how many ranks they have",
+    "`ranks` of engines, where they are listed or found",
+  ),
+  translated({ switches: "--enable-igw" }, "built-in"),
+  translated("--api-key", "`pools[].engine-api-key` for engines, `api-keys` for clients", { set: setApiKey }),
+  none(
+    { flags: "--jwt-issuer --jwt-audience --jwt-jwks-uri", lists: "--jwt-role-mapping --control-plane-api-keys" },
+    "operators have one key, or a client certificate",
+    "`admin.key`, `admin.tls.ca-file`",
+  ),
+  translated({ flags: "--otlp-traces-endpoint", switches: "--enable-trace" }, "`tracing.endpoint`", {
     why: "traces are sent over HTTP, to port 4318, not over gRPC",
-  },
-  {
-    how: "translated",
-    flags: "--model-path --tokenizer-path",
-    ours: "`tokenizers`",
+  }),
+  translated("--model-path --tokenizer-path", "`tokenizers`", {
     why: "a folder is read; a name of Hugging Face is not fetched: engines are asked for tokens",
-  },
-  {
-    how: "none",
-    flags: "--chat-template",
-    why: "the template is the one beside the tokenizer",
-    instead: "`tokenizers[].path`, a folder with both",
-  },
-  {
-    how: "translated",
-    flags: "--tokenizer-cache-l1-max-memory",
-    ours: "`tokenize.cache`",
+  }),
+  none("--chat-template", "the template is the one beside the tokenizer", "`tokenizers[].path`, a folder with both"),
+  translated("--tokenizer-cache-l1-max-memory", "`tokenize.cache`", {
     why: "1 MiB at least",
     set: setNumber("tokenize.cache", { min: 1_048_576, max: 17_179_869_184 }),
-  },
-  {
-    how: "translated",
-    flags: "--tokenizer-cache-l0-max-entries",
-    switches: "--tokenizer-cache-enable-l0 --tokenizer-cache-enable-l1",
-    ours: "built-in",
-  },
-  {
-    how: "translated",
-    flags: "--backend",
-    ours: "built-in",
+  }),
+  translated(
+    { flags: "--tokenizer-cache-l0-max-entries", switches: "--tokenizer-cache-enable-l0 --tokenizer-cache-enable-l1" },
+    "built-in",
+  ),
+  translated("--backend", "built-in", {
     why: "engines serve the OpenAI API, whatever they are; providers in the cloud are none",
-  },
-  { how: "none", flags: "--log-dir", why: "logs go to standard error", instead: "a file for standard error" },
-  {
-    how: "none",
-    lists: "--prometheus-duration-buckets",
-    why: "the buckets are fixed",
-    instead: "nothing to set",
-  },
-  { how: "none", lists: "--request-id-headers", why: "it is `x-request-id`", instead: "nothing to set" },
-  { how: "none", lists: "--cors-allowed-origins", why: "browsers are no clients", instead: "a gateway in front" },
-  {
-    how: "none",
-    flags: "--reasoning-parser --tool-call-parser --mcp-config-path",
-    why: "engines do that",
-    instead: "the engines' own flags",
-  },
-  {
-    how: "none",
-    flags:
-      "--history-backend --oracle-wallet-path --oracle-tns-alias --oracle-password --oracle-pool-min --oracle-pool-max --oracle-pool-timeout-secs --postgres-db-url --redis-url --redis-retention-days",
-    why: "conversations are not stored",
-    instead: "nothing to set",
-  },
+  }),
+  none("--log-dir", "logs go to standard error", "a file for standard error"),
+  none({ lists: "--prometheus-duration-buckets" }, "the buckets are fixed"),
+  none({ lists: "--request-id-headers" }, "it is `x-request-id`"),
+  none({ lists: "--cors-allowed-origins" }, "browsers are no clients", "a gateway in front"),
+  none("--reasoning-parser --tool-call-parser --mcp-config-path", "engines do that", "the engines' own flags"),
+  none(
+    "--history-backend --oracle-wallet-path --oracle-tns-alias --oracle-password --oracle-pool-min --oracle-pool-max --oracle-pool-timeout-secs --postgres-db-url --redis-url --redis-retention-days",
+    "conversations are not stored",
+  ),
 ];
 
 /** Flags that only sglang-router has. */
 const sglangOnly: readonly FlagRow[] = [
-  { how: "accepted", flags: "--client-cert-path --client-key-path" },
-  {
-    how: "translated",
-    lists: "--ca-cert-paths",
-    ours: "`engine-tls.ca-file`",
+  accepted("--client-cert-path --client-key-path"),
+  translated({ lists: "--ca-cert-paths" }, "`engine-tls.ca-file`", {
     why: "one file; it may hold several certificates",
     set: setText("engine-tls.ca-file"),
-  },
-  {
-    how: "none",
-    flags: "--bucket-adjust-interval-secs",
-    why: "engines have no range of prompt lengths",
-    instead: "nothing to set",
-  },
-  { how: "none", switches: "--mini-lb", why: "it is for debugging", instead: "nothing to set" },
-  {
-    how: "none",
-    flags: "--eviction-interval-secs",
-    why: "memory is bounded by what engines hold",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    switches: "--control-plane-audit-enabled",
-    why: "changes by operators are in the log",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags: "--oracle-connect-descriptor --oracle-username --postgres-pool-max --redis-pool-max",
-    why: "conversations are not stored",
-    instead: "nothing to set",
-  },
+  }),
+  none("--bucket-adjust-interval-secs", "engines have no range of prompt lengths"),
+  none({ switches: "--mini-lb" }, "it is for debugging"),
+  none("--eviction-interval-secs", "memory is bounded by what engines hold"),
+  none({ switches: "--control-plane-audit-enabled" }, "changes by operators are in the log"),
+  none(
+    "--oracle-connect-descriptor --oracle-username --postgres-pool-max --redis-pool-max",
+    "conversations are not stored",
+  ),
 ];
 
 /** Flags that only SMG has. */
 const smgOnly: readonly FlagRow[] = [
-  {
-    how: "accepted",
-    flags: "--prefix-token-count --prefix-hash-load-factor",
-    why: "tokens are hashed, not characters",
-  },
-  {
-    how: "translated",
-    flags: "--block-size",
-    ours: "`prefix.block-size`",
-    set: setNumber("prefix.block-size", { min: 1, max: 1_024 }),
-  },
-  {
-    how: "translated",
-    flags: "--load-monitor-interval",
-    ours: "`scrape.interval`",
-    set: setText("scrape.interval", "s"),
-  },
-  {
-    how: "translated",
-    switches: "--log-json",
-    ours: "`log.format: json`",
-    set: setTo("log.format", "json"),
-  },
-  {
-    how: "translated",
-    lists: "--tenant-api-key",
-    ours: "`api-keys`",
-    set: setTenantKeys,
-  },
-  {
-    how: "translated",
-    switches: "--trust-tenant-header",
-    ours: "`admission.trust-tenant-header: true`",
+  accepted("--prefix-token-count --prefix-hash-load-factor", { why: "tokens are hashed, not characters" }),
+  translated("--block-size", "`prefix.block-size`", { set: setNumber("prefix.block-size", { min: 1, max: 1_024 }) }),
+  translated("--load-monitor-interval", "`scrape.interval`", { set: setText("scrape.interval", "s") }),
+  translated({ switches: "--log-json" }, "`log.format: json`", { set: setTo("log.format", "json") }),
+  translated({ lists: "--tenant-api-key" }, "`api-keys`", { set: setTenantKeys }),
+  translated({ switches: "--trust-tenant-header" }, "`admission.trust-tenant-header: true`", {
     why: "the header is `x-espalier-tenant`",
     set: setTo("admission.trust-tenant-header", true),
-  },
-  {
-    how: "none",
-    flags: "--tenant-header-name",
-    why: "the header is `x-espalier-tenant`",
-    instead: "a gateway in front that renames it",
-  },
-  {
-    how: "translated",
-    flags: "--mesh-host --mesh-port --mesh-advertise-host --mesh-server-name",
-    switches: "--enable-mesh",
-    lists: "--mesh-peer-urls --router-selector",
-    ours: "`mesh.host`, `mesh.port`, `mesh.advertise`, `mesh.seeds`, `mesh.seed-pods`",
-    why: "the protocol is different, and members need `mesh.secret` or `ESPALIER_MESH_SECRET`; the two cannot be mixed in one cluster",
-  },
-  {
-    how: "none",
-    flags: "--balance-token-usage-threshold --overload-token-usage-threshold",
-    why: "engines that are full are left out by admission",
-    instead: "`admission.max-kv-use`",
-  },
-  {
-    how: "none",
-    flags: "--least-load-kv-pressure-weight --least-load-default-throughput --least-load-mean-prefill-tokens",
-    why: "work is counted in tokens, and engines' speed is learned",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags: "--eviction-interval",
-    why: "memory is bounded by what engines hold",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    switches: "--routing-key-override",
-    why: "the policy decides alone",
-    instead: "`policy: sticky`, which reads `x-smg-routing-key`",
-  },
-  {
-    how: "translated",
-    switches: "--dp-minimum-tokens-scheduler",
-    ours: "built-in",
+  }),
+  none("--tenant-header-name", "the header is `x-espalier-tenant`", "a gateway in front that renames it"),
+  translated(
+    {
+      flags: "--mesh-host --mesh-port --mesh-advertise-host --mesh-server-name",
+      switches: "--enable-mesh",
+      lists: "--mesh-peer-urls --router-selector",
+    },
+    "`mesh.host`, `mesh.port`, `mesh.advertise`, `mesh.seeds`, `mesh.seed-pods`",
+    {
+      why: "the protocol is different, and members need `mesh.secret` or `ESPALIER_MESH_SECRET`; the two cannot be mixed in one cluster",
+    },
+  ),
+  none(
+    "--balance-token-usage-threshold --overload-token-usage-threshold",
+    "engines that are full are left out by admission",
+    "`admission.max-kv-use`",
+  ),
+  none(
+    "--least-load-kv-pressure-weight --least-load-default-throughput --least-load-mean-prefill-tokens",
+    "work is counted in tokens, and engines' speed is learned",
+  ),
+  none("--eviction-interval", "memory is bounded by what engines hold"),
+  none(
+    { switches: "--routing-key-override" },
+    "the policy decides alone",
+    "`policy: sticky`, which reads `x-smg-routing-key`",
+  ),
+  translated({ switches: "--dp-minimum-tokens-scheduler" }, "built-in", {
     why: "each of an engine's `ranks` has a load of its own",
-  },
-  {
-    how: "none",
-    flags: "--encode-policy --multimodal-tensor-transport --multimodal-shm-min-bytes",
-    switches: "--epd-disaggregation",
-    lists: "--encode --encode-selector",
-    why: "images are not encoded by engines of their own",
-    instead: "engines that encode images themselves",
-  },
-  {
-    how: "none",
-    flags: "--model-id-from",
-    why: "engines are asked for their models",
-    instead: "`models` of what is found, or the annotation `espalier.dev/models`",
-  },
-  {
-    how: "none",
-    flags:
-      "--priority-scheduler-default-max-class --priority-scheduler-config --priority-scheduler-tenant-metric-top-n",
-    switches: "--priority-scheduler-enabled",
-    why: "admission has classes and tenants of its own",
-    instead: "`admission.classes`",
-  },
-  {
-    how: "none",
-    flags: "--tenant-rate-limit-config",
-    switches: "--tenant-rate-limit-enabled",
-    why: "there is no rate per second: tenants share what engines can do",
-    instead: "`admission`",
-  },
-  {
-    how: "none",
-    flags: "--health-check-port",
-    why: "probes are answered at the admin port",
-    instead: "`/livez` and `/readyz` there",
-  },
-  {
-    how: "translated",
-    flags: "--drain-settle-secs",
-    switches: "--remove-unhealthy-workers",
-    ours: "built-in",
+  }),
+  none(
+    {
+      flags: "--encode-policy --multimodal-tensor-transport --multimodal-shm-min-bytes",
+      switches: "--epd-disaggregation",
+      lists: "--encode --encode-selector",
+    },
+    "images are not encoded by engines of their own",
+    "engines that encode images themselves",
+  ),
+  none(
+    "--model-id-from",
+    "engines are asked for their models",
+    "`models` of what is found, or the annotation `espalier.dev/models`",
+  ),
+  none(
+    {
+      flags:
+        "--priority-scheduler-default-max-class --priority-scheduler-config --priority-scheduler-tenant-metric-top-n",
+      switches: "--priority-scheduler-enabled",
+    },
+    "admission has classes and tenants of its own",
+    "`admission.classes`",
+  ),
+  none(
+    { flags: "--tenant-rate-limit-config", switches: "--tenant-rate-limit-enabled" },
+    "there is no rate per second: tenants share what engines can do",
+    "`admission`",
+  ),
+  none("--health-check-port", "probes are answered at the admin port", "`/livez` and `/readyz` there"),
+  translated({ flags: "--drain-settle-secs", switches: "--remove-unhealthy-workers" }, "built-in", {
     why: "an engine that is down or leaves gets no more requests, and what runs there may end",
-  },
-  {
-    how: "none",
-    switches: "--engine-metrics",
-    why: "engines' metrics are not repeated",
-    instead: "engines' own `/metrics`, in Prometheus",
-  },
-  {
-    how: "none",
-    switches: "--disable-tokenizer-autoload",
-    why: "no tokenizer is loaded unasked",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags:
-      "--oracle-dsn --oracle-user --postgres-pool-max-size --redis-pool-max-size --schema-config --storage-hook-wasm-path",
-    switches: "--oracle-external-auth --enable-wasm",
-    lists: "--storage-context-headers",
-    why: "conversations are not stored, and there are no extensions",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags: "--jwt-role-claim",
-    switches: "--disable-audit-logging",
-    why: "operators have one key, or a client certificate, and their changes are in the log",
-    instead: "`admin.key`, `admin.tls.ca-file`",
-  },
-  {
-    how: "none",
-    flags: "--webrtc-bind-addr --webrtc-stun-server",
-    why: "WebRTC is not relayed",
-    instead: "nothing to set",
-  },
-  {
-    how: "none",
-    flags: "--runtime-worker-threads",
-    why: "a router is one process with one event loop",
-    instead: "`processes`",
-  },
+  }),
+  none({ switches: "--engine-metrics" }, "engines' metrics are not repeated", "engines' own `/metrics`, in Prometheus"),
+  none({ switches: "--disable-tokenizer-autoload" }, "no tokenizer is loaded unasked"),
+  none(
+    {
+      flags:
+        "--oracle-dsn --oracle-user --postgres-pool-max-size --redis-pool-max-size --schema-config --storage-hook-wasm-path",
+      switches: "--oracle-external-auth --enable-wasm",
+      lists: "--storage-context-headers",
+    },
+    "conversations are not stored, and there are no extensions",
+  ),
+  none(
+    { flags: "--jwt-role-claim", switches: "--disable-audit-logging" },
+    "operators have one key, or a client certificate, and their changes are in the log",
+    "`admin.key`, `admin.tls.ca-file`",
+  ),
+  none("--webrtc-bind-addr --webrtc-stun-server", "WebRTC is not relayed"),
+  none("--runtime-worker-threads", "a router is one process with one event loop", "`processes`"),
 ];
 
 const defaults = { host: "0.0.0.0", port: 30_000, metricsPort: 29_000, meshPort: 39_527 };
@@ -481,7 +301,7 @@ function translateEngines(given: GivenFlags, translation: Translation): void {
     if (url !== undefined) engines.push(settings === undefined ? url : { url, ...settings });
     else {
       const why = "engines are reached over HTTP";
-      translation.remark({ theirs: `${flag} ${address}`, outcome: "missing", why, instead: "the engine's HTTP port" });
+      translation.missing(`${flag} ${address}`, why, "the engine's HTTP port");
     }
   };
   for (const address of given.get("--worker-urls") ?? []) add("--worker-urls", address);

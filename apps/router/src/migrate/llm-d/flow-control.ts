@@ -68,20 +68,18 @@ function translateQueues(flowControl: Section, config: LlmdConfig, translation: 
     ...(held === ttlMs ? {} : { why: "a request never waits without a limit, nor longer than an hour" }),
   });
   if (duration("noEndpointRequestTTL") !== undefined) {
-    translation.remark({
-      theirs: ["flowControl", "noEndpointRequestTTL"],
-      outcome: "missing",
-      why: "a request for which there is no engine is answered with 503 at once",
-      instead: "let the gateway try again",
-    });
+    translation.missing(
+      ["flowControl", "noEndpointRequestTTL"],
+      "a request for which there is no engine is answered with 503 at once",
+      "let the gateway try again",
+    );
   }
   if (flowControl.enableEviction === true) {
-    translation.remark({
-      theirs: ["flowControl", "enableEviction"],
-      outcome: "missing",
-      why: "a request that runs is not ended for another one",
-      instead: "`admission.engine-priority`: engines preempt by class",
-    });
+    translation.missing(
+      ["flowControl", "enableEviction"],
+      "a request that runs is not ended for another one",
+      "`admission.engine-priority`: engines preempt by class",
+    );
   }
   remarkUnknown(flowControl, flowControlKeys, ["flowControl"], translation);
   if (bands.length > 0) {
@@ -102,12 +100,7 @@ function translateQueues(flowControl: Section, config: LlmdConfig, translation: 
     const isTotal = whole !== undefined && whole > 0;
     const parts = bands.flatMap((band) => band[key] ?? []);
     if (flowControl[key] !== undefined && flowControl[key] !== null && whole === undefined) {
-      translation.remark({
-        theirs: ["flowControl", key],
-        outcome: "missing",
-        why: "it is not a quantity such as 500, 1k or 10Gi",
-        instead: `set \`${setting}\``,
-      });
+      translation.missing(["flowControl", key], "it is not a quantity such as 500, 1k or 10Gi", `set \`${setting}\``);
     }
     if (!isTotal && parts.length === 0) return;
     const value = isTotal ? whole : parts.reduce((sum, part) => sum + part, 0);
@@ -121,12 +114,11 @@ function translateQueues(flowControl: Section, config: LlmdConfig, translation: 
     const written = flowControl[key] ?? undefined;
     const value = parseGoDuration(written);
     if (written !== undefined && value === undefined) {
-      translation.remark({
-        theirs: ["flowControl", key],
-        outcome: "missing",
-        why: "it is not a duration such as 60s or 1m30s",
-        instead: "set `endpoint-picker.answer-within`",
-      });
+      translation.missing(
+        ["flowControl", key],
+        "it is not a duration such as 60s or 1m30s",
+        "set `endpoint-picker.answer-within`",
+      );
     }
     return value;
   }
@@ -148,12 +140,11 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
     const plugin = typeof reference === "string" ? config.find(reference) : undefined;
     const order = plugin ? orderings[plugin.type] : "fcfs";
     if (order === undefined || (reference !== undefined && !plugin)) {
-      translation.remark({
-        theirs: [...path, "orderingPolicyRef"],
-        outcome: "missing",
-        why: `${String(reference)} is no order that is known`,
-        instead: "`admission.classes[].order`",
-      });
+      translation.missing(
+        [...path, "orderingPolicyRef"],
+        `${String(reference)} is no order that is known`,
+        "`admission.classes[].order`",
+      );
     }
     return order ?? "fcfs";
   };
@@ -162,12 +153,7 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
     const path = ["flowControl", "priorityBands", at];
     const priority = isSection(band) ? (band.priority ?? 0) : undefined;
     if (!isSection(band) || typeof priority !== "number" || !Number.isInteger(priority)) {
-      translation.remark({
-        theirs: path,
-        outcome: "missing",
-        why: "it has no whole priority",
-        instead: "`admission.classes`",
-      });
+      translation.missing(path, "it has no whole priority", "`admission.classes`");
       return [];
     }
     remarkUnknown(band, bandKeys, path, translation);
@@ -183,12 +169,11 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
   });
   const negative = flowControl.defaultNegativePriorityBand ?? undefined;
   if (negative !== undefined) {
-    translation.remark({
-      theirs: ["flowControl", "defaultNegativePriorityBand"],
-      outcome: "missing",
-      why: "classes are listed one by one",
-      instead: "a last one in `admission.classes`",
-    });
+    translation.missing(
+      ["flowControl", "defaultNegativePriorityBand"],
+      "classes are listed one by one",
+      "a last one in `admission.classes`",
+    );
   }
   const hasStandard = Object.keys(standard).length > 0;
   if (bands.length === 0 && !hasStandard) return [];
@@ -201,12 +186,11 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
   // The default class must stay among those that are kept.
   const kept = unique.filter(({ priority }, at) => at < maxClasses - 1 || priority === 0).slice(0, maxClasses);
   for (const { priority } of unique.filter((band) => !kept.includes(band))) {
-    translation.remark({
-      theirs: `priority ${priority}`,
-      outcome: "missing",
-      why: `there are at most ${maxClasses} classes`,
-      instead: "one class for several priorities",
-    });
+    translation.missing(
+      `priority ${priority}`,
+      `there are at most ${maxClasses} classes`,
+      "one class for several priorities",
+    );
   }
   return kept;
 }
@@ -228,13 +212,12 @@ function translateDetector(isOn: boolean, config: LlmdConfig, translation: Trans
   if (detector && detector.rule === undefined) return;
   if (translation.get("admission.mode") === "off") {
     if (!detector) return;
-    translation.remark({
-      theirs: detector.path ?? detector.name,
-      plugin: detector,
-      outcome: "missing",
-      why: "without the gate `flowControl` it only refuses requests of a priority below 0, and here none is refused",
-      instead: "`admission.mode: on`, `admission.max-waiting`, `admission.max-kv-use`",
-    });
+    translation.missing(
+      detector.path ?? detector.name,
+      "without the gate `flowControl` it only refuses requests of a priority below 0, and here none is refused",
+      "`admission.mode: on`, `admission.max-waiting`, `admission.max-kv-use`",
+      detector,
+    );
   } else if (detector?.type === "concurrency-detector") translateConcurrency(detector, translation);
   else if (isOn || detector) translateUtilization(detector, translation);
 }
@@ -294,11 +277,6 @@ function ofDetector(detector: LlmdPlugin | undefined, key: string) {
 /** Says of every key that none of theirs has this name. */
 export function remarkUnknown(section: Section, known: readonly string[], path: Path, translation: Translation): void {
   for (const key of Object.keys(section).filter((each) => !known.includes(each))) {
-    translation.remark({
-      theirs: [...path, key],
-      outcome: "missing",
-      why: "llm-d has no such setting",
-      instead: "look for a misspelling",
-    });
+    translation.missing([...path, key], "llm-d has no such setting", "look for a misspelling");
   }
 }

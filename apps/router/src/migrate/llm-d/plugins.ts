@@ -60,6 +60,18 @@ const missing = (why: string, instead: string, unless?: unknown): ParameterRule 
   ...(unless === undefined ? {} : { unless }),
 });
 
+/** Parameters that the translation of another thing reads. */
+const reads = (...names: readonly string[]): ParameterRules => Object.fromEntries(names.map((name) => [name, read]));
+
+/** A plugin with a counterpart here, in Markdown. */
+const here = (kind: PluginKind, ours: string, more: Omit<PluginRule, "kind" | "ours"> = {}): PluginRule => ({
+  ...{ kind, ours },
+  ...more,
+});
+
+/** A plugin without one. Its parameters are nothing here either. */
+const absent = (kind: PluginKind, why: string, instead: string): PluginRule => ({ kind, why, instead });
+
 const builtIn = "built-in";
 const nothing = "nothing to set";
 
@@ -140,137 +152,98 @@ const sessionParameters: ParameterRules = {
   profileName: read,
 };
 
-const session = (kind: "scorer" | "filter"): PluginRule => ({
-  kind,
-  ours: "`policy: sticky`, `session-key`",
-  policy: "sticky",
-  why:
-    kind === "filter"
-      ? "a session leaves an engine that has far too many requests, and the router writes no token into answers"
-      : "the session binds, where theirs only counts, and the router writes no token into answers",
-  parameters: sessionParameters,
-});
+const session = (kind: "scorer" | "filter"): PluginRule =>
+  here(kind, "`policy: sticky`, `session-key`", {
+    policy: "sticky",
+    why:
+      kind === "filter"
+        ? "a session leaves an engine that has far too many requests, and the router writes no token into answers"
+        : "the session binds, where theirs only counts, and the router writes no token into answers",
+    parameters: sessionParameters,
+  });
 
-const clusters = (kind: PluginKind, parameters: ParameterRules = {}): PluginRule => ({
-  kind,
-  why: "it chooses among clusters, and a router here chooses among engines",
-  instead: "a fleet of routers in each cluster, behind what chooses the cluster",
-  parameters,
-});
+const clusters = (kind: PluginKind): PluginRule =>
+  absent(
+    kind,
+    "it chooses among clusters, and a router here chooses among engines",
+    "a fleet of routers in each cluster, behind what chooses the cluster",
+  );
 
-const labels: PluginRule = {
-  kind: "filter",
-  why: "labels choose engines when these are found, not for each request",
-  instead: "`discovery.pods[].selector`, and `engines[].role` for prefill and decode",
-  parameters: {
-    label: read,
-    validValues: read,
-    allowsNoLabel: read,
-    matchLabels: read,
-    matchExpressions: read,
-  },
-};
+const labels: PluginRule = absent(
+  "filter",
+  "labels choose engines when these are found, not for each request",
+  "`discovery.pods[].selector`, and `engines[].role` for prefill and decode",
+);
 
-const role = { kind: "filter", ours: "`engines[].role`, or the pods' label `llm-d.ai/role`" } as const;
+const role = here("filter", "`engines[].role`, or the pods' label `llm-d.ai/role`");
 
-const places = (kind: "filter" | "scorer" | "data layer", parameters: ParameterRules): PluginRule => ({
-  kind,
-  why: "hosts, racks and zones of engines are not known",
-  instead: "a fleet of routers for each zone",
-  parameters,
-});
+const places = (kind: PluginKind): PluginRule =>
+  absent(kind, "hosts, racks and zones of engines are not known", "a fleet of routers for each zone");
 
-const attribute = (kind: "filter" | "scorer"): PluginRule => ({
-  kind,
-  why: "only the metrics of load are read from engines",
-  instead: "the weights of `epp_weighted` for queues, KV blocks and requests in flight",
-  parameters: {
-    attribute: read,
-    attributeKey: read,
-    producer: read,
-    onMissing: read,
-    fallbackOnEmpty: read,
-    algorithm: read,
-  },
-});
+const attribute = (kind: PluginKind): PluginRule =>
+  absent(
+    kind,
+    "only the metrics of load are read from engines",
+    "the weights of `epp_weighted` for queues, KV blocks and requests in flight",
+  );
 
-const gpuMetrics: PluginRule = {
-  kind: "data layer",
-  why: "metrics of GPUs are not read",
-  instead: "the weights of `epp_weighted` for queues, KV blocks and requests in flight",
-  parameters: { scheme: read, path: read, port: read, insecureSkipVerify: read, useNodeAddress: read, interval: read },
-};
+const gpuMetrics: PluginRule = absent(
+  "data layer",
+  "metrics of GPUs are not read",
+  "the weights of `epp_weighted` for queues, KV blocks and requests in flight",
+);
 
-const imageCaches = (kind: "scorer" | "producer", parameters: ParameterRules): PluginRule => ({
-  kind,
-  why: "caches of image embeddings are not followed",
-  instead: "the weight of `prefix-cache-scorer`, for prompts that begin alike",
-  parameters,
-});
+const imageCaches = (kind: PluginKind): PluginRule =>
+  absent(
+    kind,
+    "caches of image embeddings are not followed",
+    "the weight of `prefix-cache-scorer`, for prompts that begin alike",
+  );
 
-const tokens: PluginRule = {
-  kind: "producer",
-  ours: "`tokenizers`",
+const tokens: PluginRule = here("producer", "`tokenizers`", {
   why: "an engine's `/tokenize` is asked (`mode: engine`), which `mode: local` with `path` makes unnecessary; estimates are `mode: bytes`",
-  parameters: { modelName: read, vllm: read, estimate: read, udsTokenizerConfig: read },
-};
-
-const profilesOf = {
-  decodeProfile: read,
-  prefillProfile: read,
-  encodeProfile: read,
-  deciderPluginName: read,
-} as const;
-
-const disaggregated: PluginRule = {
-  kind: "profile handler",
-  ours: "`disaggregation`, `engines[].role`, `kv-transfer` of engines",
-  why: "one policy chooses both engines",
-  instead: "give engines `kv-transfer: llm-d-sidecar` where they are listed or found",
-  parameters: {
-    ...profilesOf,
-    profiles: read,
-    deciders: read,
-    prefillDeciderPluginName: read,
-    encodeDeciderPluginName: read,
-    stageOrder: missing("both engines are chosen together", nothing, "decode-first"),
-    primaryPort: same("`ranks` of engines"),
-    prefixPluginType: read,
-    prefixPluginName: read,
-    ...prefixMatch,
-  },
-};
-
-const encoders: PluginRule = {
-  kind: "decider",
-  why: "images are not encoded by engines of their own",
-  instead: "engines that encode images themselves",
-};
-
-const disaggregationHeaders: PluginRule = {
-  kind: "profile handler",
-  ours: builtIn,
-  parameters: { prefillProfile: read, encodeProfile: read },
-};
-
-const eviction: PluginRule = {
-  kind: "flow control",
-  why: "a request that runs is not ended for another one",
-  instead: "`admission.engine-priority`: engines preempt by class",
-};
-
-const ceiling = (parameters: ParameterRules): PluginRule => ({
-  kind: "flow control",
-  why: "how full engines may be for a class is a number of tokens",
-  instead: "a lower `max-pending-tokens` for lower `admission.classes`",
-  parameters,
+  parameters: reads("modelName", "vllm", "estimate", "udsTokenizerConfig"),
 });
 
-const grpcParser: PluginRule = {
-  kind: "parser",
-  why: "engines are reached over HTTP",
-  instead: "engines' OpenAI API",
-};
+const disaggregated: PluginRule = here(
+  "profile handler",
+  "`disaggregation`, `engines[].role`, `kv-transfer` of engines",
+  {
+    why: "one policy chooses both engines",
+    instead: "give engines `kv-transfer: llm-d-sidecar` where they are listed or found",
+    parameters: {
+      ...reads("decodeProfile", "prefillProfile", "encodeProfile", "profiles", "deciders", "deciderPluginName"),
+      ...reads("prefillDeciderPluginName", "encodeDeciderPluginName", "prefixPluginType", "prefixPluginName"),
+      stageOrder: missing("both engines are chosen together", nothing, "decode-first"),
+      primaryPort: same("`ranks` of engines"),
+      ...prefixMatch,
+    },
+  },
+);
+
+const encoders: PluginRule = absent(
+  "decider",
+  "images are not encoded by engines of their own",
+  "engines that encode images themselves",
+);
+
+const disaggregationHeaders: PluginRule = here("profile handler", builtIn, {
+  parameters: reads("prefillProfile", "encodeProfile"),
+});
+
+const eviction: PluginRule = absent(
+  "flow control",
+  "a request that runs is not ended for another one",
+  "`admission.engine-priority`: engines preempt by class",
+);
+
+const ceiling: PluginRule = absent(
+  "flow control",
+  "how full engines may be for a class is a number of tokens",
+  "a lower `max-pending-tokens` for lower `admission.classes`",
+);
+
+const grpcParser: PluginRule = absent("parser", "engines are reached over HTTP", "engines' OpenAI API");
 
 const learned = same("learned in the router from answers");
 
@@ -320,13 +293,11 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
     "queue-weight",
     {
       why: "at half the weight, its highest score being 0.5; queues are compared with the longest one, not with a threshold",
-      parameters: { threshold: read },
+      parameters: reads("threshold"),
     },
     0.5,
   ),
-  "latency-scorer": {
-    kind: "scorer",
-    ours: "`policy: predicted_latency`",
+  "latency-scorer": here("scorer", "`policy: predicted_latency`", {
     policy: "predicted_latency",
     why: "latencies are learned in the router, without servers for training and prediction; other scorers are not added",
     parameters: {
@@ -339,24 +310,21 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       ...predicted,
       ...prefixMatch,
     },
-  },
+  }),
   "session-affinity-scorer": session("scorer"),
-  "context-length-aware": {
-    kind: "scorer",
-    why: "engines have no range of prompt lengths",
-    instead:
-      "`policy: predicted_latency`, which counts how many answers a long prompt holds up; or a model name for each range",
-    parameters: { label: read, enableFiltering: read },
-  },
-  "header-label-affinity-scorer": {
-    kind: "scorer",
-    why: "labels of engines are not compared with headers",
-    instead: "a model name (`models.aliases`) for each label",
-    parameters: { headerName: read, labelKey: read },
-  },
+  "context-length-aware": absent(
+    "scorer",
+    "engines have no range of prompt lengths",
+    "`policy: predicted_latency`, which counts how many answers a long prompt holds up; or a model name for each range",
+  ),
+  "header-label-affinity-scorer": absent(
+    "scorer",
+    "labels of engines are not compared with headers",
+    "a model name (`models.aliases`) for each label",
+  ),
   "endpoint-attribute-scorer": attribute("scorer"),
-  "mm-embeddings-cache-scorer": imageCaches("scorer", { producerName: read }),
-  "topology-affinity-scorer": places("scorer", { topologyProducerName: read }),
+  "mm-embeddings-cache-scorer": imageCaches("scorer"),
+  "topology-affinity-scorer": places("scorer"),
 
   // Filters
   "decode-filter": role,
@@ -365,9 +333,7 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
   "label-selector-filter": labels,
   "by-label-selector": labels,
   "by-label": labels,
-  "prefix-cache-affinity-filter": {
-    kind: "filter",
-    ours: "`policy: affinity_filter`",
+  "prefix-cache-affinity-filter": here("filter", "`policy: affinity_filter`", {
     policy: "affinity_filter",
     why: "it is followed by the token load; other scorers are not added",
     parameters: {
@@ -380,92 +346,67 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       ...predicted,
       ...inFlight,
     },
-  },
-  "slo-headroom-tier-filter": {
-    kind: "filter",
-    ours: "`policy: predicted_latency`",
+  }),
+  "slo-headroom-tier-filter": here("filter", "`policy: predicted_latency`", {
     policy: "predicted_latency",
     why: "deadlines decide in the queue, not among engines",
     instead: "`x-espalier-deadline-ms`, or `admission.classes[].target`",
     parameters: { epsilonExploreNeg: missing("engines beyond the deadline are not explored", nothing), ...predicted },
-  },
+  }),
   "session-affinity-filter": session("filter"),
   "endpoint-attribute-filter": attribute("filter"),
-  "topology-affinity-filter": places("filter", { minAffinity: read, topologyProducerName: read }),
-  "utilization-filter": {
-    kind: "filter",
-    why: "engines that are full are left out by admission",
-    instead: "`admission.max-waiting`, `admission.max-kv-use`",
-    parameters: { conditions: read, fallbackOnEmpty: read, ...inFlight },
-  },
-  "disaggregatedset-rollout-screener": {
-    kind: "filter",
-    why: "revisions of a rollout are not told apart",
-    instead: "a model name for each revision, and `models.splits`",
-    parameters: { scope: read, headerSelectors: read, revisionGating: read },
-  },
-  "header-based-testing-filter": {
-    kind: "filter",
-    why: "it is for tests of theirs",
-    instead: nothing,
-  },
+  "topology-affinity-filter": places("filter"),
+  "utilization-filter": absent(
+    "filter",
+    "engines that are full are left out by admission",
+    "`admission.max-waiting`, `admission.max-kv-use`",
+  ),
+  "disaggregatedset-rollout-screener": absent(
+    "filter",
+    "revisions of a rollout are not told apart",
+    "a model name for each revision, and `models.splits`",
+  ),
+  "header-based-testing-filter": absent("filter", "it is for tests of theirs", nothing),
 
   // Pickers
-  "max-score-picker": {
-    kind: "picker",
-    ours: "the best engine, equals by weight; `endpoint-picker.fallbacks`",
+  "max-score-picker": here("picker", "the best engine, equals by weight; `endpoint-picker.fallbacks`", {
     parameters: maxPicked,
-  },
-  "random-picker": { kind: "picker", ours: "`policy: random`", policy: "random", parameters: maxPicked },
-  "weighted-random-picker": {
-    kind: "picker",
-    ours: "the best engine, equals by weight",
+  }),
+  "random-picker": here("picker", "`policy: random`", { policy: "random", parameters: maxPicked }),
+  "weighted-random-picker": here("picker", "the best engine, equals by weight", {
     why: "scores are not chances",
     parameters: maxPicked,
-  },
+  }),
 
   // Profile handlers and deciders
-  "single-profile-handler": { kind: "profile handler", ours: builtIn },
+  "single-profile-handler": here("profile handler", builtIn),
   "disagg-profile-handler": disaggregated,
   "pd-profile-handler": disaggregated,
   "disagg-headers-handler": disaggregationHeaders,
   "prefill-header-handler": disaggregationHeaders,
-  "data-parallel-profile-handler": {
-    kind: "profile handler",
-    ours: "`ranks` of engines, or an engine for each port",
+  "data-parallel-profile-handler": here("profile handler", "`ranks` of engines, or an engine for each port", {
     parameters: { primaryPort: same("`ranks` of engines") },
-  },
-  "header-profile-handler": {
-    kind: "profile handler",
-    why: "a header does not choose the policy",
-    instead: "`pools`, by model",
-    parameters: { headerName: read, defaultProfile: read },
-  },
-  "prefix-based-pd-decider": {
-    kind: "decider",
-    ours: "`disaggregation.threshold-tokens`",
+  }),
+  "header-profile-handler": absent("profile handler", "a header does not choose the policy", "`pools`, by model"),
+  "prefix-based-pd-decider": here("decider", "`disaggregation.threshold-tokens`", {
     parameters: {
       nonCachedTokens: read,
       promptTokens: missing("only the tokens that no cache holds count", nothing, 0),
     },
-  },
-  "always-disagg-pd-decider": { kind: "decider", ours: "`disaggregation.threshold-tokens: 1`" },
+  }),
+  "always-disagg-pd-decider": here("decider", "`disaggregation.threshold-tokens: 1`"),
   "always-disagg-multimodal-decider": encoders,
 
   // Producers of data about requests
-  "approx-prefix-cache-producer": {
-    kind: "producer",
-    ours: "`policy.max-prefix-tokens`, `prefix.block-size`, `prefix.placement-tokens`",
-    parameters: approximateParameters,
-  },
-  "precise-prefix-cache-producer": {
-    kind: "producer",
-    ours: "`tokenizers`, `kv-events`, `prefix.block-size`",
+  "approx-prefix-cache-producer": here(
+    "producer",
+    "`policy.max-prefix-tokens`, `prefix.block-size`, `prefix.placement-tokens`",
+    { parameters: approximateParameters },
+  ),
+  "precise-prefix-cache-producer": here("producer", "`tokenizers`, `kv-events`, `prefix.block-size`", {
     parameters: preciseParameters,
-  },
-  "burst-prefix-cache-producer": {
-    kind: "producer",
-    ours: "a prompt counts as cached from when it is sent",
+  }),
+  "burst-prefix-cache-producer": here("producer", "a prompt counts as cached from when it is sent", {
     why: "requests are placed one by one, without a wait for a batch",
     parameters: {
       windowDurationMs: read,
@@ -476,12 +417,10 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       maxBatchSize: read,
       balanceBy: read,
     },
-  },
+  }),
   "token-producer": tokens,
   tokenizer: tokens,
-  "inflight-load-producer": {
-    kind: "producer",
-    ours: builtIn,
+  "inflight-load-producer": here("producer", builtIn, {
     parameters: {
       addEstimatedOutputTokens: learned,
       outputRatio: learned,
@@ -489,10 +428,8 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       ...prefixMatch,
       syncCrossReplicaState: same("`mesh`"),
     },
-  },
-  "predicted-latency-producer": {
-    kind: "producer",
-    ours: "`policy: predicted_latency`",
+  }),
+  "predicted-latency-producer": here("producer", "`policy: predicted_latency`", {
     policy: "predicted_latency",
     why: "latencies are learned in the router, without servers for training and prediction",
     parameters: {
@@ -508,44 +445,32 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       ...prefixMatch,
       ...inFlight,
     },
-  },
-  "session-id-producer": {
-    kind: "producer",
-    ours: "`session-key`",
+  }),
+  "session-id-producer": here("producer", "`session-key`", {
     parameters: {
       headerName: read,
       cookieName: missing("cookies hold no session key", "`session-key: [header:NAME]`"),
     },
-  },
-  "mm-embeddings-cache-producer": imageCaches("producer", { cacheSizeInMBPerServer: read, cacheSizeInMB: read }),
-  "p2p-source-producer": {
-    kind: "producer",
-    why: "engines are not told to fetch a prefix from another engine",
-    instead: "a KV pool outside the engines: `kv-pools`",
-    parameters: { ...prefixMatch, minCachedTokenDelta: read, prefillProfileName: read },
-  },
-  "agent-identity": {
-    kind: "producer",
-    ours: "`session-key`, where a session plugin reads it",
+  }),
+  "mm-embeddings-cache-producer": imageCaches("producer"),
+  "p2p-source-producer": absent(
+    "producer",
+    "engines are not told to fetch a prefix from another engine",
+    "a KV pool outside the engines: `kv-pools`",
+  ),
+  "agent-identity": here("producer", "`session-key`, where a session plugin reads it", {
     why: "it is no tenant: tenants come from API keys or `x-espalier-tenant`",
-    parameters: { additionalSessionHeaders: read },
-  },
-  "request-attribute-reporter": {
-    kind: "producer",
-    why: "usage is not written into the gateway's metadata",
-    instead: "`espalier_tokens_total` in `/metrics`",
-    parameters: { attributes: read },
-  },
-  "destination-endpoint-served-verifier": {
-    kind: "producer",
-    why: "it is for tests of theirs",
-    instead: nothing,
-  },
+    parameters: reads("additionalSessionHeaders"),
+  }),
+  "request-attribute-reporter": absent(
+    "producer",
+    "usage is not written into the gateway's metadata",
+    "`espalier_tokens_total` in `/metrics`",
+  ),
+  "destination-endpoint-served-verifier": absent("producer", "it is for tests of theirs", nothing),
 
   // Data layer
-  "metrics-data-source": {
-    kind: "data layer",
-    ours: "`scrape`, `engine-tls`",
+  "metrics-data-source": here("data layer", "`scrape`, `engine-tls`", {
     parameters: {
       scheme: read,
       path: text("scrape.path"),
@@ -556,19 +481,15 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       clientCertPath: text("engine-tls.cert-file"),
       clientKeyPath: text("engine-tls.key-file"),
     },
-  },
-  "core-metrics-extractor": {
-    kind: "data layer",
-    ours: "the metrics of vLLM, SGLang and TensorRT-LLM are known",
+  }),
+  "core-metrics-extractor": here("data layer", "the metrics of vLLM, SGLang and TensorRT-LLM are known", {
     parameters: {
       engineLabelKey: same("the kind of engine is seen from its metrics"),
       defaultEngine: same("the kind of engine is seen from its metrics"),
       engineConfigs: missing("names of metrics cannot be set", "the names that vLLM, SGLang and TensorRT-LLM use"),
     },
-  },
-  "models-data-source": {
-    kind: "data layer",
-    ours: builtIn,
+  }),
+  "models-data-source": here("data layer", builtIn, {
     parameters: {
       scheme: read,
       path: same("`/v1/models`"),
@@ -578,94 +499,70 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       clientKeyPath: text("engine-tls.key-file"),
       interval: same("models are asked for with the health checks"),
     },
-  },
-  "models-data-extractor": { kind: "data layer", ours: builtIn },
-  "endpoint-notification-source": { kind: "data layer", ours: builtIn },
-  "k8s-notification-source": {
-    kind: "data layer",
-    ours: builtIn,
-    parameters: { group: read, version: read, kind: read },
-  },
-  "file-discovery": {
-    kind: "data layer",
-    ours: "`engines-file`",
+  }),
+  "models-data-extractor": here("data layer", builtIn),
+  "endpoint-notification-source": here("data layer", builtIn),
+  "k8s-notification-source": here("data layer", builtIn, { parameters: reads("group", "version", "kind") }),
+  "file-discovery": here("data layer", "`engines-file`", {
     why: "the file is a list of engines by URL",
     instead: "write `- url: http://ADDRESS:PORT` for each endpoint, with its `labels`",
     parameters: { path: text("engines-file"), watchFile: same("the file is watched") },
-  },
+  }),
   "dcgm-data-source": gpuMetrics,
   "dcgm-extractor": gpuMetrics,
-  "topology-extractor": places("data layer", { hostname: read, rack: read, zone: read, region: read }),
+  "topology-extractor": places("data layer"),
 
   // Parsers
-  "openai-parser": { kind: "parser", ours: builtIn },
-  "anthropic-parser": { kind: "parser", ours: builtIn },
-  "sglanghttp-parser": { kind: "parser", ours: builtIn },
-  "vllmhttp-parser": {
-    kind: "parser",
-    ours: "`forward-paths: [/inference/v1/generate]`",
+  "openai-parser": here("parser", builtIn),
+  "anthropic-parser": here("parser", builtIn),
+  "sglanghttp-parser": here("parser", builtIn),
+  "vllmhttp-parser": here("parser", "`forward-paths: [/inference/v1/generate]`", {
     why: "the prompt is not looked at",
-  },
-  "passthrough-parser": {
-    kind: "parser",
-    ours: "`forward-paths`",
+  }),
+  "passthrough-parser": here("parser", "`forward-paths`", {
     why: "further paths are forwarded only if they are listed",
     instead: "list them in `forward-paths`",
-  },
+  }),
   "vllmgrpc-parser": grpcParser,
   "vertexai-parser": grpcParser,
 
   // Flow control
-  "fcfs-ordering-policy": { kind: "flow control", ours: "`admission.classes[].order: fcfs`" },
-  "edf-ordering-policy": {
-    kind: "flow control",
-    ours: "`admission.classes[].order: edf`",
+  "fcfs-ordering-policy": here("flow control", "`admission.classes[].order: fcfs`"),
+  "edf-ordering-policy": here("flow control", "`admission.classes[].order: edf`", {
     why: "a deadline is for the first token, and comes with the request",
-  },
-  "slo-deadline-ordering-policy": {
-    kind: "flow control",
-    ours: "`admission.classes[].order: edf`",
+  }),
+  "slo-deadline-ordering-policy": here("flow control", "`admission.classes[].order: edf`", {
     why: "a deadline is for the first token, and comes with the request",
-  },
-  "round-robin-fairness-policy": {
-    kind: "flow control",
-    ours: builtIn,
+  }),
+  "round-robin-fairness-policy": here("flow control", builtIn, {
     why: "tenants take turns by tokens, not by requests",
-  },
-  "global-strict-fairness-policy": {
-    kind: "flow control",
-    ours: builtIn,
+  }),
+  "global-strict-fairness-policy": here("flow control", builtIn, {
     why: "tenants of a class have equal shares; only the order within one is as before",
-  },
-  "program-aware-fairness": {
-    kind: "flow control",
-    ours: builtIn,
+  }),
+  "program-aware-fairness": here("flow control", builtIn, {
     why: "tenants have equal shares of the tokens, whatever they have had before",
-    parameters: {
-      strategy: read,
-      evictionTtlSeconds: read,
-      evictionSweepSeconds: read,
-      lasWeightService: read,
-      lasWeightHeadWait: read,
-      lasHalfLifeSeconds: read,
-    },
-  },
-  "static-usage-limit-policy": {
-    kind: "flow control",
-    ours: builtIn,
+    parameters: reads(
+      "strategy",
+      "evictionTtlSeconds",
+      "evictionSweepSeconds",
+      "lasWeightService",
+      "lasWeightHeadWait",
+      "lasHalfLifeSeconds",
+    ),
+  }),
+  "static-usage-limit-policy": here("flow control", builtIn, {
     parameters: {
       threshold: missing("engines are filled up to their limits", "lower limits under `admission`", 1),
     },
-  },
-  "priority-holdback-policy": ceiling({ shape: read, domain: read, minCeiling: read, maxCeiling: read }),
-  "soft-reflective-ceiling-policy": ceiling({}),
+  }),
+  "priority-holdback-policy": ceiling,
+  "soft-reflective-ceiling-policy": ceiling,
   "sheddable-eviction-filter": eviction,
   "priority-then-time-eviction-order-policy": eviction,
 
   // Saturation and admission
-  "utilization-detector": {
-    kind: "saturation detector",
-    ours: "`admission.max-waiting`, `admission.max-kv-use`",
+  "utilization-detector": here("saturation detector", "`admission.max-waiting`, `admission.max-kv-use`", {
     why: "each engine has its limits; theirs are for the mean of the pool",
     parameters: {
       queueDepthThreshold: read,
@@ -673,10 +570,8 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       metricsStalenessThreshold: same("between two scrapes the routers' own accounting counts"),
       headroom: missing("there is one limit, not one for the pool and one for an engine", nothing, 0),
     },
-  },
-  "concurrency-detector": {
-    kind: "saturation detector",
-    ours: "`admission.classes[].max-pending-tokens`",
+  }),
+  "concurrency-detector": here("saturation detector", "`admission.classes[].max-pending-tokens`", {
     why: "only the tokens of prompts count, and only until their answers begin",
     parameters: {
       maxConcurrency: read,
@@ -685,47 +580,24 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       headroom: missing("there is one limit, not one for the pool and one for an engine", nothing, 0),
       ...inFlight,
     },
-  },
-  "latency-slo-admitter": {
-    kind: "admission",
-    ours: "`admission.classes[].on-miss: reject`",
+  }),
+  "latency-slo-admitter": here("admission", "`admission.classes[].on-miss: reject`", {
     why: "only the time to the first token has a deadline",
     parameters: predicted,
-  },
-  "probabilistic-admitter": {
-    kind: "admission",
-    why: "requests are not refused by chance",
-    instead: "`admission`: they wait, by class, and the lowest class is dropped first",
-    parameters: { queueDepthThreshold: read, kvCacheUtilThreshold: read, power: read, k: read },
-  },
+  }),
+  "probabilistic-admitter": absent(
+    "admission",
+    "requests are not refused by chance",
+    "`admission`: they wait, by class, and the lowest class is dropped first",
+  ),
 
   // Clusters as endpoints
   "multicluster-queue-scorer": clusters("scorer"),
   "multicluster-kv-cache-utilization-scorer": clusters("scorer"),
-  "multicluster-prefix-cache-scorer": clusters("scorer", {
-    ...prefixMatch,
-    matchLengthWeight: read,
-    matchLengthScaleTokens: read,
-  }),
-  "multicluster-session-affinity-filter": clusters("filter", sessionParameters),
-  "multicluster-approx-prefix-cache-producer": clusters("producer", {
-    autoTune: read,
-    blockSizeTokens: read,
-    blockSize: read,
-    maxPrefixTokensToMatch: read,
-    maxPrefixBlocksToMatch: read,
-    lruCapacityPerServer: read,
-  }),
-  "multicluster-metrics-data-source": clusters("data layer", {
-    scheme: read,
-    path: read,
-    port: read,
-    interval: read,
-    insecureSkipVerify: read,
-    caCertPath: read,
-    clientCertPath: read,
-    clientKeyPath: read,
-  }),
-  "multicluster-metrics-extractor": clusters("data layer", { kvCacheUtilizationMetric: read, queueSizeMetric: read }),
-  "multicluster-file-discovery": clusters("data layer", { path: read, watchFile: read }),
+  "multicluster-prefix-cache-scorer": clusters("scorer"),
+  "multicluster-session-affinity-filter": clusters("filter"),
+  "multicluster-approx-prefix-cache-producer": clusters("producer"),
+  "multicluster-metrics-data-source": clusters("data layer"),
+  "multicluster-metrics-extractor": clusters("data layer"),
+  "multicluster-file-discovery": clusters("data layer"),
 };

@@ -77,26 +77,19 @@ function addWeight(
     const isPart = policy === "affinity_filter" && option === "token-load-weight";
     if (isPart) translation.remark({ theirs, plugin, outcome: "same", ours: "part of `policy: affinity_filter`" });
     else {
-      translation.remark({
+      translation.missing(
         theirs,
+        `\`policy: ${policy}\` weighs no scores`,
+        "nothing, or `policy: epp_weighted` with the weights alone",
         plugin,
-        outcome: "missing",
-        why: `\`policy: ${policy}\` weighs no scores`,
-        instead: "nothing, or `policy: epp_weighted` with the weights alone",
-      });
+      );
     }
     return;
   }
   const before = translation.get(`policy.${option}`);
   const sum = (typeof before === "number" ? before : 0) + weight * factor;
   if (weight < 0 || sum > maxWeight) {
-    translation.remark({
-      theirs,
-      plugin,
-      outcome: "missing",
-      why: `its weight is not from 0 to ${maxWeight}`,
-      instead: `set \`policy.${option}\``,
-    });
+    translation.missing(theirs, `its weight is not from 0 to ${maxWeight}`, `set \`policy.${option}\``, plugin);
     return;
   }
   const policySection = translation.settings.policy as Record<string, unknown>;
@@ -121,13 +114,12 @@ export function translateDisaggregation(config: LlmdConfig, translation: Transla
   const theirs = [...(handler.path ?? []), "parameters", "deciders"];
   const decider = typeof name === "string" ? config.find(name) : undefined;
   if (name !== undefined && decider?.rule === undefined) {
-    translation.remark({
+    translation.missing(
       theirs,
-      plugin: handler,
-      outcome: "missing",
-      why: `${String(name)} is no decider that is known`,
-      instead: `\`${threshold}\`, or nothing: the router computes it for each request`,
-    });
+      `${String(name)} is no decider that is known`,
+      `\`${threshold}\`, or nothing: the router computes it for each request`,
+      handler,
+    );
     return;
   }
   const { nonCachedTokens = 0 } = decider?.parameters ?? {};

@@ -49,20 +49,10 @@ export function translateLlmd(text: string, file: string): Migration {
   translateDataLayer(config, translation);
   for (const gate of config.gates.keys()) {
     if (knownGates.includes(gate)) continue;
-    translation.remark({
-      theirs: `featureGates: ${gate}`,
-      outcome: "missing",
-      why: "llm-d of 2026-08-21 has no such gate",
-      instead: "nothing to set",
-    });
+    translation.missing(`featureGates: ${gate}`, "llm-d of 2026-08-21 has no such gate", "nothing to set");
   }
   for (const path of config.unknown) {
-    translation.remark({
-      theirs: path,
-      outcome: "missing",
-      why: "llm-d has no such setting",
-      instead: "look for a misspelling",
-    });
+    translation.missing(path, "llm-d has no such setting", "look for a misspelling");
   }
   return translation;
 }
@@ -78,25 +68,23 @@ function translatePicker(config: LlmdConfig, translation: Translation): void {
     instead: "`endpoint-picker.tls`, or a gateway that asks without TLS",
   });
   if (config.discovery) return;
-  translation.remark({
-    theirs: "--pool-name, --pool-namespace",
-    outcome: "missing",
-    why: "the InferencePool is named by their flags, not in this file",
-    instead: "`discovery.inference-pools: [NAMESPACE/NAME]`",
-  });
+  translation.missing(
+    "--pool-name, --pool-namespace",
+    "the InferencePool is named by their flags, not in this file",
+    "`discovery.inference-pools: [NAMESPACE/NAME]`",
+  );
 }
 
 function translatePlugin(plugin: LlmdPlugin, config: LlmdConfig, translation: Translation): void {
   const { rule, path = [], type } = plugin;
   if (!rule) {
     const names = Object.keys(llmdPlugins);
-    translation.remark({
-      theirs: path,
+    translation.missing(
+      path,
+      `llm-d's own repository has no such plugin${didYouMean(type, names)}`,
+      "a policy of docs/POLICIES.md that does what it does",
       plugin,
-      outcome: "missing",
-      why: `llm-d's own repository has no such plugin${didYouMean(type, names)}`,
-      instead: "a policy of docs/POLICIES.md that does what it does",
-    });
+    );
     return;
   }
   const members = config.profiles.flatMap((profile) => profile.plugins.filter((member) => member.plugin === plugin));
@@ -107,24 +95,22 @@ function translatePlugin(plugin: LlmdPlugin, config: LlmdConfig, translation: Tr
   }
   const isMain = mainProfile(config)?.plugins.some((member) => member.plugin === plugin) ?? false;
   if (rule.kind === "scorer" && rule.ours !== undefined && !isMain) {
-    translation.remark({
-      theirs: path,
+    translation.missing(
+      path,
+      "one policy chooses both engines, by the scorers of the profile for decode",
+      "weigh it there",
       plugin,
-      outcome: "missing",
-      why: "one policy chooses both engines, by the scorers of the profile for decode",
-      instead: "weigh it there",
-    });
+    );
     return;
   }
   const policy = translation.get("policy.name");
   if (rule.policy !== undefined && policy !== rule.policy) {
-    translation.remark({
-      theirs: path,
+    translation.missing(
+      path,
+      `\`policy: ${String(policy)}\` was chosen by what stands beside it, and decides alone`,
+      `nothing, or \`policy: ${rule.policy}\``,
       plugin,
-      outcome: "missing",
-      why: `\`policy: ${String(policy)}\` was chosen by what stands beside it, and decides alone`,
-      instead: `nothing, or \`policy: ${rule.policy}\``,
-    });
+    );
     return;
   }
   // What a detector comes to depends on its parameters and on the gate.
@@ -196,13 +182,7 @@ function translateParameter(
 function translateText(plugin: LlmdPlugin, value: unknown, path: string, theirs: Path, translation: Translation): void {
   const isPlace = path === "kv-events.listen";
   if (typeof value !== "string" || value === "" || (isPlace && !zmqPlace.test(value))) {
-    translation.remark({
-      theirs,
-      plugin,
-      outcome: "missing",
-      why: "it is not a value that it takes",
-      instead: `set \`${path}\``,
-    });
+    translation.missing(theirs, "it is not a value that it takes", `set \`${path}\``, plugin);
     return;
   }
   const why =
@@ -385,11 +365,10 @@ function translateDataLayer({ dataLayer }: LlmdConfig, translation: Translation)
   remarkUnknown(dataLayer, dataLayerKeys, ["dataLayer"], translation);
   const keys = ["peerDiscovery", "crossReplicaSyncerPluginRef"].filter((key) => (dataLayer[key] ?? null) !== null);
   for (const key of keys) {
-    translation.remark({
-      theirs: ["dataLayer", key],
-      outcome: "missing",
-      why: "routers find each other and share what they know by settings of their own",
-      instead: "`mesh.seeds` or `mesh.seed-pods`, and `mesh.secret`",
-    });
+    translation.missing(
+      ["dataLayer", key],
+      "routers find each other and share what they know by settings of their own",
+      "`mesh.seeds` or `mesh.seed-pods`, and `mesh.secret`",
+    );
   }
 }

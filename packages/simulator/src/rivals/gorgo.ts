@@ -15,7 +15,7 @@ const scrapeMs = 30_000;
 /** `simple-session-affinity` hashes so many of a prompt's first tokens. */
 const affinityTokens = 256;
 
-/** Of AIBrix's `prefix-cache`: running requests by which engines may differ, and standard deviations above the mean. */
+/** Of AIBrix, `prefix-cache`: running requests by which engines may differ, and standard deviations above the mean. */
 const prefixLimits = { imbalance: 8, deviations: 2 } as const;
 
 type Choose = (request: SimRequest, seats: readonly Seat[], parts: RivalParts) => Seat;

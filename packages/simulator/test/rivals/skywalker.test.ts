@@ -12,13 +12,10 @@ test("a region's requests stay in it while one of its engines has no queue", () 
 
 test("half of a prompt sent there before decides between engines, less does not", () => {
   const { ask, send } = createRivalRig({ name: "skywalker", perRegion: [2] });
-  const home = ask({ session: 1, promptTokens: 320, sharedTokens: 160 });
-  send({ session: 90, ...endless });
-  send({ session: 91, ...endless });
-  const follows = (sharedTokens: number, session: number): number => ask({ session, promptTokens: 320, sharedTokens });
-  expect(follows(160, 1)).toBe(home);
-  const loads = [follows(0, 50), follows(0, 51), follows(0, 52)];
-  expect(new Set(loads).size).toBe(1);
+  const home = ask({ session: 1, promptTokens: 320, sharedTokens: 192 });
+  send({ session: 1, promptTokens: 320, sharedTokens: 192, outputTokens: 20_000 });
+  expect(ask({ session: 2, promptTokens: 320, sharedTokens: 192 })).toBe(home);
+  expect(ask({ session: 3, promptTokens: 640, sharedTokens: 192 })).toBe(1 - home);
 });
 
 test("what its own engines cannot take goes to another region that can, and stays there", () => {
@@ -37,6 +34,27 @@ test("what its own engines cannot take goes to another region that can, and stay
   send({ session: 2 });
   time.advance(5_000);
   expect(outcomes).toHaveLength(1);
+});
+
+test("what came from another region goes to no third one", () => {
+  const { send, occupy, outcomes, time } = createRivalRig({
+    ...{ name: "skywalker", perRegion: [1, 1, 1], maxRunning: 1, awayMs: 600 },
+  });
+  const fill = (engine: number): void => {
+    occupy(engine, { session: 80 + engine, ...endless });
+    occupy(engine, { session: 90 + engine, ...endless });
+  };
+  fill(0);
+  time.advance(250);
+  send({ session: 1 });
+  time.advance(100);
+  // It is on its way to the second region, and the third one could take it.
+  fill(1);
+  time.advance(10_000);
+  expect(outcomes).toEqual([]);
+  send({ session: 2 });
+  time.advance(10_000);
+  expect(outcomes.map(({ engine }) => engine)).toEqual([2]);
 });
 
 test("without the other regions it waits", () => {

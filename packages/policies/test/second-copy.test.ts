@@ -100,13 +100,12 @@ class ToyFleet {
   readonly #candidates: CandidateSet;
   readonly #policy = createPolicy("predicted_latency");
   readonly #ends: { readonly atMs: number; readonly engine: number }[] = [];
+  readonly #pull: Partial<Record<"pulledTokens" | "pullMs", number>>;
   #paidMs = 0;
 
   /** @param pull what an engine without the beginning can pull; by default it computes */
-  constructor(
-    holders: readonly boolean[],
-    readonly pull: Partial<Record<"pulledTokens" | "pullMs", number>> = {},
-  ) {
+  constructor(holders: readonly boolean[], pull: Partial<Record<"pulledTokens" | "pullMs", number>> = {}) {
+    this.#pull = pull;
     this.holds = [...holders];
     this.inFlight = holders.map(() => 0);
     this.#candidates = createCandidateSet(holders.length);
@@ -129,8 +128,8 @@ class ToyFleet {
         candidates.inFlight[index] = inFlight;
         candidates.matchedTokens[index] = this.holds[engine] ? 8_000 : 0;
         if (this.holds[engine]) continue;
-        candidates.pulledTokens[index] = this.pull.pulledTokens ?? 0;
-        candidates.pullMs[index] = this.pull.pullMs ?? 0;
+        candidates.pulledTokens[index] = this.#pull.pulledTokens ?? 0;
+        candidates.pullMs[index] = this.#pull.pullMs ?? 0;
       }
       const request = { ...prompt, rentPaidMs: this.#paidMs };
       const { target, rentMs } = this.#policy.choose(request, candidates, random);

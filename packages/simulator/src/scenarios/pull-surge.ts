@@ -17,13 +17,11 @@ const pullSurgeParameters = {
 
 const { requests, zipf, othersPerS, quiet, surge, durationS } = pullSurgeParameters;
 
-const sessionsOf = ({ perS, durationS: lastsS }: { readonly perS: number; readonly durationS: number }): number =>
-  (perS + othersPerS) * lastsS;
-const quietSessions = sessionsOf(quiet);
-const topicSessions = quietSessions + sessionsOf(surge);
-
-/** Questions per second on the topic around the start of a session. */
-const topicPerS = (session: number): number => (session % topicSessions < quietSessions ? quiet : surge).perS;
+/** Sessions in so much time at this scale. */
+const sessionsOf = (
+  { perS, durationS: lastsS }: { readonly perS: number; readonly durationS: number },
+  scale: number,
+) => (perS + othersPerS) * scale * lastsS;
 
 export const pullSurge: Scenario = {
   name: "pull-surge",
@@ -38,6 +36,10 @@ export const pullSurge: Scenario = {
   createWorkload: (options) => {
     const { seed, scale } = options;
     const popular = createZipf({ count: requests.groups, exponent: zipf });
+    const quietSessions = sessionsOf(quiet, scale);
+    const topicSessions = quietSessions + sessionsOf(surge, scale);
+    /** Questions per second on the topic around the start of a session, at scale 1. */
+    const topicPerS = (session: number): number => (session % topicSessions < quietSessions ? quiet : surge).perS;
     const documentOf = (session: number): number => {
       const random = ownRandom(seed, session);
       const perS = topicPerS(session);

@@ -27,7 +27,6 @@ export {
   type ChildOptions,
   type ProgramOptions,
   type RouterListening,
-  type RouterStatus,
   startChild,
   untilReady,
 } from "./processes/start-child.ts";

@@ -1,5 +1,15 @@
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
+/** @returns what `read` makes of bytes from outside; undefined where it throws a RangeError, as `ByteReader` does */
+export function readOrUndefined<Read>(read: () => Read): Read | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
 /**
  * Reads what `ByteWriter` writes. Every method throws a RangeError if the bytes end too early or are malformed; a caller that
  * reads from a socket catches it once.
@@ -10,6 +20,18 @@ export class ByteReader {
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
+  }
+
+  /**
+   * Behind the first byte, which says the version of what follows.
+   *
+   * @throws RangeError for another version
+   */
+  static ofVersion(version: number, bytes: Uint8Array): ByteReader {
+    const reader = new ByteReader(bytes);
+    const found = reader.u8();
+    if (found !== version) throw new RangeError(`version ${found} is not known`);
+    return reader;
   }
 
   get position(): number {

@@ -4,7 +4,7 @@
  */
 
 export { BinaryHeap } from "./binary-heap.ts";
-export { ByteReader, ByteWriter } from "./bytes.ts";
+export { ByteReader, ByteWriter, readOrUndefined } from "./bytes.ts";
 export {
   type Cancel,
   type Clock,
@@ -44,6 +44,7 @@ export {
   renderErrorDocs,
 } from "./errors.ts";
 export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
+export { type Described, json, namedSchemas, type ObjectSchema, type Schema } from "./json-schema.ts";
 export { didYouMean } from "./nearest-name.ts";
 export {
   type Connection,

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, createSeededRandom } from "@espalier/common";
+import { ByteReader, ByteWriter, createSeededRandom, readOrUndefined } from "@espalier/common";
 import { expect, test } from "vitest";
 
 test("what is written is read back, whatever it is", () => {
@@ -85,4 +85,15 @@ test.each<[string, readonly number[], (reader: ByteReader) => unknown]>([
   ["what is left over", [1], (reader) => reader.end()],
 ])("%s is refused where the bytes do not hold it", (_, bytes, read) => {
   expect(() => read(new ByteReader(Uint8Array.from(bytes)))).toThrow(RangeError);
+});
+
+test("behind its version stands the rest, and another version is refused", () => {
+  expect(ByteReader.ofVersion(3, Uint8Array.of(3, 7)).u8()).toBe(7);
+  expect(() => ByteReader.ofVersion(3, Uint8Array.of(4, 7))).toThrow(new RangeError("version 4 is not known"));
+});
+
+test("what cannot be read is nothing, and a fault of the reader is none of the bytes'", () => {
+  const read = (bytes: readonly number[]) => readOrUndefined(() => new ByteReader(Uint8Array.from(bytes)).u8());
+  expect([read([5]), read([])]).toEqual([5, undefined]);
+  expect(() => readOrUndefined(() => JSON.parse("{"))).toThrow(SyntaxError);
 });

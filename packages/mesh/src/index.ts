@@ -2,8 +2,14 @@
  * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of
  * what a replica shares, over direct links or through Redis.
  */
-export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
-export type { LinkSecurity, RefusedPeer } from "./link/links.ts";
+export {
+  type Backend,
+  type BackendDescription,
+  type MemberDescription,
+  memberDescription,
+} from "./exchange/backend.ts";
+export type { RejectReason } from "./link/link.ts";
+export { type LinkSecurity, type RefusedPeer, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/decide-role.ts";

@@ -361,6 +361,22 @@ describe("the way to an engine", () => {
     expect(counted([0.5, NaN])).toBe(74);
   });
 
+  test("counts once where the nearest engines have prompts to compute: later turns would wait for them as well", () => {
+    const counted = (...pending: readonly number[]) =>
+      networkOf([
+        { key: "far", networkMs: far, kvUse: 0, pendingPrefillTokens: 9_000 },
+        ...pending.map((pendingPrefillTokens, i) => ({
+          key: `near${i}`,
+          networkMs: 0.5,
+          kvUse: 0,
+          pendingPrefillTokens,
+        })),
+      ]).far;
+    expect(counted(0)).toBe(5 * 74);
+    expect(counted(1)).toBe(74);
+    expect(counted(0, 2_000)).toBe(3 * 74);
+  });
+
   test("that is not known counts like the shortest that is", () => {
     const rows: CandidateRow[] = [{ key: "new" }, { key: "far", networkMs: 150 }, { key: "near", networkMs: 74 }];
     expect(networkOf(rows)).toEqual({ new: 0, far: 74, near: 0 });

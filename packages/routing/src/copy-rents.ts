@@ -296,9 +296,7 @@ export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
  * @throws RangeError for bytes that are not such a note
  */
 export function readRentNote(bytes: Uint8Array): readonly RentPart[] {
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   const count = reader.varint();
   if (count > maxReportedRents) throw new RangeError(`${count} rents are too many`);
   return Array.from({ length: count }, () => {

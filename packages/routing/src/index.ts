@@ -71,7 +71,13 @@ export {
 } from "./request/retries.ts";
 export type { RoutingTarget } from "./routing-target.ts";
 export { type DemandedRole, engineRoles } from "./scale/demand-note.ts";
-export { type DemandedEngines, type DemandedPool, FleetDemand, type ModelDemand } from "./scale/fleet-demand.ts";
+export {
+  type DemandedEngines,
+  type DemandedPool,
+  FleetDemand,
+  type ModelDemand,
+  modelDemand,
+} from "./scale/fleet-demand.ts";
 export {
   createTargetSelector,
   type Restriction,

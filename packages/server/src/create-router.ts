@@ -18,7 +18,8 @@ import { createAdminApp } from "./admin/admin-app.ts";
 import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
 import { explainRequest } from "./admin/explain-request.ts";
 import { createPastDecisions } from "./admin/past-decisions.ts";
-import { createContext, type RouterParts } from "./create-context.ts";
+import { type PickerAddresses, statusOf } from "./admin/router-status.ts";
+import { createContext } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
 import type { Auth } from "./extensions/auth.ts";
@@ -77,12 +78,6 @@ export interface RouterGroup {
   reloadAsked(): void;
   /** Whether the others are serving, so that this router accepts clients only when it is ready. */
   readonly isServing: boolean;
-}
-
-/** `host:port` of the endpoint picker and of its health checks. */
-export interface PickerAddresses {
-  readonly address: string;
-  readonly healthAddress: string;
 }
 
 /** One router: its engines, its two listeners, and its shutdown. */
@@ -162,13 +157,13 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
-    status: () => ({
-      ...statusOf(context, readiness()),
-      picker: pickerAddresses(),
-      url: data.url,
-      version: dependencies.version ?? null,
-      peers: dashboard.peers(),
-    }),
+    status: () =>
+      statusOf(context, readiness(), {
+        picker: pickerAddresses(),
+        url: data.url,
+        version: dependencies.version ?? null,
+        peers: dashboard.peers(),
+      }),
     mesh: () => mesh?.describe(),
     assignedRoleOf: context.split.assignedRoleOf,
     scale: scale.describe,
@@ -275,23 +270,6 @@ function boundOperators(context: RouterContext, { config }: RouterDependencies, 
 function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome): ReloadOutcome {
   group?.reloadAsked();
   return reload();
-}
-
-/** For `GET /admin/status`. */
-function statusOf(context: RouterParts, readiness: Readiness): object {
-  const { fleet, drain, inFlight, mesh, overflow, reloader, release } = context;
-  return {
-    ...readiness,
-    settings: release().settings,
-    draining: drain.started,
-    inFlight: inFlight.count,
-    engines: fleet.engines.length,
-    usableEngines: fleet.usableCount(),
-    models: fleet.models().map((model) => model.id),
-    mesh: mesh?.describe() ?? null,
-    lastReload: reloader.last ?? null,
-    overflow: overflow.describe(),
-  };
 }
 
 function readinessOf(

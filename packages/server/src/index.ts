@@ -4,7 +4,11 @@
 
 export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
+export type { Explanation } from "./admin/explain-request.ts";
+export type { PastRequest } from "./admin/past-decisions.ts";
 export type { RecordedRequest } from "./admin/recorder.ts";
+export type { RouterStatus } from "./admin/router-status.ts";
+export type { Worker } from "./admin/worker-routes.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";
@@ -12,5 +16,6 @@ export type { HookAnswer, HookDecision, HookRequest, Hooks, RequestChanges } fro
 export { type LoadedPlugins, loadPlugins } from "./extensions/plugins.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
+export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
-export { findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
+export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";

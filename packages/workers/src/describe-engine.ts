@@ -1,72 +1,79 @@
+import { type Described, json } from "@espalier/common";
 import type { EngineRecord, Target } from "./engine-record.ts";
 import type { TargetAdapters } from "./target-adapters.ts";
 
-/** One engine as plain JSON, for operators. */
-export interface EngineDescription {
-  readonly id: string;
-  readonly url: string;
-  readonly state: string;
-  readonly reason: string;
-  /** ISO 8601. */
-  readonly since: string;
-  readonly draining: boolean;
-  /** null until known. */
-  readonly models: readonly string[] | null;
-  readonly role: string;
-  /** How it hands KV blocks to other engines; null when it does not. */
-  readonly kv_transfer: string | null;
-  /** How it fetches KV blocks from other engines; null when it does not. */
-  readonly kv_pull: string | null;
-  readonly weight: number;
-  readonly labels: Readonly<Record<string, string>>;
-  /** Where it is; null if that is not known. */
-  readonly region: string | null;
-  /** Milliseconds of a round trip to it, to the hundredth; null until it is measured. */
-  readonly network_ms: number | null;
-  /** `overruled`: it is ignored, because those of too many engines are open. */
-  readonly breaker: { readonly state: string; readonly reason: string; readonly overruled: boolean };
-  /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
-  readonly health: {
-    readonly last_outcome: string | null;
-    readonly consecutive_failures: number;
-    readonly consecutive_successes: number;
-    readonly overruled: boolean;
-  };
-  readonly targets: readonly TargetDescription[];
-}
+const targetDescription = json.named(
+  "Target",
+  json.object({
+    key: json.text(),
+    usable: json.boolean(),
+    load: json.object({
+      in_flight: json.integer(),
+      pending_prefill_tokens: json.number(),
+      decode_tokens: json.number(),
+      outstanding_output_tokens: json.number(),
+    }),
+    signals: json.object(
+      {
+        dialect: json.nullable(json.text()),
+        age_ms: json.nullable(json.number()),
+        running: json.nullable(json.number()),
+        waiting: json.nullable(json.number()),
+        kv_use: json.nullable(json.number()),
+        block_size: json.nullable(json.number()),
+        block_count: json.nullable(json.number()),
+        prompt_tokens_total: json.nullable(json.number()),
+        generation_tokens_total: json.nullable(json.number()),
+        prefix_queries: json.nullable(json.number()),
+        prefix_hits: json.nullable(json.number()),
+      },
+      "Null where the engine's metrics say nothing.",
+    ),
+    adapters: json.nullable(
+      json.object({
+        slots: json.nullable(json.integer()),
+        running: json.list(json.text()),
+        waiting: json.list(json.text()),
+        /** Those assumed to be loaded, least recently used first. */
+        loaded: json.list(json.text()),
+      }),
+      "LoRA adapters; null while none was seen or asked for.",
+    ),
+  }),
+);
 
-export interface TargetDescription {
-  readonly key: string;
-  readonly usable: boolean;
-  readonly load: {
-    readonly in_flight: number;
-    readonly pending_prefill_tokens: number;
-    readonly decode_tokens: number;
-    readonly outstanding_output_tokens: number;
-  };
-  /** null where the engine's metrics say nothing. */
-  readonly signals: {
-    readonly dialect: string | null;
-    readonly age_ms: number | null;
-    readonly running: number | null;
-    readonly waiting: number | null;
-    readonly kv_use: number | null;
-    readonly block_size: number | null;
-    readonly block_count: number | null;
-    readonly prompt_tokens_total: number | null;
-    readonly generation_tokens_total: number | null;
-    readonly prefix_queries: number | null;
-    readonly prefix_hits: number | null;
-  };
-  /** LoRA adapters; null while none was ever reported or requested. */
-  readonly adapters: {
-    readonly slots: number | null;
-    readonly running: readonly string[];
-    readonly waiting: readonly string[];
-    /** Those assumed to be loaded, least recently used first. */
-    readonly loaded: readonly string[];
-  } | null;
-}
+export type TargetDescription = Described<typeof targetDescription>;
+
+/** One engine as plain JSON, for operators. */
+export const engineDescription = json.object({
+  id: json.text(),
+  url: json.text(),
+  state: json.text(),
+  reason: json.text(),
+  since: json.dateTime(),
+  draining: json.boolean(),
+  models: json.nullable(json.list(json.text()), "Null until known."),
+  role: json.oneOf(["both", "prefill", "decode"]),
+  kv_transfer: json.nullable(json.text(), "The protocol by which it hands over KV blocks."),
+  kv_pull: json.nullable(json.text(), "The protocol by which it fetches KV blocks of prompts from other engines."),
+  weight: json.number(),
+  labels: json.record(json.text()),
+  region: json.nullable(json.text(), "Where it is; null if that is not known."),
+  /** In milliseconds, to the hundredth. */
+  network_ms: json.nullable(json.number(), "Round trip between this router and it; null until it is measured."),
+  /** `overruled`: it is ignored, because those of too many engines are open. */
+  breaker: json.object({ state: json.text(), reason: json.text(), overruled: json.boolean() }),
+  /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
+  health: json.object({
+    last_outcome: json.nullable(json.text()),
+    consecutive_failures: json.integer(),
+    consecutive_successes: json.integer(),
+    overruled: json.boolean(),
+  }),
+  targets: json.list(targetDescription),
+});
+
+export type EngineDescription = Described<typeof engineDescription>;
 
 /** What operators see of an engine: `espalier workers` and `GET /admin/workers`. */
 export function describeEngine(engine: EngineRecord): EngineDescription {

@@ -4,7 +4,12 @@
  */
 
 export type { Breaker, BreakerState, Permit } from "./breaker.ts";
-export { describeEngine, type EngineDescription, type TargetDescription } from "./describe-engine.ts";
+export {
+  describeEngine,
+  type EngineDescription,
+  engineDescription,
+  type TargetDescription,
+} from "./describe-engine.ts";
 export { type EngineHealth, type EngineRecord, type EngineState, engineKindOf, type Target } from "./engine-record.ts";
 export type { EngineDialect, EngineSignals, SignalValues } from "./engine-signals.ts";
 export {

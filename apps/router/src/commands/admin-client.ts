@@ -7,6 +7,7 @@ import {
   systemScheduler,
 } from "@espalier/common";
 import { createProxy } from "@espalier/proxy";
+import type { RouterStatus, Worker } from "@espalier/server";
 import { type Command, Option } from "commander";
 
 /** The address of a running router's admin listener, and its key. */
@@ -27,42 +28,6 @@ export function addAdminOptions(command: Command): Command {
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON");
-}
-
-/** What commands read of a router's status. */
-export interface RouterStatus {
-  readonly url: string;
-  readonly ready: boolean;
-  readonly draining: boolean;
-  readonly version: string | null;
-  readonly inFlight: number;
-  readonly usableEngines: number;
-  readonly models: readonly string[];
-  /** Null for a router that shares nothing. */
-  readonly mesh: { readonly router: string; readonly members: readonly { readonly state: string }[] } | null;
-  readonly peers: readonly { readonly router: string; readonly adminUrl: string }[];
-}
-
-/** What commands read of an engine's description. */
-export interface Worker {
-  readonly id: string;
-  readonly url: string;
-  readonly state: string;
-  readonly reason: string;
-  readonly draining: boolean;
-  readonly role: string;
-  readonly region: string | null;
-  readonly network_ms: number | null;
-  /** The role assigned to an engine of role `both`; null without one. */
-  readonly duty: string | null;
-  readonly models: readonly string[] | null;
-  readonly breaker: { readonly state: string };
-  readonly targets: readonly {
-    readonly load: { readonly in_flight: number };
-    readonly signals: Readonly<
-      Record<"running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits", number | null>
-    >;
-  }[];
 }
 
 /** @throws EspalierError as `askAdmin` */

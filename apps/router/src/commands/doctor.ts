@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { EspalierError, type HttpClient, systemClock } from "@espalier/common";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/config";
+import type { RouterStatus } from "@espalier/server";
 import { type Command, Option } from "commander";
 import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
 import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";
@@ -9,7 +10,7 @@ import { checkRunning, checkSeeds, type RunningRouter } from "../doctor/router-c
 import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { wrapText } from "../terminal-layout.ts";
-import { askWorkers, type RouterStatus, withHttpClient } from "./admin-client.ts";
+import { askWorkers, withHttpClient } from "./admin-client.ts";
 import { tokenizerWarnings } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";

@@ -1,3 +1,4 @@
+import type { PastRequest as Answered, Explanation } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeResult } from "../output.ts";
@@ -75,101 +76,36 @@ function readHeader(text: string): readonly [name: string, value: string] {
   return [name.toLowerCase(), value];
 }
 
-/** The displayed part of the answer of `POST /admin/explain`. Ages in milliseconds. */
-export interface ExplainReport {
-  readonly router: string | null;
-  readonly endpoint: string;
-  readonly model: string;
-  readonly policy: string;
-  readonly reason: string | null;
-  readonly choice: { readonly key: string; readonly probability: number } | null;
-  /** Blocks that the chosen engine would fetch from another one. */
-  readonly pull: {
-    readonly from: string;
-    readonly tokens: number;
-    readonly ms: number;
-    readonly computeMs: number;
-  } | null;
-  readonly split: {
-    readonly reason: string;
-    readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
-    readonly thresholdTokens: number | null;
-  } | null;
-  readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
-  readonly sessionKey: string | null;
-  readonly prompt: {
-    readonly tokens: number;
-    readonly blocks: number | null;
-    readonly blockSize: number | null;
-    readonly from: string;
-  };
-  readonly unseenTokens: number;
-  readonly weights: Readonly<Record<string, number>>;
-  readonly candidates: readonly CandidateRow[];
-  readonly leftOut: readonly { readonly key: string; readonly reasons: readonly string[] }[];
-}
+type Candidate = Explanation["candidates"][number];
+type LoadFigures = Pick<Candidate["load"]["own"], "inFlight" | "pendingPrefillTokens">;
+type Facts = NonNullable<Candidate["facts"]>;
+type Feed = Pick<NonNullable<Facts["feed"]>, "state" | "readBy" | "life" | "ageMs" | "lagMs">;
+type PoolFacts = Pick<NonNullable<Candidate["pools"]>[number], "pool" | "blocks">;
+type CandidateFigures = "key" | "eligible" | "probability" | "cost" | "scores" | "terms" | "signals" | "placement";
 
-interface LoadFigures {
-  readonly inFlight: number;
-  readonly pendingPrefillTokens: number;
-}
-
-interface CandidateRow {
-  readonly key: string;
-  readonly eligible: boolean;
-  readonly probability: number;
-  readonly cost: number | null;
-  readonly scores: Readonly<Record<string, number | null>>;
-  readonly terms: Readonly<Record<string, number | null>>;
-  readonly signals: Readonly<Record<string, number | null>>;
+/** The displayed part of a candidate. Ages in milliseconds. */
+interface CandidateRow extends Pick<Candidate, CandidateFigures> {
   readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
-  readonly facts: {
-    readonly blocks: Readonly<Record<string, number>>;
-    readonly standing: string;
-    readonly feed: {
-      readonly state: string;
-      readonly readBy: string | null;
-      readonly life: string | null;
-      readonly ageMs: number | null;
-      readonly lagMs: number | null;
-    } | null;
-  } | null;
-  /** What the candidate can fetch from pools; null when prompts are not examined. */
-  readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly standing: string }[] | null;
-  readonly placement: {
-    readonly blocks: number;
-    readonly confirmedBlocks: number;
-    readonly ageMs: number;
-    readonly by: string | null;
-  } | null;
+  readonly facts: (Pick<Facts, "blocks"> & { readonly standing: string; readonly feed: Feed | null }) | null;
+  readonly pools: readonly (PoolFacts & { readonly standing: string })[] | null;
 }
 
-/** The answer of `GET /admin/requests/{id}`. */
-export interface PastRequest {
-  readonly requestId: string;
-  readonly router: string | null;
-  readonly decisions: readonly {
-    readonly summary: string;
-    readonly atMs: number;
-    readonly endpoint: string;
-    readonly model: string;
-    readonly policy: string;
-    readonly target: string;
-    readonly class: string | null;
-    readonly queuedMs: number;
-    readonly comparedCount: number;
-    readonly candidates: readonly PastCandidate[];
-  }[];
+type Split = NonNullable<Explanation["split"]>;
+type NotShown = "expectedOutputTokens" | "memory" | "overflow";
+
+/** The displayed part of the answer of `POST /admin/explain`. */
+export interface ExplainReport extends Omit<Explanation, NotShown | "split" | "candidates"> {
+  readonly split: (Omit<Split, "reason"> & { readonly reason: string }) | null;
+  readonly candidates: readonly CandidateRow[];
 }
 
-interface PastCandidate {
-  readonly key: string;
-  readonly cost: number | null;
-  readonly matchedTokens: number;
-  readonly inFlight: number;
-  readonly pendingPrefillTokens: number;
-  /** Absent in the answer of an earlier version. */
-  readonly networkMs?: number | null;
+type Decision = Answered["decisions"][number];
+type PastCandidate = Decision["candidates"][number];
+type DecisionFigures = "summary" | "atMs" | "endpoint" | "model" | "policy" | "target" | "class" | "queuedMs";
+
+/** The displayed part of the answer of `GET /admin/requests/{id}`. */
+export interface PastRequest extends Omit<Answered, "decisions"> {
+  readonly decisions: readonly Pick<Decision, DecisionFigures | "comparedCount" | "candidates">[];
 }
 
 const pastColumns: readonly TableColumn<PastCandidate>[] = [

@@ -1,3 +1,4 @@
+import type { FeedReport } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
@@ -5,25 +6,7 @@ import { layOutTable } from "../terminal-layout.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 
-/** The displayed part of a feed's description. */
-interface Feed {
-  readonly target: string;
-  readonly state: string;
-  readonly reason: string;
-  readonly role: string | null;
-  readonly owner: string | null;
-  readonly endpoint?: string | null;
-  readonly lastSequence?: number | null;
-  /** By tier. */
-  readonly blocks: Readonly<Record<string, number>>;
-  readonly floatingBlocks: number;
-  readonly messages?: number;
-  readonly gaps?: number;
-  readonly restarts?: number;
-  readonly lagMs?: number | null;
-}
-
-const columns: readonly TableColumn<Feed>[] = [
+const columns: readonly TableColumn<FeedReport>[] = [
   { header: "target", value: (feed) => feed.target },
   { header: "state", value: (feed) => feed.state },
   { header: "why", value: (feed) => feed.reason },
@@ -45,7 +28,7 @@ export function registerFeeds(program: Command): void {
       "known to be current) or off. Engines that publish none are not listed.",
   );
   addAdminOptions(command).action(async (options: AdminOptions) => {
-    const { feeds } = await askAdmin<{ readonly feeds: readonly Feed[] }>(options, "/admin/feeds");
+    const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(options, "/admin/feeds");
     if (options.json) writeJson(feeds);
     else writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : layOutTable(feeds, columns));
   });

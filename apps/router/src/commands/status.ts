@@ -1,24 +1,13 @@
 import { EspalierError, type Scheduler } from "@espalier/common";
-import type { ReloadOutcome } from "@espalier/server";
+import type { MeshDescription, RouterStatus } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, type RouterStatus } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
-
-interface Status extends RouterStatus {
-  readonly reasons: readonly string[];
-  /** Digest of the settings that all routers should have alike. */
-  readonly settings: string;
-  readonly engines: number;
-  /** Null for a router that shares nothing. */
-  readonly mesh: MeshStatus | null;
-  /** Null when there was none. */
-  readonly lastReload: ReloadOutcome | null;
-}
 
 export function registerStatus(program: Command): void {
   const command = addCommand(program, "status").description(
@@ -30,7 +19,7 @@ export function registerStatus(program: Command): void {
   addAdminOptions(command)
     .option("--watch [seconds]", watched)
     .action(async (options: StatusOptions) => {
-      const ask = (): Promise<Status> => askAdmin<Status>(options, "/admin/status");
+      const ask = (): Promise<RouterStatus> => askStatus(options);
       if (options.watch !== undefined) {
         const look = async (): Promise<string> => (options.json ? JSON.stringify(await ask()) : describe(await ask()));
         return watch({ periodMs: readPeriodMs(options.watch), signal: abortOnSignal(), look });
@@ -61,7 +50,7 @@ function readPeriodMs(written: string | true): number {
 /** The prefix of the lines. */
 const labelColumns = 10;
 
-function describe(status: Status): string {
+function describe(status: RouterStatus): string {
   const state = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
   const lines = [
     state,
@@ -79,7 +68,7 @@ function describe(status: Status): string {
 }
 
 /** In what a live router differs from the one that was asked. */
-function warningsOf({ router, state, version, differs }: MemberStatus, here: Pick<Status, "version">): string[] {
+function warningsOf({ router, state, version, differs }: MemberStatus, here: Pick<RouterStatus, "version">): string[] {
   if (state !== "alive" && state !== "suspect") return [];
   const sections = differs.filter((name) => name !== "version");
   return [
@@ -90,51 +79,20 @@ function warningsOf({ router, state, version, differs }: MemberStatus, here: Pic
   ];
 }
 
-/** The displayed part of `GET /admin/mesh`. */
-export interface MeshStatus {
-  readonly backend: string;
-  readonly router: string;
-  readonly epoch: number;
-  readonly region: string | null;
-  readonly address: string | null;
-  readonly members: readonly MemberStatus[];
-  readonly lost: readonly { readonly router: string; readonly address: string | null; readonly sinceMs: number }[];
-  readonly refused: readonly RefusedStatus[];
-  readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
-  readonly facts: {
-    readonly targets: number;
-    readonly blocks: number;
-    readonly settled: number;
-    readonly digest: string;
-  };
-  readonly journals: { readonly count: number; readonly bytes: number };
-}
+type Member = MeshDescription["members"][number];
 
-interface RefusedStatus {
-  readonly address: string;
-  readonly by: "us" | "peer";
-  readonly reason: string;
-  readonly detail: string;
-  readonly count: number;
-  readonly lastMs: number;
-}
-
-interface MemberStatus {
-  readonly router: string;
-  readonly epoch: number;
+interface MemberStatus extends Omit<Member, "state" | "sentBytes" | "receivedBytes"> {
   readonly state: string;
-  readonly isDraining: boolean;
-  readonly region: string | null;
-  readonly address: string | null;
-  readonly isLinked: boolean;
-  readonly roundTripMs: number | null;
-  readonly lagMs: number | null;
-  readonly sentBytesPerS: number;
-  readonly receivedBytesPerS: number;
-  readonly bufferedBytes: number;
-  readonly version: string | null;
-  readonly settings: string | null;
-  readonly differs: readonly string[];
+}
+
+/** The displayed part of `GET /admin/mesh`. */
+export interface MeshStatus
+  extends Pick<MeshDescription, "router" | "epoch" | "region" | "address" | "lost" | "feeds"> {
+  readonly backend: string;
+  readonly members: readonly MemberStatus[];
+  readonly refused: readonly Omit<MeshDescription["refused"][number], "firstMs">[];
+  readonly facts: Omit<MeshDescription["facts"], "waitingBytes">;
+  readonly journals: Pick<MeshDescription["journals"], "count" | "bytes">;
 }
 
 const columns: readonly TableColumn<MemberStatus>[] = [

@@ -1,19 +1,12 @@
 import type { ReadStream } from "node:tty";
 import { type Clock, systemClock } from "@espalier/common";
+import type { RouterStatus, Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
-import {
-  type AdminOptions,
-  addAdminOptions,
-  askAdminText,
-  askStatus,
-  askWorkers,
-  type RouterStatus,
-  type Worker,
-} from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdminText, askStatus, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
@@ -224,6 +217,8 @@ interface Seen {
   readonly last: Sample;
 }
 
+type Signal = "running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits";
+
 /** The signals are those of the first router that has them; what is in flight is each router's own. */
 function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   const find = ({ workers }: Sample): Worker | undefined => workers.find((worker) => worker.id === id);
@@ -232,7 +227,7 @@ function engineRow(id: string, alive: readonly Seen[]): EngineRow {
     alive.find(({ last }) => find(last));
   const worker = source && find(source.last);
   const before = source && find(source.first);
-  const sum = (of: Worker | undefined, key: keyof Worker["targets"][number]["signals"]): number | null => {
+  const sum = (of: Worker | undefined, key: Signal): number | null => {
     const values = (of?.targets ?? []).flatMap(({ signals }) => signals[key] ?? []);
     return values.length === 0 ? null : values.reduce((total, value) => total + value, 0);
   };

@@ -8,13 +8,14 @@ import {
   systemRandom,
 } from "@espalier/common";
 import { type Answer, createLoadClient } from "@espalier/load-driver";
+import type { RouterStatus } from "@espalier/server";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askStatus, type RouterStatus } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readEndpointUrl } from "./read-flags.ts";
 

@@ -1,8 +1,9 @@
+import type { Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { layOutTable, percentOf } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askWorkers, type Worker } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readName, UsageError } from "./read-flags.ts";
 

@@ -2,8 +2,8 @@ import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
 import type { CompiledConfig } from "@espalier/config";
-import { probeRouters, type RouterProbe } from "@espalier/server";
-import { askAdmin, askStatus, type RouterStatus } from "../commands/admin-client.ts";
+import { probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
+import { askAdmin, askStatus } from "../commands/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Addresses that are asked. */

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { get } from "node:http";
 import { systemClock, systemScheduler } from "@espalier/common";
+import type { RouterStatus } from "@espalier/server";
 
 /** A program of this project that runs as a child process and has reported that it listens. */
 export interface Child<Listening> {
@@ -101,14 +102,11 @@ export interface RouterListening {
   /** Its mesh address; null when it shares nothing, or uses Redis. */
   readonly meshAddress: string | null;
   /** Where gateways reach it as their endpoint picker; null when it is none. */
-  readonly picker: { readonly address: string; readonly healthAddress: string } | null;
+  readonly picker: RouterStatus["picker"];
 }
 
 /** The part of a local router's report that its starter needs. */
-export interface RouterStatus {
-  readonly usableEngines: number;
-  readonly models: readonly string[];
-}
+type LocalStatus = Pick<RouterStatus, "usableEngines" | "models">;
 
 const readyTimeoutMs = 10_000;
 const askEveryMs = 20;
@@ -123,11 +121,11 @@ export async function untilReady(
   { url, adminUrl }: RouterListening,
   engines: number,
   signal?: AbortSignal,
-): Promise<RouterStatus> {
+): Promise<LocalStatus> {
   const deadlineMs = systemClock.nowMs() + readyTimeoutMs;
   for (;;) {
     const answer = await getText(`${adminUrl}/admin/status`);
-    const status = answer === undefined ? undefined : (JSON.parse(answer) as RouterStatus);
+    const status = answer === undefined ? undefined : (JSON.parse(answer) as LocalStatus);
     if (status && status.usableEngines >= engines) return status;
     if (systemClock.nowMs() > deadlineMs || signal?.aborted) {
       throw new Error(`the router at ${url} can use ${status?.usableEngines ?? 0} of ${engines} engines`);

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Startable } from "@espalier/common";
+import { type Cancel, type Clock, type Described, json, type Startable } from "@espalier/common";
 import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { RefusedPeer } from "../link/links.ts";
@@ -31,24 +31,25 @@ export interface BackendDescription {
   readonly waitingFor: readonly string[];
 }
 
-export interface MemberDescription {
-  readonly router: string;
-  readonly epoch: number;
-  readonly state: Member["state"];
-  readonly isDraining: boolean;
-  /** null if it says none. */
-  readonly region: string | null;
-  readonly address: string | null;
-  readonly isLinked: boolean;
-  readonly roundTripMs: number | null;
+export const memberDescription = json.object({
+  router: json.text(),
+  epoch: json.integer(),
+  state: json.text<Member["state"]>(),
+  isDraining: json.boolean(),
+  region: json.nullable(json.text(), "Where it says that it is."),
+  address: json.nullable(json.text()),
+  isLinked: json.boolean(),
+  roundTripMs: json.nullable(json.number()),
   /** How long its latest changes took to arrive, by its own clock and this router's; null where unknown. */
-  readonly lagMs: number | null;
-  readonly sentBytes: number;
-  readonly receivedBytes: number;
-  readonly sentBytesPerS: number;
-  readonly receivedBytesPerS: number;
-  readonly bufferedBytes: number;
-}
+  lagMs: json.nullable(json.number()),
+  sentBytes: json.number(),
+  receivedBytes: json.number(),
+  sentBytesPerS: json.number(),
+  receivedBytesPerS: json.number(),
+  bufferedBytes: json.number(),
+});
+
+export type MemberDescription = Described<typeof memberDescription>;
 
 /** Longest wait for what peers have; after it the router continues without. */
 const defaultMaxWaitMs = 30_000;

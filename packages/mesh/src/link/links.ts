@@ -4,8 +4,10 @@ import {
   type Connection,
   type ConnectionEnd,
   type ConnectionObserver,
+  type Described,
   EspalierError,
   isLoopback,
+  json,
   type Logger,
   type RouterId,
   type Scheduler,
@@ -358,16 +360,18 @@ export interface RejectedPeer {
   readonly by: "us" | "peer";
 }
 
-/** A handshake that one of both ends refuses, perhaps again and again. Times in milliseconds since the Unix epoch. */
-export interface RefusedPeer extends Pick<RejectedPeer, "by"> {
-  /** What this router dialed, `host:port`, or the host that dialed it. */
-  readonly address: string;
-  readonly reason: Rejection["reason"];
-  readonly detail: string;
-  readonly count: number;
-  readonly firstMs: number;
-  readonly lastMs: number;
-}
+/** A handshake that one of both ends refuses, perhaps again and again. */
+export const refusedPeer = json.object({
+  address: json.text("What this router dialed, or the host that dialed it."),
+  by: json.oneOf(["us", "peer"]),
+  reason: json.text<Rejection["reason"]>(),
+  detail: json.text(),
+  count: json.integer(),
+  firstMs: json.number("Milliseconds since the Unix epoch."),
+  lastMs: json.number("Milliseconds since the Unix epoch."),
+});
+
+export type RefusedPeer = Described<typeof refusedPeer>;
 
 interface KnownRejection extends RefusedPeer {
   /** On the monotonic clock. */

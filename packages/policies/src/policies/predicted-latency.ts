@@ -62,7 +62,7 @@ export const predictedLatency: PolicyDefinition = {
     "of its batch. Times are learned from answers; credits are what is believed of slower memory before. A cold prompt leaves the " +
     "engines that its router owns only for one that is better by 20 ms, and by the time that other routers are away. " +
     "What a round trip to an engine takes longer than to the nearest one counts as well, from 2 ms on. While engines nearby have " +
-    "memory it counts up to five times, because later turns of a conversation take the way again. " +
+    "memory and no prompts to compute it counts up to five times, because later turns of a conversation take the way again. " +
     "Near equals, and other routers beside this one, as for least_work.",
   source:
     "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +

@@ -78,14 +78,15 @@ const laterTurns = 4;
 
 /**
  * Milliseconds that a round trip to the candidate takes longer than to the nearest one, and than `nearbyMs` more. This
- * request waits for it, and the later turns of its conversation do. The latter count by the sixth power of the memory that the nearest
- * engines have left, because what crosses when they run out saves theirs. It costs others nothing, so it does not
- * depend on the weight. Distances that are equal, or that differ like those of one data centre, count 0, so that they change
- * no decision, and an unknown one counts like the nearest.
+ * request waits for it, and the later turns of its conversation do. The latter count by the sixth power of the memory that
+ * the nearest engines have left, and by the share of them that have no prompt to compute: where they are short of either,
+ * later turns would pay for that as well. It costs others nothing, so it does not depend on the weight. Distances that are
+ * equal, or that differ like those of one data centre, count 0, so that they change no decision, and an unknown one counts
+ * like the nearest.
  */
 export const network: Scorer = {
   name: "network_ms",
-  score({ candidates: { networkMs, kvUse }, eligible, eligibleCount }, out) {
+  score({ candidates: { networkMs, kvUse, pendingPrefillTokens }, eligible, eligibleCount }, out) {
     let nearest = Number.POSITIVE_INFINITY;
     for (let place = 0; place < eligibleCount; place++) {
       const ms = networkMs[eligible[place]!]!;
@@ -93,6 +94,7 @@ export const network: Scorer = {
     }
     let near = 0;
     let use = 0;
+    let idle = 0;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       const extraMs = networkMs[index]! - nearest - nearbyMs;
@@ -100,11 +102,12 @@ export const network: Scorer = {
       if (out[index] > 0) continue;
       near += 1;
       use += kvUse[index]!;
+      if (pendingPrefillTokens[index] === 0) idle += 1;
     }
     if (near === eligibleCount) return;
     // Unknown memory counts as none.
     const left = Math.max(0, 1 - use / near) || 0;
-    const times = 1 + laterTurns * left ** 6;
+    const times = 1 + laterTurns * left ** 6 * (idle / near);
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       out[index] = out[index]! * times;

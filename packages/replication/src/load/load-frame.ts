@@ -95,9 +95,7 @@ export function readLoadFrame(bytes: Uint8Array): LoadFrame {
 }
 
 function readGauges(bytes: Uint8Array): LoadFrame {
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   const flags = reader.u8();
   if ((flags & ~knownFlags) !== 0) throw new RangeError(`flags ${flags} are not known`);
   const origin = readOrigin(reader);

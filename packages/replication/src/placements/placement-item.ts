@@ -92,9 +92,7 @@ export class PlacementItemWriter {
  */
 export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
   if (bytes.length > maxPlacementItemBytes) throw new RangeError(`an item of ${bytes.length} bytes is too large`);
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} of a placement item is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   let nextRun = reader.varint();
   let stamp = reader.varint();
   const records: LogRecord[] = [];

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Clock } from "@espalier/common";
+import { ByteReader, ByteWriter, type Clock, readOrUndefined } from "@espalier/common";
 import {
   addTransfers,
   balanceHalfLifeMs,
@@ -197,19 +197,15 @@ export function writeRoleNote({ work, decision, transfers }: RoleNote): Uint8Arr
  * @returns undefined for a later version, and for impossible values
  */
 export function readRoleNote(bytes: Uint8Array): RoleNote | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== version) return undefined;
+  return readOrUndefined(() => {
+    const reader = ByteReader.ofVersion(version, bytes);
     const [prefillMs, decodeMs] = [reader.f64(), reader.f64()];
     const [next, ageMs] = [reader.varint(), reader.varint()];
     if (!isWork(prefillMs) || !isWork(decodeMs) || next > maxCount) return undefined;
     const transfers = reader.remaining > 0 ? readTransfers(reader) : nothingMoved;
     if (!isPlausibleTransfers(transfers.sums)) return undefined;
     return { work: { prefillMs, decodeMs }, decision: next > 1 ? { count: next - 1, ageMs } : undefined, transfers };
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  });
 }
 
 const nothingMoved: NotedTransfers = { sums: noTransfers, ageMs: 0 };

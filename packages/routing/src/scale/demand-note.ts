@@ -63,9 +63,7 @@ export function writeDemandNote(samples: readonly DemandSample[]): Uint8Array {
  * @throws RangeError for bytes that are not such a note
  */
 export function readDemandNote(bytes: Uint8Array): readonly DemandSample[] {
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   const count = reader.varint();
   if (count > maxNotedModels) throw new RangeError(`${count} models are too many`);
   const claimed = (value: number): number => {

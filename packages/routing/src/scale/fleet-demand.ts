@@ -1,5 +1,14 @@
 import type { WaitingWork } from "@espalier/admission";
-import { type Cancel, type Clock, counterBy, type Meter, type Scheduler, type Startable } from "@espalier/common";
+import {
+  type Cancel,
+  type Clock,
+  counterBy,
+  type Described,
+  json,
+  type Meter,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
 import type { Note, NoteChannel } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { PoolWork } from "../work/pool-work.ts";
@@ -49,25 +58,26 @@ export interface FleetDemandOptions {
 }
 
 /** How many engines the load of a model needs, and by what. */
-export interface ModelDemand {
-  readonly model: string;
-  /** Engines that it needs, by role. 0 for a model that nobody has used for a while. */
-  readonly wanted: Readonly<Record<DemandedRole, number>>;
-  /** The load in engines at full use, before it is divided by the utilization and rounded up. */
-  readonly load: Readonly<Record<DemandedRole, number>>;
-  /** Engines that can take requests. */
-  readonly engines: number;
-  readonly requestsPerS: number;
-  /** Engine time of a request, in milliseconds: prompt and answer. */
-  readonly costMs: number;
-  /** Requests that wait in routers. */
-  readonly waiting: number;
-  readonly inFlight: number;
-  /** Requests that an engine serves together. */
-  readonly batch: number;
-  /** Time of an output token as clients see it. */
-  readonly msPerOutputToken: number;
-}
+export const modelDemand = json.object({
+  model: json.text(),
+  /** 0 for a model that nobody has used for a while. */
+  wanted: json.object(
+    { both: json.integer(), prefill: json.integer(), decode: json.integer() },
+    "Engines that the load needs, by what they do.",
+  ),
+  /** Before it is divided by the utilization and rounded up. */
+  load: json.object({ both: json.number(), prefill: json.number(), decode: json.number() }, "In engines at full use."),
+  engines: json.integer("Engines that can take requests."),
+  requestsPerS: json.number("Requests that arrive in a second."),
+  /** In milliseconds: prompt and answer. */
+  costMs: json.number("Engine time of a request."),
+  waiting: json.integer("Requests that wait in routers."),
+  inFlight: json.integer("Requests at engines."),
+  batch: json.number("Requests that an engine serves together."),
+  msPerOutputToken: json.number("Time of a token of an answer, as clients see it."),
+});
+
+export type ModelDemand = Described<typeof modelDemand>;
 
 /** How often the demand is computed, and reported to other routers. */
 const demandEveryMs = 1_000;

@@ -75,9 +75,7 @@ export function writeTimesNote(times: LearnedTimes): Uint8Array {
  */
 export function readTimesNote(bytes: Uint8Array): LearnedTimes {
   if (bytes.length > maxTimesNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes`);
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   const milliseconds = (): number => reader.varint() / 1e6;
   const fit = { msPerKilotoken: milliseconds(), msPerMegapair: milliseconds(), fixedMs: milliseconds() };
   const weight = reader.varint() / 10;

@@ -1,6 +1,7 @@
 import {
   asEspalierError,
   type Clock,
+  counterBy,
   type HttpClient,
   type HttpResponse,
   type Logger,
@@ -70,18 +71,10 @@ export class AdapterLoader {
   constructor(options: AdapterLoaderOptions) {
     const { fleet, meter } = options;
     this.#options = options;
-    const loads = meter.counter({
-      name: "espalier_adapter_loads_total",
-      help: "Loads of LoRA adapters in engines, by outcome.",
-      labels: ["outcome"],
-    });
-    const unloads = meter.counter({
-      name: "espalier_adapter_unloads_total",
-      help: "Unloads of LoRA adapters in engines, by outcome.",
-      labels: ["outcome"],
-    });
-    this.#loads = (outcome) => loads.series(outcome).add();
-    this.#unloads = (outcome) => unloads.series(outcome).add();
+    const counter = <Value extends string>(what: string, help: string) =>
+      counterBy<Value>(meter, "outcome", `espalier_adapter_${what}_total`, help);
+    this.#loads = counter("loads", "Loads of LoRA adapters in engines, by outcome.");
+    this.#unloads = counter("unloads", "Unloads of LoRA adapters in engines, by outcome.");
     fleet.onChange((change, engine) => {
       if (change !== "models" && change !== "restarted" && change !== "state") return;
       const { loaded, gone, refusedMs } = this.#stateOf(engine);

@@ -1,20 +1,21 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
-import { asEngineId, type EngineId, EspalierError, isLoopback, type Logger } from "@espalier/common";
+import { EspalierError, isLoopback } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
-import { describeEngine, type EngineRecord, type Fleet } from "@espalier/workers";
 import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
 import fastify from "fastify";
 import { createOpenAnswers } from "../data-plane/client-connections.ts";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/certificates.ts";
-import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
-import { guardOrigins, registerPreflights } from "./admin-access.ts";
+import type { MeshDescription } from "../mesh/describe-mesh.ts";
+import type { FeedReport } from "../prefix/engine-feeds.ts";
+import { guardOrigins, notMeant, registerPreflights } from "./admin-access.ts";
 import { adminApi } from "./admin-api.ts";
 import type { DashboardParts } from "./dashboard.ts";
 import type { PastDecisions } from "./past-decisions.ts";
+import { type ById, registerWorkers, type WorkerRoutesDependencies } from "./worker-routes.ts";
 
 export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly readiness: () => Readiness;
@@ -23,10 +24,10 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly status: () => unknown;
   /** Plain data for `GET /admin/scale`. */
   readonly scale: () => unknown;
-  /** Plain data for `GET /admin/feeds`. */
-  readonly feeds: () => unknown;
-  /** Plain data for `GET /admin/mesh`; undefined when nothing is shared with other routers. */
-  readonly mesh: () => unknown;
+  /** For `GET /admin/feeds`. */
+  readonly feeds: () => readonly FeedReport[];
+  /** For `GET /admin/mesh`; undefined when nothing is shared with other routers. */
+  readonly mesh: () => MeshDescription | undefined;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
   readonly dashboard: Pick<DashboardParts, "who" | "registerGuarded" | "registerOpen">;
@@ -111,15 +112,7 @@ function checkKey(expected: Buffer | undefined, authorization: string | undefine
  */
 function checkHost({ method, hostname }: FastifyRequest): void {
   if (method === "GET" || method === "HEAD") return;
-  if (!isLoopback(hostname.replace(/^\[|\]$/g, ""))) {
-    throw new EspalierError(
-      "invalid_header",
-      "Without admin.key, the admin listener must be called by a loopback address.",
-      {
-        param: "host",
-      },
-    );
-  }
+  if (!isLoopback(hostname.replace(/^\[|\]$/g, ""))) throw notMeant();
 }
 
 /** Explains a request. `endpoint` is its endpoint's id or path, when the caller names one. */
@@ -140,59 +133,5 @@ function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: n
     asked.post<{ Querystring: { endpoint?: string } }>("/admin/explain", { bodyLimit: maxBodyBytes }, (request) =>
       explain(request, request.query.endpoint),
     );
-  });
-}
-
-interface WorkerRoutesDependencies {
-  readonly fleet: Fleet;
-  readonly operators: Pick<OperatorEngines, "add" | "remove">;
-  readonly logger: Logger;
-  /** The assigned role of an engine of role `both`; undefined while it has none. */
-  readonly assignedRoleOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
-}
-
-interface ById {
-  Params: { id: string };
-}
-
-/** `/admin/workers`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
-function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutesDependencies): void {
-  const { fleet, operators, logger, assignedRoleOf } = dependencies;
-  const describe = (engine: EngineRecord) => ({ ...describeEngine(engine), duty: assignedRoleOf(engine) ?? null });
-  const engineOf = (id: string): EngineRecord => {
-    const engine = fleet.engine(asEngineId(id));
-    if (!engine) throw new EspalierError("worker_not_found");
-    return engine;
-  };
-  const describeOf = (id: EngineId) => describe(engineOf(id));
-
-  app.get("/admin/workers", async () => ({ workers: fleet.engines.map(describe) }));
-  app.get<ById>("/admin/workers/:id", async ({ params }) => describe(engineOf(params.id)));
-  app.post("/admin/workers", async ({ body }, reply) => {
-    const id = operators.add(body);
-    logger.info("worker added by an operator", { worker: id });
-    return reply.code(201).send(describeOf(id));
-  });
-  app.patch<ById>("/admin/workers/:id", async ({ params, body }) => {
-    const draining = readDraining(body);
-    const { id } = engineOf(params.id);
-    fleet.setDraining(id, draining);
-    logger.info("worker drain set by an operator", { worker: id, draining });
-    return describeOf(id);
-  });
-  app.delete<ById>("/admin/workers/:id", async ({ params }, reply) => {
-    const { id } = engineOf(params.id);
-    operators.remove(id);
-    logger.info("worker removed by an operator", { worker: id });
-    return reply.code(204).send();
-  });
-}
-
-function readDraining(body: unknown): boolean {
-  if (typeof body === "object" && body !== null && "draining" in body && typeof body.draining === "boolean") {
-    return body.draining;
-  }
-  throw new EspalierError("invalid_type", 'The body must be {"draining": true} or {"draining": false}.', {
-    param: "draining",
   });
 }

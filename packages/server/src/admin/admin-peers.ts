@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from "@espalier/common";
+import { ByteReader, ByteWriter, type Cancel, type Clock, readOrUndefined, type Scheduler } from "@espalier/common";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 
@@ -93,12 +93,5 @@ export function writeAdminNote(origin: string): Uint8Array {
 
 /** @returns undefined for a note of a later version or without a usable origin */
 export function readAdminNote(bytes: Uint8Array): string | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== noteVersion) return undefined;
-    return readOrigin(reader.text(maxOriginLength));
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  return readOrUndefined(() => readOrigin(ByteReader.ofVersion(noteVersion, bytes).text(maxOriginLength)));
 }

@@ -2,7 +2,9 @@ import type { Server } from "node:http";
 import {
   asRouterId,
   type Clock,
+  type Described,
   EspalierError,
+  json,
   type Logger,
   type Meter,
   type Scheduler,
@@ -28,6 +30,16 @@ export interface DashboardPage {
   /** For demonstrations: the command that kills this router. */
   readonly killCommand?: string;
 }
+
+/** What the page needs to begin. */
+export const dashboardAnswer = json.named(
+  "Dashboard",
+  json.object({
+    router: json.text(),
+    document: json.text("Name of the overview's document below `/yjs/`."),
+    killCommand: json.nullable(json.text(), "For demonstrations."),
+  }),
+);
 
 interface DashboardPartsOptions {
   readonly config: CompiledConfig;
@@ -103,11 +115,14 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         return adminUrl === undefined ? [] : [{ router, adminUrl }];
       }),
     registerGuarded(app) {
-      app.get("/admin/dashboard", async () => ({
-        router: origin.router,
-        document: overview.document.name,
-        killCommand: page?.killCommand ?? null,
-      }));
+      app.get(
+        "/admin/dashboard",
+        async (): Promise<Described<typeof dashboardAnswer>> => ({
+          router: origin.router,
+          document: overview.document.name,
+          killCommand: page?.killCommand ?? null,
+        }),
+      );
       app.get<{ Querystring: { below?: string } }>("/admin/prefixes", async ({ query }) => prefixes(query.below));
       registerHistory(app, history);
       registerDecisions(app, context.decisions, scheduler);

@@ -1,45 +1,47 @@
 import type { ServerResponse } from "node:http";
-import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import { type Cancel, type Described, EspalierError, json, type Scheduler } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { RequestLifecycle } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
-import { describePull, type PullReport } from "./pull-report.ts";
+import { describePull, pullReport } from "./pull-report.ts";
 
 /** One routing decision. Contains no text of the prompt. */
-export interface DescribedDecision {
-  /** Milliseconds since the Unix epoch. */
-  readonly atMs: number;
-  readonly endpoint: string;
-  readonly model: string;
-  readonly policy: string;
-  readonly reason: string;
-  readonly target: string;
-  readonly promptTokens: number;
+export const describedDecision = json.object({
+  atMs: json.number("Milliseconds since the Unix epoch."),
+  endpoint: json.text(),
+  model: json.text(),
+  policy: json.text(),
+  reason: json.text(),
+  target: json.text(),
+  promptTokens: json.number(),
   /** How many of these the target probably has cached, KV pools included. */
-  readonly matchedTokens: number;
+  matchedTokens: json.number(),
   /** Null for requests that are never queued. */
-  readonly class: string | null;
-  readonly queuedMs: number;
+  class: json.nullable(json.text()),
+  queuedMs: json.number(),
   /** Counts from 1; later attempts follow failed ones. */
-  readonly attempt: number;
+  attempt: json.integer(),
   /** The prefill engine of a disaggregated request. */
-  readonly prefillWorker: string | null;
-  /** Blocks that its engine fetches from another one; null for none. */
-  readonly pull: PullReport | null;
-}
+  prefillWorker: json.nullable(json.text()),
+  pull: pullReport,
+});
+
+export type DescribedDecision = Described<typeof describedDecision>;
 
 /** A decision as watchers get it. */
-interface Decision extends DescribedDecision {
+const decision = json.object({
   /** Counts up from 1 while there are watchers. */
-  readonly number: number;
-  /** By which `GET /admin/requests/{id}` says more. */
-  readonly requestId: string;
+  number: json.integer(),
+  ...describedDecision.properties,
+  requestId: json.text("By which GET /admin/requests/{id} says more."),
   /** An opaque name of the session, the same in every router; null without one. */
-  readonly session: string | null;
-}
+  session: json.nullable(json.text()),
+});
+
+type Decision = Described<typeof decision>;
 
 /** What a decision was about. */
 interface DecidedFor {
@@ -47,11 +49,15 @@ interface DecidedFor {
   readonly sessionKey: string | undefined;
 }
 
-export interface DecisionBatch {
-  readonly decisions: readonly Decision[];
-  /** Decisions since the previous batch that were dropped because there were too many. */
-  readonly skipped: number;
-}
+export const decisionBatch = json.named(
+  "DecisionBatch",
+  json.object({
+    decisions: json.list(decision),
+    skipped: json.integer("Decisions that were not told, because there were too many."),
+  }),
+);
+
+export type DecisionBatch = Described<typeof decisionBatch>;
 
 /** Publishes decisions to watchers. Without watchers it keeps nothing and costs one comparison per decision. */
 export interface DecisionFeed {

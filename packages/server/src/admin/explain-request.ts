@@ -1,14 +1,7 @@
-import { EspalierError, silentMeter } from "@espalier/common";
-import type { OverflowReason } from "@espalier/config";
+import { type Described, EspalierError, json, silentMeter } from "@espalier/common";
 import { type Endpoint, endpoints } from "@espalier/openai";
 import type { ChoiceReason } from "@espalier/policies";
-import {
-  createSplitMetrics,
-  explainingPolicy,
-  explainSelection,
-  type PromptBlocks,
-  type SplitReason,
-} from "@espalier/routing";
+import { createSplitMetrics, explainingPolicy, explainSelection, type SplitReason } from "@espalier/routing";
 import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
 import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
@@ -17,56 +10,86 @@ import { overflowReason } from "../overflow/overflow-run.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
-import { type CandidateReport, describeCandidates, type LeftOut, whyLeftOut } from "./explained-candidates.ts";
-import { describePull, type PullReport } from "./pull-report.ts";
+import { candidateReport, describeCandidates, leftOut, whyLeftOut } from "./explained-candidates.ts";
+import { describePull, pullReport } from "./pull-report.ts";
 
-/**
- * What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times are in milliseconds.
- */
-interface RequestReport {
-  /** This router's id in the mesh; null when it shares nothing. */
-  readonly router: string | null;
-  readonly endpoint: string;
-  /** The model's name at engines, after aliases and splits. */
-  readonly model: string;
-  readonly policy: string;
-  /** Null when no target is usable, as is `choice`. */
-  readonly reason: ChoiceReason | null;
-  /**
-   * The most likely target for serving it without disaggregation; if `probability` is below 1, the choice is random.
-   */
-  readonly choice: { readonly key: string; readonly probability: number } | null;
-  /** Whether prefill and decode would be disaggregated; null in a pool without KV transfer. */
-  /** Null if it fetches nothing. */
-  readonly pull: PullReport | null;
-  readonly split: SplitReport | null;
-  /** Its admission class; null when admission is off. */
-  readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
-  /** Whether an overflow backend would get it now instead of an engine, and why; null when none would. */
-  readonly overflow: { readonly backend: string; readonly reason: OverflowReason } | null;
-  /** Whether it would be parked; null when no class has a max cold wait, or in a pool with KV transfer. */
-  readonly memory: MemoryReport | null;
-  readonly sessionKey: string | null;
-  readonly prompt: PromptReport;
-  readonly expectedOutputTokens: number;
-  /** Estimated prefill tokens that other routers sent and engines do not report yet. */
-  readonly unseenTokens: number;
-  /** Weight of each scorer. */
-  readonly weights: Readonly<Record<string, number>>;
-  readonly candidates: readonly CandidateReport[];
-  /** Targets of the model that are not candidates. */
-  readonly leftOut: readonly LeftOut[];
-}
-
-interface PromptReport {
-  readonly tokens: number;
+const promptReport = json.object({
+  tokens: json.number(),
   /** Number of full blocks looked up; null when the policy ignores prompts. */
-  readonly blocks: number | null;
+  blocks: json.nullable(json.integer()),
   /** Tokens per block. */
-  readonly blockSize: number | null;
+  blockSize: json.nullable(json.integer()),
   /** Which tokens are known: all, those of the beginning, or only an estimate from the number of bytes. */
-  readonly from: PromptBlocks["from"] | "size";
-}
+  from: json.oneOf(["tokens", "partial", "bytes", "size"]),
+});
+
+/** What a request with an uncached prompt would evict, and whether it would be parked for that. */
+const memoryReport = json.nullable(
+  json.object({
+    patienceMs: json.number(),
+    isHeld: json.boolean(),
+    /**
+     * By engine: the share of such a prompt's blocks that would evict blocks likely to be reused. 0 when the engine has
+     * free memory or too little is known.
+     */
+    losses: json.list(json.object({ key: json.text(), share: json.number() })),
+  }),
+);
+
+/** Whether a request would be disaggregated, in a pool with KV transfer. */
+const splitReport = json.nullable(
+  json.object({
+    reason: json.text<SplitReason>(),
+    /** The protocol and both targets; null when one engine serves the request. */
+    pair: json.nullable(json.object({ protocol: json.text(), prefill: json.text(), decode: json.text() })),
+    /** Uncached tokens above which it would be disaggregated; null when not computed. */
+    thresholdTokens: json.nullable(json.number()),
+  }),
+);
+
+/** What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times are in milliseconds. */
+export const explanation = json.named(
+  "Explanation",
+  json.object({
+    /** This router's id in the mesh; null when it shares nothing. */
+    router: json.nullable(json.text()),
+    endpoint: json.text(),
+    /** The model's name at engines, after aliases and splits. */
+    model: json.text(),
+    policy: json.text(),
+    /** Null when no target is usable, as is `choice`. */
+    reason: json.nullable(json.text<ChoiceReason>()),
+    /**
+     * The most likely target for serving it without disaggregation; if `probability` is below 1, the choice is random.
+     */
+    choice: json.nullable(json.object({ key: json.text(), probability: json.number() })),
+    pull: pullReport,
+    /** Null in a pool without KV transfer. */
+    split: splitReport,
+    /** Its admission class; null when admission is off. */
+    service: json.nullable(
+      json.object({ class: json.text(), tenant: json.text(), deadlineMs: json.nullable(json.number()) }),
+    ),
+    overflow: json.nullable(
+      json.object({ backend: json.text(), reason: json.oneOf(["no_engine", "deadline", "queue"]) }),
+      "The overflow backend that would get it now; null when none would.",
+    ),
+    /** Null when no class has a max cold wait, or in a pool with KV transfer. */
+    memory: memoryReport,
+    sessionKey: json.nullable(json.text()),
+    prompt: promptReport,
+    expectedOutputTokens: json.number(),
+    /** Estimated prefill tokens that other routers sent and engines do not report yet. */
+    unseenTokens: json.number(),
+    /** Weight of each scorer. */
+    weights: json.record(json.number()),
+    candidates: json.list(candidateReport),
+    /** Targets of the model that are not candidates. */
+    leftOut: json.list(leftOut),
+  }),
+);
+
+export type Explanation = Described<typeof explanation>;
 
 const noBody = Buffer.alloc(0);
 const noneTried: ReadonlySet<string> = new Set();
@@ -83,7 +106,7 @@ export async function explainRequest(
   context: RouterContext,
   request: FastifyRequest,
   named: string | undefined,
-): Promise<RequestReport> {
+): Promise<Explanation> {
   const body = Buffer.isBuffer(request.body) ? request.body : noBody;
   const endpoint = await endpointOf({ named, headers: request.headers, body }, context.largeBodies);
   const plan = await planInference(context, endpoint, request);
@@ -104,9 +127,9 @@ export async function explainRequest(
     reason: explained?.explanation.reason ?? null,
     choice: choice ? { key: choice.key, probability: choice.probability } : null,
     pull: describePull(explained?.pull),
-    split: explainSplit(context, plan) ?? null,
+    split: explainSplit(context, plan),
     service: serviceOf(context, plan),
-    overflow: explainOverflow(context, plan) ?? null,
+    overflow: explainOverflow(context, plan),
     memory: explainMemory(context, plan),
     sessionKey: features.sessionKey ?? null,
     prompt: promptOf(plan),
@@ -121,20 +144,20 @@ export async function explainRequest(
   };
 }
 
-function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): RequestReport["service"] {
+function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): Explanation["service"] {
   const { isOn, defaultClass } = admission.config;
   if (!isOn || !service) return null;
   const { className = defaultClass, tenant, deadlineMs = null } = service;
   return { class: className, tenant, deadlineMs };
 }
 
-function explainOverflow(context: RouterContext, plan: PlannedRequest): RequestReport["overflow"] | undefined {
+function explainOverflow(context: RouterContext, plan: PlannedRequest): Explanation["overflow"] {
   const reason = overflowReason(context, plan);
   const backend = reason && context.overflow.find(plan, reason);
-  return reason && backend instanceof OverflowBackend ? { backend: backend.config.name, reason } : undefined;
+  return reason && backend instanceof OverflowBackend ? { backend: backend.config.name, reason } : null;
 }
 
-function promptOf({ features, prompt }: PlannedRequest): PromptReport {
+function promptOf({ features, prompt }: PlannedRequest): Explanation["prompt"] {
   return {
     tokens: features.promptTokens,
     blocks: prompt?.blockCount ?? null,
@@ -143,19 +166,8 @@ function promptOf({ features, prompt }: PlannedRequest): PromptReport {
   };
 }
 
-/** What a request with an uncached prompt would evict, and whether it would be parked for that. */
-interface MemoryReport {
-  readonly patienceMs: number;
-  readonly isHeld: boolean;
-  /**
-   * By engine: the share of such a prompt's blocks that would evict blocks likely to be reused. 0 when the engine has
-   * free memory or too little is known.
-   */
-  readonly losses: readonly { readonly key: string; readonly share: number }[];
-}
-
 /** @returns null when no class has a max cold wait, or nothing is known */
-function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryReport | null {
+function explainMemory(context: RouterContext, plan: PlannedRequest): Explanation["memory"] {
   const cold = coldPromptOf(context, plan);
   if (!cold || !plan.service) return null;
   const { classes, defaultClass } = context.admission.config;
@@ -171,20 +183,11 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): MemoryRepo
   };
 }
 
-/** Whether a request would be disaggregated, in a pool with KV transfer. */
-interface SplitReport {
-  readonly reason: SplitReason;
-  /** The protocol and both targets; null when one engine serves the request. */
-  readonly pair: { readonly protocol: string; readonly prefill: string; readonly decode: string } | null;
-  /** Uncached tokens above which it would be disaggregated; null when not computed. */
-  readonly thresholdTokens: number | null;
-}
-
 const noPairTried = { any: new Set<string>(), prefill: new Set<string>() };
 
-/** @returns undefined in a pool without KV transfer */
-function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): SplitReport | undefined {
-  if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return undefined;
+/** @returns null in a pool without KV transfer */
+function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): Explanation["split"] {
+  if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return null;
   const planner = context.split.planner.dryRun(createSplitMetrics(silentMeter));
   const pool = { ...plan.pool, policy: explainingPolicy(plan.pool.policy) };
   const chosen = planner.choose({ ...plan, pool }, noPairTried);

@@ -1,63 +1,93 @@
+import { type Described, json } from "@espalier/common";
 import type { ExplainedCandidate } from "@espalier/policies";
-import type { TierName } from "@espalier/prefix-index";
 import { epochId, type SharedLoad } from "@espalier/replication";
-import { type FeedConfidence, type PrefixEvidence, servesAlone } from "@espalier/routing";
-import type { EngineRecord, Target, TargetLoad } from "@espalier/workers";
-import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
-import { poolKey } from "../prefix/engine-feeds.ts";
+import { type PrefixEvidence, servesAlone } from "@espalier/routing";
+import type { EngineRecord, Target } from "@espalier/workers";
+import { feedQuality, poolKey, type TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
 
+const loadReport = json.object({
+  inFlight: json.number(),
+  pendingPrefillTokens: json.number(),
+  decodeTokens: json.number(),
+});
+
+type LoadReport = Described<typeof loadReport>;
+
+/** The feed; null for an engine that publishes none. */
+const explainedFeed = json.named(
+  "ExplainedFeed",
+  json.nullable(
+    json.object({
+      state: json.text(),
+      reason: json.text(),
+      /** The router that reads the feed; null when none does, or when nothing is shared. */
+      readBy: json.nullable(json.text()),
+      /** Epoch of the engine, identified by its first known message; null when unknown. */
+      life: json.nullable(json.text()),
+      /** The latest message known here, and its age by the engine's clock. */
+      sequence: json.nullable(json.integer()),
+      ageMs: json.nullable(json.number()),
+      /** Delay of messages: of the feed if this router reads it, else of the reading router's journal. */
+      lagMs: json.nullable(json.number()),
+    }),
+  ),
+);
+
+type ExplainedFeed = Described<typeof explainedFeed>;
+
+const placementReport = json.nullable(
+  json.object({
+    blocks: json.integer(),
+    confirmedBlocks: json.integer(),
+    ageMs: json.number(),
+    /** The last router that sent it there; null when unknown. */
+    by: json.nullable(json.text()),
+  }),
+);
+
 /** A candidate as its policy sees it, and the evidence. Ages and delays are in milliseconds. */
-export interface CandidateReport extends Omit<ExplainedCandidate, "target"> {
-  readonly load: { readonly own: LoadReport; readonly others: (LoadReport & { readonly ageMs: number }) | null };
-  /** Blocks of the prompt that the engine announced; null where the policy ignores prompts. */
-  readonly facts: FactsReport | null;
-  /** Blocks of the prompt in KV pools that the engine can fetch from; null where the policy ignores prompts. */
-  readonly pools: readonly PoolReport[] | null;
-  /** Blocks of the prompt that routers sent there; null for none. */
-  readonly placement: PlacementReport | null;
-}
+export const candidateReport = json.named(
+  "Candidate",
+  json.object({
+    key: json.text(),
+    eligible: json.boolean("Whether it passed the filters."),
+    probability: json.number(),
+    cost: json.nullable(json.number(), "Lower is better."),
+    scores: json.record(json.nullable(json.number())),
+    terms: json.record(json.nullable(json.number())),
+    signals: json.record(json.nullable(json.number())),
+    load: json.object({
+      own: loadReport,
+      others: json.nullable(json.object({ ...loadReport.properties, ageMs: json.number() })),
+    }),
+    /** Blocks of the prompt that the engine announced; null where the policy ignores prompts. */
+    facts: json.nullable(
+      json.object({
+        /** Leading blocks of the prompt. */
+        blocks: json.record(json.integer(), "By tier."),
+        standing: feedQuality,
+        feed: explainedFeed,
+      }),
+    ),
+    /** Blocks of the prompt in KV pools that the engine can fetch from; null where the policy ignores prompts. */
+    pools: json.nullable(
+      json.list(
+        json.object({
+          pool: json.text(),
+          /** Leading blocks of the prompt, in any memory of the pool. */
+          blocks: json.integer(),
+          standing: feedQuality,
+          feed: explainedFeed,
+        }),
+      ),
+    ),
+    /** Blocks of the prompt that routers sent there; null for none. */
+    placement: placementReport,
+  }),
+);
 
-type LoadReport = Pick<TargetLoad, "inFlight" | "pendingPrefillTokens" | "decodeTokens">;
-
-interface FactsReport {
-  /** Leading blocks of the prompt, by tier. */
-  readonly blocks: Readonly<Record<TierName, number>>;
-  /** Confidence in the feed: facts count only when it is `complete` or `partial`. */
-  readonly standing: FeedConfidence;
-  /** The feed; null for an engine that publishes none. */
-  readonly feed: FeedReport | null;
-}
-
-interface PoolReport {
-  readonly pool: string;
-  /** Leading blocks of the prompt, in any memory of the pool. */
-  readonly blocks: number;
-  readonly standing: FeedConfidence;
-  readonly feed: FeedReport | null;
-}
-
-interface FeedReport {
-  readonly state: string;
-  readonly reason: string;
-  /** The router that reads the feed; null when none does, or when nothing is shared. */
-  readonly readBy: string | null;
-  /** Epoch of the engine, identified by its first known message; null when unknown. */
-  readonly life: string | null;
-  /** The latest message known here, and its age by the engine's clock. */
-  readonly sequence: number | null;
-  readonly ageMs: number | null;
-  /** Delay of messages: of the feed if this router reads it, else of the reading router's journal. */
-  readonly lagMs: number | null;
-}
-
-interface PlacementReport {
-  readonly blocks: number;
-  readonly confirmedBlocks: number;
-  readonly ageMs: number;
-  /** The last router that sent it there; null when unknown. */
-  readonly by: string | null;
-}
+export type CandidateReport = Described<typeof candidateReport>;
 
 type Sources = Pick<RouterContext, "prefix" | "mesh" | "clock">;
 
@@ -108,14 +138,14 @@ function othersOf(shared: SharedLoad | undefined, index: number): CandidateRepor
   };
 }
 
-function placementOf({ mesh }: Sources, { placement }: PrefixEvidence): PlacementReport | null {
+function placementOf({ mesh }: Sources, { placement }: PrefixEvidence): Described<typeof placementReport> {
   if (!placement) return null;
   const { by, ...seen } = placement;
   return { ...seen, by: mesh?.replica.placements.routerOf(by) ?? null };
 }
 
 /** Feeds by target, including those that other routers read. */
-function feedsOf({ prefix, mesh, clock }: Sources): (key: string) => FeedReport | null {
+function feedsOf({ prefix, mesh, clock }: Sources): (key: string) => ExplainedFeed {
   const feeds = new Map(prefix.feeds?.describe().map((feed) => [feed.target, feed]));
   const lagOf = new Map(mesh?.describe().members.map(({ router, lagMs }) => [router, lagMs]));
   return (key) => {
@@ -138,12 +168,10 @@ function readerOf(feed: TargetFeedDescription, lagOf: ReadonlyMap<string, number
   return { state, reason, readBy, lagMs };
 }
 
-/** A target of the pool that is not a candidate, and why. */
-export interface LeftOut {
-  readonly key: string;
-  /** All reasons, as text. */
-  readonly reasons: readonly string[];
-}
+/** A target of the pool that is not a candidate, and all reasons why. */
+export const leftOut = json.object({ key: json.text(), reasons: json.list(json.text()) });
+
+type LeftOut = Described<typeof leftOut>;
 
 interface LeftOutReasons {
   /** The engine that has the previous response, if any. */

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import { type Cancel, type Clock, type Described, json, type Scheduler } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
 import type { RequestMetrics } from "../data-plane/request-metrics.ts";
 
@@ -12,26 +12,36 @@ interface HistoryOptions {
   readonly scheduler: Scheduler;
 }
 
+const measured = (description?: string) => json.list(json.nullable(json.number()), description);
+
 /** What a point has, besides its time. Rates are per second of the time since the point before; NaN where nothing was measured. */
-const columns = [
-  "requestsPerS",
-  "failedPerS",
-  "promptTokensPerS",
-  "cachedTokensPerS",
-  "firstByteP50Ms",
-  "firstByteP99Ms",
-  "waiting",
-  "eventLagMs",
-] as const;
-
-type Column = (typeof columns)[number];
-
-/** Points as columns of equal length, the oldest first; null where nothing was measured. */
-type HistoryReport = Readonly<Record<Column, readonly (number | null)[]>> & {
-  /** This router's wall clock, by which `atMs` are: milliseconds since the Unix epoch. */
-  readonly nowMs: number;
-  readonly atMs: readonly number[];
+const columns = {
+  requestsPerS: measured(),
+  failedPerS: measured(),
+  promptTokensPerS: measured(),
+  cachedTokensPerS: measured(),
+  firstByteP50Ms: measured("From acceptance to the first byte of the answer."),
+  firstByteP99Ms: measured(),
+  waiting: measured("Requests that wait for an engine."),
+  eventLagMs: measured("The longest lag of an engine's KV event."),
 };
+
+type Column = keyof typeof columns;
+const columnNames = Object.keys(columns) as readonly Column[];
+
+export const historyReport = json.named(
+  "History",
+  json.object(
+    {
+      nowMs: json.number("The router's clock: milliseconds since the Unix epoch."),
+      atMs: json.list(json.number(), "At most 900."),
+      ...columns,
+    },
+    "Columns of equal length, the oldest point first; null where nothing was measured.",
+  ),
+);
+
+type HistoryReport = Described<typeof historyReport>;
 
 /** The last minutes of a router, for dashboards that are opened later. */
 export interface History {
@@ -47,7 +57,7 @@ export const historyPoints = 900;
 /** Takes a point each second, whether anybody looks or not: it costs microseconds, and what happened unseen is asked for later. */
 export function createHistory({ metrics, waiting, takeEventLagMs, clock, scheduler }: HistoryOptions): History {
   const atMs = new Float64Array(historyPoints);
-  const values = Object.fromEntries(columns.map((name) => [name, new Float32Array(historyPoints)]));
+  const values = Object.fromEntries(columnNames.map((name) => [name, new Float32Array(historyPoints)]));
   let taken = 0;
   let before = { ...metrics.totals };
   let beforeMs = clock.nowMs();
@@ -66,7 +76,7 @@ export function createHistory({ metrics, waiting, takeEventLagMs, clock, schedul
     metrics.firstBytes.clear();
     const place = taken++ % historyPoints;
     atMs[place] = clock.wallMs();
-    for (const name of columns) values[name]![place] = point[name];
+    for (const name of columnNames) values[name]![place] = point[name];
     [before, beforeMs] = [now, nowMs];
   };
   const cancel: Cancel = scheduler.every(historyStepMs, take);
@@ -78,7 +88,7 @@ export function createHistory({ metrics, waiting, takeEventLagMs, clock, schedul
         if (atMs[at % historyPoints]! > afterMs) places.push(at % historyPoints);
       }
       const column = (name: Column) => places.map((place) => rounded(values[name]![place]!));
-      const named = Object.fromEntries(columns.map((name) => [name, column(name)])) as Record<
+      const named = Object.fromEntries(columnNames.map((name) => [name, column(name)])) as Record<
         Column,
         (number | null)[]
       >;

@@ -3,29 +3,56 @@ import {
   ByteReader,
   ByteWriter,
   type Cancel,
+  type Described,
   EspalierError,
+  json,
   type Random,
+  readOrUndefined,
   type Scheduler,
   type Startable,
 } from "@espalier/common";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
-import type { DescribedDecision } from "./decision-feed.ts";
+import { type DescribedDecision, describedDecision } from "./decision-feed.ts";
+
+const pastDecision = json.object({
+  summary: json.text("The decision in one sentence."),
+  ...describedDecision.properties,
+  comparedCount: json.integer("How many candidates were compared."),
+  candidates: json.list(
+    json.looseObject({
+      required: {
+        key: json.text(),
+        cost: json.nullable(json.number(), "Lower is better, in the policy's unit."),
+        matchedTokens: json.number(),
+        inFlight: json.number(),
+        pendingPrefillTokens: json.number(),
+      },
+      optional: {
+        networkMs: json.nullable(
+          json.number(),
+          "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
+        ),
+      },
+    }),
+    "The chosen one, and up to 15 others with the lowest costs.",
+  ),
+});
+
+type PastDecision = Described<typeof pastDecision>;
 
 /** What was decided about a request: the answer of `GET /admin/requests/{id}`. */
-export interface PastRequest {
-  readonly requestId: string;
-  /** The router that decided; null when it shares nothing. */
-  readonly router: string | null;
-  /** One for each attempt, the earliest first. */
-  readonly decisions: readonly PastDecision[];
-}
+export const pastRequest = json.named(
+  "PastRequest",
+  json.object({
+    requestId: json.text(),
+    router: json.nullable(json.text(), "The router that decided."),
+    decisions: json.list(pastDecision, "One for each attempt, the earliest first; at most 8."),
+  }),
+);
 
-interface PastDecision extends DescribedDecision, Omit<LoggedDecision<DescribedDecision>, "facts"> {
-  /** The decision in one sentence. */
-  readonly summary: string;
-}
+export type PastRequest = Described<typeof pastRequest>;
 
 /** Finds decisions by request id: this router's own, and those of the routers in its mesh. */
 export interface PastDecisions extends Startable {
@@ -126,14 +153,10 @@ function writeNote(number: number, rest: Uint8Array): Uint8Array {
 }
 
 function readNote(bytes: Uint8Array): { readonly number: number; readonly rest: Uint8Array } | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== noteVersion) return undefined;
+  return readOrUndefined(() => {
+    const reader = ByteReader.ofVersion(noteVersion, bytes);
     return { number: reader.varint(), rest: reader.bytes(maxAnswerBytes) };
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** JSON, deflated. */

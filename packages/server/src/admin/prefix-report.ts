@@ -1,35 +1,42 @@
-import { type Clock, EspalierError, type TargetIndex } from "@espalier/common";
+import { type Clock, type Described, EspalierError, json, type TargetIndex } from "@espalier/common";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 
-/** A prefix that several prompts or targets share. */
-export interface PrefixReport {
-  /** Sixteen hexadecimal digits: the hash of its last block. */
-  readonly hash: string;
-  readonly blocks: number;
-  /** Index in the list of the longest prefix that this one continues; null for none. */
-  readonly parent: number | null;
-  /** How many different blocks continue it. */
-  readonly continuations: number;
-  /** At most `maxListedHolders`, in the order of targets. */
-  readonly holders: readonly HolderReport[];
-  readonly holderCount: number;
-}
-
-export interface HolderReport {
-  readonly target: string;
+const holderReport = json.object({
+  target: json.text(),
   /** Its engine announced it. */
-  readonly isFact: boolean;
+  isFact: json.boolean(),
   /** A router sent it there recently. */
-  readonly isPlaced: boolean;
-}
+  isPlaced: json.boolean(),
+});
 
-export interface PrefixesReport {
-  /** Tokens per block, or bytes where prompts are matched by bytes. */
-  readonly blockSize: number;
-  /** Largest first, by blocks times targets. */
-  readonly prefixes: readonly PrefixReport[];
-}
+export type HolderReport = Described<typeof holderReport>;
+
+/** A prefix that several prompts or targets share. */
+const prefixReport = json.object({
+  /** Sixteen hexadecimal digits: the hash of its last block. */
+  hash: json.text(),
+  blocks: json.integer(),
+  /** Index in the list of the longest prefix that this one continues; null for none. */
+  parent: json.nullable(json.integer()),
+  /** How many different blocks continue it. */
+  continuations: json.integer(),
+  /** At most `maxListedHolders`, in the order of targets. */
+  holders: json.list(holderReport),
+  holderCount: json.integer(),
+});
+
+export const prefixesReport = json.named(
+  "Prefixes",
+  json.object({
+    /** Tokens per block, or bytes where prompts are matched by bytes. */
+    blockSize: json.integer(),
+    /** Largest first, by blocks times targets. */
+    prefixes: json.list(prefixReport),
+  }),
+);
+
+export type PrefixesReport = Described<typeof prefixesReport>;
 
 export interface PrefixReporterOptions {
   /** Created for `maxKnownTargets`. */

@@ -1,17 +1,18 @@
+import { type Described, json } from "@espalier/common";
 import type { ChosenPull } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 
-/** KV blocks that the chosen engine would fetch from another one. Times in milliseconds. */
-export interface PullReport {
-  readonly from: string;
-  readonly tokens: number;
-  readonly ms: number;
-  /** What computing these tokens would take instead. */
-  readonly computeMs: number;
-}
+/** KV blocks that the chosen engine would fetch from another one; null for none. */
+export const pullReport = json.nullable(
+  json.object(
+    { from: json.text(), tokens: json.integer(), ms: json.number(), computeMs: json.number() },
+    "What the engine fetches from another one, and the milliseconds of that and of computing it.",
+  ),
+);
 
-/** @returns null where nothing is expected to be fetched */
-export function describePull(pull: ChosenPull<Target> | undefined): PullReport | null {
+export type PullReport = Described<typeof pullReport>;
+
+export function describePull(pull: ChosenPull<Target> | undefined): PullReport {
   if (!pull || pull.tokens === 0) return null;
   const { source, tokens, expectedMs, computeMs } = pull;
   return { from: source.key, tokens, ms: expectedMs, computeMs };

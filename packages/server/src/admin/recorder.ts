@@ -1,25 +1,40 @@
 import { createCipheriv, createHmac } from "node:crypto";
-import { type Cancel, type Clock, EspalierError, type Logger, type Random, type Scheduler } from "@espalier/common";
+import {
+  type Cancel,
+  type Clock,
+  type Described,
+  EspalierError,
+  json,
+  type Logger,
+  type Random,
+  type Scheduler,
+} from "@espalier/common";
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { notMeant, type WhoMayRead } from "./admin-access.ts";
 
 /** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
-export interface RecordedRequest {
-  /** When it was accepted, in milliseconds since the Unix epoch. */
-  readonly atMs: number;
-  readonly model: string;
-  readonly inputTokens: number;
-  /** Those expected, where none was seen: the request was refused or failed, or its answer was not shown. */
-  readonly outputTokens: number;
-  /** A number for each full block of 16 tokens and what stands before it: equal for equal beginnings. */
-  readonly blocks: readonly number[];
-  /** Numbers of the session and the tenant; null without one. */
-  readonly session: number | null;
-  readonly tenant: number | null;
-  readonly adapter: string | null;
-}
+const recordedRequest = json.named(
+  "RecordedRequest",
+  json.object({
+    atMs: json.integer("When it was accepted, in milliseconds since 1970."),
+    model: json.text(),
+    inputTokens: json.integer(),
+    /** Those expected, where none was seen: the request was refused or failed, or its answer was not shown. */
+    outputTokens: json.integer(),
+    blocks: json.list(json.integer(), "A number for each full block of 16 tokens, equal for equal beginnings."),
+    /** Numbers of the session and the tenant; null without one. */
+    session: json.nullable(json.integer()),
+    tenant: json.nullable(json.integer()),
+    adapter: json.nullable(json.text()),
+  }),
+);
+
+export type RecordedRequest = Described<typeof recordedRequest>;
+
+/** A line of a recording. */
+export const recordedLine = json.either(recordedRequest, json.object({ skipped: json.integer() }));
 
 /** What is known of a request when it has ended. */
 export interface EndedRequest {
@@ -169,7 +184,7 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
     }
     const { raw } = reply;
     let skipped = 0;
-    const write = (line: object): void => void raw.write(`${JSON.stringify(line)}\n`);
+    const write = (line: Described<typeof recordedLine>): void => void raw.write(`${JSON.stringify(line)}\n`);
     const cancelRecord = recorder.record(salt, (request) => {
       if (!request || raw.destroyed || raw.writableLength > maxRecordingBytes) skipped += 1;
       else write(request);

@@ -1,4 +1,4 @@
-import { type CounterSeries, counterOf, type GaugeSeries, type HistogramSeries, type Meter } from "@espalier/common";
+import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/common";
 import type { FailureKind } from "@espalier/routing";
 
 /** One finished request. Durations in seconds. */
@@ -91,9 +91,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
       buckets: overheadBuckets,
     })
     .series();
-  const inFlight: GaugeSeries = meter
-    .gauge({ name: "espalier_requests_in_flight", help: "Requests whose answer has not ended." })
-    .series();
+  const inFlight = gaugeOf(meter, "espalier_requests_in_flight", "Requests whose answer has not ended.");
   const endpointSeries = createCache<EndpointSeries>((endpoint, model, status) => ({
     requests: requests.series(endpoint, model, status),
     duration: duration.series(endpoint, model),
@@ -126,7 +124,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     },
     decided: (policy, reason) => decisionSeries(policy, reason, "").add(),
     overhead: (seconds) => overhead.observe(seconds),
-    inFlight: (count) => inFlight.set(count),
+    inFlight,
   };
 }
 

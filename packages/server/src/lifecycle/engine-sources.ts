@@ -1,4 +1,12 @@
-import type { EngineSpec, Logger, Meter, Random, Scheduler, Startable } from "@espalier/common";
+import {
+  type EngineSpec,
+  gaugeOf,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
 import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "@espalier/config";
 import {
   createDnsSource,
@@ -59,9 +67,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
   const setOf = createSourceSets(deps);
   const meters = createSourceMeters(deps.meter, metricNames, "engines or inference objects");
-  const named = deps.meter
-    .gauge({ name: "espalier_discovery_engines", help: "Distinct engines named by all sources." })
-    .series();
+  const named = gaugeOf(deps.meter, "espalier_discovery_engines", "Distinct engines named by all sources.");
   const requestTables = createInferenceTables();
   reportTables(requestTables, deps);
   const first = setOf(config);
@@ -72,7 +78,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
     onList(specs: readonly EngineSpec[]) {
       listed = specs;
       const present = operators.present(listed);
-      named.set(present.length);
+      named(present.length);
       fleet.apply(present);
     },
     onConflict: (error, source) => logger.error("conflicting engine ignored", { source, error }),
@@ -131,22 +137,20 @@ function observeSources(
 
 /** Tells operators what Kubernetes says about requests whenever that changes. */
 function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSourcesDeps, "meter" | "logger">): void {
-  const objectives = meter
-    .gauge({
-      name: "espalier_discovery_inference_objectives",
-      help: "InferenceObjectives of the inference pools that are followed.",
-    })
-    .series();
-  const rewritten = meter
-    .gauge({
-      name: "espalier_discovery_rewritten_models",
-      help: "Models that InferenceModelRewrites of the inference pools that are followed name in a match.",
-    })
-    .series();
+  const objectives = gaugeOf(
+    meter,
+    "espalier_discovery_inference_objectives",
+    "InferenceObjectives of the inference pools that are followed.",
+  );
+  const rewritten = gaugeOf(
+    meter,
+    "espalier_discovery_rewritten_models",
+    "Models that InferenceModelRewrites of the inference pools that are followed name in a match.",
+  );
   tables.onChange(() => {
     const counts = { objectives: tables.objectives.length, rewrittenModels: tables.rewrittenModels.length };
-    objectives.set(counts.objectives);
-    rewritten.set(counts.rewrittenModels);
+    objectives(counts.objectives);
+    rewritten(counts.rewrittenModels);
     logger.info("objectives and model rewrites of inference pools changed", counts);
     const { leftOut } = tables;
     if (leftOut > 0) logger.warn("inference model rewrites name too many models; the others are left out", { leftOut });

@@ -2,7 +2,9 @@ import { getHeapStatistics } from "node:v8";
 import {
   type Cancel,
   type Clock,
+  counterBy,
   EspalierError,
+  gaugeOf,
   type Logger,
   type Meter,
   type Scheduler,
@@ -75,10 +77,10 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
     if (delays.length > sustainedLooks) delays.shift();
     const delayMs = delays.length < sustainedLooks ? 0 : Math.min(...delays);
     const [heap, mesh] = [heapShare(), meshBytes()];
-    meters.delay.set(delayMs / 1_000);
-    meters.heap.set(heap);
-    meters.bodies.set(bodyBytes());
-    meters.mesh.set(mesh);
+    meters.delay(delayMs / 1_000);
+    meters.heap(heap);
+    meters.bodies(bodyBytes());
+    meters.mesh(mesh);
     settle(pressureOf(delayMs, heap, mesh));
     dueMs = nowMs + periodMs;
     cancel = scheduler.after(periodMs, look);
@@ -95,7 +97,7 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
     if (found) pressure = found;
     if (was === 0 && share > 0) logger.warn("new requests are shed: the router is short of resources", { pressure });
     if (was > 0 && share === 0) logger.info("new requests are accepted again");
-    meters.share.set(share);
+    meters.share(share);
   };
   return {
     async start() {
@@ -117,14 +119,14 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
 }
 
 function createMeters(meter: Meter) {
-  const shed = meter.counter({
-    name: "espalier_shed_requests_total",
-    help: "Requests shed because the router itself was short of time, memory, or bandwidth to other routers, by pressure.",
-    labels: ["pressure"],
-  });
-  const gauge = (name: string, help: string) => meter.gauge({ name, help }).series();
+  const gauge = (name: string, help: string) => gaugeOf(meter, name, help);
   return {
-    shed: (pressure: Pressure) => shed.series(pressure).add(),
+    shed: counterBy<Pressure>(
+      meter,
+      "pressure",
+      "espalier_shed_requests_total",
+      "Requests shed because the router itself was short of time, memory, or bandwidth to other routers, by pressure.",
+    ),
     delay: gauge("espalier_event_loop_delay_seconds", "Lowest event-loop delay within the last half second."),
     heap: gauge("espalier_heap_used_ratio", "Share of V8's heap limit in use."),
     bodies: gauge("espalier_request_body_bytes", "Bytes of request bodies in flight, as declared or read."),

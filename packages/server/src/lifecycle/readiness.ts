@@ -1,4 +1,4 @@
-import type { GaugeSeries, Meter, Scheduler, Startable } from "@espalier/common";
+import { type Described, type GaugeSeries, json, type Meter, type Scheduler, type Startable } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
 
 /** The readiness of a router, as its probes report it. */
@@ -8,19 +8,31 @@ export interface Readiness {
   readonly reasons: readonly string[];
 }
 
-const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"];
-const readyPaths = ["/readyz", "/health", "/readiness", "/ready"];
+export const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"] as const;
+export const readyPaths = ["/readyz", "/health", "/readiness", "/ready"] as const;
+
+export const livenessAnswer = json.named("Alive", json.object({ status: json.constant("alive") }));
+
+export const readinessAnswer = json.named(
+  "Readiness",
+  json.object({
+    status: json.oneOf(["ready", "not ready"]),
+    reasons: json.list(json.text(), "Why not; empty when ready."),
+  }),
+);
 
 /**
  * Liveness means that the process answers, whatever the state of its engines. Readiness means that a request would find
  * an engine. The aliases are the paths that Kubernetes charts, load balancers and other routers use.
  */
 export function registerProbes(app: FastifyInstance, readiness: () => Readiness): void {
-  for (const path of livePaths) app.get(path, async () => ({ status: "alive" }));
+  for (const path of livePaths)
+    app.get(path, async (): Promise<Described<typeof livenessAnswer>> => ({ status: "alive" }));
   for (const path of readyPaths) {
     app.get(path, async (_, reply) => {
       const { ready, reasons } = readiness();
-      return reply.code(ready ? 200 : 503).send({ status: ready ? "ready" : "not ready", reasons });
+      const answer: Described<typeof readinessAnswer> = { status: ready ? "ready" : "not ready", reasons };
+      return reply.code(ready ? 200 : 503).send(answer);
     });
   }
 }

@@ -1,4 +1,14 @@
-import { asEspalierError, type Clock, EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import {
+  asEspalierError,
+  type Clock,
+  type Described,
+  EspalierError,
+  gaugeOf,
+  json,
+  type Logger,
+  type Meter,
+  type Startable,
+} from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import type { Reconfiguration } from "./live-config.ts";
 
@@ -10,17 +20,28 @@ export interface ConfigSource {
   read(): CompiledConfig;
 }
 
-/** What caused a reload. */
-export type ReloadTrigger = "file" | "signal" | "admin";
-
 /** The outcome of a reload. After a failed one the old configuration stays in force. */
-export interface ReloadOutcome extends Reconfiguration {
-  readonly trigger: ReloadTrigger;
-  /** Wall clock, in milliseconds. */
-  readonly atMs: number;
-  /** Undefined on success. */
-  readonly error: { readonly code: string; readonly message: string } | undefined;
-}
+export const reloadOutcome = json.named(
+  "ReloadOutcome",
+  json.looseObject({
+    required: {
+      applied: json.list(json.text(), "Settings in force from now on."),
+      needsRestart: json.list(json.text(), "Settings that wait for a restart."),
+      trigger: json.oneOf(["file", "signal", "admin"]),
+      atMs: json.number("Milliseconds since the Unix epoch."),
+    },
+    optional: {
+      error: json.object(
+        { code: json.text(), message: json.text() },
+        "Only when it failed; the old configuration stays.",
+      ),
+    },
+  }),
+);
+
+export type ReloadOutcome = Described<typeof reloadOutcome>;
+/** What caused a reload. */
+export type ReloadTrigger = ReloadOutcome["trigger"];
 
 export interface Reloader extends Startable {
   /** Never throws: errors are in the outcome. */
@@ -106,27 +127,25 @@ function createReloadMeters(meter: Meter) {
     labels: ["outcome"],
   });
   const series = { applied: reloads.series("applied"), failed: reloads.series("failed") };
-  const isGood = meter
-    .gauge({
-      name: "espalier_config_last_reload_successful",
-      help: "Whether the last reload of the configuration succeeded: 1 or 0.",
-    })
-    .series();
-  const atSeconds = meter
-    .gauge({
-      name: "espalier_config_applied_timestamp_seconds",
-      help: "When the configuration in force was applied, in Unix time.",
-    })
-    .series();
+  const isGood = gaugeOf(
+    meter,
+    "espalier_config_last_reload_successful",
+    "Whether the last reload of the configuration succeeded: 1 or 0.",
+  );
+  const atSeconds = gaugeOf(
+    meter,
+    "espalier_config_applied_timestamp_seconds",
+    "When the configuration in force was applied, in Unix time.",
+  );
   return {
     started(wallMs: number): void {
-      isGood.set(1);
-      atSeconds.set(wallMs / 1_000);
+      isGood(1);
+      atSeconds(wallMs / 1_000);
     },
     ended({ error, atMs }: ReloadOutcome): void {
-      isGood.set(error ? 0 : 1);
+      isGood(error ? 0 : 1);
       series[error ? "failed" : "applied"].add(1);
-      if (!error) atSeconds.set(atMs / 1_000);
+      if (!error) atSeconds(atMs / 1_000);
     },
   };
 }

@@ -4,8 +4,11 @@ import {
   ByteWriter,
   type Cancel,
   type Clock,
+  type Described,
+  json,
   type Logger,
   type Meter,
+  readOrUndefined,
   type Scheduler,
   type Startable,
 } from "@espalier/common";
@@ -27,23 +30,22 @@ export interface OwnRelease {
 }
 
 /** What is known of another router's release. */
-export interface ReleaseDescription {
-  /** Null where the router has not said it. */
-  readonly version: string | null;
-  /** One digest of all its shared settings. */
-  readonly settings: string | null;
-  /** In what it differs from this router: `version`, or names of sections of the configuration. */
-  readonly differs: readonly string[];
-}
+export const releaseDescription = json.object({
+  version: json.nullable(json.text(), "Null where it has not said it."),
+  settings: json.nullable(json.text(), "Digest of the settings that all routers should have alike."),
+  differs: json.list(json.text(), "In what it differs from this router: `version`, or sections of the configuration."),
+});
+
+type ReleaseDescription = Described<typeof releaseDescription>;
 
 /** A router that failed without leaving. */
-export interface LostRouter {
-  readonly router: string;
-  /** Where it was reached last, `host:port`; null where that is unknown. */
-  readonly address: string | null;
-  /** Milliseconds since the Unix epoch. */
-  readonly sinceMs: number;
-}
+export const lostRouter = json.object({
+  router: json.text(),
+  address: json.nullable(json.text(), "Where it was reached last."),
+  sinceMs: json.number("Milliseconds since the Unix epoch."),
+});
+
+type LostRouter = Described<typeof lostRouter>;
 
 /**
  * What is to be known of the other routers besides whether they are alive: which of them were lost lately, since the membership forgets
@@ -181,9 +183,8 @@ export function writeRelease({ version, settings }: RouterRelease): Uint8Array {
 
 /** @returns undefined for a note of another form, and for one that is too long; what a later version adds behind does not count */
 export function readRelease(bytes: Uint8Array): RouterRelease | undefined {
-  try {
-    const reader = new ByteReader(bytes);
-    if (reader.u8() !== noteVersion) return undefined;
+  return readOrUndefined(() => {
+    const reader = ByteReader.ofVersion(noteVersion, bytes);
     const version = printable(reader.text(maxTextBytes));
     const count = reader.varint();
     if (count > maxSections) return undefined;
@@ -193,10 +194,7 @@ export function readRelease(bytes: Uint8Array): RouterRelease | undefined {
       settings.set(name, reader.text(maxTextBytes));
     }
     return { version, settings };
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** What others write ends in terminals and logs. */

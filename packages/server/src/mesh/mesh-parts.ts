@@ -29,8 +29,8 @@ import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier
 import type { Fleet, FleetSharing } from "@espalier/workers";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
+import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
 import { createFleetWatch, type RouterRelease } from "./fleet-watch.ts";
-import { describeMesh, type MeshDescription } from "./overview.ts";
 import { createSeedSources } from "./seed-sources.ts";
 
 interface MeshPartsOptions {

@@ -1,6 +1,4 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
-import type { Backend, BackendDescription, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createOverviewDocument,
@@ -12,7 +10,8 @@ import {
 import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/workers";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
-import type { FleetWatch, OwnRelease } from "./fleet-watch.ts";
+import type { MeshDescription } from "./describe-mesh.ts";
+import type { OwnRelease } from "./fleet-watch.ts";
 
 interface OverviewOptions {
   readonly origin: Origin;
@@ -186,79 +185,4 @@ function trafficOf({ totals, inFlight, index }: OverviewOptions) {
     placed: index.placements.placedBlocks,
     indexBytes: index.byteLength,
   };
-}
-
-interface MeshDescriptionParts {
-  readonly config: Pick<CompiledConfig, "mesh">;
-  readonly replica: Replica;
-  readonly backend: Backend;
-  readonly ownership: Ownership;
-  readonly watch: Pick<FleetWatch, "releaseOf" | "lost">;
-  /** Targets whose events routers read. */
-  readonly readTargets: readonly string[];
-}
-
-/** This router's view of the mesh, as plain JSON for `GET /admin/mesh` and `espalier status`. */
-export type MeshDescription = ReturnType<typeof describeMesh>;
-
-/** Most targets listed individually. */
-const listedTargets = 1_024;
-
-export function describeMesh({ config, replica, backend, ownership, watch, readTargets }: MeshDescriptionParts) {
-  const { origin, journals, foldBytes, targets, load } = replica.describe();
-  const described: BackendDescription = backend.describe();
-  const statements = targets.map(({ target }) => replica.fold.statement(target));
-  const feeds = readTargets.map((target) => ({
-    role: ownership.roleOf(target),
-    owner: ownership.ownerOf(target) ?? null,
-  }));
-  return {
-    backend: described.kind === "mesh" ? "peers" : described.kind,
-    cluster: config.mesh.cluster,
-    events: config.mesh.events,
-    router: origin.router,
-    epoch: origin.epoch,
-    region: config.mesh.region ?? null,
-    address: described.address,
-    waitingFor: described.waitingFor,
-    members: described.members.map((member) => ({ ...member, ...watch.releaseOf(member.router) })),
-    lost: watch.lost().filter(({ router }) => described.members.every((member) => member.router !== router)),
-    refused: described.refused,
-    // Load of a router whose lease has expired does not count.
-    load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
-    feeds: {
-      owned: feeds.filter(({ role }) => role === "owner").length,
-      backup: feeds.filter(({ role }) => role === "backup").length,
-      unread: feeds.filter(({ owner }) => owner === null).length,
-    },
-    facts: {
-      targets: targets.length,
-      blocks: statements.reduce((sum, statement) => sum + (statement?.blocks ?? 0), 0),
-      settled: statements.filter((statement) => statement !== undefined).length,
-      digest: digestOf(statements.map((statement) => statement?.digest ?? [0, 0])),
-      waitingBytes: foldBytes,
-    },
-    journals: { count: journals.documents, bytes: journals.byteLength, own: journals },
-    targets: targets.slice(0, listedTargets).map(({ target, epoch, last, isComplete, progress }, at) => ({
-      target,
-      owner: replica.claimOf(target)?.origin.router ?? null,
-      worth: replica.qualityOf(target),
-      life: epoch ? `${epoch.sequence}.${epoch.timestampUs}` : null,
-      sequence: last?.sequence ?? null,
-      isComplete,
-      progress,
-      blocks: statements[at]?.blocks ?? null,
-      digest: statements[at] ? digestOf([statements[at].digest]) : null,
-    })),
-  };
-}
-
-/** Sums of digests, as sixteen hexadecimal digits: equal for equal facts, in any order. */
-function digestOf(digests: readonly (readonly [number, number])[]): string {
-  const sums = new Uint32Array(2);
-  for (const [low, high] of digests) {
-    sums[0]! += low;
-    sums[1]! += high;
-  }
-  return [...sums].map((word) => word.toString(16).padStart(8, "0")).join("");
 }

@@ -2,6 +2,7 @@ import { type ErrorCode, EspalierError, silentMeter } from "@espalier/common";
 import type { OverflowReason } from "@espalier/config";
 import { retryAfterMs } from "@espalier/proxy";
 import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing";
+import { describeDecision } from "../admin/decision-feed.ts";
 import { createRelayMetrics } from "../data-plane/request-metrics.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import { type AttemptFailure, type NextEngine, Relay, type RelayOutcome, type Verdict } from "../request/relay.ts";
@@ -281,16 +282,18 @@ class OverflowRun extends Relay {
   }
 
   #noteDecision({ config }: OverflowBackend): void {
-    const { clock, decisions, admission } = this.#context;
-    const { endpointId, pool, features, service, requestId } = this.#parts.plan;
+    const { decisions } = this.#context;
+    const { plan, reason } = this.#parts;
     if (!decisions.isWatched) return;
+    const attempts = this.#tried.size - 1;
+    const request = { selection: undefined, prefill: undefined, attempts, queuedMs: 0 };
     const decision = {
-      ...{ atMs: clock.wallMs(), endpoint: endpointId, model: pool.model, policy: "overflow" },
-      ...{ reason: this.#parts.reason, target: config.name, promptTokens: features.promptTokens, matchedTokens: 0 },
-      class: service ? (service.className ?? admission.config.defaultClass) : null,
-      ...{ queuedMs: 0, attempt: this.#tried.size, prefillWorker: null, pull: null },
+      ...describeDecision(this.#context, plan, request),
+      policy: "overflow",
+      reason,
+      target: config.name,
     };
-    decisions.note(decision, { requestId, sessionKey: features.sessionKey });
+    decisions.note(decision, { requestId: plan.requestId, sessionKey: plan.features.sessionKey });
   }
 }
 

@@ -179,9 +179,7 @@ export function writeSpendNote(parts: readonly Part[]): Uint8Array {
  * @throws RangeError for bytes that are not such a note
  */
 export function readSpendNote(bytes: Uint8Array): readonly Part[] {
-  const reader = new ByteReader(bytes);
-  const found = reader.u8();
-  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const reader = ByteReader.ofVersion(version, bytes);
   const count = reader.varint();
   if (count > maxNotedBackends) throw new RangeError(`${count} backends are too many`);
   const amount = (): number => {

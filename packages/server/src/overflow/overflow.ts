@@ -1,12 +1,21 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { type Clock, counterBy, EspalierError, type Meter, type Scheduler, type Startable } from "@espalier/common";
+import {
+  type Clock,
+  counterBy,
+  type Described,
+  EspalierError,
+  json,
+  type Meter,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "@espalier/config";
 import { type Endpoint, editBody, type RequestView } from "@espalier/openai";
 import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
 import type { NoteChannel } from "@espalier/replication";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
-import { OverflowSpend, type Reservation, type Spent } from "./overflow-spend.ts";
+import { OverflowSpend, type Reservation } from "./overflow-spend.ts";
 
 /** What a request needs to be answered by an overflow backend; requests that may not be have none. */
 export interface OverflowPlan {
@@ -29,19 +38,22 @@ export type OverflowOutcome = "completed" | "failed" | "cut" | "client_closed";
 type Withheld = "budget" | "paused";
 
 /** A backend as `GET /admin/status` has it. Amounts are those of all routers, in the currency of the price. */
-export interface OverflowStatus {
-  readonly name: string;
-  readonly api: OverflowConfig["api"];
+export const overflowStatus = json.object({
+  name: json.text(),
+  api: json.oneOf(["openai", "anthropic"]),
   /** As engines name them. */
-  readonly models: readonly string[];
-  /** Requests of this router whose answers have not ended. */
-  readonly inFlight: number;
-  readonly spent: Spent;
+  models: json.list(json.text()),
+  inFlight: json.integer("Requests of this router."),
+  spent: json.object(
+    { hour: json.number(), day: json.number() },
+    "By all routers, in the present hour and day of UTC.",
+  ),
   /** Null where there is no bound. */
-  readonly budget: { readonly hour: number | null; readonly day: number | null };
-  /** Whether it gets no requests for a while because it failed. */
-  readonly isPaused: boolean;
-}
+  budget: json.object({ hour: json.nullable(json.number()), day: json.nullable(json.number()) }),
+  isPaused: json.boolean("It failed a moment ago, and gets no requests for a while."),
+});
+
+type OverflowStatus = Described<typeof overflowStatus>;
 
 /** One backend, with what this router has to do with it. */
 export class OverflowBackend {
@@ -173,15 +185,15 @@ function createOverflowMeters(meter: Meter): OverflowMeters {
     help: "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
     labels: ["backend", "kind"],
   });
-  const spent = meter.counter({
-    name: "espalier_overflow_spent_total",
-    help: "What requests to overflow backends cost by the configured price, in its currency.",
-    labels: ["backend"],
-  });
   return {
     ended: (backend, reason, outcome) => requests.series(backend, reason, outcome).add(),
     tokens: (backend, kind, count) => tokens.series(backend, kind).add(count),
-    spent: (backend, cost) => spent.series(backend).add(cost),
+    spent: counterBy(
+      meter,
+      "backend",
+      "espalier_overflow_spent_total",
+      "What requests to overflow backends cost by the configured price, in its currency.",
+    ),
     withheld: counterBy(
       meter,
       "cause",

@@ -1,8 +1,10 @@
 import {
   backoffDelayMs,
   type Cancel,
+  type Described,
   type EngineId,
   type HttpClient,
+  json,
   type KvEventsSpec,
   type Random,
   type Startable,
@@ -37,6 +39,42 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
     /** Blocks announced in this epoch without tokens and otherwise unknown; they do not count. */
     readonly unplacedBlocks?: number;
   };
+
+/** How far a feed is trusted; see `FeedConfidence`. */
+export const feedQuality = json.named(
+  "FeedQuality",
+  json.oneOf(
+    ["complete", "partial", "void", "none"],
+    "How far what is known of an engine's cache is believed: only `complete` and `partial` are.",
+  ),
+);
+
+export const feedReport = json.named(
+  "Feed",
+  json.looseObject({
+    description: "What is known of a feed; where another router reads it, only what that one tells.",
+    required: {
+      target: json.text(),
+      state: json.text(),
+      reason: json.text(),
+      role: json.nullable(json.text(), "Of this router: owner or backup."),
+      owner: json.nullable(json.text(), "The router that reads it."),
+      blocks: json.record(json.integer(), "By tier."),
+      floatingBlocks: json.integer(),
+    },
+    optional: {
+      endpoint: json.nullable(json.text()),
+      messages: json.integer(),
+      gaps: json.integer(),
+      restarts: json.integer(),
+      lastSequence: json.nullable(json.integer()),
+      lagMs: json.nullable(json.number()),
+    },
+    isOpen: true,
+  }),
+);
+
+export type FeedReport = Described<typeof feedReport>;
 
 interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "onLag" | "replayGate"> {
   readonly fleet: Fleet;

@@ -1,14 +1,16 @@
-import { EspalierError, type Meter, type Startable, startTogether } from "@espalier/common";
+import { type Described, EspalierError, json, type Meter, type Startable, startTogether } from "@espalier/common";
 import type { ScaleConfig } from "@espalier/config";
 import { createScalerServer, type ScalerServer } from "@espalier/endpoint-picker";
-import { type DemandedRole, engineRoles, FleetDemand, type ModelDemand } from "@espalier/routing";
+import { type DemandedRole, engineRoles, FleetDemand, modelDemand } from "@espalier/routing";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
+
+export const scaleReport = json.object({ utilization: json.number(), models: json.list(modelDemand) });
 
 /** How many engines the load needs, and the listener at which KEDA asks. */
 export interface ScaleParts extends Startable {
   /** For `GET /admin/scale`. */
-  describe(): { readonly utilization: number; readonly models: readonly ModelDemand[] };
+  describe(): Described<typeof scaleReport>;
   /** Undefined without a port. */
   readonly scaler: ScalerServer | undefined;
 }

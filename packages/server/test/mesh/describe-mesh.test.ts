@@ -1,7 +1,7 @@
 import type { Backend, Ownership } from "@espalier/mesh";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { describeMesh } from "../../src/mesh/overview.ts";
+import { describeMesh } from "../../src/mesh/describe-mesh.ts";
 import { configOf, createLoneReplica } from "./mesh-rig.ts";
 
 // Symptom: a frame with absurd gauges of a router that was gone again stood in `/admin/mesh` for ten minutes. Mechanism: what is

@@ -9,8 +9,9 @@ import {
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
+import { describeMesh } from "../../src/mesh/describe-mesh.ts";
 import { createBackend, createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
-import { describeMesh } from "../../src/mesh/overview.ts";
+
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 import { chainOf, configOf, createLoneReplica, noRelease, startMeshParts } from "./mesh-rig.ts";
 

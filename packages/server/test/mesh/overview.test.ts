@@ -1,7 +1,7 @@
 import { asTargetIndex } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { afterEach, expect, test, vi } from "vitest";
-import type { MeshDescription } from "../../src/mesh/overview.ts";
+import type { MeshDescription } from "../../src/mesh/describe-mesh.ts";
 import { createOverview } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 import { chainOf, createLoneReplica } from "./mesh-rig.ts";

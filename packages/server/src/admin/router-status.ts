@@ -1,0 +1,61 @@
+import { type Described, json } from "@espalier/common";
+import type { RouterParts } from "../create-context.ts";
+import type { Readiness } from "../lifecycle/readiness.ts";
+import { reloadOutcome } from "../lifecycle/reloader.ts";
+import { meshDescription } from "../mesh/describe-mesh.ts";
+import { overflowStatus } from "../overflow/overflow.ts";
+
+const pickerAddresses = json.object({ address: json.text(), healthAddress: json.text() });
+
+/** `host:port` of the endpoint picker and of its health checks. */
+export type PickerAddresses = Described<typeof pickerAddresses>;
+
+/** The answer of `GET /admin/status`. */
+export const routerStatus = json.named(
+  "Status",
+  json.object({
+    ready: json.boolean(),
+    reasons: json.list(json.text()),
+    settings: json.text("Digest of the settings that all routers should have alike."),
+    draining: json.boolean(),
+    inFlight: json.integer(),
+    engines: json.integer(),
+    usableEngines: json.integer(),
+    models: json.list(json.text()),
+    mesh: json.nullable(meshDescription, "Null for a router that shares nothing."),
+    lastReload: json.nullable(reloadOutcome, "Null before the first."),
+    picker: json.nullable(
+      pickerAddresses,
+      "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
+    ),
+    url: json.text("Where it listens for clients; empty until it does."),
+    version: json.nullable(json.text(), "The version of the program; null when the program does not tell it."),
+    peers: json.list(
+      json.object({ router: json.text(), adminUrl: json.text() }),
+      "Admin listeners of the other live routers, as far as they announce them.",
+    ),
+    overflow: json.list(overflowStatus),
+  }),
+);
+
+export type RouterStatus = Described<typeof routerStatus>;
+
+/** What only the router as a whole knows of itself. */
+type OwnStatus = Pick<RouterStatus, "picker" | "url" | "version" | "peers">;
+
+export function statusOf(context: RouterParts, readiness: Readiness, own: OwnStatus): RouterStatus {
+  const { fleet, drain, inFlight, mesh, overflow, reloader, release } = context;
+  return {
+    ...readiness,
+    settings: release().settings,
+    draining: drain.started,
+    inFlight: inFlight.count,
+    engines: fleet.engines.length,
+    usableEngines: fleet.usableCount(),
+    models: fleet.models().map((model) => model.id),
+    mesh: mesh?.describe() ?? null,
+    lastReload: reloader.last ?? null,
+    overflow: overflow.describe(),
+    ...own,
+  };
+}

@@ -104,10 +104,7 @@ class ToyFleet {
   #paidMs = 0;
 
   /** @param pull what an engine without the beginning can pull; by default it computes */
-  constructor(
-    holders: readonly boolean[],
-    pull: Partial<Record<"pulledTokens" | "pullMs", number>> = {},
-  ) {
+  constructor(holders: readonly boolean[], pull: Partial<Record<"pulledTokens" | "pullMs", number>> = {}) {
     this.#pull = pull;
     this.holds = [...holders];
     this.inFlight = holders.map(() => 0);

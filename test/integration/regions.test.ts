@@ -50,7 +50,7 @@ describe("of an engine nearby and one behind a long wire", () => {
 
   test("the near one gets what no cache has, and the far one what its cache pays the trip for", async () => {
     const { router, sims, drain } = await start();
-    const [long, short] = [tokensOf(7, 3_000), tokensOf(8, 160)];
+    const [long, short] = [tokensOf(7, 12_000), tokensOf(8, 160)];
     for (const seed of [1, 2, 3]) expect(await sent(router, tokensOf(seed, 400))).toBe("near");
 
     await drain(true);

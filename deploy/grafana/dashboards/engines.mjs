@@ -51,6 +51,15 @@ export const engines = {
       "Reads of the engine's metrics per second that did not end well.",
     ),
     plot(
+      "Round trip",
+      "s",
+      [
+        [`min by (engine) (${of("espalier_engine_network_round_trip_seconds")})`, "{{engine}}, nearest router"],
+        [`max by (engine) (${of("espalier_engine_network_round_trip_seconds")})`, "{{engine}}, farthest router"],
+      ],
+      "The way between routers and the engine: the fastest answer of the last minute to a probe or scrape.",
+    ),
+    plot(
       "Lines that could not be used",
       "ops",
       [[sum(rate("espalier_engine_metrics_malformed_lines_total"), "engine"), "{{engine}}"]],

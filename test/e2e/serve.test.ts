@@ -86,7 +86,9 @@ test("a running router tells how it is, lists its engines, and takes one out for
     inFlight: 0,
   });
   const [header, ...rows] = table.stdout.trimEnd().split("\n");
-  expect(header).toMatch(/^id +state +breaker +in flight +running +waiting +kv use \(%\) +role +network \(ms\) +models +why$/);
+  expect(header).toMatch(
+    /^id +state +breaker +in flight +running +waiting +kv use \(%\) +role +network \(ms\) +models +why$/,
+  );
   expect(rows.map((row) => row.split(/ {2,}/).slice(0, 3))).toEqual([
     [one, "up", "closed"],
     [other, "up", "closed"],

@@ -5,22 +5,17 @@ import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, sendJson } from "../http/exchange.ts";
 import { type JsonObject, jsonText, messagesOf, optionalBoolean, partsOf, required } from "./body-fields.ts";
-import { modelOf, outputLimit, planSequences } from "./planning.ts";
+import { modelOf, outputLimit, planSequence } from "./planning.ts";
 
 /** `POST /v1/messages`, the API of Anthropic. */
 export function messages(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
   const prompt = promptOf(context, body);
-  const sequences = planSequences({
-    context,
-    exchange,
-    body: { ...body, n: 1 },
-    prompts: [prompt],
-    outputLimit: limit,
-  });
-  const format = anthropicFormat(`msg_${context.newId()}`, model, sequences[0] as SequenceRequest);
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+  const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
+  const format = anthropicFormat(`msg_${context.newId()}`, model, sequence);
+  const stream = optionalBoolean(body, "stream") ?? false;
+  deliver(context, exchange, { model, stream, sequences: [sequence], format });
 }
 
 /** `POST /v1/messages/count_tokens`: how long the prompt of such a request is. */

@@ -29,6 +29,12 @@ export interface PlanInput {
   readonly write?: AnswerWriter | undefined;
 }
 
+/** The only sequence of an API that gives one answer to a request. @throws ApiError as `planSequences` does */
+export function planSequence({ prompt, ...input }: Omit<PlanInput, "prompts"> & { readonly prompt: Uint32Array }) {
+  const [sequence] = planSequences({ ...input, body: { ...input.body, n: 1 }, prompts: [prompt] });
+  return sequence!;
+}
+
 /**
  * The sequences to compute: `n` for each prompt, in order of the prompts.
  *

@@ -14,7 +14,7 @@ import {
   optionalString,
   required,
 } from "./body-fields.ts";
-import { modelOf, outputLimit, planSequences } from "./planning.ts";
+import { modelOf, outputLimit, planSequence } from "./planning.ts";
 
 /** `POST /v1/responses`; answers are stored unless `store` is false. */
 export function createResponse(context: EngineContext, exchange: Exchange, body: JsonObject): void {
@@ -29,21 +29,14 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
     ...(tools === undefined ? {} : { tools }),
   });
   const limit = outputLimit(body, "max_output_tokens");
-  const sequences = planSequences({
-    context,
-    exchange,
-    body: { ...body, n: 1 },
-    prompts: [prompt],
-    outputLimit: limit,
-  });
-  const sequence = sequences[0] as SequenceRequest;
+  const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
   const store = optionalBoolean(body, "store") ?? true;
   const fields = { model, instructions: instructions ?? null, previous_response_id: previousId ?? null, store };
   const { id, format } = createResponseFormat(context, fields, sequence);
   deliver(context, exchange, {
     model,
     stream: optionalBoolean(body, "stream") ?? false,
-    sequences,
+    sequences: [sequence],
     format,
     completed(reports) {
       if (!store) return;

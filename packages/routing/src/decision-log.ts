@@ -61,8 +61,8 @@ export class DecisionLog<Facts> {
   readonly #compared: Uint32Array;
   #next = 0;
 
-  /** @param facts by default the objects that `name` is given */
-  constructor(decisions = keptDecisions, facts: FactStore<Facts> = objectStore()) {
+  /** @param facts has as many places as decisions are kept */
+  constructor(decisions: number, facts: FactStore<Facts>) {
     this.#decisions = decisions;
     this.#facts = facts;
     this.#ids = new Uint8Array(decisions * maxIdLength);
@@ -188,14 +188,4 @@ export class DecisionLog<Facts> {
       (one.cost ?? Number.POSITIVE_INFINITY) - (other.cost ?? Number.POSITIVE_INFINITY) || 0;
     return [chosen, ...others.sort(byCost)];
   }
-}
-
-function objectStore<Facts>(): FactStore<Facts> {
-  const rows: Facts[] = [];
-  return {
-    write(entry, facts) {
-      rows[entry] = facts;
-    },
-    read: (entry) => rows[entry]!,
-  };
 }

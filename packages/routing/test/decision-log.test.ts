@@ -19,13 +19,21 @@ function candidatesOf(pending: readonly number[]): CandidateSet {
   return candidates;
 }
 
+function logOf(decisions: number): DecisionLog<string> {
+  const facts: string[] = [];
+  const write = (entry: number, fact: string): void => {
+    facts[entry] = fact;
+  };
+  return new DecisionLog(decisions, { write, read: (entry) => facts[entry]! });
+}
+
 function decide(log: DecisionLog<string>, pending: readonly number[], policy = leastWork): number {
   const candidates = candidatesOf(pending);
   return log.add(candidates, policy.choose(request, candidates, random));
 }
 
 test("a decision is found by its request, the chosen candidate first and the others by their cost", () => {
-  const log = new DecisionLog<string>(4);
+  const log = logOf(4);
   log.name(decide(log, [5_000, 100, 2_000]), "id", "facts");
   const [found, ...others] = log.find("id");
   expect(others).toEqual([]);
@@ -42,7 +50,7 @@ test("a decision is found by its request, the chosen candidate first and the oth
 });
 
 test("of one candidate more than is kept, the one with the highest cost is left out", () => {
-  const log = new DecisionLog<string>(4);
+  const log = logOf(4);
   const pending = Array.from({ length: keptCandidates + 1 }, (_, at) => (at === 3 ? 90_000 : 10_000 - 500 * at));
   log.name(decide(log, pending), "id", "facts");
   const [found] = log.find("id");
@@ -54,7 +62,7 @@ test("of one candidate more than is kept, the one with the highest cost is left 
 });
 
 test("a policy without costs has none, nor does a choice of one", () => {
-  const log = new DecisionLog<string>(4);
+  const log = logOf(4);
   log.name(decide(log, [1, 2], createPolicy("random")), "drawn", "facts");
   log.name(decide(log, [1]), "only", "facts");
   expect(log.find("drawn")[0]?.candidates.map(({ cost }) => cost)).toEqual([null, null]);
@@ -62,7 +70,7 @@ test("a policy without costs has none, nor does a choice of one", () => {
 });
 
 test("one decision more than is kept replaces the oldest, and the log goes on", () => {
-  const log = new DecisionLog<string>();
+  const log = logOf(keptDecisions);
   for (let at = 0; at <= keptDecisions; at++) log.name(decide(log, [at, 2 * at]), `id-${at}`, `facts-${at}`);
   expect(log.find("id-0")).toEqual([]);
   expect(log.find("id-1")[0]?.facts).toBe("facts-1");
@@ -72,7 +80,7 @@ test("one decision more than is kept replaces the oldest, and the log goes on", 
 });
 
 test("of more decisions about one id than are asked for, the latest are found", () => {
-  const log = new DecisionLog<string>(64);
+  const log = logOf(64);
   for (let at = 0; at <= maxFoundDecisions; at++) log.name(undefined, "id", `facts-${at}`);
   expect(log.find("id").map(({ facts }) => facts)).toEqual(
     Array.from({ length: maxFoundDecisions }, (_, at) => `facts-${at + 1}`),
@@ -80,7 +88,7 @@ test("of more decisions about one id than are asked for, the latest are found", 
 });
 
 test("a decision that was replaced before its request was named names no other one", () => {
-  const log = new DecisionLog<string>(2);
+  const log = logOf(2);
   const late = decide(log, [1, 2]);
   const [second, third] = [decide(log, [1, 2]), decide(log, [1, 2])];
   log.name(second, "second", "facts");
@@ -91,7 +99,7 @@ test("a decision that was replaced before its request was named names no other o
 });
 
 test("an id is found by all of its characters, and not by those of another one that was there before", () => {
-  const log = new DecisionLog<string>(2);
+  const log = logOf(2);
   for (const id of ["request-17", "request", "request-1", "request-18"]) log.name(undefined, id, `facts of ${id}`);
   for (const id of ["request-17", "request", "request-19", "request-", ""]) expect(log.find(id)).toEqual([]);
   expect(log.find("request-1").map(({ facts }) => facts)).toEqual(["facts of request-1"]);
@@ -99,7 +107,7 @@ test("an id is found by all of its characters, and not by those of another one t
 });
 
 test("a decision about an id one character longer than ids are is not kept, and the log goes on", () => {
-  const log = new DecisionLog<string>(4);
+  const log = logOf(4);
   log.name(decide(log, [1, 2]), "x".repeat(maxIdLength), "longest");
   log.name(decide(log, [1, 2]), "y".repeat(maxIdLength + 1), "too long");
   log.name(decide(log, [1, 2]), "next", "next");

@@ -3,6 +3,7 @@ import type { Note, NoteChannel } from "@espalier/replication";
 import { DecisionLog } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import type { DescribedDecision } from "../../src/admin/decision-feed.ts";
 import { answerWithinMs, createPastDecisions, maxOpenQuestions } from "../../src/admin/past-decisions.ts";
 
@@ -31,7 +32,7 @@ async function startRouters(count: number) {
           return () => listeners.delete(at);
         },
       };
-      const log = new DecisionLog<DescribedDecision>(8);
+      const log = new DecisionLog(8, createDecisionColumns(8));
       const members = () => Array.from({ length: count - 1 }, () => ({ state: "alive" }));
       const past = createPastDecisions({ log, router: `r-${at}`, notes, members, random, ...time });
       await past.start();

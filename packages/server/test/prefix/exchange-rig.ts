@@ -19,6 +19,7 @@ import {
   type PromptBlocks,
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
+import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import { createRelayMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
@@ -155,7 +156,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     drain: { started: false },
     decisions: { isWatched: false },
     recorder: { isOn: false },
-    decisionLog: new DecisionLog(8),
+    decisionLog: new DecisionLog(8, createDecisionColumns(8)),
     relay: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
       relayMetrics: createRelayMetrics(meter),

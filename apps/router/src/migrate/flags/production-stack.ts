@@ -98,7 +98,7 @@ const rows: readonly FlagRow[] = [
     "rates are Prometheus's to compute",
     "`/metrics` at the admin port, and the dashboards",
   ),
-  none("--callbacks --request-rewriter --feature-gates", "there are no extensions", "a gateway in front"),
+  none("--callbacks --request-rewriter --feature-gates", "Python is not run in the router", "`plugins`, in JavaScript"),
   none(
     "--semantic-cache-model --semantic-cache-dir --semantic-cache-threshold",
     "answers are not cached",
@@ -109,7 +109,7 @@ const rows: readonly FlagRow[] = [
     "files and batches are not kept",
     "requests of the class `batch`",
   ),
-  none("--external-providers-config", "engines are the only backends", "a gateway in front"),
+  none("--external-providers-config", "its file is not read", "`overflow`, where engines cannot"),
   none(
     "--sentry-dsn --sentry-traces-sample-rate --sentry-profile-session-sample-rate",
     "nothing is sent to Sentry",

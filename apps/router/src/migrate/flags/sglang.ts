@@ -249,7 +249,7 @@ const smgOnly: readonly FlagRow[] = [
       switches: "--oracle-external-auth --enable-wasm",
       lists: "--storage-context-headers",
     },
-    "conversations are not stored, and there are no extensions",
+    "conversations are not stored, and WebAssembly is not run",
   ),
   none(
     { flags: "--jwt-role-claim", switches: "--disable-audit-logging" },

@@ -98,7 +98,8 @@ const rows: readonly FlagRow[] = [
     "rates are Prometheus's to compute",
     "`/metrics` at the admin port, and the dashboards",
   ),
-  none("--callbacks --request-rewriter --feature-gates", "Python is not run in the router", "`plugins`, in JavaScript"),
+  none("--callbacks --request-rewriter", "Python is not run in the router", "`plugins`, in JavaScript"),
+  none("--feature-gates", "there are no experimental features", "a gateway in front"),
   none(
     "--semantic-cache-model --semantic-cache-dir --semantic-cache-threshold",
     "answers are not cached",

@@ -1,5 +1,6 @@
 import { parseArgs } from "node:util";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
+import { behaviours } from "./behaviours.ts";
 import {
   cpuWriteNames,
   defaultPreset,
@@ -103,6 +104,7 @@ const flags = {
   ...(Object.fromEntries(valuedFlags.map((flag) => [flag, { type: "string" }])) as Record<Valued, { type: "string" }>),
   model: { type: "string", multiple: true },
   lora: { type: "string", multiple: true },
+  behaviour: { type: "string", multiple: true },
   "self-describing-kv-events": { type: "boolean" },
   p2p: { type: "boolean" },
   json: { type: "boolean" },
@@ -124,7 +126,15 @@ const needed = {
  */
 export function parseCommandLine(args: readonly string[]): Command {
   const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false });
-  const { model, lora, p2p, json = false, help = false, "self-describing-kv-events": areSelfDescribing } = values;
+  const {
+    model,
+    lora,
+    behaviour,
+    p2p,
+    json = false,
+    help = false,
+    "self-describing-kv-events": areSelfDescribing,
+  } = values;
   const options: Record<string, unknown> = { parameters: {}, ...(p2p && { p2p: {} }) };
   for (const flag of valuedFlags) {
     const [target, read] = valued[flag];
@@ -138,6 +148,7 @@ export function parseCommandLine(args: readonly string[]): Command {
   }
   if (model) options.models = model;
   if (lora) options.adapters = lora;
+  if (behaviour) options.behaviours = behaviour;
   if (areSelfDescribing) options.selfDescribingKvEvents = true;
   return { showHelp: help, json, options };
 }
@@ -150,6 +161,7 @@ function setAt(section: Record<string, unknown>, [key = "", ...rest]: readonly s
 
 /** The text of `--help`. */
 export function helpText(): string {
+  const shown = behaviours.map(({ name, summary }) => `  ${name}\n      ${summary}`).join("\n");
   const presets = presetNames.map((name) => `  ${name.padEnd(19)}${enginePresets[name].description}`).join("\n");
   return `Usage: espalier-engine-sim [flags]
 
@@ -217,6 +229,9 @@ Pull from other engines' CPU memory
   --p2p-queue N                  pulls that wait at an engine; others get nothing (1024)
   --p2p-timeout-ms N             real time until a pull is given up (30000)
 
+Whose
+  --behaviour NAME         a behaviour of a real release, or a release for all of its own, see below; may be repeated
+
 How
   --speed X                engine time per real time (1)
   --seed N                 seed of hashes and random faults (0)
@@ -225,5 +240,8 @@ How
 
 Presets
 ${presets}
+
+Behaviours of real releases
+${shown}
 `;
 }

@@ -12,6 +12,7 @@ import {
   presetNames,
 } from "@espalier/engine-model";
 import { type EventDialect, eventDialects } from "@espalier/kv-events";
+import { type BehaviourName, behavioursNamed } from "./behaviours.ts";
 import { maxAdapters } from "./engine/adapters.ts";
 
 /** Options of simulated engines. */
@@ -51,6 +52,8 @@ export interface EngineSimOptions {
   readonly tokenizer?: string;
   /** Names of LoRA adapters of the first model; none by default. */
   readonly adapters?: readonly string[];
+  /** Behaviours of real releases (`behaviours`), each by its name or all of a release; none by default. */
+  readonly behaviours?: readonly string[];
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
   /** Logs failed sockets; silent by default. */
@@ -158,6 +161,7 @@ export interface ResolvedOptions extends Required<Pick<EngineSimOptions, Default
   readonly transfer: ResolvedTransfer | undefined;
   readonly p2p: ResolvedP2p | undefined;
   readonly tokenizer: string | undefined;
+  readonly behaviours: ReadonlySet<BehaviourName>;
 }
 
 /** The same with every default filled in. */
@@ -233,6 +237,7 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     selfDescribingKvEvents,
     tokenizer: options.tokenizer,
     adapters,
+    behaviours: behavioursNamed(options.behaviours ?? []),
     clock: options.clock ?? systemClock,
     scheduler: options.scheduler ?? systemScheduler,
     logger: options.logger ?? silentLogger,

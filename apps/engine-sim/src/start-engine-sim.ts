@@ -149,6 +149,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
     models,
     adapters: createAdapterRegistry(adapters),
     engine,
+    behaviours: options.behaviours,
     text,
     kvEvents,
     transfers,

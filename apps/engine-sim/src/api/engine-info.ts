@@ -32,9 +32,14 @@ export function listModels({ flavour, models, adapters, engine, clock }: EngineC
   sendJson(exchange, 200, { object: "list", data });
 }
 
+/** SGLang sleeps this long before it looks whether its token has come. */
+const healthSleepMs = 1_001;
+
 /** `GET /health` and `GET /ping` */
-export function health(_context: EngineContext, exchange: Exchange): void {
-  send(exchange, exchange.fault?.kind === "unhealthy" ? 503 : 200, textType, "");
+export function health({ behaviours, scheduler }: EngineContext, exchange: Exchange): void {
+  const answer = (): void => send(exchange, exchange.fault?.kind === "unhealthy" ? 503 : 200, textType, "");
+  if (behaviours.has("sglang-0.5.23:health-takes-a-second")) scheduler.after(healthSleepMs, answer);
+  else answer();
 }
 
 /** `GET /version` */

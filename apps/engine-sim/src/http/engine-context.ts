@@ -1,6 +1,7 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import type { CacheFlavour } from "@espalier/engine-model";
 import type { StoredResponses } from "../api/responses.ts";
+import type { BehaviourName } from "../behaviours.ts";
 import type { AdapterRegistry } from "../engine/adapters.ts";
 import type { RequestLog } from "../engine/request-log.ts";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
@@ -29,6 +30,8 @@ export interface EngineContext {
   readonly engine: SimulatedEngine;
   /** Tokenizer, chat template and vocabulary. */
   readonly text: ModelText;
+  /** Behaviours of real releases that are on. */
+  readonly behaviours: ReadonlySet<BehaviourName>;
   /** Undefined when it publishes no KV events. */
   readonly kvEvents: EventChannel | undefined;
   /** Undefined when it exchanges no blocks with other engines. */

@@ -86,6 +86,18 @@ test("every route is in the file, and the file has no other", async () => {
   );
 });
 
+test("every GET is answered to HEAD, also where the GET is a stream without end", async () => {
+  const [sim] = await rig.sims(1);
+  const router = await rig.router({ engines: [sim!.url], page: { files: dashboardFiles() } });
+  for (const each of documented) {
+    const [method, path] = each.split(" ") as [string, string];
+    if (method !== "GET" || path === websocketPath) continue;
+    const url = router.adminUrl + path.replace("{name}", "index.html").replace("{id}", encodeURIComponent(sim!.id));
+    const { status, text } = await call(url, { method: "HEAD", headers: { accept: "text/html" } });
+    expect([status === 200 || status === 302 || path === "/admin/requests/{id}", text], path).toEqual([true, ""]);
+  }
+});
+
 test("a router serves the file", async () => {
   const router = await rig.router();
   const { status, headers, json } = await ask(router, "GET", "/admin/openapi.json");

@@ -95,6 +95,14 @@ export const errorCatalogue = {
     ...request(401, "The API key is not known.", "Use a key that the router's configuration lists."),
     type: "authentication_error",
   },
+  cross_origin_request: {
+    ...request(
+      403,
+      "A page of another site sent the request.",
+      "Call the admin API from its own pages or without a browser; behind a proxy, set `admin.advertise` to the URL in the browser.",
+    ),
+    type: "permission_error",
+  },
   auth_failed: upstream(
     503,
     "The `auth` of the program that runs the router failed or took too long.",

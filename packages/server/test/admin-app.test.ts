@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { asEngineId } from "@espalier/common";
 import { createRecordingLogger } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
+import { createWhoMayRead } from "../src/admin/admin-access.ts";
 import { type AdminDependencies, createAdminApp } from "../src/admin/admin-app.ts";
 import { stored } from "./prefix/fake-events.ts";
 import { type FeedsRig, startFeedsRig, vllmSources } from "./prefix/feeds-rig.ts";
@@ -32,7 +33,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     mesh: () => undefined,
     assignedRoleOf: () => undefined,
     operators: { add: () => asEngineId("a"), remove: () => {} },
-    dashboard: { who: { isMeant: () => true, isPeer: () => false, allowsUpgrade: () => true }, ...noRoutes },
+    dashboard: { who: createWhoMayRead({ origins: () => [], isOpen: !changes.keySha256 }), ...noRoutes },
     describeConfig: () => ({ policy: "least_work" }),
     reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),
@@ -150,14 +151,49 @@ describe("without a key", () => {
   });
 
   test.each(["evil.example", "10.0.0.1:9090", "localhost.evil.example", "127.0.0.1.evil.example"])(
-    "a page of %s may not, and may look as before",
+    "%s may not",
     async (host) => {
       const { app } = await start();
       const response = await app.inject(post(host));
       expect([response.statusCode, response.json().error.code]).toEqual([400, "invalid_header"]);
-      expect((await app.inject({ url: "/admin/workers", headers: { host } })).statusCode).toBe(200);
     },
   );
+
+  /*
+   * A page of any site could read metrics, engines and configuration: its name, rebound to 127.0.0.1, was checked only for
+   * changes and at four literal paths, which a percent-encoded letter went around.
+   */
+  const paths = ["/metrics", "/admin/status", "/admin/%64ashboard", "/admin/dashboard?x", "/dashboard/", "/nowhere"];
+  test.each(paths)("%s is read under no name that DNS may have rebound", async (url) => {
+    const { app } = await start();
+    for (const method of ["GET", "HEAD"] as const) {
+      const response = await app.inject({ method, url, headers: { host: "evil.example:9090" } });
+      expect(response.statusCode, method).toBe(400);
+    }
+  });
+
+  test("a forwarded port reads by an address, which no DNS answer can rebind", async () => {
+    const { app } = await start();
+    for (const host of ["10.0.0.1:9090", "[fd00::1]:9090", "127.0.0.1"]) {
+      expect((await app.inject({ url: "/metrics", headers: { host } })).statusCode, host).toBe(200);
+    }
+  });
+
+  test("probes answer under every name", async () => {
+    const { app } = await start();
+    for (const url of ["/livez", "/readyz"]) {
+      expect((await app.inject({ url, headers: { host: "router.default.svc" } })).statusCode, url).toBe(200);
+    }
+  });
+
+  test("text is no JSON, whatever it contains", async () => {
+    const { app } = await start();
+    const response = await app.inject({
+      ...post("localhost"),
+      headers: { host: "localhost", "content-type": "text/plain" },
+    });
+    expect([response.statusCode, response.json().error.code]).toEqual([415, "unsupported_media_type"]);
+  });
 
   test("whoever has the key may call it as he likes", async () => {
     const { app } = await start({ keySha256: createHash("sha256").update("right").digest() });

@@ -76,7 +76,13 @@ export const admin = section("Listener for operators, with the admin API, the me
     }),
   ),
   key: Type.Optional(
-    text({ description: "Key that every admin request must carry.", minLength: 8, maxLength: 512, isSecret: true }),
+    text({
+      description:
+        "Key that every admin request must carry. Without one, requests must name a loopback address as their host.",
+      minLength: 8,
+      maxLength: 512,
+      isSecret: true,
+    }),
   ),
   tls: tls("admin"),
   dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),

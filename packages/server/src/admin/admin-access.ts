@@ -1,36 +1,58 @@
 import type { IncomingMessage } from "node:http";
+import { isIP } from "node:net";
 import { EspalierError, isLoopback } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
+import { isProbe } from "../lifecycle/readiness.ts";
 
 interface WhoMayReadOptions {
   /** Origins of the other routers' pages. */
   readonly origins: () => readonly string[];
+  /** This listener's own origin, if browsers reach it under another one than their Host header says. */
+  readonly advertised?: string | undefined;
   /** Whether the listener requires no key. */
   readonly isOpen: boolean;
 }
 
-/** Decides which pages of a browser may talk to the admin listener. */
+type RequestHead = Pick<IncomingMessage, "headers"> & { readonly method?: string | undefined };
+
+/** Decides which requests the admin listener takes, before any key is checked. */
 export interface WhoMayRead {
-  /** Whether the Host header names this listener, which rules out DNS rebinding. */
-  isMeant(host: string | undefined): boolean;
+  /**
+   * Why a request is refused: its Host header could come from DNS rebinding, or a page of another site sent it. Programs that
+   * are no browsers send neither `origin` nor `sec-fetch-site`. Browsers let any page open a WebSocket, so upgrades are checked alike.
+   */
+  refusal(request: RequestHead): EspalierError | undefined;
   /** Whether the origin is another router's page. */
   isPeer(origin: string): boolean;
-  /** Whether a WebSocket may be opened. Browsers let any page try; other programs send no origin. */
-  allowsUpgrade(request: Pick<IncomingMessage, "headers">): boolean;
 }
 
-export function createWhoMayRead({ origins, isOpen }: WhoMayReadOptions): WhoMayRead {
-  const isMeant = (host: string | undefined): boolean =>
-    !isOpen || host === undefined || isLoopback(hostOf(host) ?? "");
+export function createWhoMayRead({ origins, advertised, isOpen }: WhoMayReadOptions): WhoMayRead {
+  const isOwn = (origin: string, host: string | undefined): boolean =>
+    isSame(origin, host) || (advertised !== undefined && oneName(advertised) === oneName(origin));
   const isPeer = (origin: string): boolean => origins().some((peer) => oneName(peer) === oneName(origin));
+
   return {
-    isMeant,
     isPeer,
-    allowsUpgrade({ headers: { host, origin } }) {
-      if (!isMeant(host)) return false;
-      return origin === undefined || isSame(origin, host) || isPeer(origin);
+    refusal({ method, headers }) {
+      const { host, origin, "sec-fetch-site": site, "sec-fetch-mode": mode } = headers;
+      const isChange = method !== "GET" && method !== "HEAD" && method !== "OPTIONS";
+      if (isOpen && host !== undefined && !isUnboundHost(hostOf(host) ?? "", isChange)) return hostRefused();
+      // A preflight only asks; a link only shows what it leads to.
+      if (method === "OPTIONS" || (!isChange && mode === "navigate")) return undefined;
+      if (site === "same-origin" || site === "none") return undefined;
+      if (origin === undefined) return site === undefined ? undefined : new EspalierError("cross_origin_request");
+      if (isOwn(origin, host) || (!isChange && isPeer(origin))) return undefined;
+      return new EspalierError("cross_origin_request");
     },
   };
+}
+
+/**
+ * Whether a host cannot come from DNS rebinding: an address is no name that could be rebound. Changes need a loopback
+ * address even so, as the listener has one.
+ */
+function isUnboundHost(host: string, isChange: boolean): boolean {
+  return isLoopback(host) || (!isChange && isIP(host) !== 0);
 }
 
 /** Paths that pages of other routers may read. */
@@ -39,14 +61,15 @@ export const readablePaths = ["/admin/dashboard", "/admin/history", "/admin/pref
 const preflightSeconds = 600;
 
 /**
- * Lets pages of other routers read the few endpoints that the dashboard uses. A listener without a key refuses Host headers
- * that could come from DNS rebinding.
+ * Guards a whole application, also paths that do not exist. Only probes are answered to anyone. Pages of other routers may read
+ * the few endpoints that the dashboard uses.
  */
-export function guardOrigins(app: FastifyInstance, who: WhoMayRead): void {
-  app.addHook("onRequest", async ({ headers, method, url }, reply) => {
-    const path = url.split("?", 1)[0];
-    if (!readablePaths.some((readable) => readable === path)) return undefined;
-    if (!who.isMeant(headers.host)) throw notMeant();
+export function guardAdmin(app: FastifyInstance, who: WhoMayRead): void {
+  app.addHook("onRequest", async ({ raw, headers, method, routeOptions: { url: route } }, reply) => {
+    if (isProbe(route)) return undefined;
+    const refusal = who.refusal(raw);
+    if (refusal) throw refusal;
+    if (!readablePaths.some((readable) => readable === route)) return undefined;
     reply.header("vary", "origin");
     const { origin } = headers;
     if (origin === undefined || !who.isPeer(origin)) return undefined;
@@ -61,14 +84,11 @@ export function guardOrigins(app: FastifyInstance, who: WhoMayRead): void {
   });
 }
 
-/** The refusal of a request that may come by DNS rebinding. */
-export function notMeant(): EspalierError {
+function hostRefused(): EspalierError {
   return new EspalierError(
     "invalid_header",
-    "Without admin.key, the admin listener must be called by a loopback address.",
-    {
-      param: "host",
-    },
+    "Without admin.key, the admin listener must be called by a loopback address; set admin.key to call it by any name.",
+    { param: "host" },
   );
 }
 

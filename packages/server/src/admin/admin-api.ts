@@ -227,7 +227,7 @@ const ofRouter = {
           recordedLine,
           "application/x-ndjson",
         ),
-        400: error("The salt is missing, or the name of the host is none of a loopback address where there is no key."),
+        400: error("The salt is missing."),
         429: error("Too many recordings."),
       },
     }),
@@ -386,7 +386,7 @@ export const adminApi: Readonly<Record<string, unknown>> = {
     version: "0.1.0",
     license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     description:
-      "What the admin listener of a router answers. Every GET is answered to HEAD as well, without a body. Where `admin.key` is set, everything but the probes and the dashboard's files asks for it. Errors have OpenAI's shape.",
+      "What the admin listener of a router answers. Every GET is answered to HEAD as well, without a body. Where `admin.key` is set, everything but the probes and the dashboard's files asks for it; where it is not, the Host header must name a loopback address. What a page of another site sends is answered with 403. Errors have OpenAI's shape.",
   },
   servers: [{ url: "http://127.0.0.1:9090" }],
   security: [{}, { adminKey: [] }],

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
-import { EspalierError, isLoopback } from "@espalier/common";
+import { EspalierError } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
 import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
 import fastify from "fastify";
@@ -11,7 +11,7 @@ import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import type { MeshDescription } from "../mesh/describe-mesh.ts";
 import type { FeedReport } from "../prefix/engine-feeds.ts";
-import { guardOrigins, notMeant, registerPreflights } from "./admin-access.ts";
+import { guardAdmin, registerPreflights } from "./admin-access.ts";
 import { adminApi } from "./admin-api.ts";
 import type { DashboardParts } from "./dashboard.ts";
 import type { PastDecisions } from "./past-decisions.ts";
@@ -64,18 +64,14 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
   app.setNotFoundHandler(() => {
     throw new EspalierError("path_not_found");
   });
+  // Pages can send text without a preflight.
+  app.removeContentTypeParser("text/plain");
+  guardAdmin(app, dashboard.who);
   registerProbes(app, readiness);
-  app.register(async (open) => {
-    guardOrigins(open, dashboard.who);
-    registerPreflights(open);
-    dashboard.registerOpen(open);
-  });
+  registerPreflights(app);
+  dashboard.registerOpen(app);
   app.register(async (guarded) => {
-    guardOrigins(guarded, dashboard.who);
-    guarded.addHook("onRequest", async (request) => {
-      checkKey(dependencies.keySha256, request.headers.authorization);
-      if (!dependencies.keySha256) checkHost(request);
-    });
+    guarded.addHook("onRequest", async ({ headers }) => checkKey(dependencies.keySha256, headers.authorization));
     guarded.get("/metrics", async (_, reply) => {
       const { contentType, body } = await renderMetrics();
       return reply.type(contentType).send(body);
@@ -104,15 +100,6 @@ function checkKey(expected: Buffer | undefined, authorization: string | undefine
   const presented = authorization.replace(/^bearer\s+/i, "");
   const digest = createHash("sha256").update(presented).digest();
   if (!timingSafeEqual(expected, digest)) throw new EspalierError("invalid_api_key");
-}
-
-/**
- * Without a key the listener is on a loopback address. With DNS rebinding, pages of any site could reach it from a
- * browser on this machine, so it accepts changes only under a loopback name.
- */
-function checkHost({ method, hostname }: FastifyRequest): void {
-  if (method === "GET" || method === "HEAD") return;
-  if (!isLoopback(hostname.replace(/^\[|\]$/g, ""))) throw notMeant();
 }
 
 /** Explains a request. `endpoint` is its endpoint's id or path, when the caller names one. */

@@ -1,4 +1,4 @@
-import type { Server } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import {
   asRouterId,
   type Clock,
@@ -80,9 +80,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     ...{ clock, scheduler },
   });
   const { advertise } = config.admin;
-  // Behind a proxy, the Host header may differ from the origin that browsers know.
-  const own = advertise === undefined ? [] : [advertise];
-  const who = createWhoMayRead({ origins: () => [...peers.readers(), ...own], isOpen: keySha256 === undefined });
+  const who = createWhoMayRead({ origins: peers.readers, advertised: advertise, isOpen: keySha256 === undefined });
   const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
   let ownAdmin: string | undefined;
   const overview = createOverview({
@@ -126,14 +124,15 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
       app.get<{ Querystring: { below?: string } }>("/admin/prefixes", async ({ query }) => prefixes(query.below));
       registerHistory(app, history);
       registerDecisions(app, context.decisions, scheduler);
-      registerRecording(app, { recorder: context.recorder, logger, scheduler, who });
+      registerRecording(app, { recorder: context.recorder, logger, scheduler });
     },
     registerOpen(app) {
       if (page && config.admin.hasDashboard) registerPage(app, page.files, () => peers.origins());
     },
     serveDocuments(server) {
       const documents = [...(mesh ? [mesh.replica.store] : []), overview.document];
-      const allows = who.allowsUpgrade;
+      const allows = ({ headers }: Pick<IncomingMessage, "headers">): boolean =>
+        who.refusal({ method: "GET", headers }) === undefined;
       const endpoint = createYWebsocketEndpoint({ documents, keySha256, allows, logger, meter, scheduler });
       ends.push(() => endpoint.stop());
       server.on("upgrade", (request, socket, head) => {

@@ -6,6 +6,7 @@ import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
+import { getStream } from "./get-stream.ts";
 import { describePull, pullReport } from "./pull-report.ts";
 
 /** One routing decision. Contains no text of the prompt. */
@@ -175,23 +176,17 @@ const maxWaitingBytes = 262_144;
 
 /** `GET /admin/decisions`: streams new decisions as server-sent events. */
 export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, scheduler: Scheduler): void {
-  app.get("/admin/decisions", (_, reply) => {
-    const reader = createReader(reply.raw);
+  const head = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
+  getStream(app, "/admin/decisions", head, (_, raw) => {
+    const reader = createReader(raw);
     const cancelWatch = feed.watch(reader.tell);
     if (!cancelWatch) throw new EspalierError("overloaded");
     const cancelSigns = scheduler.every(signOfLifeMs, reader.sign);
-    reply.raw.once("close", () => {
+    raw.once("close", () => {
       cancelWatch();
       cancelSigns();
     });
-    reply.hijack();
-    reply.raw.writeHead(200, {
-      ...(reply.getHeaders() as Record<string, string>),
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-store",
-      "x-accel-buffering": "no",
-    });
-    reader.begin();
+    return () => reader.begin();
   });
 }
 

@@ -12,7 +12,7 @@ import {
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
-import { notMeant, type WhoMayRead } from "./admin-access.ts";
+import { getStream } from "./get-stream.ts";
 
 /** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
 const recordedRequest = json.named(
@@ -166,23 +166,21 @@ interface RecordingRoutes {
   readonly recorder: Recorder;
   readonly logger: Logger;
   readonly scheduler: Scheduler;
-  readonly who: Pick<WhoMayRead, "isMeant">;
 }
 
 /**
  * `GET /admin/recording`: streams every request that ends from now on, a JSON object a line; once a second a line with the number
  * that was left out.
  */
-export function registerRecording(app: FastifyInstance, { recorder, logger, scheduler, who }: RecordingRoutes): void {
-  app.get("/admin/recording", { exposeHeadRoute: false }, ({ headers }, reply) => {
-    if (!who.isMeant(headers.host)) throw notMeant();
+export function registerRecording(app: FastifyInstance, { recorder, logger, scheduler }: RecordingRoutes): void {
+  const head = { "content-type": "application/x-ndjson" };
+  getStream(app, "/admin/recording", head, ({ headers }, raw) => {
     const salt = Buffer.from(String(headers[saltHeader] ?? ""), "hex");
     if (salt.length !== saltBytes) {
       throw new EspalierError("invalid_header", `${saltHeader} must have ${2 * saltBytes} hexadecimal digits.`, {
         param: saltHeader,
       });
     }
-    const { raw } = reply;
     let skipped = 0;
     const write = (line: Described<typeof recordedLine>): void => void raw.write(`${JSON.stringify(line)}\n`);
     const cancelRecord = recorder.record(salt, (request) => {
@@ -199,8 +197,6 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
       logger.info("a recording has ended", { skipped });
     });
     logger.info("a recording has begun");
-    reply.hijack();
-    raw.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
-    write({ skipped });
+    return () => write({ skipped });
   });
 }

@@ -63,13 +63,15 @@ export function createOperatorEngines({ table, listed, logger }: OperatorEngines
     },
     present: (specs) => (removals.size === 0 ? specs : specs.filter(({ id }) => !removals.has(id))),
     add(written) {
+      if (!isEntry(written))
+        throw new EspalierError("invalid_value", "The body must be an object that describes an engine.");
       const { id, url } = readWritten(written);
       const isBack = removals.has(id) && isListed(id);
       const other = listed().find((spec) => spec.id === id || spec.url === url);
       if (other && !isBack) throw new EspalierError("worker_exists", `Engine ${other.id} has this id or URL already.`);
       // An engine from another source keeps that source's settings: deleting the removal brings it back.
       if (isBack) table.forget(id);
-      else table.put(id, { ...(written as OperatorEntry), id });
+      else table.put(id, { ...written, id });
       return id;
     },
     remove(id) {
@@ -90,6 +92,11 @@ function readWritten(written: unknown): EngineSpec {
     throw new EspalierError("invalid_value", error.message, { cause: error });
   }
   throw new EspalierError("invalid_value", "The body must describe one engine.");
+}
+
+/** The shorthands of the configuration are no entries. */
+function isEntry(written: unknown): written is OperatorEntry {
+  return typeof written === "object" && written !== null && !Array.isArray(written);
 }
 
 /** Reads an entry of another router, whose version may have settings unknown to this one. */

@@ -11,6 +11,13 @@ export interface Readiness {
 export const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"] as const;
 export const readyPaths = ["/readyz", "/health", "/readiness", "/ready"] as const;
 
+const probePaths: ReadonlySet<string> = new Set([...livePaths, ...readyPaths]);
+
+/** @param route a route's own path, as a router matched it */
+export function isProbe(route: string | undefined): boolean {
+  return route !== undefined && probePaths.has(route);
+}
+
 export const livenessAnswer = json.named("Alive", json.object({ status: json.constant("alive") }));
 
 export const readinessAnswer = json.named(

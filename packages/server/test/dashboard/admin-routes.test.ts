@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import fastify from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { createWhoMayRead, guardOrigins, registerPreflights } from "../../src/admin/admin-access.ts";
+import { createWhoMayRead, guardAdmin, registerPreflights } from "../../src/admin/admin-access.ts";
 import { registerPage } from "../../src/admin/dashboard.ts";
 import { createDecisionFeed, maxDecisionWatchers, registerDecisions } from "../../src/admin/decision-feed.ts";
 
@@ -17,17 +17,22 @@ const files = [
   { name: "app.js", contentType: "text/javascript; charset=utf-8", text: "go()" },
 ];
 
-function start({ isOpen = true, origins = [peer] as readonly string[] } = {}) {
+function start({
+  isOpen = true,
+  origins = [peer] as readonly string[],
+  advertised = undefined as string | undefined,
+} = {}) {
   const app = fastify();
   app.setErrorHandler((error, _, reply) =>
     reply.code(error instanceof EspalierError ? error.kind.status : 500).send({ code: (error as EspalierError).code }),
   );
-  const who = createWhoMayRead({ origins: () => origins, isOpen });
-  guardOrigins(app, who);
+  const who = createWhoMayRead({ origins: () => origins, advertised, isOpen });
+  guardAdmin(app, who);
   registerPreflights(app);
   registerPage(app, files, () => origins);
   app.get("/admin/dashboard", async () => ({ router: "r1" }));
   app.get("/admin/status", async () => ({}));
+  app.post("/admin/reload", async () => ({}));
   closings.push(() => app.close());
   return { app, who };
 }
@@ -110,14 +115,55 @@ test.each([
   ["null", "127.0.0.1:9090", false],
 ])("a websocket of a page from %s at %s: %s", (origin, host, allowed) => {
   const { who } = start();
-  expect(who.allowsUpgrade({ headers: { host, ...(origin === undefined ? {} : { origin }) } })).toBe(allowed);
+  const headers = { host, ...(origin === undefined ? {} : { origin }) };
+  expect(who.refusal({ method: "GET", headers }) === undefined).toBe(allowed);
 });
 
 test("with a key, a page may be of any name under which the listener is found", () => {
   const { who } = start({ isOpen: false });
   const headers = { host: "router.example:9090", origin: "http://router.example:9090" };
-  expect(who.allowsUpgrade({ headers })).toBe(true);
-  expect(who.allowsUpgrade({ headers: { ...headers, origin: "http://evil.example" } })).toBe(false);
+  expect(who.refusal({ method: "GET", headers })).toBeUndefined();
+  const foreign = { ...headers, origin: "http://evil.example" };
+  expect(who.refusal({ method: "GET", headers: foreign })?.code).toBe("cross_origin_request");
+});
+
+/*
+ * A page of any site could reload a router, and add engines to it: browsers send a POST of a plain type without asking, and to
+ * 127.0.0.1 its Host header is in order.
+ */
+const own = "127.0.0.1:9090";
+test.each([
+  ["a page of another site", { origin: "https://evil.example" }, 403],
+  ["a page without an origin", { origin: "null" }, 403],
+  ["a page of another site, which the browser calls so", { "sec-fetch-site": "cross-site" }, 403],
+  ["a page of another port", { origin: "http://127.0.0.1:1", "sec-fetch-site": "same-site" }, 403],
+  ["the page of another router", { origin: peer }, 403],
+  [
+    "a form of another site",
+    { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", origin: "https://evil.example" },
+    403,
+  ],
+  ["a program", {}, 200],
+  ["a page of its own", { origin: `http://${own}` }, 200],
+  ["a page of its own, which the browser calls so", { origin: "http://other", "sec-fetch-site": "same-origin" }, 200],
+  ["the page at the advertised origin", { origin: "https://router.example" }, 200],
+  ["what a user types", { "sec-fetch-site": "none" }, 200],
+] as const)("a change from %s: %o is answered with %i", async (_, sent, status) => {
+  for (const isOpen of [true, false]) {
+    const { app } = start({ isOpen, advertised: "https://router.example" });
+    const headers = { host: own, ...sent };
+    expect((await app.inject({ method: "POST", url: "/admin/reload", headers })).statusCode).toBe(status);
+  }
+});
+
+test.each([
+  ["a link", { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate" }, 200],
+  ["an image", { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" }, 403],
+  ["the page of another router", { origin: peer, "sec-fetch-site": "same-site", "sec-fetch-mode": "cors" }, 200],
+] as const)("a read by %s of another site", async (_, sent, status) => {
+  const { app } = start();
+  const headers = { host: own, ...sent };
+  expect((await app.inject({ url: "/admin/dashboard", headers })).statusCode).toBe(status);
 });
 
 test("one reader of decisions too many is told to come back later", async () => {
@@ -127,4 +173,15 @@ test("one reader of decisions too many is told to come back later", async () => 
   const { app } = start();
   registerDecisions(app, feed, scheduler);
   expect((await app.inject({ url: "/admin/decisions" })).statusCode).toBe(429);
+});
+
+/* A HEAD never ended: Node drops the body of its answer, and no head was sent before the body. Each held a reader's place. */
+test("a HEAD of the decisions ends with the head of the stream, and takes no reader's place", async () => {
+  const { scheduler } = createVirtualTime();
+  const feed = createDecisionFeed({ scheduler, seed: "s" });
+  const { app } = start();
+  registerDecisions(app, feed, scheduler);
+  const { statusCode, headers, body } = await app.inject({ method: "HEAD", url: "/admin/decisions" });
+  expect([statusCode, headers["content-type"], body]).toEqual([200, "text/event-stream; charset=utf-8", ""]);
+  expect(feed.isWatched).toBe(false);
 });

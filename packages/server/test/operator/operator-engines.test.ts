@@ -76,6 +76,24 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createTab
     expect(now()).toBe("a b");
   });
 
+  /*
+   * A JSON string is a shorthand in the configuration. It was checked as one and then stored spread into characters, an entry
+   * that no router could read.
+   */
+  test("what is no object is refused and stored nowhere, and an object is added afterwards", async () => {
+    const table = createTable();
+    const { operators, now } = await start(table, "a");
+    for (const written of ["http://c:1", ["http://c:1"], [{ url: "http://c:1" }], null, 7, true]) {
+      expect(
+        codeOf(() => operators.add(written)),
+        JSON.stringify(written),
+      ).toBe("invalid_value");
+    }
+    expect(table.entries()).toEqual([]);
+    operators.add({ url: "http://c:1" });
+    expect(now()).toBe("a c:1");
+  });
+
   test("a configured one that was removed stays away, also when the configuration is read again", async () => {
     const { operators, list, now } = await start(createTable(), "a", "b");
     operators.remove(id("a"));

@@ -137,7 +137,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
   const kvEvents = createChannel(options, options.kvEvents, index);
   const onEvents = kvEvents?.publish;
   const engine = createSimulatedEngine({
-    ...{ parameters, seed, driver, onEvents },
+    ...{ parameters, seed, driver, clock, onEvents },
     describesCpuBlocks: options.selfDescribingKvEvents,
   });
   const faults = createFaultTable(createSeededRandom(seed));

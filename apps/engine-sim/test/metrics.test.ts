@@ -81,6 +81,7 @@ for (const [flavour, capture] of [
   test.skipIf(folder === undefined)(`every metric is one of ${capture}, of the same type and bounds`, async () => {
     const real = parsePage((await capturedMetrics(folder as string)).filter((line) => !line.startsWith("#####")));
     const sim = await startSim({ parameters: { flavour } });
+    await sim.post("/v1/completions", { prompt: "a", max_tokens: 1 });
     const ours = parsePage((await sim.get("/metrics")).text.split("\n"));
     expect([...ours.types.keys()]).toEqual(expect.arrayContaining([...required[flavour]]));
     for (const [name, type] of ours.types) {
@@ -107,7 +108,7 @@ test.each(["vllm", "sglang"] as const)(
     const { types, samples } = parsePage(answer.text.split("\n"));
     for (const { name, labels } of samples) {
       expect(types.has(name) || types.get(familyOf(name)) === "histogram", name).toBe(true);
-      if (name !== "vllm:cache_config_info") expect(labels.model_name).toBe("tiny");
+      if (name.startsWith(`${flavour}:`) && name !== "vllm:cache_config_info") expect(labels.model_name).toBe("tiny");
     }
     const numberOf = (name: string) => samples.find((sample) => sample.name === name)?.value;
     for (const [family, type] of types) {
@@ -167,6 +168,27 @@ test("the reason of an answer that ended by itself is counted as stop", async ()
   const sim = await startSim({ naturalLengthMean: 2 });
   await sim.post("/v1/completions", { prompt: "a", max_tokens: 4_000 });
   expect((await sim.get("/metrics")).text).toMatch(/vllm:request_success_total\{.*finished_reason="stop".*\} 1\.0/);
+});
+
+test("a restart shows on vLLM's page as a later start of the process", async () => {
+  const sim = await startSim({ parameters: { flavour: "vllm" } });
+  const started = async () => {
+    const { samples } = parsePage((await sim.get("/metrics")).text.split("\n"));
+    return samples.find(({ name }) => name === "process_start_time_seconds")?.value as number;
+  };
+  const first = await started();
+  await sim.post("/sim/reset", {});
+  expect(await started()).toBeGreaterThan(first);
+});
+
+test("a restart shows on SGLang's page by its front end's counters, which are gone until the next request", async () => {
+  const sim = await startSim({ parameters: { flavour: "sglang" } });
+  const page = async () => (await sim.get("/metrics")).text;
+  await sim.post("/v1/completions", { prompt: "a", max_tokens: 1 });
+  expect(await page()).toMatch(/sglang:prompt_tokens_total\{.*\} 1\.0/);
+  await sim.post("/sim/reset", {});
+  expect(await page()).not.toContain("sglang:prompt_tokens_total");
+  expect(await page()).not.toContain("process_start_time_seconds");
 });
 
 test("a model's name is escaped in labels", async () => {

@@ -15,12 +15,17 @@ export interface MetricsReading {
   readonly values: Readonly<SignalValues>;
   /** Absent where the page names no LoRA adapters. */
   readonly adapters?: AdapterReading;
+  /** When the engine's process started, in Unix seconds; NaN where the page says nothing, as SGLang's. */
+  readonly processStartS: number;
   /** Malformed lines with a known name. */
   readonly malformedLines: number;
 }
 
 /** Samples with a known name beyond this many are counted as malformed and skipped. */
 const maxSamples = 4_096;
+
+/** What Prometheus clients write for the process as a whole, whatever the engine. */
+const processStartMetric = "process_start_time_seconds";
 
 /** The ranks inside one scheduler all report that scheduler's numbers: such samples are copies, not parts of a sum. */
 const copyLabels: ReadonlySet<string> = new Set(["tp_rank", "pp_rank", "moe_ep_rank"]);
@@ -54,6 +59,7 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
   let dialect: EngineDialect | undefined;
   let malformedLines = 0;
   let samples = 0;
+  let processStartS = Number.NaN;
   const adapterSamples = createAdapterSamples();
   let at = 0;
   while (at < page.length) {
@@ -61,6 +67,7 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
     const end = newline < 0 ? page.length : newline;
     const name = hasKnownPrefix(page, at) ? page.slice(at, nameEnd(page, at, end)) : "";
     const sources = name === "" ? undefined : sourcesByName.get(name);
+    if (name === processStartMetric) processStartS = parseSample(page.slice(at, end))?.value ?? Number.NaN;
     if (name === adapterMetric) {
       samples += 1;
       if (samples > maxSamples || !addAdapters(page.slice(at, end), adapterSamples, ofRank)) malformedLines += 1;
@@ -73,7 +80,8 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
     at = end + 1;
   }
   const adapters = adapterSamples.newest();
-  return { dialect, values: combine(found, ofRank), ...(adapters && { adapters }), malformedLines };
+  const values = combine(found, ofRank);
+  return { dialect, values, ...(adapters && { adapters }), processStartS, malformedLines };
 }
 
 /** Most lines of a page are comments, histogram buckets and process metrics; this rules most out by one character. */
@@ -87,6 +95,8 @@ function hasKnownPrefix(page: string, at: number): boolean {
       return page.startsWith("trtllm_", at);
     case 0x6e: // n
       return page.startsWith("nv_", at);
+    case 0x70: // p
+      return page.startsWith(processStartMetric, at);
     default:
       return false;
   }

@@ -21,7 +21,7 @@ interface Moment {
 /**
  * Reads the engine's metrics into the signals of its targets.
  *
- * @param hooks `onRestart` is called when a total has decreased: the engine's process was restarted
+ * @param hooks `onRestart` is called when the page is another process's than the last one was
  */
 export function createMetricsScrape(
   deps: EngineDeps,
@@ -33,6 +33,7 @@ export function createMetricsScrape(
   const paths = [options.path, fallbackPath];
   let pathIndex = 0;
   let failures = 0;
+  const isRestart = createRestartWatch();
   let cancelExpiry: Cancel = () => {};
 
   const forget = (): void => {
@@ -48,7 +49,14 @@ export function createMetricsScrape(
     failures = 0;
     cancelExpiry();
     cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
-    if (acceptReadings(engine, readings, moment)) hooks.onRestart();
+    const restarted = isRestart(readings);
+    for (const [rank, { signals, adapters }] of engine.targets.entries()) {
+      const reading = readings[rank]!;
+      if (restarted) adapters.forget();
+      adapters.accept(reading.adapters, moment.startedMs, reading.dialect === "vllm");
+      signals.accept(reading, moment.startedMs, moment.inFlight[rank]!);
+    }
+    if (restarted) hooks.onRestart();
   };
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
@@ -94,19 +102,31 @@ export function createMetricsScrape(
   };
 }
 
-/** @returns whether a total has decreased */
-function acceptReadings({ targets }: Engine, readings: readonly MetricsReading[], moment: Moment): boolean {
-  const { startedMs, inFlight } = moment;
-  let restarted = false;
-  for (const [rank, { signals, adapters }] of targets.entries()) {
-    const reading = readings[rank]!;
-    const isRestart = reading.values.promptTokensTotal < signals.promptTokensTotal;
-    restarted ||= isRestart;
-    if (isRestart) adapters.forget();
-    adapters.accept(reading.adapters, startedMs, reading.dialect === "vllm");
-    signals.accept(reading, startedMs, inFlight[rank]!);
-  }
-  return restarted;
+/** What a process only counts up. */
+const totals = ["promptTokensTotal", "generationTokensTotal"] as const;
+
+/** The start of one process may read so differently: some clients compute it anew, from a clock that is adjusted. */
+const sameStartS = 1;
+
+/**
+ * Compares each page with the last one, however long ago that was: a process is replaced while nobody can read it, when
+ * the signals are long forgotten.
+ *
+ * @returns takes the readings of all ranks; whether the process is another one than before
+ */
+function createRestartWatch(): (readings: readonly MetricsReading[]) => boolean {
+  let startS = Number.NaN;
+  let last: readonly (readonly number[])[] = [];
+  return (readings) => {
+    // SGLang's page has no total before the first request: a total that is gone begins at 0 again.
+    const now = readings.map(({ values }) => totals.map((name) => values[name] || 0));
+    const isLower = now.some((rank, at) => rank.some((total, which) => total < (last[at]?.[which] ?? 0)));
+    const { processStartS } = readings[0]!;
+    const isOtherStart = Math.abs(processStartS - startS) > sameStartS;
+    if (!Number.isNaN(processStartS)) startS = processStartS;
+    last = now;
+    return isLower || isOtherStart;
+  };
 }
 
 /** The numbers of each rank; those of the whole page are the only rank's. */

@@ -1,6 +1,6 @@
 import type { EngineSignals } from "@espalier/workers";
-import { expect, test } from "vitest";
-import { type Answer, type Harness, startHarness, vllmPage } from "./fleet-harness.ts";
+import { describe, expect, test } from "vitest";
+import { type Answer, type Harness, healthy, modelsAnswer, startHarness, vllmPage } from "./fleet-harness.ts";
 
 const numbersOf = (signals: EngineSignals): number[] => [
   signals.running,
@@ -325,4 +325,76 @@ test("totals that go back mean another process, whose models are asked for at on
   expect(engine.times("/v1/models")).toHaveLength(2);
   await harness.time.advanceAsync(5_000);
   expect(engine.times("/v1/models")).toHaveLength(2);
+});
+
+const vllmProcess = (startS: number, totals: readonly number[]): string =>
+  `process_start_time_seconds ${startS}\n${totals.map((total, rank) => `vllm:prompt_tokens_total{engine="${rank}"} ${total}\n`).join("")}`;
+
+/** The page has no totals before the first request. */
+const sglangProcess = (_startS: number, totals: readonly number[]): string =>
+  `sglang:num_running_reqs 0\n${totals.map((total) => (total > 0 ? `sglang:prompt_tokens_total ${total}\n` : "")).join("")}`;
+
+// An engine that was away for more than 5 s kept what the router thought of its cache for ten minutes. Mechanism: totals
+// were compared with signals, which are forgotten after three failed scrapes, and the health check took longer than that.
+describe.each([
+  ["vLLM", vllmProcess, 1],
+  ["vLLM with two ranks", vllmProcess, 2],
+  ["SGLang", sglangProcess, 1],
+])("an engine restarted in place, as %s", (_, page, ranks) => {
+  test.each([500, 5_000, 30_000, 120_000])("is seen to be restarted after %i ms, once", async (downMs) => {
+    const harness = await startHarness();
+    const of = (startS: number, total: number): Answer => ({
+      status: 200,
+      body: page(startS, Array<number>(ranks).fill(total)),
+    });
+    const engine = harness.engine("a", { ranks }, { "/metrics": of(1_795_227_093.11, 5_000) });
+    const restarts: string[] = [];
+    harness.fleet.onChange((change) => {
+      if (change === "restarted") restarts.push(change);
+    });
+    await harness.apply(engine);
+    await harness.time.advanceAsync(5_000);
+    harness.target("a").adapters.sent("adapter");
+    Object.assign(engine.paths, { "/health": "refused", "/metrics": "refused", "/v1/models": "refused" });
+    await harness.time.advanceAsync(downMs);
+    const restartedS = 1_795_227_093.11 + 5 + downMs / 1_000;
+    Object.assign(engine.paths, { "/health": healthy, "/metrics": of(restartedS, 0), "/v1/models": modelsAnswer("m") });
+    await harness.time.advanceAsync(20_000);
+    engine.paths["/metrics"] = of(restartedS, 70);
+    await harness.time.advanceAsync(20_000);
+    expect(restarts).toHaveLength(1);
+    expect(harness.target("a").adapters.loaded()).toEqual([]);
+  });
+});
+
+test("a process with more behind it than the last one had is told by its start, and a start read from another clock is not", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmProcess(1_000, [10]) } });
+  let restarts = 0;
+  harness.fleet.onChange((change) => {
+    if (change === "restarted") restarts++;
+  });
+  await harness.apply(engine);
+  engine.paths["/metrics"] = { status: 200, body: vllmProcess(1_000.9, [20]) };
+  await harness.time.advanceAsync(3_000);
+  expect(restarts).toBe(0);
+  engine.paths["/metrics"] = { status: 200, body: vllmProcess(1_030, [5_000]) };
+  await harness.time.advanceAsync(3_000);
+  expect(restarts).toBe(1);
+});
+
+test("an engine that was away and is the same process is not restarted", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmProcess(1_000, [10]) } });
+  let restarts = 0;
+  harness.fleet.onChange((change) => {
+    if (change === "restarted") restarts++;
+  });
+  await harness.apply(engine);
+  Object.assign(engine.paths, { "/health": "silent", "/metrics": "silent" });
+  await harness.time.advanceAsync(60_000);
+  expect(harness.record("a").state).toBe("down");
+  Object.assign(engine.paths, { "/health": healthy, "/metrics": { status: 200, body: vllmProcess(1_000, [10]) } });
+  await harness.time.advanceAsync(20_000);
+  expect([harness.record("a").state, restarts]).toEqual(["up", 0]);
 });

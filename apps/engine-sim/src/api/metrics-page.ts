@@ -77,7 +77,13 @@ export function vllmMetrics(source: MetricsSource): string {
       waiting_lora_adapters: waiting,
     });
   }
-  return page.page() + config.page() + lora.page();
+  const process = createExposition({});
+  process.gauge(
+    "process_start_time_seconds",
+    "Start time of the process since unix epoch in seconds.",
+    engine.startedS,
+  );
+  return page.page() + config.page() + lora.page() + process.page();
 }
 
 /** The metrics page of SGLang 0.5.23, as far as a router reads it. Times are engine time. */
@@ -117,6 +123,8 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
   page.gauge("sglang:context_len", "Maximum context length.", parameters.maxModelLength);
   page.histogram("sglang:queue_time_seconds", "Time spent waiting.", tallies.queueSeconds);
   const requests = createExposition({ engine_type: "unified", model_name: model });
+  // The front end's counters have no sample before the first request.
+  if (stop + length + abort === 0) return page.page();
   requests.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
   requests.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", generated);
   const cachedTokens = stats.prefixHits + stats.loadedTokens;

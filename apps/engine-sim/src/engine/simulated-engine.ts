@@ -63,6 +63,7 @@ interface SimulatedEngineOptions {
   /** Epoch `k` hashes with `seed + k`. */
   readonly seed: number;
   readonly driver: TimeDriver;
+  readonly clock: Pick<Clock, "wallMs">;
   /** Called with the KV events of each step. Without it none are made. */
   readonly onEvents: ((events: readonly KvEvent[]) => void) | undefined;
   /** Whether events of CPU memory describe blocks by their tokens. */
@@ -77,6 +78,8 @@ interface Running {
 
 /** The state that an engine process loses when it ends. */
 interface EngineProcess {
+  /** Unix seconds. */
+  readonly startedS: number;
   readonly engine: Engine;
   readonly tallies: EngineTallies;
   readonly running: Map<string, Running>;
@@ -125,6 +128,10 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     },
     get tallies() {
       return current.tallies;
+    },
+    /** When its process started, in Unix seconds. */
+    get startedS() {
+      return current.startedS;
     },
     nowMs: driver.nowMs,
     /** Sequences that are queued or run. */
@@ -195,7 +202,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
 }
 
 function createProcess(options: SimulatedEngineOptions, hashSeed: number): EngineProcess {
-  const { parameters, onEvents, describesCpuBlocks } = options;
+  const { parameters, clock, onEvents, describesCpuBlocks } = options;
   const running = new Map<string, Running>();
   const tallies = createEngineTallies(parameters.flavour);
   const leases = createAdapterLeases();
@@ -219,7 +226,8 @@ function createProcess(options: SimulatedEngineOptions, hashSeed: number): Engin
     ...(onEvents && { events: onEvents }),
   };
   const engine = createEngine({ parameters, hashSeed, observer, describesCpuBlocks });
-  return { engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
+  const startedS = clock.wallMs() / 1_000;
+  return { startedS, engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
 }
 
 function countAdapter(current: EngineProcess, { adapter }: SequenceRequest): void {

@@ -1,5 +1,4 @@
 import type { Clock } from "@espalier/common";
-import type { MetricsReading } from "./metrics-page.ts";
 
 /** The last numbers of an engine's own metrics. NaN means no signal; it never means zero. */
 export interface EngineSignals extends Readonly<SignalValues> {
@@ -17,7 +16,7 @@ export interface OwnedSignals extends EngineSignals {
    * @param sampledMs when the scrape began, on the monotonic clock
    * @param inFlight requests in flight to the target at that moment
    */
-  accept(reading: MetricsReading, sampledMs: number, inFlight: number): void;
+  accept(dialect: EngineDialect | undefined, values: SignalValues, sampledMs: number, inFlight: number): void;
   forget(): void;
 }
 
@@ -28,10 +27,10 @@ export function createEngineSignals(clock: Clock): OwnedSignals {
     inFlightAtScrape: Number.NaN,
     dialect: undefined as EngineDialect | undefined,
     ageMs: () => clock.nowMs() - sampledMs,
-    accept(reading: MetricsReading, atMs: number, inFlight: number): void {
-      Object.assign(signals, reading.values);
+    accept(dialect: EngineDialect | undefined, values: SignalValues, atMs: number, inFlight: number): void {
+      Object.assign(signals, values);
       signals.inFlightAtScrape = inFlight;
-      signals.dialect = reading.dialect;
+      signals.dialect = dialect;
       sampledMs = atMs;
     },
     forget(): void {
@@ -74,7 +73,7 @@ export interface SignalSource {
   readonly dialect: EngineDialect;
   readonly name: string;
   readonly field: SignalField;
-  /** Only samples with this label value count. */
+  /** Only samples with this label value count; an absent label has the value "". */
   readonly where?: readonly [label: string, value: string];
   /** The number is this label's value: the metric is an info gauge. */
   readonly fromLabel?: string;
@@ -113,9 +112,11 @@ export const signalSources: readonly SignalSource[] = [
   { dialect: "vllm", name: "vllm:cache_config_info", field: "blockSize", fromLabel: "block_size" },
   // With data parallelism each rank's series has the sum over all ranks: 128 twice for two ranks of 64 (vLLM 0.32).
   { dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks", isWhole: true },
+  // With --enable-priority-scheduling these two have the total as priority="", and its parts as priority="0" and so on.
+  { dialect: "sglang", name: "sglang:num_running_reqs", field: "running", where: ["priority", ""] },
+  { dialect: "sglang", name: "sglang:num_queue_reqs", field: "waiting", where: ["priority", ""] },
+  // The counters have each request once: under its priority, or as priority="".
   ...rows("sglang", "sglang:", [
-    ["running", "num_running_reqs"],
-    ["waiting", "num_queue_reqs"],
     ["kvUse", "token_usage"],
     ["blockSize", "page_size"],
     ["blockCount", "num_pages"],

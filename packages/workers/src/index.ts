@@ -22,7 +22,13 @@ export {
   maxEngines,
 } from "./fleet.ts";
 export { defaultFleetOptions, type FleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
-export { type AdapterReading, type MetricsReading, maxAdapterNames, readMetricsPage } from "./metrics-page.ts";
+export {
+  type AdapterReading,
+  type MetricsReading,
+  maxAdapterNames,
+  type RankReading,
+  readMetricsPage,
+} from "./metrics-page.ts";
 export {
   type ManagedAdapter,
   type ModelEntry,

@@ -7,18 +7,24 @@ import {
 } from "./engine-signals.ts";
 import { maxModelNameLength } from "./served-models.ts";
 
-/** The numbers of one metrics page. */
+/** One metrics page. */
 export interface MetricsReading {
   /** Which engine's metrics the page has; undefined if none is known. */
   readonly dialect: EngineDialect | undefined;
-  /** NaN where the page says nothing. */
-  readonly values: Readonly<SignalValues>;
-  /** Absent where the page names no LoRA adapters. */
-  readonly adapters?: AdapterReading;
+  /** The numbers of each data-parallel rank, in the order asked for. */
+  readonly ranks: readonly RankReading[];
   /** When the engine's process started, in Unix seconds; NaN where the page says nothing, as SGLang's. */
   readonly processStartS: number;
   /** Malformed lines with a known name. */
   readonly malformedLines: number;
+}
+
+/** The numbers of one data-parallel rank. */
+export interface RankReading {
+  /** NaN where the page says nothing. */
+  readonly values: Readonly<SignalValues>;
+  /** Absent where the page names no LoRA adapters. */
+  readonly adapters?: AdapterReading;
 }
 
 /** Samples with a known name beyond this many are counted as malformed and skipped. */
@@ -30,12 +36,6 @@ const processStartMetric = "process_start_time_seconds";
 /** The ranks inside one scheduler all report that scheduler's numbers: such samples are copies, not parts of a sum. */
 const copyLabels: ReadonlySet<string> = new Set(["tp_rank", "pp_rank", "moe_ep_rank"]);
 
-/** One of an engine's data-parallel ranks. */
-interface RankOfEngine {
-  readonly rank: number;
-  readonly ranks: number;
-}
-
 const sourcesByName = new Map<string, { readonly source: SignalSource; readonly order: number }[]>();
 for (const [order, source] of signalSources.entries()) {
   const known = sourcesByName.get(source.name) ?? [];
@@ -44,23 +44,27 @@ for (const [order, source] of signalSources.entries()) {
 }
 
 /**
- * Reads the numbers a router needs from a page in the Prometheus text format.
+ * Reads the numbers a router needs from a page in the Prometheus text format, in one pass.
  *
  * One engine may report several series of a metric, one per data-parallel rank or model. Counts and totals are summed.
  * The cache use is their mean (the ranks have caches of one size). The block size is their maximum, as is a number that
  * each series gives for the whole engine. Series that differ only in the rank inside one scheduler are copies, and the
  * largest counts.
  *
- * @param ofRank reads the numbers of one data-parallel rank, by vLLM's label `engine` or SGLang's `dp_rank`
+ * @param ranks the data-parallel ranks to read, as vLLM's label `engine` or SGLang's `dp_rank` numbers them. A series
+ *   without such a label counts for each of them. With fewer than two, one reading has the sum of the whole page.
  */
-export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsReading {
-  /** For each source its series: labels without the copy labels, and the largest value seen. */
-  const found: (Map<string, number> | undefined)[] = new Array(signalSources.length);
+export function readMetricsPage(page: string, ranks: readonly number[] = []): MetricsReading {
+  const found = Array.from({ length: Math.max(1, ranks.length) }, createRankSamples);
+  const byLabel = new Map(ranks.length < 2 ? [] : ranks.map((rank, at) => [String(rank), [found[at]!]]));
+  const foundFor = ({ labels }: Sample): readonly RankSamples[] => {
+    const rank = labels.get("dp_rank") ?? labels.get("engine");
+    return rank === undefined || byLabel.size === 0 ? found : (byLabel.get(rank) ?? []);
+  };
   let dialect: EngineDialect | undefined;
   let malformedLines = 0;
   let samples = 0;
   let processStartS = Number.NaN;
-  const adapterSamples = createAdapterSamples();
   let at = 0;
   while (at < page.length) {
     const newline = page.indexOf("\n", at);
@@ -68,21 +72,28 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
     const name = hasKnownPrefix(page, at) ? page.slice(at, nameEnd(page, at, end)) : "";
     const sources = name === "" ? undefined : sourcesByName.get(name);
     if (name === processStartMetric) processStartS = parseSample(page.slice(at, end))?.value ?? Number.NaN;
-    if (name === adapterMetric) {
+    if (sources || name === adapterMetric) {
       samples += 1;
-      if (samples > maxSamples || !addAdapters(page.slice(at, end), adapterSamples, ofRank)) malformedLines += 1;
-    }
-    if (sources) {
-      samples += 1;
-      dialect ??= sources[0]!.source.dialect;
-      if (samples > maxSamples || !addSample(page.slice(at, end), sources, found, ofRank)) malformedLines += 1;
+      if (sources) dialect ??= sources[0]!.source.dialect;
+      const sample = samples > maxSamples ? undefined : parseSample(page.slice(at, end));
+      const isUsable =
+        sample && (sources ? addSample(sample, foundFor(sample), sources) : addAdapters(sample, foundFor(sample)));
+      if (!isUsable) malformedLines += 1;
     }
     at = end + 1;
   }
-  const adapters = adapterSamples.newest();
-  const values = combine(found, ofRank);
-  return { dialect, values, ...(adapters && { adapters }), processStartS, malformedLines };
+  return { dialect, ranks: found.map((samples) => readingOf(samples, found.length)), processStartS, malformedLines };
 }
+
+/** What a page says of one rank. */
+interface RankSamples {
+  /** By the order of its source: labels without the copy labels, and the largest value seen. */
+  readonly series: (Map<string, number> | undefined)[];
+  /** A page has a series for each combination of adapters since the engine's start. The newest one is current. */
+  newestAdapters: Sample | undefined;
+}
+
+const createRankSamples = (): RankSamples => ({ series: [], newestAdapters: undefined });
 
 /** Most lines of a page are comments, histogram buckets and process metrics; this rules most out by one character. */
 function hasKnownPrefix(page: string, at: number): boolean {
@@ -110,39 +121,27 @@ function nameEnd(page: string, start: number, end: number): number {
   return end;
 }
 
-/** @returns false when the line is malformed */
+/** @returns false when the sample cannot be used */
 function addSample(
-  line: string,
+  { labels, value: ownValue }: Sample,
+  ranks: readonly RankSamples[],
   sources: readonly { readonly source: SignalSource; readonly order: number }[],
-  found: (Map<string, number> | undefined)[],
-  ofRank: RankOfEngine | undefined,
 ): boolean {
-  const sample = parseSample(line);
-  if (!sample) return false;
-  if (isOfOtherRank(sample, ofRank)) return true;
-  let series: string | undefined;
+  let key: string | undefined;
   for (const { source, order } of sources) {
-    if (source.where && sample.labels.get(source.where[0]) !== source.where[1]) continue;
-    const value = source.fromLabel ? Number(sample.labels.get(source.fromLabel)) : sample.value;
+    // A label that is absent and one that is empty mean the same.
+    if (source.where && (labels.get(source.where[0]) ?? "") !== source.where[1]) continue;
+    const value = source.fromLabel ? Number(labels.get(source.fromLabel)) : ownValue;
     // A client library writes NaN, and an info gauge "None", for a number that is not known yet.
     if (Number.isNaN(value)) continue;
     if (value < 0 || value > Number.MAX_SAFE_INTEGER) return false;
-    series ??= seriesKey(sample.labels);
-    found[order] ??= new Map();
-    found[order].set(series, Math.max(value, found[order].get(series) ?? 0));
+    key ??= seriesKey(labels);
+    for (const { series } of ranks) {
+      series[order] ??= new Map();
+      series[order].set(key, Math.max(value, series[order].get(key) ?? 0));
+    }
   }
   return true;
-}
-
-/** @returns false when the line is malformed */
-function addAdapters(line: string, samples: AdapterSamples, ofRank: RankOfEngine | undefined): boolean {
-  const sample = parseSample(line);
-  return sample !== undefined && (isOfOtherRank(sample, ofRank) || samples.add(sample));
-}
-
-function isOfOtherRank({ labels }: Sample, ofRank: RankOfEngine | undefined): boolean {
-  const rank = labels.get("dp_rank") ?? labels.get("engine");
-  return ofRank !== undefined && rank !== undefined && rank !== String(ofRank.rank);
 }
 
 function seriesKey(labels: ReadonlyMap<string, string>): string {
@@ -151,18 +150,15 @@ function seriesKey(labels: ReadonlyMap<string, string>): string {
   return key;
 }
 
-function combine(
-  found: readonly (ReadonlyMap<string, number> | undefined)[],
-  ofRank: RankOfEngine | undefined,
-): SignalValues {
+/** @param ranks that share what a series gives for the whole engine */
+function readingOf({ series, newestAdapters }: RankSamples, ranks: number): RankReading {
   const values = unknownSignals();
   for (const [order, source] of signalSources.entries()) {
-    const series = found[order];
-    if (!series || !Number.isNaN(values[source.field])) continue;
-    const value = combineSeries(source, series);
-    values[source.field] = source.isWhole && ofRank ? value / ofRank.ranks : value;
+    const found = series[order];
+    if (!found || !Number.isNaN(values[source.field])) continue;
+    values[source.field] = combineSeries(source, found) / (source.isWhole ? ranks : 1);
   }
-  return values;
+  return { values, ...(newestAdapters && { adapters: adaptersOf(newestAdapters) }) };
 }
 
 function combineSeries({ field, isWhole }: SignalSource, series: ReadonlyMap<string, number>): number {
@@ -241,29 +237,19 @@ export const maxAdapterNames = 256;
 /** A larger number of slots is malformed. */
 const maxSlots = 65_536;
 
-/** A page has a series for each combination of adapters since the engine's start. The newest one is current. */
-interface AdapterSamples {
-  /** @returns false when the sample cannot be used */
-  add(sample: Sample): boolean;
-  /** Undefined without a usable sample: vLLM has none before its first request for an adapter. */
-  newest(): AdapterReading | undefined;
+/** @returns false when the sample cannot be used */
+function addAdapters(sample: Sample, ranks: readonly RankSamples[]): boolean {
+  const slots = Number(sample.labels.get("max_lora"));
+  if (!(Number.isInteger(slots) && slots >= 1 && slots <= maxSlots) || !(sample.value >= 0)) return false;
+  for (const rank of ranks) if (!(sample.value < (rank.newestAdapters?.value ?? 0))) rank.newestAdapters = sample;
+  return true;
 }
 
-function createAdapterSamples(): AdapterSamples {
-  let newest: Sample | undefined;
+function adaptersOf({ labels }: Sample): AdapterReading {
   return {
-    add(sample) {
-      const slots = Number(sample.labels.get("max_lora"));
-      if (!(Number.isInteger(slots) && slots >= 1 && slots <= maxSlots) || !(sample.value >= 0)) return false;
-      if (!newest || sample.value >= newest.value) newest = sample;
-      return true;
-    },
-    newest: () =>
-      newest && {
-        slots: Number(newest.labels.get("max_lora")),
-        running: namesOf(newest.labels.get("running_lora_adapters")),
-        waiting: namesOf(newest.labels.get("waiting_lora_adapters")),
-      },
+    slots: Number(labels.get("max_lora")),
+    running: namesOf(labels.get("running_lora_adapters")),
+    waiting: namesOf(labels.get("waiting_lora_adapters")),
   };
 }
 

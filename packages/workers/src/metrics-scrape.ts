@@ -45,26 +45,27 @@ export function createMetricsScrape(
     forget();
     for (const { adapters } of engine.targets) adapters.forget();
   };
-  const accept = (readings: readonly MetricsReading[], moment: Moment): void => {
+  const accept = (reading: MetricsReading, moment: Moment): void => {
     failures = 0;
     cancelExpiry();
     cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
-    const restarted = isRestart(readings);
+    const restarted = isRestart(reading);
     for (const [rank, { signals, adapters }] of engine.targets.entries()) {
-      const reading = readings[rank]!;
+      const { values, adapters: named } = reading.ranks[rank]!;
       if (restarted) adapters.forget();
-      adapters.accept(reading.adapters, moment.startedMs, reading.dialect === "vllm");
-      signals.accept(reading, moment.startedMs, moment.inFlight[rank]!);
+      adapters.accept(named, moment.startedMs, reading.dialect === "vllm");
+      signals.accept(reading.dialect, values, moment.startedMs, moment.inFlight[rank]!);
     }
     if (restarted) hooks.onRestart();
   };
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
     if (fetched.outcome !== "ok") return fetched.outcome;
-    const reading = readMetricsPage(fetched.body);
+    const ranks = engine.targets.map(({ rank }) => rank);
+    const reading = readMetricsPage(fetched.body, ranks);
     if (reading.malformedLines > 0) engine.meters.malformedLines(reading.malformedLines);
     if (!reading.dialect) return "absent";
-    accept(readingsByRank(engine, reading, fetched.body), moment);
+    accept(reading, moment);
     return "ok";
   };
   const nextDelayMs = (outcome: ScrapeOutcome, startedMs: number): number => {
@@ -112,25 +113,18 @@ const sameStartS = 1;
  * Compares each page with the last one, however long ago that was: a process is replaced while nobody can read it, when
  * the signals are long forgotten.
  *
- * @returns takes the readings of all ranks; whether the process is another one than before
+ * @returns takes the reading; whether the process is another one than before
  */
-function createRestartWatch(): (readings: readonly MetricsReading[]) => boolean {
+function createRestartWatch(): (reading: MetricsReading) => boolean {
   let startS = Number.NaN;
   let last: readonly (readonly number[])[] = [];
-  return (readings) => {
+  return ({ ranks, processStartS }) => {
     // SGLang's page has no total before the first request: a total that is gone begins at 0 again.
-    const now = readings.map(({ values }) => totals.map((name) => values[name] || 0));
+    const now = ranks.map(({ values }) => totals.map((name) => values[name] || 0));
     const isLower = now.some((rank, at) => rank.some((total, which) => total < (last[at]?.[which] ?? 0)));
-    const { processStartS } = readings[0]!;
     const isOtherStart = Math.abs(processStartS - startS) > sameStartS;
     if (!Number.isNaN(processStartS)) startS = processStartS;
     last = now;
     return isLower || isOtherStart;
   };
-}
-
-/** The numbers of each rank; those of the whole page are the only rank's. */
-function readingsByRank({ targets }: Engine, whole: MetricsReading, page: string): readonly MetricsReading[] {
-  const ranks = targets.length;
-  return ranks === 1 ? [whole] : targets.map(({ rank }) => readMetricsPage(page, { rank, ranks }));
 }

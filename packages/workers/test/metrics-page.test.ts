@@ -1,16 +1,17 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { randomRuns, sharedPath } from "@espalier/testing";
-import { type MetricsReading, readMetricsPage, type SignalValues } from "@espalier/workers";
+import { type EngineDialect, type RankReading, readMetricsPage, type SignalValues } from "@espalier/workers";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { readWholePage } from "./whole-page.ts";
 
 /** What a reading knows, without what it does not. */
-function knownOf({ values }: MetricsReading): Partial<SignalValues> {
+function knownOf({ values }: RankReading): Partial<SignalValues> {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => !Number.isNaN(value)));
 }
 
-test.each<[string, string, MetricsReading["dialect"], Partial<SignalValues>]>([
+test.each<[string, string, EngineDialect | undefined, Partial<SignalValues>]>([
   [
     "vLLM, names since 0.10",
     `
@@ -121,7 +122,7 @@ nv_inference_pending_request_count{model="m",version="1"} 11`,
   ["nothing", "", undefined, {}],
   ["trtllm-serve's JSON page", '[{"iter":1,"gpuMemUsage":12}]', undefined, {}],
 ])("reads a page of %s", (_, page, dialect, known) => {
-  const reading = readMetricsPage(page);
+  const reading = readWholePage(page);
   expect(reading).toMatchObject({ dialect, malformedLines: 0 });
   expect(knownOf(reading)).toEqual(known);
 });
@@ -135,7 +136,7 @@ vllm:prompt_tokens_total{engine="${rank}"} 100
 vllm:cache_config_info{block_size="32",engine="${rank}",num_gpu_blocks="288"} 1
 `,
   );
-  const { values } = readMetricsPage(page.join(""));
+  const { values } = readWholePage(page.join(""));
   expect(values).toMatchObject({ running: 6, waiting: 30, blockSize: 32, blockCount: 288, promptTokensTotal: 300 });
   expect(values.kvUse).toBeCloseTo(0.1, 12);
 });
@@ -146,7 +147,7 @@ test("the block count that vLLM repeats for every rank is that of the whole engi
   const page = `vllm:cache_config_info{block_size="32",engine="0",num_gpu_blocks="128",num_gpu_blocks_override="64"} 1
 vllm:cache_config_info{block_size="32",engine="1",num_gpu_blocks="128",num_gpu_blocks_override="64"} 1
 `;
-  expect(knownOf(readMetricsPage(page))).toEqual({ blockSize: 32, blockCount: 128 });
+  expect(knownOf(readWholePage(page))).toEqual({ blockSize: 32, blockCount: 128 });
 });
 
 test("the ranks inside one scheduler are copies, those of a data-parallel group are not", () => {
@@ -158,7 +159,7 @@ test("the ranks inside one scheduler are copies, those of a data-parallel group 
       lines.push(`sglang:token_usage${labels} ${tp === 1 ? 0.5 : 0.25}`);
     }
   }
-  expect(knownOf(readMetricsPage(lines.join("\n")))).toEqual({ running: 5, blockCount: 384, kvUse: 0.5 });
+  expect(knownOf(readWholePage(lines.join("\n")))).toEqual({ running: 5, blockCount: 384, kvUse: 0.5 });
 });
 
 test.each<[string, string]>([
@@ -175,7 +176,7 @@ test.each<[string, string]>([
   ["a label without a name", 'vllm:num_requests_running{="0"} 3'],
   ["a line beyond the length limit", `vllm:num_requests_running{a="${"x".repeat(65_536)}"} 3`],
 ])("a line with %s is skipped and counted, the others are read", (_, line) => {
-  const reading = readMetricsPage(`vllm:num_requests_waiting 1\n${line}\nvllm:kv_cache_usage_perc 0.5\n`);
+  const reading = readWholePage(`vllm:num_requests_waiting 1\n${line}\nvllm:kv_cache_usage_perc 0.5\n`);
   expect(reading).toMatchObject({ dialect: "vllm", malformedLines: 1 });
   expect(knownOf(reading)).toEqual({ waiting: 1, kvUse: 0.5 });
 });
@@ -191,20 +192,20 @@ test.each<[string, string, number]>([
   ["a line close to the length limit", `vllm:num_requests_running{a="${"x".repeat(60_000)}"} 3`, 3],
   ["an exponent", "vllm:num_requests_running 3e+02", 300],
 ])("a line with %s is read", (_, line, running) => {
-  expect(readMetricsPage(line)).toMatchObject({ malformedLines: 0, values: { running } });
+  expect(readWholePage(line)).toMatchObject({ malformedLines: 0, values: { running } });
 });
 
 test("a cache use beyond all of it is all of it", () => {
-  expect(readMetricsPage("vllm:kv_cache_usage_perc 1.7").values.kvUse).toBe(1);
+  expect(readWholePage("vllm:kv_cache_usage_perc 1.7").values.kvUse).toBe(1);
 });
 
 test("known samples beyond the limit are skipped and counted", () => {
   const lines = Array.from({ length: 4_097 }, (_, number) => `vllm:num_requests_running{engine="${number}"} 1`);
-  expect(readMetricsPage(lines.slice(0, 4_096).join("\n"))).toMatchObject({
+  expect(readWholePage(lines.slice(0, 4_096).join("\n"))).toMatchObject({
     malformedLines: 0,
     values: { running: 4_096 },
   });
-  expect(readMetricsPage(lines.join("\n"))).toMatchObject({ malformedLines: 1, values: { running: 4_096 } });
+  expect(readWholePage(lines.join("\n"))).toMatchObject({ malformedLines: 1, values: { running: 4_096 } });
 });
 
 test("any text gives a reading whose numbers are unknown or in their range", () => {
@@ -220,7 +221,7 @@ test("any text gives a reading whose numbers are unknown or in their range", () 
   );
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {
-      const reading = readMetricsPage(pieces.join(""));
+      const reading = readWholePage(pieces.join(""));
       expect(reading.malformedLines).toBeGreaterThanOrEqual(0);
       for (const value of Object.values(reading.values)) {
         expect(Number.isNaN(value) || (value >= 0 && Number.isFinite(value))).toBe(true);
@@ -273,7 +274,7 @@ test.each<[string, string, Partial<SignalValues>]>([
 ])("reads the page that %s sent at %s", (engine, moment, expected) => {
   const path = sharedPath("fixtures", engine, "metrics.txt.gz");
   if (!path) return;
-  const reading = readMetricsPage(capturedPages(path).get(moment)!);
+  const reading = readWholePage(capturedPages(path).get(moment)!);
   expect(reading).toMatchObject({ dialect: engine.split("-")[0], malformedLines: 0, values: expected });
 });
 
@@ -282,7 +283,7 @@ test("no captured page has a malformed line, and all have the load", () => {
     const path = sharedPath("fixtures", engine, "metrics.txt.gz");
     if (!path) return;
     for (const [moment, page] of capturedPages(path)) {
-      const { malformedLines, values } = readMetricsPage(page);
+      const { malformedLines, values } = readWholePage(page);
       expect(malformedLines, `${engine} ${moment}`).toBe(0);
       expect(values, `${engine} ${moment}`).toMatchObject(idle);
     }
@@ -298,11 +299,66 @@ vllm:kv_cache_usage_perc{engine="1"} 0.75
 vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="128"} 1.0
 vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="128"} 1.0
 `;
-  const ofRank = (rank: number) => readMetricsPage(page, { rank, ranks: 2 }).values;
+  const ofRank = (rank: number) => readMetricsPage(page, [0, 1]).ranks[rank]?.values;
   expect(ofRank(0)).toMatchObject({ running: 3, kvUse: 0.25, blockSize: 16, blockCount: 64 });
   expect(ofRank(1)).toMatchObject({ running: 5, kvUse: 0.75, blockSize: 16, blockCount: 64 });
-  expect(readMetricsPage(page).values).toMatchObject({ running: 8, kvUse: 0.5, blockCount: 128 });
+  expect(readWholePage(page).values).toMatchObject({ running: 8, kvUse: 0.5, blockCount: 128 });
   const sglang = 'sglang:num_running_reqs{dp_rank="1",tp_rank="0"} 4\nsglang:num_running_reqs{dp_rank="0"} 2\n';
-  expect(readMetricsPage(sglang, { rank: 1, ranks: 2 }).values.running).toBe(4);
-  expect(readMetricsPage("sglang:num_running_reqs 4\n", { rank: 1, ranks: 2 }).values.running).toBe(4);
+  expect(readMetricsPage(sglang, [0, 1]).ranks[1]?.values.running).toBe(4);
+  expect(readMetricsPage("sglang:num_running_reqs 4\n", [0, 1]).ranks[1]?.values.running).toBe(4);
+});
+
+// SGLang with --enable-priority-scheduling writes the total of two gauges as priority="" and a series for each priority
+// beside it (metrics_collector.py, _log_gauge_queue_count). All were added up, so an engine looked twice as busy as it was.
+test("an engine that counts by priority has the total that it says, and the sum of counters that have none", () => {
+  const labels = (priority: string): string =>
+    `engine_type="unified",model_name="m",priority="${priority}",tp_rank="0"`;
+  const page = `sglang:num_running_reqs{${labels("")}} 4.0
+sglang:num_running_reqs{${labels("0")}} 3.0
+sglang:num_running_reqs{${labels("10")}} 1.0
+sglang:num_queue_reqs{${labels("")}} 2.0
+sglang:num_queue_reqs{${labels("None")}} 2.0
+sglang:token_usage{${labels("")}} 0.5
+sglang:prompt_tokens_total{${labels("")}} 100
+sglang:prompt_tokens_total{${labels("10")}} 30
+`;
+  expect(knownOf(readWholePage(page))).toEqual({
+    running: 4,
+    waiting: 2,
+    kvUse: 0.5,
+    promptTokensTotal: 130,
+    prefixQueries: 130,
+  });
+});
+
+/** A page like vLLM's with data parallelism: most lines are histograms that nobody reads. */
+function pageOfRanks(ranks: number): string {
+  const lines: string[] = [];
+  const gauges = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total"];
+  const histograms = ["time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds"];
+  for (let rank = 0; rank < ranks; rank++) {
+    const labels = `engine="${rank}",model_name="deepseek-ai/DeepSeek-V3.1"`;
+    for (const name of gauges) lines.push(`vllm:${name}{${labels}} ${rank}`);
+    for (const name of histograms) {
+      for (let bucket = 0; bucket < 60; bucket++) lines.push(`vllm:${name}_bucket{${labels},le="${bucket / 4}"} 3.0`);
+    }
+  }
+  return lines.join("\n");
+}
+
+// The page was read once for each rank and once more: 64 ranks took 326 ms of the event loop, each second, per engine.
+test("a page is read once, however many ranks it has", () => {
+  const cpuMs = (read: () => unknown): number => {
+    read();
+    const before = process.cpuUsage();
+    for (let i = 0; i < 5; i++) read();
+    return process.cpuUsage(before).user / 5_000;
+  };
+  for (const count of [8, 16, 64]) {
+    const page = pageOfRanks(count);
+    const ranks = Array.from({ length: count }, (_, rank) => rank);
+    expect(readMetricsPage(page, ranks).ranks.map(({ values }) => values.running)).toEqual(ranks);
+    const whole = cpuMs(() => readMetricsPage(page));
+    expect(cpuMs(() => readMetricsPage(page, ranks))).toBeLessThan(4 * whole + 4);
+  }
 });

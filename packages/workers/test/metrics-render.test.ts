@@ -1,7 +1,7 @@
 import { randomRuns } from "@espalier/testing";
-import { readMetricsPage } from "@espalier/workers";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { readWholePage } from "./whole-page.ts";
 
 /** One scheduler: a data-parallel rank of one model, seen by one or more of the processes inside it. */
 interface Scheduler {
@@ -72,7 +72,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 test("however a page is written, its numbers are those it was written from", () => {
   fc.assert(
     fc.property(fc.array(scheduler, { minLength: 1, maxLength: 8 }), style, (schedulers, written) => {
-      const reading = readMetricsPage(renderPage(schedulers, written));
+      const reading = readWholePage(renderPage(schedulers, written));
       expect(reading).toMatchObject({
         dialect: "sglang",
         malformedLines: 0,
@@ -104,9 +104,9 @@ test("a page cut anywhere gives no number that the whole page does not bear out"
     { running: 30, waiting: 0, tokenUse: 0.25, pages: 100, copies: 1 },
   ];
   const page = renderPage(schedulers, written);
-  const whole = readMetricsPage(page).values;
+  const whole = readWholePage(page).values;
   for (let length = 0; length <= page.length; length++) {
-    const { values, malformedLines } = readMetricsPage(page.slice(0, length));
+    const { values, malformedLines } = readWholePage(page.slice(0, length));
     expect(malformedLines).toBeLessThanOrEqual(1);
     for (const field of ["running", "waiting", "blockCount"] as const) {
       expect(Number.isNaN(values[field]) || values[field] <= whole[field], `${field} at ${length}`).toBe(true);
@@ -128,7 +128,7 @@ test("a page of the greatest size is read in a small share of a second, however 
   for (const page of pages) {
     // Of the processor, which others may take away for a while.
     const before = process.cpuUsage();
-    readMetricsPage(page);
+    readWholePage(page);
     expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
   }
 });

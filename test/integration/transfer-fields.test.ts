@@ -10,7 +10,12 @@ import { createRig } from "./rig.ts";
 const rig = createRig();
 afterEach(() => rig.close());
 
-const headers = { "x-data-parallel-rank": "1", "x-prefiller-host-port": "10.0.0.1:80", "x-kept": "yes" };
+const headers = {
+  "x-data-parallel-rank": "1",
+  "x-prefiller-host-port": "10.0.0.1:80",
+  "x-override-bootstrap-host": "10.0.0.1",
+  "x-kept": "yes",
+};
 const id = "cmpl-___prefill_addr_10.0.0.1:80___decode_addr_10.0.0.2:80_1";
 
 test("fields by which engines fetch blocks are refused, headers taken out, and ids with addresses replaced", async () => {
@@ -30,6 +35,22 @@ test("fields by which engines fetch blocks are refused, headers taken out, and i
   expect(errorOf(await post(`${router.url}/v1/chat/completions`, chat({ bootstrap_host: "10.0.0.1" })))).toMatchObject({
     ...{ code: "reserved_field", param: "bootstrap_host" },
   });
+  const speech = `${router.url}/v1/audio/speech`;
+  const form =
+    '--b\r\ncontent-disposition: form-data; name="vllm_xargs"\r\n\r\n{"kv_transfer_params":"x"}\r\n--b--\r\n';
+  for (const [body, type] of [
+    [chat({ vllm_xargs: { kv_transfer_params: "x" } }), "application/json"],
+    [{ sampling_params: { extra_args: { kv_transfer_params: {} } } }, "application/json"],
+    [JSON.stringify({ pad: "x".repeat(2_000_000), kv_transfer_params: {} }), "application/json"],
+    [form, "multipart/form-data; boundary=b"],
+  ] as const) {
+    for (const more of [{}, { "x-espalier-model": "tiny" }]) {
+      expect(errorOf(await post(speech, body, { "content-type": type, ...more })).code).toBe("reserved_field");
+    }
+  }
+  expect(errorOf(await post(speech, "(compressed)", { "x-body-compressed": "zstd" })).code).toBe(
+    "unsupported_encoding",
+  );
   expect(engine.requests).toEqual([]);
 
   for (const path of ["/v1/chat/completions", "/v1/audio/speech"]) {
@@ -40,6 +61,7 @@ test("fields by which engines fetch blocks are refused, headers taken out, and i
     expect(seen).toMatchObject({ "x-kept": "yes", "x-request-id": expect.stringMatching(/^req-[0-9a-f]{24}$/) });
     expect(seen).not.toHaveProperty("x-data-parallel-rank");
     expect(seen).not.toHaveProperty("x-prefiller-host-port");
+    expect(seen).not.toHaveProperty("x-override-bootstrap-host");
   }
 });
 

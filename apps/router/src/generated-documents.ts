@@ -2,7 +2,7 @@ import { renderErrorDocs } from "@espalier/common";
 import { configJsonSchema, renderConfigurationDocs } from "@espalier/config";
 import { enginePresets } from "@espalier/engine-model";
 import { policyCatalogue, writtenDefault } from "@espalier/policies";
-import { adminApi, describeMetrics } from "@espalier/server";
+import { adminApi, describeMetrics, renderReservedDocs } from "@espalier/server";
 
 export { withMigrationTables } from "./migrate/migration-tables.ts";
 
@@ -16,6 +16,7 @@ export function generatedDocuments(): Readonly<Record<string, string>> {
     "POLICIES.md": renderPolicyDocs(),
     "PRESETS.md": renderPresetDocs(),
     "METRICS.md": renderMetricDocs(),
+    "RESERVED_FIELDS.md": renderReservedDocs(),
   };
 }
 

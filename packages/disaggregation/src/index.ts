@@ -53,6 +53,13 @@ export {
   type TransferCostOptions,
   type TransferSums,
 } from "./transfer-cost.ts";
-export { findTransferField, namesEngines, withoutTransferHeaders } from "./transfer-fields.ts";
+export {
+  findTransferField,
+  namesEngines,
+  renderReservedDocs,
+  reservedFieldNames,
+  reservedWithinNames,
+  withoutTransferHeaders,
+} from "./transfer-fields.ts";
 export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocols.ts";
 export { transferProtocols } from "./transfer-protocols.ts";

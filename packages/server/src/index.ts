@@ -2,6 +2,7 @@
  * The router: a fastify application that wires the packages together. `createRouter` runs one inside any Node program.
  */
 
+export { renderReservedDocs } from "@espalier/disaggregation";
 export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export type { Explanation } from "./admin/explain-request.ts";

@@ -249,7 +249,10 @@ export function admitHead(
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
   const encoding = request.headers["content-encoding"];
-  if (encoding !== undefined && encoding !== "identity") throw new EspalierError("unsupported_encoding");
+  // SGLang's name for it.
+  const isCompressed = request.headers["x-body-compressed"] !== undefined;
+  if (isCompressed || (encoding !== undefined && encoding !== "identity"))
+    throw new EspalierError("unsupported_encoding");
   const type = request.headers["content-type"];
   if (type !== undefined && request.method === "POST" && !request.routeOptions.config?.anyBody && !isJson(type)) {
     throw new EspalierError("unsupported_media_type");

@@ -1,11 +1,11 @@
 import { EspalierError } from "@espalier/common";
-import { pullProtocols } from "@espalier/disaggregation";
+import { findTransferField, pullProtocols } from "@espalier/disaggregation";
 import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
-import { refuseReserved } from "../large-bodies/read-large-body.ts";
+import { checkForm, isForm, readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
 import { planOverflow } from "../overflow/overflow.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
@@ -51,7 +51,7 @@ export function planInference(
       .then((large) => planFound(context, request, { ...large, received, acceptedMs }));
   }
   const view = viewRequest(endpoint, body);
-  refuseReserved(view, trustsTransferFields);
+  if (!trustsTransferFields) refuseReserved(findTransferField(view.body));
   return planFound(context, request, { view, received, acceptedMs });
 }
 
@@ -212,26 +212,36 @@ function plan(context: RouterContext, request: ClientRequest): PlannedRequest | 
     const { pool, targets } = resolvePool(context, model, undefined);
     return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
   };
-  const model = readModel(context, request, passed.body[0]);
+  const header = request.headers["x-espalier-model"];
+  const named = typeof header === "string" ? header : undefined;
+  const model = readForwarded(context, request, passed.body[0], named);
   return model instanceof Promise ? model.then(planFor) : planFor(model);
 }
 
-export function readModel(
-  { largeBodies }: RouterContext,
-  request: Pick<ClientRequest, "headers">,
+/**
+ * Reads what a router needs of a request at one of `forward-paths`.
+ *
+ * @param named the model that a header names, before the body's
+ * @throws EspalierError `reserved_field`, `invalid_json`
+ */
+export function readForwarded(
+  { largeBodies, live }: RouterContext,
+  { headers }: Pick<ClientRequest, "headers">,
   body: Buffer | undefined,
+  named: string | undefined,
 ): string | undefined | Promise<string | undefined> {
-  const header = request.headers["x-espalier-model"];
-  if (typeof header === "string") return header;
-  if (!body || !request.headers["content-type"]?.startsWith("application/json")) return undefined;
-  if (body.length > largeBodyBytes) return largeBodies.readModel(body);
-  try {
-    const parsed: unknown = JSON.parse(body.toString("utf8"));
-    if (typeof parsed !== "object" || parsed === null || !("model" in parsed)) return undefined;
-    return typeof parsed.model === "string" ? parsed.model : undefined;
-  } catch {
-    throw new EspalierError("invalid_json");
+  if (!body) return named;
+  const contentType = headers["content-type"];
+  const forwarded = { contentType, trustsTransferFields: live.settings.trustTransferFields };
+  if (isForm(contentType)) {
+    if (!forwarded.trustsTransferFields) checkForm(body, contentType);
+    return named;
   }
+  if (body.length > largeBodyBytes) {
+    return largeBodies.readForwarded(body, forwarded).then((model) => named ?? model);
+  }
+  const model = readForwardedBody(body, forwarded);
+  return named ?? model;
 }
 
 interface ResolvedPool {

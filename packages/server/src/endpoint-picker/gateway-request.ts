@@ -11,7 +11,7 @@ import { isNamed } from "@espalier/proxy";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
-import { planInference, readModel, resolvePool } from "../data-plane/inference-routes.ts";
+import { planInference, readForwarded, resolvePool } from "../data-plane/inference-routes.ts";
 import { BodyPieces, releaseBody, reservePiece } from "../data-plane/read-body.ts";
 import { readRequestId } from "../data-plane/request-ids.ts";
 import { planStoredResponse } from "../data-plane/stored-responses.ts";
@@ -311,7 +311,7 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
     const { pool, targets } = poolFor(context, named, undefined);
     return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
   };
-  const model = modelInHeaders(request) ?? readModel(context, request, passed.body[0]);
+  const model = readForwarded(context, request, passed.body[0], modelInHeaders(request));
   return model instanceof Promise ? model.then(planFor) : planFor(model);
 }
 

@@ -5,6 +5,7 @@ import { type ErrorCode, EspalierError, type Logger, type Scheduler, type Starta
 import { JsonBody, scanBody } from "@espalier/json-body";
 import { type Endpoint, type RequestView, type Span, scanRequest } from "@espalier/openai";
 import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
+import type { ForwardedBody } from "./read-forwarded-body.ts";
 
 /**
  * Longer bodies may be read in a worker thread, and always are when only their bytes are known. Reading a body of many
@@ -45,8 +46,8 @@ export type ReadPrompt = (terms: PromptTerms) => Promise<PromptView>;
 export interface LargeBodies extends Startable {
   /** @throws EspalierError as `readRequestView` does, and `reserved_field` */
   read(endpoint: Endpoint, bytes: Buffer, rules: ReadingRules): Promise<LargeRequest>;
-  /** Reads just the `model` of a body. @throws EspalierError `invalid_json` */
-  readModel(bytes: Buffer): Promise<string | undefined>;
+  /** Does what `readForwardedBody` does. */
+  readForwarded(bytes: Buffer, forwarded: ForwardedBody): Promise<string | undefined>;
   /**
    * Which of these fields (ASCII names) a body has; none for a body that is not an object.
    *
@@ -112,9 +113,9 @@ export function createLargeBodies({ scheduler, logger, program = builtProgram() 
         },
       };
     },
-    async readModel(received) {
+    async readForwarded(received, forwarded) {
       const bytes = inSharedMemory(received);
-      return (await inTurn({ bodyId: bodies++, bytes, job: { kind: "model" } })).model;
+      return (await inTurn({ bodyId: bodies++, bytes, job: { kind: "model", forwarded } })).model;
     },
     async readFields(received, names) {
       const bytes = inSharedMemory(received);
@@ -173,7 +174,7 @@ export interface BodyTask {
   readonly job:
     | { readonly kind: "read"; readonly path: string; readonly rules: ReadingRules }
     | { readonly kind: "prompt"; readonly endpoint: string; readonly terms: PromptTerms }
-    | { readonly kind: "model" }
+    | { readonly kind: "model"; readonly forwarded: ForwardedBody }
     | { readonly kind: "fields"; readonly names: readonly string[] };
 }
 

@@ -13,6 +13,7 @@ import {
   type PromptView,
 } from "@espalier/tokenizer";
 import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-bodies.ts";
+import { readForwardedBody, refuseReserved } from "./read-forwarded-body.ts";
 
 /** Most tokenizers; a new one beyond it replaces the oldest. */
 const maxTokenizers = 16;
@@ -34,7 +35,7 @@ export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
   const read = (task: BodyTask, path: string, rules: ReadingRules): PlainView => {
     const endpoint = endpoints.find((one) => one.path === path)!;
     const view = readRequestView(endpoint, bufferOf(task.bytes), rules);
-    refuseReserved(view, rules.trustsTransferFields);
+    if (!rules.trustsTransferFields) refuseReserved(findTransferField(view.body));
     last = { id: task.bodyId, body: view.body };
     return plainView(view, frameOf(view.body, hasher));
   };
@@ -68,7 +69,7 @@ export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
         case "prompt":
           return { kind: "prompt", prompt: await readPrompt(task, job.endpoint, job.terms) };
         case "model":
-          return { kind: "model", model: modelOf(bodyOf(task)) };
+          return { kind: "model", model: readForwardedBody(bufferOf(task.bytes), job.forwarded) };
         case "fields":
           return { kind: "fields", names: fieldsOf(task.bytes, job.names) };
       }
@@ -93,11 +94,6 @@ function fieldsOf(bytes: Uint8Array, names: readonly string[]): readonly string[
   if (body === "invalid") throw new EspalierError("invalid_json");
   // Reading the body for its endpoint reports other defects.
   return typeof body === "string" ? [] : names.filter((name) => body.member(name) !== undefined);
-}
-
-function modelOf(body: JsonBody): string | undefined {
-  const node = body.member("model");
-  return node !== undefined && body.kindOf(node) === "string" ? body.textOf(node) : undefined;
 }
 
 /** Values up to this length, in bytes, are copied into the outline while they fit. */
@@ -162,11 +158,4 @@ export class BodyRequest implements PromptRequest {
   get fields(): PromptRequest["fields"] {
     return this.body.fields;
   }
-}
-
-/** @throws EspalierError `reserved_field` for a body with KV transfer fields, unless clients are trusted to set them */
-export function refuseReserved(view: RequestView, trustsTransferFields: boolean): void {
-  const reserved = trustsTransferFields ? undefined : findTransferField(view);
-  if (reserved === undefined) return;
-  throw new EspalierError("reserved_field", `The field ${reserved} is for a router to set.`, { param: reserved });
 }

@@ -39,7 +39,8 @@ async function rig() {
   const logger = createRecordingLogger();
   const bodies = createLargeBodies({ scheduler: time.scheduler, logger, program: pathToFileURL(path) });
   running.push(bodies);
-  const model = (word: string): Promise<string | undefined> => bodies.readModel(Buffer.from(word));
+  const asJson = { contentType: "application/json", trustsTransferFields: false };
+  const model = (word: string): Promise<string | undefined> => bodies.readForwarded(Buffer.from(word), asJson);
   return { bodies, time, logger, model };
 }
 

@@ -91,7 +91,8 @@ test("fields of KV transfer pass where clients are trusted with them", async () 
 
 test("a model is found in a body of no known endpoint", async () => {
   const read = createBodyReader();
-  const task = (value: Buffer): BodyTask => ({ bodyId: 1, bytes: value, job: { kind: "model" } });
+  const asJson = { contentType: "application/json", trustsTransferFields: false };
+  const task = (value: Buffer): BodyTask => ({ bodyId: 1, bytes: value, job: { kind: "model", forwarded: asJson } });
   expect(await read(task(bytesOf({ pad: text, model: "tiny" })))).toEqual({ kind: "model", model: "tiny" });
   expect(await read(task(bytesOf({ model: 7 })))).toEqual({ kind: "model", model: undefined });
   expect(await read(task(Buffer.from("{")))).toMatchObject({ kind: "refused", code: "invalid_json" });

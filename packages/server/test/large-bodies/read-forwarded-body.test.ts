@@ -1,0 +1,89 @@
+import { EspalierError } from "@espalier/common";
+import { reservedFieldNames } from "@espalier/disaggregation";
+import { expect, test } from "vitest";
+import { checkForm, isForm, readForwardedBody } from "../../src/large-bodies/read-forwarded-body.ts";
+
+/*
+ * Clients could have engines fetch KV blocks through a path of `forward-paths`: bodies there went to engines unread. Engines read more
+ * than one spelling of a body, so each has to be read as an engine would.
+ */
+const paramOf = (act: () => unknown): string | undefined => {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof EspalierError && error.code === "reserved_field") return error.param;
+    throw error;
+  }
+  return undefined;
+};
+const read = (body: string | Buffer, contentType?: string) =>
+  paramOf(() => readForwardedBody(Buffer.from(body as string), { contentType, trustsTransferFields: false }));
+const json = "application/json";
+
+test.each([...reservedFieldNames])("%s is refused in a body, in a list and in a form", (name) => {
+  expect(read(JSON.stringify({ a: 1, [name]: 1 }), json)).toBe(name);
+  expect(read(JSON.stringify([{ [name]: 1 }]), json)).toBe(name);
+  expect(form([[name, "1"]])).toBe(name);
+});
+
+test.each([
+  ["without a type", '{"kv_hints":{}}', undefined],
+  ["under another type", '{"kv_hints":{}}', "text/plain"],
+  ["under a type that ends in +json", '{"kv_hints":{}}', "application/vnd.engine+json"],
+  ["after spaces and a byte order mark", '\ufeff \n{"kv_hints":{}}', undefined],
+  ["in UTF-16", Buffer.from('{"kv_hints":{}}', "utf16le"), undefined],
+  ["beside a number that JSON does not have", '{"top_p":NaN,"kv_hints":{}}', "text/plain"],
+  ["with escapes, beside one", '{"top_p":NaN,"kv_h\\u0069nts":{}}', undefined],
+  ["as the second of two", '{"kv_hints":null,"kv_hints":{}}', json],
+] as const)("a reserved field is refused %s", (_, body, type) => {
+  expect(read(body as string, type)).toBe("kv_hints");
+});
+
+test.each([
+  ["null", '{"kv_hints":null}', json],
+  ["text that names one", '{"input":"\\"kv_hints\\": 1"}', json],
+  ["bytes", Buffer.from([0xff, 0xd8, 0x00, 0x7b]), "image/jpeg"],
+  ["words", 'say "kv_hints"', "text/plain"],
+] as const)("%s is a client's", (_, body, type) => {
+  expect(read(body as string, type)).toBeUndefined();
+});
+
+test("a trusted client may set reserved fields", () => {
+  const forwarded = { contentType: json, trustsTransferFields: true };
+  expect(readForwardedBody(Buffer.from('{"kv_hints":{},"model":"m"}'), forwarded)).toBe("m");
+});
+
+const boundary = "------------------------d74496d66958873e";
+function form(
+  fields: readonly (readonly [name: string, value: string])[],
+  type = `multipart/form-data; boundary=${boundary}`,
+) {
+  const parts = fields.map(
+    ([name, value]) => `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
+  );
+  expect(isForm(type)).toBe(true);
+  return paramOf(() => checkForm(Buffer.from(`${parts.join("")}--${boundary}--\r\n`), type));
+}
+
+test("forms are read as the engine reads them: names, and the JSON of vllm_xargs", () => {
+  expect(
+    form([
+      ["model", "m"],
+      ["language", "en"],
+    ]),
+  ).toBeUndefined();
+  expect(
+    form([
+      ["model", "m"],
+      ["vllm_xargs", '{"kv_transfer_params":["x"]}'],
+    ]),
+  ).toBe("vllm_xargs.kv_transfer_params");
+  const long = `a"; pad="${"x".repeat(20_000)}"\r\nx-pad: 1\r\nContent-Disposition: form-data; name="kv_hints`;
+  expect(form([[long, "{}"]])).toBe("kv_hints");
+  expect(form([["prompt", 'name="kv_hints"']])).toBeUndefined();
+  expect(form([["kv_hints", "{}"]], `Multipart/Form-Data; charset=utf-8; Boundary="${boundary}"`)).toBe("kv_hints");
+  expect(form([["kv_hints", "{}"]], `multipart/form-data; boundary=x; boundary=${boundary}`)).toBe("kv_hints");
+  expect(paramOf(() => checkForm(Buffer.from("model=m&kv%5Fhints=1"), "application/x-www-form-urlencoded"))).toBe(
+    "kv_hints",
+  );
+});

@@ -283,28 +283,34 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     this.#cancelRescan = undefined;
   }
 
-  /** Preempts queued requests of lower classes, then of the busiest tenant of the class, until one more fits. */
-  #makePlace({ serviceClass, request }: WaitingRequest<Target>): boolean {
+  /** Preempts as many as one more request needs to fit: none at all when that would not be enough. */
+  #makePlace(newcomer: WaitingRequest<Target>): boolean {
     const { maxQueued, maxQueuedBytes } = this.#settings;
-    const isFull = (): boolean => this.queued >= maxQueued || this.#sizeBytes + request.sizeBytes > maxQueuedBytes;
-    if (!isFull()) return true;
-    if (maxQueued === 0 || request.sizeBytes > maxQueuedBytes) return false;
-    for (let rank = this.#classes.length - 1; rank > serviceClass.rank; rank--) {
-      const { queue } = this.#classes[rank]!;
-      for (let last = queue.youngest(); last && isFull(); last = queue.youngest()) this.#preempt(last);
+    let lacking = this.queued + 1 - maxQueued;
+    let lackingBytes = this.#sizeBytes + newcomer.request.sizeBytes - maxQueuedBytes;
+    const chosen: WaitingRequest<Target>[] = [];
+    for (const waiting of this.#preemptable(newcomer)) {
+      if (lacking <= 0 && lackingBytes <= 0) break;
+      chosen.push(waiting);
+      lacking -= 1;
+      lackingBytes -= waiting.request.sizeBytes;
     }
-    while (isFull()) {
-      const busiest = serviceClass.queue.busiestTenant(request.tenant);
-      const last = busiest === undefined ? undefined : serviceClass.queue.youngest(busiest);
-      if (!last) return false;
-      this.#preempt(last);
+    if (lacking > 0 || lackingBytes > 0) return false;
+    for (const waiting of chosen) {
+      // Refusing one may make the client of another leave.
+      if (!waiting.isWaiting) continue;
+      this.#take(waiting);
+      this.#refuse(waiting, "preempted");
     }
     return true;
   }
 
-  #preempt(waiting: WaitingRequest<Target>): void {
-    this.#take(waiting);
-    this.#refuse(waiting, "preempted");
+  /** Queued requests that give way to a newcomer: of lower classes, the lowest first, then of busier tenants of its own. */
+  *#preemptable({ serviceClass, request }: WaitingRequest<Target>): Iterable<WaitingRequest<Target>> {
+    for (let rank = this.#classes.length - 1; rank > serviceClass.rank; rank--) {
+      yield* this.#classes[rank]!.queue.latestFirst();
+    }
+    yield* serviceClass.queue.overShareOf(request.tenant);
   }
 
   #refuse(waiting: WaitingRequest<Target>, reason: ShedReason): void {

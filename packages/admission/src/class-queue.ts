@@ -106,25 +106,23 @@ export class ClassQueue<Waiting extends Entry> {
     return chosen;
   }
 
-  /** The entry that arrived last; of one tenant when it is given. */
-  youngest(tenant?: string): Waiting | undefined {
-    let youngest: Waiting | undefined;
-    for (const entry of this.entries(tenant)) {
-      if (!youngest || entry.sequence > youngest.sequence) youngest = entry;
-    }
-    return youngest;
+  /** All entries, the latest arrival first. */
+  *latestFirst(): Iterable<Waiting> {
+    yield* [...this.entries()].sort(byLatest);
   }
 
-  /** The tenant with the most queued requests, if it has at least two more than `other`. */
-  busiestTenant(other: string): string | undefined {
-    let most = (this.#byTenant.get(other)?.length ?? 0) + 1;
-    let busiest: string | undefined;
-    for (const [tenant, { length }] of this.#byTenant) {
-      if (tenant === other || length <= most) continue;
-      most = length;
-      busiest = tenant;
+  /** Entries of whichever tenant has the most left, its latest first, until none has two more than `other`. */
+  *overShareOf(other: string): Iterable<Waiting> {
+    const least = (this.#byTenant.get(other)?.length ?? 0) + 1;
+    const busy = [...this.#byTenant].filter(([tenant, { length }]) => tenant !== other && length > least);
+    const left = busy.map(([, entries]) => entries.toSorted(byLatest).reverse());
+    for (;;) {
+      let busiest: Waiting[] | undefined;
+      for (const entries of left) if (entries.length > (busiest?.length ?? least)) busiest = entries;
+      const latest = busiest?.pop();
+      if (!latest) return;
+      yield latest;
     }
-    return busiest;
   }
 
   /** Entries whose time to leave has passed. Looks at all of them only when there may be one. */
@@ -139,11 +137,12 @@ export class ClassQueue<Waiting extends Entry> {
     return overdue;
   }
 
-  /** All entries; those of one tenant when it is given. */
-  *entries(tenant?: string): Iterable<Waiting> {
-    for (const [name, entries] of this.#byTenant) if (tenant === undefined || name === tenant) yield* entries;
+  *entries(): Iterable<Waiting> {
+    for (const entries of this.#byTenant.values()) yield* entries;
   }
 }
+
+const byLatest = (one: Entry, other: Entry): number => other.sequence - one.sequence;
 
 /** Inserts in order; entries with equal keys keep their order of arrival. */
 function insert<Waiting extends Entry>(entries: Waiting[], entry: Waiting, settings: ClassSettings): void {

@@ -69,6 +69,39 @@ test("as many are preempted as their bytes ask for", () => {
   expect(low.map(({ refusal }) => refusal === undefined)).toEqual([true, true, false, false, false]);
 });
 
+// Requests of lower classes were refused one by one, and only then was it found that they had too few bytes: all of them
+// got 429, and the newcomer as well.
+test("none is preempted for a request that would not fit without all of them", () => {
+  const rig = createRig({ targets: 1, settings: { classes, maxQueuedBytes: 1_000 } });
+  rig.fill();
+  const equal = rig.send("equal", { className: "high", sizeBytes: 700 });
+  const low = [1, 2, 3].map(() => rig.send("low", { className: "low", sizeBytes: 100 }));
+  expect(rig.send("newcomer", { className: "high", sizeBytes: 400 }).refusal).toBe("queue_full 1");
+  expect([equal, ...low].map(({ refusal }) => refusal)).toEqual(Array(4).fill(undefined));
+  expect(rig.admission.queued).toBe(4);
+  expect(rig.send("smaller", { className: "high", sizeBytes: 300 }).refusal).toBeUndefined();
+  expect(rig.admission.queued).toBe(2);
+});
+
+test("none of a busier tenant is preempted for a request that all it has too many would not make fit", () => {
+  const rig = createRig({ targets: 1, settings: { classes, maxQueuedBytes: 1_000 } });
+  rig.fill();
+  const busy = [1, 2, 3, 4, 5].map(() => rig.send("busy", { tenant: "busy", sizeBytes: 200 }));
+  expect(rig.send("other", { tenant: "other", sizeBytes: 900 }).refusal).toBe("queue_full 1");
+  expect(busy.map(({ refusal }) => refusal)).toEqual(Array(5).fill(undefined));
+  expect(rig.send("other", { tenant: "other", sizeBytes: 800 }).refusal).toBeUndefined();
+  expect(busy.map(({ refusal }) => refusal === undefined)).toEqual([true, false, false, false, false]);
+});
+
+test("requests that leave when another is preempted are not preempted as well", () => {
+  const rig = createRig({ targets: 1, settings: { classes, maxQueuedBytes: 1_000 } });
+  rig.fill();
+  const low = [1, 2].map((name) => rig.send(`low-${name}`, { className: "low", sizeBytes: 500 }));
+  rig.onRefused = () => low[0]!.ticket?.leave();
+  expect(rig.send("high", { className: "high", sizeBytes: 900 }).refusal).toBeUndefined();
+  expect(rig.admission.queued).toBe(1);
+});
+
 test("a tenant that fills a class makes room for another one of it, until both have as many", () => {
   const rig = createRig({ targets: 1, settings: { classes, maxQueued: 6 } });
   rig.fill();

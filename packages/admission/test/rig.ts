@@ -64,6 +64,8 @@ export interface Rig {
   send(name: string, request?: Partial<AdmissionRequest>, fitsInMemory?: () => boolean): Sent;
   /** Every engine gets so much that nothing more goes there. */
   fill(tokens?: number): void;
+  /** Called whenever a request was refused. */
+  onRefused: () => void;
   /** Engines are idle again, and the queue is told. */
   unload(): void;
   /** The first token of what went there. */
@@ -99,8 +101,9 @@ export function createRig({
   });
   const targets = Array.from({ length: count }, (_, index) => testTarget(index));
   const went: string[] = [];
-  return {
+  const rig: Rig = {
     ...{ time, targets, admission, meter, went },
+    onRefused: () => {},
     send(name, request = {}, fitsInMemory) {
       const whole = { ...plain, ...request };
       const sent = { name, target: -1, refusal: undefined as string | undefined, open: [] as readonly number[] };
@@ -119,6 +122,7 @@ export function createRig({
         },
         refused: ({ code, retryAfterSeconds }) => {
           sent.refusal = `${code} ${retryAfterSeconds}`;
+          rig.onRefused();
         },
       });
       return Object.assign(sent, { ticket });
@@ -135,6 +139,7 @@ export function createRig({
       admission.capacityFreed();
     },
   };
+  return rig;
 }
 
 const plain: AdmissionRequest = {

@@ -29,6 +29,8 @@ export interface PeerDocuments {
   canServe: boolean;
   /** A frame was dropped for lack of capacity: nothing is sent until there is capacity again, then a vector. */
   isDirty: boolean;
+  /** The first vector, from which the other end learns its goals, has gone out; until then each vector is the first. */
+  hasSentFirst: boolean;
   /** What this end last said of its own ability to serve. */
   advertisedCanServe: boolean;
   wholeVectorAtMs: number;
@@ -53,6 +55,7 @@ export function createPeerDocuments(link: Link, nowMs: number): PeerDocuments {
     goals: undefined,
     canServe: false,
     isDirty: false,
+    hasSentFirst: false,
     advertisedCanServe: false,
     wholeVectorAtMs: nowMs,
     lagMs: undefined,
@@ -119,36 +122,37 @@ export class DocumentBroadcaster {
   }
 
   /**
-   * Advertises to a peer how far this router has documents.
+   * Advertises to a peer how far this router has documents: everything, until one such vector has gone out.
    *
-   * @param what `first`: everything, as the first message on a link; `whole`: everything that the peer may not hear of
-   *   otherwise; `changed`: of that, what it was not sent yet
+   * @param what `whole`: everything that the peer may not hear of otherwise; `changed`: of that, what it was not sent yet
    */
-  advertise(peer: PeerDocuments, what: "first" | "whole" | "changed"): void {
+  advertise(peer: PeerDocuments, what: "whole" | "changed"): void {
     const { canServe, clock, documents, limits, meter } = this.#deps;
     if (peer.isDirty) return;
-    if (what !== "changed") peer.wholeVectorAtMs = clock.nowMs();
+    const isFirst = !peer.hasSentFirst;
+    if (what === "whole" || isFirst) peer.wholeVectorAtMs = clock.nowMs();
     const entries: { number: number; version: number; name: string }[] = [];
     for (const state of documents.list()) {
       if (entries.length >= limits.maxDocumentNumbers) break;
       const { name } = state;
-      if (what !== "first" && !this.#concerns(peer, state)) continue;
+      if (!isFirst && !this.#concerns(peer, state)) continue;
       const version = versionOf(documents, name);
       if (version === 0) continue;
-      if (what === "changed" && (peer.advertised.get(name) === version || peer.peerVersions.get(name) === version))
-        continue;
+      const isKnown = peer.advertised.get(name) === version || peer.peerVersions.get(name) === version;
+      if (!isFirst && what === "changed" && isKnown) continue;
       const number = this.#open(peer, name);
       if (peer.isDirty) return;
       if (number !== undefined) entries.push({ number, version, name });
     }
     const serves = canServe();
-    if (what !== "first" && entries.length === 0 && peer.advertisedCanServe === serves) return;
-    const frame = encodeDocumentMessage({ kind: "vector", isFirst: what === "first", canServe: serves, entries });
+    if (!isFirst && entries.length === 0 && peer.advertisedCanServe === serves) return;
+    const frame = encodeDocumentMessage({ kind: "vector", isFirst, canServe: serves, entries });
     if (!this.#put(peer, frame)) {
       meter.dropped("vector");
       return;
     }
     meter.sent("vector", frame.length);
+    peer.hasSentFirst = true;
     peer.advertisedCanServe = serves;
     for (const { name, version } of entries) peer.advertised.set(name, version);
   }

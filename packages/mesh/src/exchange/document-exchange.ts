@@ -69,7 +69,7 @@ export class DocumentExchange {
   linkUp(link: Link): void {
     const peer = createPeerDocuments(link, this.#deps.clock.nowMs());
     this.#peers.set(link, peer);
-    this.#broadcaster.advertise(peer, "first");
+    this.#broadcaster.advertise(peer, "whole");
   }
 
   linkDown(link: Link): void {

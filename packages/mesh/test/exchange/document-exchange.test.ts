@@ -18,6 +18,32 @@ const updatesOf = (net: ExchangeNet, from: string, to: string) =>
     return message.kind === "update" ? [message] : [];
   });
 
+// The first vector of a link, or a name before it, was dropped where too much waited. What followed once there was
+// capacity again was no longer marked as the first, so the other end never learned what it has to reach.
+describe("a link whose first frames were dropped", () => {
+  it.each([0, 1, 2])(
+    "lets a router reach all its peer had, once it has capacity again (%i frames fitted)",
+    (fitting) => {
+      const net = new ExchangeNet();
+      const [a] = ["a", "b"].map((router) => net.add(router));
+      for (const name of [undefined, sharedName]) net.node("b").replica.write(text("before"), name);
+      net.connect("a", "b", (link) => {
+        link.isClogged = link.from === "b";
+        if (link.from === "b") link.capacityFrames = fitting;
+      });
+      net.time.advance(100);
+      expect(a!.exchange.conditions.journals()).toBe(false);
+      const link = net.link("b", "a");
+      link.capacityFrames = Number.POSITIVE_INFINITY;
+      link.unclog();
+      net.node("b").exchange.drained(link, "documents");
+      net.time.advance(1_000);
+      expect(a!.exchange.conditions.journals()).toBe(true);
+      expect(net.digests().size).toBe(1);
+    },
+  );
+});
+
 describe("documents in a full mesh", () => {
   it("brings a change to everybody after one delay, once over each of the writer's links and over no other", () => {
     const net = meshOf("a", "b", "c");

@@ -162,13 +162,18 @@ export class ExchangeNet {
     return link;
   }
 
-  connect(one: string, other: string): void {
+  /** @param prepare what the links are like before anything is sent */
+  connect(one: string, other: string, prepare: (link: NetLink) => void = () => {}): void {
     if (this.node(one).links.has(other)) return;
     const pairs = [
       [one, other],
       [other, one],
     ] as const;
-    for (const [from, to] of pairs) this.node(from).links.set(to, new NetLink(this, from, this.node(to)));
+    for (const [from, to] of pairs) {
+      const link = new NetLink(this, from, this.node(to));
+      prepare(link);
+      this.node(from).links.set(to, link);
+    }
     for (const [from, to] of pairs) this.node(from).exchange.linkUp(this.link(from, to));
   }
 

@@ -29,6 +29,7 @@ const mesh: MeshStatus = {
   address: "10.0.0.1:7946",
   members: [member],
   lost: [],
+  refusedNotes: [],
   refused: [],
   feeds: { owned: 3, backup: 2, unread: 1 },
   facts: { targets: 6, blocks: 12_345, settled: 5, digest: "00112233445566ff" },
@@ -69,6 +70,11 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
     "journals  4, 98765 B",
     "",
   ]);
+});
+
+test("estimates that it could not share are counted by kind", () => {
+  const lines = describeMesh({ ...mesh, refusedNotes: [{ kind: "times", count: 3 }] }).split("\n");
+  expect(lines[4]).toBe("notes     too many of kind times: 3 were not shared");
 });
 
 test("by way of Redis it has no address", () => {

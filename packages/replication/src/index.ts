@@ -28,7 +28,7 @@ export type { LoadExchange, LoadPlane } from "./load/load-plane.ts";
 export type { SharedLoad } from "./load/load-sums.ts";
 export type { LoadOrigin } from "./load/peer-gauges.ts";
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
-export { type Origin, originKey } from "./origin.ts";
+export { checkEpoch, maxEpoch, type Origin, originKey } from "./origin.ts";
 export { createOverviewDocument, type OverviewDocument } from "./overview/overview-document.ts";
 export type { Bindings } from "./placements/bindings.ts";
 export type { PlacementLog } from "./placements/placement-log.ts";

@@ -7,6 +7,15 @@ export interface Origin {
   readonly epoch: number;
 }
 
+/** The year 10889 in milliseconds since the Unix epoch: no router's epoch is as high, and a frame with a later one is refused. */
+export const maxEpoch = 2 ** 48;
+
+/** @throws RangeError for an epoch that no router has */
+export function checkEpoch(epoch: number): number {
+  if (epoch > maxEpoch) throw new RangeError(`an epoch of ${epoch} where ${maxEpoch} is the most`);
+  return epoch;
+}
+
 /** An origin as a text, for maps and logs. */
 export function originKey({ router, epoch }: Origin): string {
   return `${router}@${epoch}`;

@@ -97,7 +97,7 @@ export function createContext(
   const ports: Ports = { clock, scheduler, random, logger, meter };
   const warn = createWarn(clock, logger);
   const rulesOf = createRules(dependencies, warn);
-  const pools = createPools(rulesOf(config), (model) => learning.workOf(model));
+  const pools = createPools(rulesOf(config), (model) => learning.workOf(fleet.model(model)?.parent ?? model));
   const version = dependencies.version ?? "";
   let settings = sharedSettings(config);
   const engineSide = createEngineSide(config, ports, pools, { version, settings });

@@ -17,6 +17,8 @@ interface Rig {
   readonly time: VirtualTime;
   readonly spend: OverflowSpend;
   readonly posted: Uint8Array[];
+  /** How the notes of this router were posted. */
+  readonly channel: { isFull: boolean; options: unknown };
   /** Another router tells what it spent. */
   hear(router: string, bytes: Uint8Array, epoch?: number): void;
 }
@@ -24,8 +26,13 @@ interface Rig {
 async function createRig(time = createVirtualTime()): Promise<Rig> {
   const posted: Uint8Array[] = [];
   let listener: (note: Note) => void = () => {};
+  const state: Rig["channel"] = { isFull: false, options: undefined };
   const channel: NoteChannel = {
-    post: (_, bytes) => posted.push(bytes) > 0,
+    post(_, bytes, options) {
+      if (state.isFull) return false;
+      state.options = options;
+      return posted.push(bytes) > 0;
+    },
     onNote(heard) {
       listener = heard;
       return () => {};
@@ -34,7 +41,7 @@ async function createRig(time = createVirtualTime()): Promise<Rig> {
   const spend = new OverflowSpend({ channel, clock: time.clock, scheduler: time.scheduler, meter: silentMeter });
   await spend.start();
   return {
-    ...{ time, spend, posted },
+    ...{ time, spend, posted, channel: state },
     hear: (router, bytes, epoch = 1) =>
       listener({ origin: { router: asRouterId(router), epoch }, key: "overflow", bytes, ageMs: 0 }),
   };
@@ -107,3 +114,18 @@ test.each([
 function part(hour: number) {
   return { backend: "b", hourNumber: 1, hour, dayNumber: 1, day: 0 };
 }
+
+// What could not be posted was taken for published: no other router ever heard of it, and each spent the budget anew.
+test("what was spent is posted again until it is taken, and lasts", async () => {
+  const { time, spend, posted, channel } = await createRig();
+  channel.isFull = true;
+  spend.reserve("b", 3);
+  await time.advance(4 * publishSpendMs);
+  channel.isFull = false;
+  await time.advance(publishSpendMs);
+  expect(posted).toHaveLength(1);
+  expect(readSpendNote(posted[0]!)).toMatchObject([{ backend: "b", hour: 3 }]);
+  expect(channel.options).toEqual({ isLasting: true });
+  await time.advance(4 * publishSpendMs);
+  expect(posted).toHaveLength(1);
+});

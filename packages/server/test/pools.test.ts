@@ -29,6 +29,25 @@ test("the first rule whose pattern fits decides, the last one takes the rest", (
   expect(pools.settingsFor("qwen2").policy.name).toBe("least_tokens");
 });
 
+// An adapter learned the times of its engines alone and from nothing, though they are the base model's engines.
+test("pools share what is learned while one's engines are another's, also when that turns out later", () => {
+  const works = new Map<string, PoolWork>();
+  const parents = new Map([["adapter", "base"]]);
+  const ofBase = (model: string): PoolWork => {
+    const base = parents.get(model) ?? model;
+    const work = works.get(base) ?? new PoolWork(clock);
+    works.set(base, work);
+    return work;
+  };
+  const pools = createPools([rule(["*"], "random")], ofBase);
+  const [base, adapter, late] = ["base", "adapter", "late"].map((model) => pools.settingsFor(model));
+  expect(adapter!.work).toBe(base!.work);
+  expect(late!.work).not.toBe(base!.work);
+  parents.set("late", "base");
+  expect(late!.work).toBe(base!.work);
+  expect([...pools.all()].map(({ model }) => model)).toEqual(["base", "adapter", "late"]);
+});
+
 test("a star stands for any run of characters, everything else for itself", () => {
   const pools = createPools([rule(["a.b*c"], "random"), rule(["*"], "round_robin")], workOf);
   for (const name of ["a.bc", "a.b/x/c"]) expect(pools.settingsFor(name).policy.name, name).toBe("random");

@@ -71,7 +71,7 @@ export class Exchange {
     this.#documents.isHeld = isJoining;
     this.#statements = new StatementExchange(parts);
     this.#load = new RelayCarrier({ ...parts, plane: replica.load, channel: "load", kind: "load" });
-    const notes = { channel: "notes", kind: "note", capability: noteCapability } as const;
+    const notes = { channel: "notes", kind: "note", capability: noteCapability, outlivesWriters: true } as const;
     this.#notes = new RelayCarrier({ ...parts, ...notes, plane: replica.notes });
   }
 

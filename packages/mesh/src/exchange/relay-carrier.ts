@@ -9,6 +9,8 @@ export interface RelayCarrierDeps {
   readonly kind: "load" | "note";
   /** A peer without it does not know the channel. If unset, every peer knows it. */
   readonly capability?: string;
+  /** Whether what it carries stays true when its writer has ended. */
+  readonly outlivesWriters?: boolean;
   readonly peers: MeshPeers;
   readonly meter: ExchangeMeter;
 }
@@ -73,10 +75,15 @@ export class RelayCarrier {
 
   /**
    * Whether a link may speak for an origin. Each link may speak for its own peer, in the epoch that it is linked in. It
-   * may speak for other routers in their known epoch, unless they are linked here themselves.
+   * may speak for other routers in their known epoch, unless they are linked here themselves. What outlives its writers
+   * may come of earlier epochs, of routers that are gone, and over any link; but of no epoch later than the known one.
    */
   #isCredible(link: Link, { router, epoch }: Origin): boolean {
     const { origin: peer } = link.peer;
+    if (this.#deps.outlivesWriters) {
+      const known = router === peer.router ? peer.epoch : this.#deps.peers.epochOf(router);
+      return epoch <= (known ?? Number.POSITIVE_INFINITY);
+    }
     if (router === peer.router) return epoch === peer.epoch;
     for (const other of this.#links) if (other.peer.origin.router === router) return false;
     return this.#deps.peers.epochOf(router) === epoch;

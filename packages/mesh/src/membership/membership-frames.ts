@@ -1,5 +1,5 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import { checkEpoch, type Origin } from "@espalier/replication";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
 /** Bounds on the content of a frame, the same for writing and reading. */
@@ -130,7 +130,7 @@ function writeOrigin(writer: ByteWriter, { router, epoch }: Origin): void {
 }
 
 function readOrigin(reader: ByteReader): Origin {
-  return { router: readRouter(reader), epoch: reader.varint() };
+  return { router: readRouter(reader), epoch: checkEpoch(reader.varint()) };
 }
 
 function readRouter(reader: ByteReader): RouterId {

@@ -116,6 +116,8 @@ export class JournalStore {
    */
   async load(session: RedisSession, gone: readonly StoredJournal[]): Promise<void> {
     const { limits, count, keys, logger } = this.#options;
+    const stored = new Set(gone.map((journal) => keys.journal(journal)));
+    for (const key of this.#loaded) if (!stored.has(key)) this.#loaded.delete(key);
     for (const journal of gone) {
       if (this.#loaded.has(keys.journal(journal))) continue;
       if (this.#loaded.size >= limits.maxSources) {

@@ -1,5 +1,5 @@
 import { asRouterId, ByteReader, ByteWriter, type Clock, EspalierError, type Logger } from "@espalier/common";
-import { type Origin, originKey } from "@espalier/replication";
+import { checkEpoch, type Origin, originKey } from "@espalier/replication";
 import { noteCapability } from "../exchange/relay-carrier.ts";
 import { type Channel, channels, type Link, type LinkEnd, type LinkObserver, type LinkStats } from "../link/link.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
@@ -53,7 +53,7 @@ export function decodeRedisMessage(bytes: Uint8Array, maxBytes: number): RedisMe
   const reader = new ByteReader(bytes);
   if (reader.u8() !== messageVersion) throw new RangeError("a message of another version");
   const kind = kinds[reader.u8()];
-  const from = { router: asRouterId(reader.text(maxRouterBytes)), epoch: reader.varint() };
+  const from = { router: asRouterId(reader.text(maxRouterBytes)), epoch: checkEpoch(reader.varint()) };
   switch (kind) {
     case "hello": {
       const hello = { kind, from, link: reader.varint(), answers: reader.varint() };

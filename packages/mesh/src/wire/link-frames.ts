@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { asRouterId, ByteReader, ByteWriter } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import { checkEpoch, type Origin } from "@espalier/replication";
 import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
 import { nonceBytes } from "./secure-nonce.ts";
 
@@ -99,8 +99,6 @@ export interface Hello {
 const magic = 0x41505345;
 const digestBytes = 32;
 const maxVersion = 0xffff;
-/** The year 10889 in milliseconds since the Unix epoch: no router's epoch is as high. */
-export const maxEpoch = 2 ** 48;
 export const maxNameBytes = 255;
 const maxBlockSizeTokens = 1 << 20;
 const maxCapabilities = 32;
@@ -148,7 +146,7 @@ export function decodeHello(frame: Uint8Array): Hello {
   const blockSizeTokens = atMost(reader.varint(), maxBlockSizeTokens, "block size");
   const router = asRouterId(reader.text(maxNameBytes));
   if (router === "") throw new RangeError("a router without an id");
-  const epoch = atMost(reader.varint(), maxEpoch, "epoch");
+  const epoch = checkEpoch(reader.varint());
   const address = reader.text(maxNameBytes);
   const capabilities: string[] = [];
   const count = atMost(reader.varint(), maxCapabilities, "number of capabilities");
@@ -309,8 +307,7 @@ export function decodeReject(frame: Uint8Array): Rejection {
   reader.u8();
   const reason = rejectReasons[reader.u8()];
   if (!reason) throw new RangeError("a rejection without a known reason");
-  const knownEpoch = reader.varint();
-  if (knownEpoch > maxEpoch) throw new RangeError(`an epoch of ${knownEpoch}`);
+  const knownEpoch = checkEpoch(reader.varint());
   const detail = reader.text(maxDetailBytes).replace(/\p{C}/gu, "?");
   reader.end();
   return { reason, detail, knownEpoch };

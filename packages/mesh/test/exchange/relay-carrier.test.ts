@@ -10,8 +10,14 @@ const origin = (router: string, epoch = 1): Origin => ({ router: asRouterId(rout
 const frameOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 const textOf = (frame: Uint8Array): string => new TextDecoder().decode(frame);
 
+interface CarryOptions {
+  readonly linked?: readonly string[];
+  readonly epochs?: Record<string, number>;
+  readonly outlivesWriters?: boolean;
+}
+
 /** The carrier of router `self`, in a mesh where `x hears y` stands for routers that are linked. */
-function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epochs?: Record<string, number> } = {}) {
+function carry({ linked = [], epochs = {}, outlivesWriters = false }: CarryOptions = {}) {
   let tell: (frame: Uint8Array) => void = () => {};
   const taken: string[] = [];
   const delaysMs: (number | undefined)[] = [];
@@ -48,7 +54,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
   };
   const meter = { sent: () => counted.sent++, dropped: () => counted.dropped++ } as unknown as ExchangeMeter;
   const carrier = new RelayCarrier({
-    ...{ plane, channel: "load", kind: "load", meter },
+    ...{ plane, channel: "load", kind: "load", meter, outlivesWriters },
     peers: {
       self: origin("self"),
       hears: (one, other) => linked.includes(`${one} hears ${other}`),
@@ -147,6 +153,16 @@ test("a link speaks for its peer in the epoch that it is linked in, and for othe
   for (const text of ["a 2", "a 7", "far 3", "far 4", "nobody 1", "b 1"]) carrier.frame(a, frameOf(text));
   expect(taken).toEqual(["a 2", "far 3"]);
   expect(refused).toEqual(["a 7", "far 4", "nobody 1", "b 1"]);
+});
+
+// One frame with a far epoch silenced a router's usage for minutes, and its notes for half an hour.
+test("a link speaks for routers that have ended and for their earlier epochs, where that is still true, and for no later epoch", () => {
+  const { carrier, link, taken, refused } = carry({ epochs: { far: 3, b: 1, a: 7 }, outlivesWriters: true });
+  const [a] = [link("a", 2), link("b")];
+  for (const text of ["a 2", "a 1", "far 3", "far 2", "nobody 1", "b 1"]) carrier.frame(a, frameOf(text));
+  expect(taken).toEqual(["a 2", "a 1", "far 3", "far 2", "nobody 1", "b 1"]);
+  for (const text of ["a 7", "far 4", "b 2"]) carrier.frame(a, frameOf(text));
+  expect(refused).toEqual(["a 7", "far 4", "b 2"]);
 });
 
 test("a router that is no longer linked is spoken for by others again", () => {

@@ -1,4 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
+import { maxEpoch } from "@espalier/replication";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -23,7 +24,7 @@ const record: MemberRecord = {
 
 const origin = fc.record({
   router: fc.string({ minLength: 1, maxLength: 32 }).map(asRouterId),
-  epoch: fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+  epoch: fc.integer({ min: 0, max: maxEpoch }),
 });
 const incarnation = fc.integer({ min: 1, max: 2 ** 40 });
 const anyRecord: fc.Arbitrary<MemberRecord> = fc.record({
@@ -114,6 +115,8 @@ test("many records are split into frames of bounded size that together say the s
 
 test.each<[string, Partial<MemberRecord>]>([
   ["an id", { origin: { router: asRouterId("x".repeat(frameBounds.idBytes + 1)), epoch: 1 } }],
+  // Such a router could be refused by no frame that its refusal fits into.
+  ["an epoch that no router has", { origin: { router: asRouterId("x"), epoch: maxEpoch + 1 } }],
   ["no id", { origin: { router: asRouterId(""), epoch: 1 } }],
   ["an address", { address: "x".repeat(frameBounds.addressBytes + 1) }],
   ["a target", { unreachable: ["x".repeat(frameBounds.targetBytes + 1)] }],

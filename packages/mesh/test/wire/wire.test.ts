@@ -1,4 +1,5 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
+import { maxEpoch } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import { channels } from "../../src/link/link.ts";
 import {
@@ -18,7 +19,6 @@ import {
   frameTypes,
   type Hello,
   linkEnds,
-  maxEpoch,
   maxNameBytes,
   maxSecrets,
   provedSecret,

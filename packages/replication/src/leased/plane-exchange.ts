@@ -1,5 +1,5 @@
 import { asRouterId, type ByteReader, type ByteWriter, type Cancel, EspalierError } from "@espalier/common";
-import type { Origin } from "../origin.ts";
+import { checkEpoch, type Origin } from "../origin.ts";
 
 /** A frame that a replica makes of what it knows about another origin. */
 export interface RelayFrame {
@@ -31,8 +31,8 @@ export interface PlaneExchange {
   /**
    * Takes a frame of another origin.
    *
-   * @param isCredible whether the frame may speak for an origin. Planes ask it where a later epoch outweighs an earlier
-   *   one for good. Default: it may
+   * @param isCredible whether the frame may speak for an origin: a later epoch outweighs an earlier one for good.
+   *   Default: it may
    * @param linkDelayMs one way over the link that it came by, as measured; NaN, the default, where that is unknown
    * @returns undefined for an unknown kind
    * @throws EspalierError `mesh_frame_invalid`
@@ -54,7 +54,7 @@ export function joinPlanes(byKind: ReadonlyMap<number, PlaneExchange>): PlaneExc
     },
     fullFrames: () => all.flatMap((each) => each.fullFrames()),
     relayFrames: () => all.flatMap((each) => each.relayFrames()),
-    receive: (frame) => byKind.get(frame[0] ?? 0)?.receive(frame),
+    receive: (frame, isCredible, linkDelayMs) => byKind.get(frame[0] ?? 0)?.receive(frame, isCredible, linkDelayMs),
   };
 }
 
@@ -71,7 +71,7 @@ export function writeOrigin(writer: ByteWriter, { router, epoch }: Origin): void
 export function readOrigin(reader: ByteReader): Origin {
   const router = reader.text(maxRouterBytes);
   if (router === "") throw new RangeError("the router has no name");
-  return { router: asRouterId(router), epoch: reader.varint() };
+  return { router: asRouterId(router), epoch: checkEpoch(reader.varint()) };
 }
 
 /** Reads a counter as its distance to that of the relay's frame. @throws RangeError when the origin had not begun */

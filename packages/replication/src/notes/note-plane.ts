@@ -1,7 +1,7 @@
 import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
-import type { Origin } from "../origin.ts";
+import { type Origin, originKey } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import {
   maxNoteBytes,
@@ -30,12 +30,13 @@ export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
 export type NoteLimits = Readonly<typeof defaultNoteLimits>;
 
 export const defaultNoteLimits = {
-  maxNotes: 64,
+  maxNotes: 256,
+  maxKinds: 16,
   maxOrigins: 256,
   maxHeldBytes: 16 * 1_024 * 1_024,
   /** Period in which own notes are sent again, for routers that missed them. */
   refreshMs: 30_000,
-  /** A note that was not sent again for so long is forgotten. */
+  /** A note is forgotten so long after it was written. */
   forgetMs: 1_800_000,
 };
 
@@ -48,15 +49,23 @@ type Outcome = "stale" | "refused";
 
 interface OwnNote {
   readonly bytes: Uint8Array;
-  readonly writtenMs: number;
+  /** It is true until it is replaced, however long ago it was posted. */
+  readonly isLasting: boolean;
+  writtenMs: number;
   counter: number;
 }
+
+/** What a note is about: its key up to the first slash. `times/a` and `times/b` are two notes of one kind. */
+const kindOf = (key: string): string => key.split("/", 1)[0]!;
 
 const encoder = new TextEncoder();
 
 /**
  * Notes among routers: few, slowly changing, and only the latest of each counts. They outlive their writers, because
  * what a router learned stays true for a while.
+ *
+ * Each kind has bounds of its own, so that one with many notes takes no place from another: a kind with one key is never
+ * refused.
  *
  * Sends own notes again from `start` on. Before that it takes and posts notes all the same.
  */
@@ -68,7 +77,10 @@ export class NotePlane {
   readonly #own = new Map<string, OwnNote>();
   /** Keys of own notes that were not sent yet. */
   #posted: string[] = [];
-  readonly #held: HeldNotes;
+  /** By kind. */
+  readonly #held = new Map<string, HeldNotes>();
+  /** Own notes that found no place, by kind. */
+  readonly #refused = new Map<string, number>();
   readonly #listeners = new Set<(note: Note) => void>();
 
   constructor(options: NotePlaneOptions) {
@@ -77,7 +89,6 @@ export class NotePlane {
     this.#options = options;
     this.#limits = limits;
     this.#meters = meters;
-    this.#held = new HeldNotes(limits);
     this.exchange = new LeasedPlane<NoteFrame, Outcome>(options, {
       read: readNoteFrame,
       take: (frame) => this.#take(frame),
@@ -92,17 +103,24 @@ export class NotePlane {
   }
 
   /**
-   * Posts a note to all other routers, and sends it again from time to time.
+   * Posts a note to all other routers, and sends it again from time to time, until it is too old to be of use.
    *
-   * @returns false when there is no capacity for a note about something else
+   * @param isLasting whether it never gets too old: it is true until it is replaced
+   * @returns false, and counts it, when there are as many other notes of its kind as there may be
    * @throws RangeError for a note or a key that is too long
    */
-  post(key: string, bytes: Uint8Array): boolean {
+  post(key: string, bytes: Uint8Array, { isLasting = false }: { readonly isLasting?: boolean } = {}): boolean {
     if (encoder.encode(key).length > maxNoteKeyBytes) throw new RangeError(`the key of a note is too long: ${key}`);
     if (bytes.length > maxNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes is too long`);
-    if (!this.#own.has(key) && this.#own.size >= this.#limits.maxNotes) return false;
+    const kind = kindOf(key);
+    const isOfKind = (other: string): boolean => kindOf(other) === kind;
+    if (!this.#own.has(key) && [...this.#own.keys()].filter(isOfKind).length >= this.#limits.maxNotes) {
+      this.#refused.set(kind, (this.#refused.get(kind) ?? 0) + 1);
+      this.#meters.refused(kind);
+      return false;
+    }
     const counter = this.exchange.nextCounter();
-    this.#own.set(key, { bytes, writtenMs: this.#options.clock.nowMs(), counter });
+    this.#own.set(key, { bytes, isLasting, writtenMs: this.#options.clock.nowMs(), counter });
     this.#posted.push(key);
     this.exchange.changed();
     return true;
@@ -110,8 +128,13 @@ export class NotePlane {
 
   /** Calls the listener with every note that is new here, first with those that are here already. */
   onNote(listener: (note: Note) => void): Cancel {
-    for (const notes of this.#held.byRouter()) for (const note of notes) listener(this.#aged(note));
+    for (const note of this.#allHeld()) listener(this.#aged(note));
     return subscribe(this.#listeners, listener);
+  }
+
+  /** How many posts were refused, by kind; only kinds with any. */
+  refused(): readonly { readonly kind: string; readonly count: number }[] {
+    return [...this.#refused].map(([kind, count]) => ({ kind, count }));
   }
 
   start(): void {
@@ -124,10 +147,27 @@ export class NotePlane {
 
   /** A repeated note gets a new counter, or routers that hear this one only by a relay would not get it. */
   #refresh(): void {
-    for (const note of this.#own.values()) note.counter = this.exchange.nextCounter();
+    const nowMs = this.#options.clock.nowMs();
+    const writtenBeforeMs = nowMs - this.#limits.forgetMs;
+    for (const [key, note] of this.#own) {
+      if (note.isLasting) note.writtenMs = nowMs;
+      if (note.writtenMs < writtenBeforeMs) this.#own.delete(key);
+      else note.counter = this.exchange.nextCounter();
+    }
     this.exchange.tell(this.exchange.fullFrames());
-    this.#held.forget(this.#options.clock.nowMs() - this.#limits.forgetMs);
-    this.#meters.held(this.#held.count);
+    for (const [kind, held] of this.#held) {
+      held.forget(writtenBeforeMs);
+      if (held.count === 0) this.#held.delete(kind);
+    }
+    this.#countHeld();
+  }
+
+  #countHeld(): void {
+    this.#meters.held([...this.#held.values()].reduce((sum, { count }) => sum + count, 0));
+  }
+
+  *#allHeld(): Generator<HeldNote, void, undefined> {
+    for (const held of this.#held.values()) yield* held.all();
   }
 
   #framesOf(keys: readonly string[]): readonly Uint8Array[] {
@@ -136,15 +176,18 @@ export class NotePlane {
   }
 
   #relayFrames(): readonly RelayFrame[] {
+    const byOrigin = new Map<string, HeldNote[]>();
+    for (const note of this.#allHeld()) {
+      const key = originKey(note.origin);
+      const others = byOrigin.get(key);
+      if (others) others.push(note);
+      else byOrigin.set(key, [note]);
+    }
     const frames: RelayFrame[] = [];
-    for (const held of this.#held.byRouter()) {
-      // Epochs of a router that have notes on different keys get a frame each.
-      for (const epoch of new Set(held.map(({ origin }) => origin.epoch))) {
-        const ofEpoch = held.filter(({ origin }) => origin.epoch === epoch);
-        const { origin } = ofEpoch[0]!;
-        const notes = ofEpoch.map((note) => this.#aged(note));
-        for (const frame of this.#written({ origin, notes })) frames.push({ origin, frame });
-      }
+    for (const held of byOrigin.values()) {
+      const { origin } = held[0]!;
+      const notes = held.map((note) => this.#aged(note));
+      for (const frame of this.#written({ origin, notes })) frames.push({ origin, frame });
     }
     return frames;
   }
@@ -165,16 +208,26 @@ export class NotePlane {
       const as = this.#takeNote(origin, note);
       if (outcome === "stale" || as === "news") outcome = as;
     }
-    this.#meters.held(this.#held.count);
+    this.#countHeld();
     return outcome;
   }
 
   #takeNote(origin: Origin, note: WrittenNote): Outcome | "news" {
     if (note.ageMs > this.#limits.forgetMs) return "stale";
     const held: HeldNote = { ...note, origin, writtenMs: this.#options.clock.nowMs() - note.ageMs };
-    const outcome = this.#held.add(held);
+    const outcome = this.#heldOf(kindOf(note.key))?.add(held) ?? "refused";
     if (outcome === "news") for (const listener of this.#listeners) listener(held);
     return outcome;
+  }
+
+  /** @returns undefined beyond the bound on kinds */
+  #heldOf(kind: string): HeldNotes | undefined {
+    let held = this.#held.get(kind);
+    if (!held && this.#held.size < this.#limits.maxKinds) {
+      held = new HeldNotes(this.#limits);
+      this.#held.set(kind, held);
+    }
+    return held;
   }
 }
 
@@ -191,11 +244,17 @@ function createNoteMeters(meter: Meter) {
       "espalier_note_sent_bytes_total",
       "Bytes of frames of shared estimates from this router, each counted once for all peers.",
     ),
+    refused: counterBy(
+      meter,
+      "kind",
+      "espalier_note_posts_refused_total",
+      "Shared estimates of this router that no other router gets, because it shares as many of their kind as it may.",
+    ),
     held: gaugeOf(meter, "espalier_notes", "Notes of other routers that this one remembers."),
   };
 }
 
-/** Bounds of what is kept. */
+/** Bounds of what is kept of one kind. */
 export interface HeldNoteLimits {
   /** Notes of one router. */
   readonly maxNotes: number;
@@ -213,8 +272,9 @@ export interface HeldNote extends WrittenNote {
 }
 
 /**
- * The notes of other routers: per router and key the latest note of the latest epoch. So the result does not depend on
- * the order in which notes arrive, nor on how often.
+ * The notes of other routers of one kind: per router and key the latest note of the latest epoch, and of each router the
+ * latest ones. So the result does not depend on the order in which notes arrive, nor on how often. As a router repeats
+ * its notes with new counters, the earliest is one that it has ended.
  */
 export class HeldNotes {
   readonly #limits: HeldNoteLimits;
@@ -231,42 +291,52 @@ export class HeldNotes {
     const { origin, key } = note;
     const known = this.#routers.get(origin.router)?.get(key);
     if (known && !isLater(note, known)) return "stale";
-    const more = sizeOf(note) - (known ? sizeOf(known) : 0);
-    if (!this.#evictFor(origin.router, known === undefined, more)) return "refused";
+    const replaced = known ?? this.#surplusOf(origin.router);
+    if (replaced && !isLater(note, replaced)) return "refused";
+    const more = sizeOf(note) - (replaced ? sizeOf(replaced) : 0);
+    if (!this.#evictFor(origin.router, more)) return "refused";
+    if (replaced) this.#remove(replaced);
     const notes = this.#routers.get(origin.router) ?? new Map<string, HeldNote>();
     this.#routers.set(origin.router, notes);
     notes.set(key, note);
-    this.#bytes += more;
-    if (!known) this.count += 1;
+    this.#bytes += sizeOf(note);
+    this.count += 1;
     return "news";
   }
 
   forget(writtenBeforeMs: number): void {
-    for (const [router, notes] of this.#routers) {
-      for (const [key, note] of notes) {
-        if (note.writtenMs >= writtenBeforeMs) continue;
-        notes.delete(key);
-        this.#bytes -= sizeOf(note);
-        this.count -= 1;
-      }
-      if (notes.size === 0) this.#routers.delete(router);
-    }
+    for (const note of [...this.all()]) if (note.writtenMs < writtenBeforeMs) this.#remove(note);
   }
 
-  /** The notes of each router, in the order in which the routers came. */
-  *byRouter(): Generator<readonly HeldNote[], void, undefined> {
-    for (const notes of this.#routers.values()) yield [...notes.values()];
+  /** In the order in which the routers came. */
+  *all(): Generator<HeldNote, void, undefined> {
+    for (const notes of this.#routers.values()) yield* notes.values();
+  }
+
+  /** The earliest note of a router of which no more are kept; undefined while there may be more. */
+  #surplusOf(router: RouterId): HeldNote | undefined {
+    const notes = this.#routers.get(router);
+    if (!notes || notes.size < this.#limits.maxNotes) return undefined;
+    return [...notes.values()].reduce((earliest, note) => (isLater(earliest, note) ? note : earliest));
+  }
+
+  #remove(note: HeldNote): void {
+    const { router } = note.origin;
+    const notes = this.#routers.get(router)!;
+    notes.delete(note.key);
+    if (notes.size === 0) this.#routers.delete(router);
+    this.#bytes -= sizeOf(note);
+    this.count -= 1;
   }
 
   /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note arrives. */
-  #evictFor(router: RouterId, isAnother: boolean, more: number): boolean {
-    const { maxNotes, maxOrigins, maxHeldBytes } = this.#limits;
+  #evictFor(router: RouterId, more: number): boolean {
+    const { maxOrigins, maxHeldBytes } = this.#limits;
     const own = this.#routers.get(router);
-    if (isAnother && own && own.size >= maxNotes) return false;
     while ((!own && this.#routers.size >= maxOrigins) || this.#bytes + more > maxHeldBytes) {
       const oldest = this.#oldestBut(router);
       if (oldest === undefined) return false;
-      this.#drop(oldest);
+      for (const note of [...this.#routers.get(oldest)!.values()]) this.#remove(note);
     }
     return true;
   }
@@ -281,14 +351,6 @@ export class HeldNotes {
       oldestMs = latestMs;
     }
     return oldest;
-  }
-
-  #drop(router: RouterId): void {
-    for (const note of this.#routers.get(router)!.values()) {
-      this.#bytes -= sizeOf(note);
-      this.count -= 1;
-    }
-    this.#routers.delete(router);
   }
 }
 

@@ -171,22 +171,86 @@ describe("ages", () => {
   });
 });
 
+// A note was as old as its first posting. Half an hour after its start no router that came told apart from its own what
+// another one runs, and after half an hour without a request to an overflow backend none knew what had been spent there.
+test("a lasting note reaches routers that come long after it was posted", () => {
+  const [a, late] = [routerOf("a"), routerOf("late")];
+  a.plane.start();
+  a.plane.post("lasts", bytesOf("1"), { isLasting: true });
+  a.plane.post("ends", bytesOf("2"));
+  time.advance(10 * defaultNoteLimits.forgetMs);
+  receiveAll(late, a.plane.exchange.fullFrames());
+  expect(remembered(late)).toEqual(["a lasts 1"]);
+  a.plane.stop();
+});
+
 describe("bounds", () => {
-  test("a router posts about so many things, and about one more not", () => {
+  test("a router posts so many notes of a kind, and one more not, which is counted", () => {
     const a = routerOf("a", { maxNotes: 2 });
-    expect(["x", "y", "z", "x"].map((key) => a.plane.post(key, bytesOf("1")))).toEqual([true, true, false, true]);
+    const keys = ["k/x", "k/y", "k/z", "k/x"];
+    expect(keys.map((key) => a.plane.post(key, bytesOf("1")))).toEqual([true, true, false, true]);
     expect(a.plane.exchange.fullFrames()).toHaveLength(1);
+    expect(a.meter.value("espalier_note_posts_refused_total", "k")).toBe(1);
+    expect(a.plane.refused()).toEqual([{ kind: "k", count: 1 }]);
   });
 
-  test("of one router as many are kept", () => {
-    const [a, b] = [routerOf("a"), routerOf("b", { maxNotes: 2 })];
-    for (const key of ["x", "y", "z"]) a.plane.post(key, bytesOf("1"));
+  // All notes of a router shared one bound. What it learned of 60 models left no place for what it had spent, for its
+  // release, or for the load that autoscaling goes by, and nobody noticed.
+  test("a kind with as many notes as there may be takes no place from another, here nor elsewhere", () => {
+    const [a, b] = [routerOf("a"), routerOf("b")];
+    for (let at = 0; at < defaultNoteLimits.maxNotes; at++) a.plane.post(`times/${at}`, new Uint8Array(1_000));
+    expect(a.plane.post("times/more", bytesOf("1"))).toBe(false);
+    const others = ["overflow", "release", "demand", "rents", "admin", "question", "answer", "roles/m"];
+    expect(others.map((key) => a.plane.post(key, bytesOf(key)))).toEqual(others.map(() => true));
+    receiveAll(b, a.frames.splice(0));
+    expect(others.filter((key) => !b.heard.some((note) => note.key === key))).toEqual([]);
+    expect(remembered(b)).toHaveLength(defaultNoteLimits.maxNotes + others.length);
+    const c = routerOf("c");
+    const relayed = b.plane.exchange.relayFrames().map(({ frame }) => frame);
+    receiveAll(c, relayed.reverse());
+    expect(remembered(c)).toEqual(remembered(b));
+    a.plane.post("overflow", bytesOf("later"));
     receiveAll(b, a.frames);
-    expect(remembered(b)).toEqual(["a x 1", "a y 1"]);
+    expect(remembered(b)).toContain("a overflow later");
+  });
+
+  test("of one router and kind as many are kept, the latest ones, in whatever order they come", () => {
+    const a = routerOf("a", { maxNotes: 3 });
+    for (const key of ["k/x", "k/y", "k/z"]) a.plane.post(key, bytesOf("1"));
+    for (const frames of [a.frames, a.frames.toReversed()]) {
+      const b = routerOf("b", { maxNotes: 2 });
+      receiveAll(b, frames);
+      expect(remembered(b)).toEqual(["a k/y 1", "a k/z 1"]);
+    }
+    const b = routerOf("b", { maxNotes: 2 });
+    receiveAll(b, a.frames.toReversed());
     expect(b.meter.value("espalier_note_frames_received_total", "refused")).toBe(1);
-    a.plane.post("y", bytesOf("2"));
+    a.plane.post("k/x", bytesOf("2"));
     receiveAll(b, a.frames);
-    expect(remembered(b)).toEqual(["a x 1", "a y 2"]);
+    expect(remembered(b)).toEqual(["a k/x 2", "a k/z 1"]);
+  });
+
+  test("kinds beyond the bound are refused, and others go on", () => {
+    const [a, b] = [routerOf("a"), routerOf("b", { maxKinds: 2 })];
+    for (const key of ["x", "y/1", "z"]) a.plane.post(key, bytesOf("1"));
+    receiveAll(b, a.frames);
+    a.plane.post("y/2", bytesOf("2"));
+    receiveAll(b, a.frames);
+    expect(remembered(b)).toEqual(["a x 1", "a y/1 1", "a y/2 2"]);
+  });
+
+  test("a note that is too old to be of use gives its place to another one, here and elsewhere", () => {
+    const [a, b] = [routerOf("a", { maxNotes: 2 }), routerOf("b", { maxNotes: 2 })];
+    for (const { plane } of [a, b]) plane.start();
+    a.plane.post("k/gone", bytesOf("1"));
+    time.advance(defaultNoteLimits.forgetMs / 2);
+    a.plane.post("k/stays", bytesOf("2"));
+    expect(a.plane.post("k/new", bytesOf("3"))).toBe(false);
+    time.advance(defaultNoteLimits.forgetMs / 2 + defaultNoteLimits.refreshMs);
+    expect(a.plane.post("k/new", bytesOf("3"))).toBe(true);
+    receiveAll(b, a.frames);
+    expect(remembered(b)).toEqual(["a k/new 3", "a k/stays 2"]);
+    for (const { plane } of [a, b]) plane.stop();
   });
 
   test("of routers beyond the bound the one that wrote longest ago is forgotten", () => {
@@ -250,6 +314,19 @@ describe("exchanges that are joined", () => {
       },
     };
   };
+
+  test("ask whether a link may speak for an origin, and pass on how long it takes", () => {
+    const asked: unknown[] = [];
+    const plane: PlaneExchange = {
+      ...scripted(1),
+      receive(_, isCredible, linkDelayMs) {
+        asked.push(isCredible?.({ router: asRouterId("x"), epoch: 7 }), linkDelayMs);
+        return undefined;
+      },
+    };
+    joinPlanes(new Map([[1, plane]])).receive(Uint8Array.of(1), ({ epoch }) => epoch < 7, 12);
+    expect(asked).toEqual([false, 12]);
+  });
 
   test("give each its frames, and ignore what is of no kind that is known", () => {
     const [one, two] = [scripted(1), scripted(2)];

@@ -14,13 +14,13 @@ interface FleetLearningOptions {
 
 /** Learned times of engines, shared among routers. */
 export interface FleetLearning extends Startable {
-  /** The work of a model's pool, created on first use. */
+  /** The work of a model's engines, created on first use. An adapter's engines are those of its base model. */
   workOf(model: string): PoolWork;
   /** The pools that this router serves, by model. */
   used(): Iterable<readonly [model: string, work: PoolWork]>;
 }
 
-/** Shortest time between two notes on a pool. */
+/** Shortest time between two notes on a pool, and between two attempts while there is no place for it. */
 export const publishMs = 2_000;
 /** The same while few samples are known. */
 export const firstPublishMs = 250;
@@ -116,6 +116,8 @@ class SharedPool {
   /** Whether this router serves the pool; others are known only from notes. */
   isUsed = false;
   readonly #clock: Clock;
+  /** When there was no place for it last. */
+  #refusedMs = Number.NEGATIVE_INFINITY;
   #published: LearnedTimes | undefined;
   #publishedMs = Number.NEGATIVE_INFINITY;
   #publishedCount = 0;
@@ -128,13 +130,18 @@ class SharedPool {
   tell(channel: NoteChannel, key: string): void {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
-    const agoMs = this.#clock.nowMs() - this.#publishedMs;
+    const nowMs = this.#clock.nowMs();
+    const agoMs = nowMs - this.#publishedMs;
     if (samples === this.#publishedCount || (!isFirst && agoMs < publishMs)) return;
+    if (nowMs - this.#refusedMs < publishMs) return;
     const { learned } = this.work;
     if (this.#published && !isFirst && agoMs < republishMs && !differ(learned, this.#published)) return;
-    if (!channel.post(key, writeTimesNote(learned))) return;
+    if (!channel.post(key, writeTimesNote(learned))) {
+      this.#refusedMs = nowMs;
+      return;
+    }
     this.#published = learned;
-    this.#publishedMs = this.#clock.nowMs();
+    this.#publishedMs = nowMs;
     this.#publishedCount = samples;
   }
 }

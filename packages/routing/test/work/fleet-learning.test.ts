@@ -18,10 +18,12 @@ import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-e
 class ScriptedChannel implements NoteChannel {
   readonly posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
   isFull = false;
+  refused = 0;
   readonly #listeners = new Set<(note: Note) => void>();
 
   post(key: string, bytes: Uint8Array): boolean {
-    if (!this.isFull) this.posted.push({ key, bytes });
+    if (this.isFull) this.refused += 1;
+    else this.posted.push({ key, bytes });
     return !this.isFull;
   }
 
@@ -142,6 +144,14 @@ describe("what is told", () => {
     channel.isFull = false;
     time.advance(publishMs);
     expect(channel.posted).toHaveLength(1);
+  });
+
+  test("is not written again at every look while the channel is full", () => {
+    channel.isFull = true;
+    learn(learning.workOf("llama"), 200);
+    time.advance(10 * publishMs);
+    expect(channel.refused).toBeGreaterThan(1);
+    expect(channel.refused).toBeLessThanOrEqual(11);
   });
 
   test("is nothing of a model whose name is too long, and nothing after the end", async () => {

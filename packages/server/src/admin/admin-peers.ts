@@ -64,7 +64,7 @@ export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
   return {
     announce(origin) {
       const plain = readOrigin(origin);
-      if (plain !== undefined) notes?.post(noteKey, writeAdminNote(plain));
+      if (plain !== undefined) notes?.post(noteKey, writeAdminNote(plain), { isLasting: true });
     },
     originOf: (router) => known.get(router)?.origin,
     origins: () => distinct(living()),

@@ -28,6 +28,10 @@ export const meshDescription = json.named(
       refusedPeer,
       "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
     ),
+    refusedNotes: json.list(
+      json.object({ kind: json.text(), count: json.integer() }),
+      "What this router would have told the others of its estimates, by kind, and found no place for, since it began.",
+    ),
     load: json.list(
       json.object({
         router: json.text(),
@@ -106,6 +110,7 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     members: described.members.map((member) => ({ ...member, ...watch.releaseOf(member.router) })),
     lost: watch.lost().filter(({ router }) => described.members.every((member) => member.router !== router)),
     refused: described.refused,
+    refusedNotes: replica.notes.refused(),
     // Load of a router whose lease has expired does not count.
     load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {

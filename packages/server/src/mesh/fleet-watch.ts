@@ -121,7 +121,7 @@ export function createFleetWatch(options: FleetWatchOptions): FleetWatch {
     for (const { router, differs } of differing) tell(router, differs);
   };
   const post = (): void => {
-    notes.post(noteKey, writeRelease(own));
+    notes.post(noteKey, writeRelease(own), { isLasting: true });
   };
 
   return {

@@ -83,8 +83,8 @@ export class OverflowSpend implements Startable {
     this.#cancels = [
       channel.onNote((note) => this.#receive(note)),
       scheduler.every(publishSpendMs, () => {
-        if (this.#isChanged) channel.post(noteKey, writeSpendNote([...this.#own.values()]));
-        this.#isChanged = false;
+        if (!this.#isChanged) return;
+        this.#isChanged = !channel.post(noteKey, writeSpendNote([...this.#own.values()]), { isLasting: true });
       }),
     ];
   }

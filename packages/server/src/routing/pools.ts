@@ -7,7 +7,7 @@ export interface PoolSettings {
   /** The served model's name, or `*` for requests that name none. */
   readonly model: string;
   readonly policy: Policy;
-  /** Learned service times of its engines. */
+  /** Learned service times of its engines: of the base model's while they serve this one as an adapter. */
   readonly work: PoolWork;
   /** Flat name and value pairs added to every request to the pool's engines: its credentials. */
   readonly upstreamHeaders: readonly string[];
@@ -22,6 +22,8 @@ export interface Pools {
    * The settings of a model's pool, created on first use. Returns the same object from then on, also after a reload.
    */
   settingsFor(model: string): PoolSettings;
+  /** The pools that there are. */
+  all(): Iterable<PoolSettings>;
   /** Whether requests for a model wait while no engine serves it: its rule names it in full, and holds requests. */
   isHeld(model: string): boolean;
   /** Whether requests for any model may wait so. */
@@ -50,7 +52,7 @@ export const maxPools = 1_024;
 
 /**
  * @param rules the first one with a matching pattern applies; the last one must match every model
- * @param workOf the learned service times of a model's engines
+ * @param workOf the learned service times of a model's engines; asked each time, as they may turn out to be another's
  */
 export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
   let matchRule = ruleMatcher(rules);
@@ -59,7 +61,14 @@ export function createPools(rules: readonly PoolRule[], workOf: (model: string) 
   const pools = new Map<string, Pool>();
 
   const create = (model: string, rule: PoolRule): Pool => {
-    const created = { model, work: workOf(model), policy: rule.createPolicy(), ...ownSettings(rule) };
+    const created: Pool = {
+      model,
+      get work() {
+        return workOf(model);
+      },
+      policy: rule.createPolicy(),
+      ...ownSettings(rule),
+    };
     pools.set(model, created);
     return created;
   };
@@ -70,6 +79,7 @@ export function createPools(rules: readonly PoolRule[], workOf: (model: string) 
       if (pools.size < maxPools) return create(model, matchRule(model));
       return pools.get("*") ?? create("*", matchRule("*"));
     },
+    all: () => pools.values(),
     isHeld(model) {
       const { models, holdMs } = matchRule(model);
       return holdMs > 0 && models.includes(model);

@@ -1,7 +1,8 @@
+import type { WaitingWork } from "@espalier/admission";
 import { type Described, EspalierError, json, type Meter, type Startable, startTogether } from "@espalier/common";
 import type { ScaleConfig } from "@espalier/config";
 import { createScalerServer, type ScalerServer } from "@espalier/endpoint-picker";
-import { type DemandedRole, engineRoles, FleetDemand, modelDemand } from "@espalier/routing";
+import { type DemandedRole, engineRoles, FleetDemand, modelDemand, type PoolWork } from "@espalier/routing";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
 
@@ -41,12 +42,15 @@ function createDemand(
 ): FleetDemand {
   return new FleetDemand({
     ...{ channel: mesh?.replica.notes, clock, scheduler, meter, utilization, catchUpMs, idleMs },
-    pools: () =>
-      [...learning.used()].map(([name, work]) => ({
-        model: fleet.model(name)?.parent ?? name,
-        work,
-        waiting: admission.of(pools.settingsFor(name))?.backlog() ?? [],
-      })),
+    pools() {
+      // Adapters wait in queues of their own for the engines of their base model.
+      const waiting = new Map<PoolWork, WaitingWork[]>();
+      for (const pool of pools.all()) {
+        const { work } = pool;
+        waiting.set(work, [...(waiting.get(work) ?? []), ...(admission.of(pool)?.backlog() ?? [])]);
+      }
+      return [...learning.used()].map(([model, work]) => ({ model, work, waiting: waiting.get(work) ?? [] }));
+    },
     enginesOf(model) {
       const targets = fleet.pool(model);
       return {

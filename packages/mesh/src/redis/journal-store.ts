@@ -112,13 +112,18 @@ export class JournalStore {
   /**
    * Reads the journals of writers that are gone into the documents, each once.
    *
-   * @param gone stored journals of writers that are not alive
+   * @param stored all that there are
+   * @param isGone whether a journal's writer is not alive
    */
-  async load(session: RedisSession, gone: readonly StoredJournal[]): Promise<void> {
+  async load(
+    session: RedisSession,
+    stored: readonly StoredJournal[],
+    isGone: (journal: StoredJournal) => boolean,
+  ): Promise<void> {
     const { limits, count, keys, logger } = this.#options;
-    const stored = new Set(gone.map((journal) => keys.journal(journal)));
-    for (const key of this.#loaded) if (!stored.has(key)) this.#loaded.delete(key);
-    for (const journal of gone) {
+    const there = new Set(stored.map((journal) => keys.journal(journal)));
+    for (const key of this.#loaded) if (!there.has(key)) this.#loaded.delete(key);
+    for (const journal of stored.filter(isGone)) {
       if (this.#loaded.has(keys.journal(journal))) continue;
       if (this.#loaded.size >= limits.maxSources) {
         count("too-many-sources");

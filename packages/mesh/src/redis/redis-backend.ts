@@ -300,7 +300,7 @@ class RedisBackend implements Backend {
       this.#table.member(origin.router)?.state !== "alive" && !held.has(originKey(origin));
     this.#isReading = true;
     try {
-      await this.#store.load(session, journals.filter(isGone));
+      await this.#store.load(session, journals, isGone);
     } finally {
       this.#isReading = false;
     }

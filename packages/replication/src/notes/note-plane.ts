@@ -291,7 +291,7 @@ export class HeldNotes {
     const { origin, key } = note;
     const known = this.#routers.get(origin.router)?.get(key);
     if (known && !isLater(note, known)) return "stale";
-    const replaced = known ?? this.#surplusOf(origin.router);
+    const replaced = known ?? this.#earliestIfFull(origin.router);
     if (replaced && !isLater(note, replaced)) return "refused";
     const more = sizeOf(note) - (replaced ? sizeOf(replaced) : 0);
     if (!this.#evictFor(origin.router, more)) return "refused";
@@ -314,7 +314,7 @@ export class HeldNotes {
   }
 
   /** The earliest note of a router of which no more are kept; undefined while there may be more. */
-  #surplusOf(router: RouterId): HeldNote | undefined {
+  #earliestIfFull(router: RouterId): HeldNote | undefined {
     const notes = this.#routers.get(router);
     if (!notes || notes.size < this.#limits.maxNotes) return undefined;
     return [...notes.values()].reduce((earliest, note) => (isLater(earliest, note) ? note : earliest));

@@ -135,7 +135,7 @@ function assertShallow(text: string, path: string): void {
     } else if (token === "[" || token === "{") open++;
     else if (token === "]" || token === "}") open--;
     else if (token === "-" || token === "?" || token === ":") run++;
-    else if (token === "\n") run = 0;
+    else if (token === "\n" || token === "," || /^["']/.test(token)) run = 0;
     const isIndentation = /^ +$/.test(token.slice(0, maxIndentation + 1)) && token.length > maxIndentation;
     if (open > maxNesting || run > maxNesting || isIndentation) {
       throw new EspalierError("config_invalid", `${path}: nests too deeply to be read`);

@@ -67,6 +67,12 @@ test("brackets and dashes within texts do not count as nesting", () => {
   expect(problemsOf(Array.from({ length: 40 }, (_, at) => `# ${at}\nkey-${at}: [[]]`).join("\n"))).toHaveLength(40);
 });
 
+/** A list of engines as JSON, in one line, was refused for the number of its keys. */
+test("keys of JSON in one line do not count as nesting", () => {
+  const engines = Array.from({ length: 100 }, (_, at) => ({ url: `http://engine-${at}:8000`, models: ["m"] }));
+  expect(problemsOf(JSON.stringify({ engines }))).toEqual([]);
+});
+
 test("a file of more than 4 Mi characters is refused unread", () => {
   const filled = (length: number) => `log: {}\n#${"x".repeat(length - 9)}`;
   expect(problemsOf(filled(4 * 1024 * 1024))).toEqual([]);

@@ -91,8 +91,9 @@ export class EnginePool {
 
   #openAnother(): Connection | undefined {
     if (this.#open >= this.#options.maxConnections) return undefined;
+    const connection = new Connection(this.#origin, this.#dialer, this.#options.keepAliveTimeoutMs);
     this.#open += 1;
-    return new Connection(this.#origin, this.#dialer, this.#options.keepAliveTimeoutMs);
+    return connection;
   }
 
   #takeWaiting(): ConnectionUser | undefined {

@@ -85,6 +85,9 @@ export function describeOutcome({ outcome, status }: Fetched): string {
   return outcome === "status" ? `status ${status}` : outcome;
 }
 
+/** Delay until the next run of a step that threw. */
+const afterDefectMs = 1_000;
+
 /** Runs an asynchronous step repeatedly, one run at a time. */
 interface RepeatLoop {
   /** Starts or restarts, with the first run `delayMs` from now; at once if it is 0. */
@@ -94,7 +97,8 @@ interface RepeatLoop {
 
 /**
  * @param step does the work and returns the delay until the next run in milliseconds. After each await it checks
- * `isCurrent`, and changes nothing if the loop was stopped or restarted in the meantime. It must not throw.
+ * `isCurrent`, and changes nothing if the loop was stopped or restarted in the meantime. It must not throw: that is a
+ * defect, which the process logs, and the loop goes on.
  */
 export function createRepeatLoop(
   scheduler: Scheduler,
@@ -104,8 +108,12 @@ export function createRepeatLoop(
   let cancel: Cancel = () => {};
 
   const run = async (mine: number): Promise<void> => {
-    const delayMs = await step(() => mine === generation);
-    if (mine === generation) cancel = scheduler.after(delayMs, () => void run(mine));
+    let delayMs = afterDefectMs;
+    try {
+      delayMs = await step(() => mine === generation);
+    } finally {
+      if (mine === generation) cancel = scheduler.after(delayMs, () => void run(mine));
+    }
   };
   const stop = (): void => {
     generation += 1;

@@ -106,8 +106,13 @@ class Reflector<T> implements ListWatch {
 
   async #run(): Promise<void> {
     while (!this.#isStopped) {
-      const listed = await this.#list();
-      if (listed) await this.#follow(listed.path, listed.version);
+      try {
+        const listed = await this.#list();
+        if (listed) await this.#follow(listed.path, listed.version);
+      } catch (error) {
+        // What a listener throws ends a watch, not all watching.
+        await this.#takeFailure(asApiFailure(error));
+      }
     }
   }
 

@@ -77,13 +77,18 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions) {
       return {
         frame: (bytes) => sink.frame(bytes),
         end() {
-          const done = sink.end();
-          ended();
-          return done;
+          try {
+            return sink.end();
+          } finally {
+            ended();
+          }
         },
         abort() {
-          if (isOpen) sink.abort();
-          ended();
+          try {
+            if (isOpen) sink.abort();
+          } finally {
+            ended();
+          }
         },
       };
     },

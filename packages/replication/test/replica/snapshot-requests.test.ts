@@ -120,6 +120,21 @@ describe("while a snapshot comes in", () => {
     expect(asked).toEqual(["u of anybody at 60050"]);
   });
 
+  /** The end of a snapshot that could not be taken was not counted: nothing was asked for ever again. */
+  test("its end counts if what it brought cannot be taken", () => {
+    const { requests, need, asked, wait } = rigOf();
+    const sink = requests.importing({
+      ...snapshot,
+      end() {
+        throw new Error("defect");
+      },
+    });
+    need("t");
+    expect(() => sink.end()).toThrow("defect");
+    wait(1);
+    expect(asked).toHaveLength(1);
+  });
+
   test("what was to be asked for as it began waits too", () => {
     const { time, requests, need, asked } = rigOf();
     need("t");

@@ -296,7 +296,7 @@ export class PairRun<Target extends PairTarget> {
     this.#prefillDoneMs = Number.NaN;
     this.#hasPrefill = true;
     const dispatch = new Dispatch(knowledge, request, selection, { expectedOutputTokens: 1 });
-    const call = carrier.prefill(dispatch, keepsAnswer, ({ isDone, answer }) => {
+    const ended: Parameters<typeof carrier.prefill>[2] = ({ isDone, answer }) => {
       if (isDone) planner.metrics.prefill((clock.nowMs() - begunMs) / 1_000);
       // If the answer is not kept, it comes when another engine has fetched the prompt, not when the prompt is
       // computed.
@@ -306,8 +306,13 @@ export class PairRun<Target extends PairTarget> {
       if (isDone) this.#prefillDoneMs = clock.nowMs();
       else this.#triedPrefill.add(selection.target.key);
       then(isDone, answer);
-    });
-    this.#running = { dispatch, call };
+    };
+    try {
+      this.#running = { dispatch, call: carrier.prefill(dispatch, keepsAnswer, ended) };
+    } catch (error) {
+      settle(dispatch, false, false);
+      throw error;
+    }
   }
 
   #cancelPrefill(): void {

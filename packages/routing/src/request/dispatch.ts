@@ -39,6 +39,8 @@ export class Dispatch<Target extends RoutingTarget> {
     const { target, matchedTokens, work, activeBlocks, pull } = selection;
     const uncachedTokens = isPrefilled ? 0 : features.promptTokens - matchedTokens;
     this.selection = selection;
+    // First, as nothing counts this dispatch yet: what throws here would never be given back.
+    this.#placement = prompt && knowledge.place(target, prompt, matchedTokens, selection);
     this.#work = uncachedTokens > 0 ? work : undefined;
     // Before the load is published.
     this.workMs = this.#work?.sent() ?? 0;
@@ -50,7 +52,6 @@ export class Dispatch<Target extends RoutingTarget> {
       activeBlocks,
     });
     this.#pull = pull && !isPrefilled ? pull.begin() : undefined;
-    this.#placement = prompt && knowledge.place(target, prompt, matchedTokens, selection);
   }
 
   get target(): Target {

@@ -170,8 +170,8 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const { promptTokens } = request.features;
     const isPrefilled = this.prefill !== undefined;
     const dispatch = new Dispatch(knowledge, request, selection, { isPrefilled });
-    this.#ticket?.dispatched(Math.max(1, promptTokens - selection.matchedTokens));
     this.#current = { dispatch, leg: step?.leg ?? "whole" };
+    this.#ticket?.dispatched(Math.max(1, promptTokens - selection.matchedTokens));
     return this.#current;
   }
 

@@ -76,7 +76,7 @@ function rig(count = 2, waits = false) {
     return lifecycle;
   };
   const loads = (): number[] => targets.map(({ load }) => load.inFlight);
-  return { time, targets, placements, reported, create, loads };
+  return { time, targets, placements, reported, knowledge, create, loads };
 }
 
 /** The target of the next attempt, which goes out. */
@@ -101,6 +101,19 @@ describe("a request", () => {
     lifecycle.finish(answered);
     expect([loads(), targets[0]!.load.decodeTokens, lifecycle.attempts]).toEqual([[0], 0, 1]);
     expect(placements).toEqual(["place a", "computed a", "answered a 48"]);
+  });
+
+  /** A target was charged before something that can throw, and was taken to be busy for ever. */
+  test("whose placement throws charges no target", () => {
+    const { create, loads, knowledge } = rig(2);
+    knowledge.place = () => {
+      throw new Error("defect");
+    };
+    const lifecycle = create();
+    lifecycle.enter();
+    expect(() => lifecycle.next()).toThrow("defect");
+    lifecycle.finish(gone);
+    expect(loads()).toEqual([0, 0]);
   });
 
   test("that failed at a target is not sent there again, and with all tried nobody is left", () => {

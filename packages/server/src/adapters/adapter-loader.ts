@@ -115,15 +115,18 @@ export class AdapterLoader {
   async #load(job: LoadJob, adapter: string): Promise<boolean> {
     const { state } = job;
     this.#underWay += 1;
-    const outcome = await this.#loadAfterUnloading(job, adapter);
-    this.#underWay -= 1;
-    this.#loads(outcome);
-    state.loading.delete(adapter);
-    if (outcome === "loaded") {
-      state.loaded.add(adapter);
-      state.gone.delete(adapter);
-    } else if (outcome !== "full") state.refusedMs.set(adapter, this.#options.clock.nowMs());
-    return outcome === "loaded";
+    try {
+      const outcome = await this.#loadAfterUnloading(job, adapter);
+      this.#loads(outcome);
+      if (outcome === "loaded") {
+        state.loaded.add(adapter);
+        state.gone.delete(adapter);
+      } else if (outcome !== "full") state.refusedMs.set(adapter, this.#options.clock.nowMs());
+      return outcome === "loaded";
+    } finally {
+      this.#underWay -= 1;
+      state.loading.delete(adapter);
+    }
   }
 
   async #loadAfterUnloading(job: LoadJob, adapter: string): Promise<Outcome> {

@@ -52,6 +52,8 @@ export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
       ...{ clock: systemClock, scheduler: systemScheduler, logger: silentLogger },
     });
     tokenizers.set(folder, making);
+    // Files that could not be read may be readable next time.
+    making.catch(() => tokenizers.delete(folder));
     return making;
   };
   const readPrompt = async (task: BodyTask, endpoint: string, terms: PromptTerms): Promise<PromptView> => {

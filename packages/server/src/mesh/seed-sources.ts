@@ -66,7 +66,8 @@ export function createSeedSources(options: SeedSourcesOptions): SeedSources {
     },
     async start() {
       for (const source of files) await source.start(observe(source));
-      void Promise.all(asked.map((source) => source.start(observe(source)))).then(() => {
+      // One that fails is tried too: the router is not to wait for it.
+      void Promise.all(asked.map((source) => source.start(observe(source)))).finally(() => {
         isTried = true;
         tell();
       });

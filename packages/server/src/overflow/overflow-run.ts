@@ -177,6 +177,8 @@ class OverflowRun extends Relay {
     const found = overflow.find(plan, reason, this.#tried);
     if (!(found instanceof OverflowBackend) || !plan.overflow) return undefined;
     const { promptTokens, expectedOutputTokens } = plan.features;
+    const { url, models } = found.config;
+    const body = plan.overflow.bodyFor(models.get(plan.pool.model)!);
     this.#tried.add(found);
     this.#backend = found;
     this.#status = 0;
@@ -184,8 +186,6 @@ class OverflowRun extends Relay {
     this.#reserved = overflow.reserve(found, found.costOf(promptTokens, expectedOutputTokens));
     found.inFlight += 1;
     this.#noteDecision(found);
-    const { url, models } = found.config;
-    const body = plan.overflow.bodyFor(models.get(plan.pool.model)!);
     return { url, body, headers: backendHeaders(found.config, this.#clientHeaders) };
   }
 

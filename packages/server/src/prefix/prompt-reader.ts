@@ -199,7 +199,10 @@ export class PromptReader implements Startable {
     if (known !== undefined || this.#byEngine.size >= maxEngineTokenizers) return known;
     const making = this.#create({ model, mode: "engine", engineUrl: () => this.#options.engineUrl(model) });
     this.#byEngine.set(model, making);
-    void making.then((made) => this.#byEngine.set(model, made));
+    making.then(
+      (made) => this.#byEngine.set(model, made),
+      () => this.#byEngine.delete(model),
+    );
     return making;
   }
 

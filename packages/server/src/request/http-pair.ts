@@ -173,7 +173,6 @@ export class PrefillLeg {
     const { method, path, ownHeaders, requestId, pool, trace } = plan;
     this.#clock = clock;
     this.#settled = settled;
-    this.#permit = target.engine.breaker.begin();
     this.#span = trace?.clientSpan("prefill", { method, target, matchedTokens: selection.matchedTokens });
     const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
     this.#call = proxy.sendSide({
@@ -181,6 +180,7 @@ export class PrefillLeg {
       forwardAuthorization: pool.forwardAuthorization,
       upstream: { url: target.engine.url, headers: [...engineHeaders(pool, target), ...headers, ...traced] },
     });
+    this.#permit = target.engine.breaker.begin();
     this.#call.outcome.then((outcome) => this.#settle(outcome)).catch(onDefect);
   }
 

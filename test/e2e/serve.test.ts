@@ -242,3 +242,22 @@ test("after a collection V8's heap may grow to three times what lives", async ()
   const router = start(["serve", "--engine", "http://127.0.0.1:9", ...flags]);
   await router.until(/ factor 3\.0 |new limit: \d+ KB \(3\.0\)/, 20_000);
 });
+
+/*
+ * Node ends a process for a promise that was rejected while nobody held it: one forgotten `catch`, the router's or a
+ * plugin's, ended all routers that met the same request.
+ */
+test("a promise that is rejected while nobody holds it is logged, and the router goes on", async () => {
+  const careless = `
+    export const hooks = { onAnswer() { void Promise.reject(new Error("nobody waits for this")); } };
+  `;
+  const flags = ["--plugins", temporaryFile("careless.mjs", careless), "--listen-port", "0", "--admin-port", "0"];
+  const router = start(["serve", "--engine", "http://127.0.0.1:9", ...flags]);
+  const [, url = ""] = await router.until(/serves at (\S+),/);
+  const ask = () => fetch(`${url}/v1/chat/completions`, { method: "POST", body: "{}" });
+  await ask();
+  await router.until(/nobody waits for this/);
+  expect((await ask()).status).toBe(415);
+  router.kill("SIGTERM");
+  expect((await router.ended).code).toBe(0);
+});

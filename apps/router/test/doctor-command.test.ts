@@ -175,6 +175,20 @@ describe("beside routers that run", () => {
     return { first, second, engine: engine!, flags };
   }
 
+  test("a feed whose event socket cannot be bound: a cross with the reason and its target", async () => {
+    const [engine] = await startSims();
+    const { port } = new URL(await temporaryServer(() => {}));
+    const listen = `tcp://127.0.0.1:${port}`;
+    const router = await startRouter({ admin: { port: 0 }, engines: [engine], "kv-events": { listen } });
+    const { port: adminPort } = new URL(router.adminUrl);
+    const flags = ["--admin-port", adminPort, "--listen-port", "0", "--engine", engine!];
+    const crosses = async () => of(await examine(...flags), "feeds").filter(({ ok }) => !ok);
+    await waitFor(async () => (await crosses()).length > 0, { what: "the cross" });
+    expect(await crosses()).toMatchObject([
+      { of: new URL(engine!).host, says: "KV events cannot be used: Address already in use" },
+    ]);
+  });
+
   test("the same secret and configuration: ticks, and engines that only the router knows are checked", async () => {
     const { first, second, engine, flags } = await startTwo();
     const checks = await examine(...flags, "--mesh-secret", secret);

@@ -28,7 +28,7 @@ export { createKvFeed, type FeedEndpoints, type KvFeed, type KvFeedDescription }
 export { createReplayGate, type ReplayGate } from "./feed/replay-run.ts";
 export { createSharedBinds } from "./feed/shared-binds.ts";
 export { createWorkSlices, type WorkSlices } from "./feed/work-slices.ts";
-export { createZmqTransport } from "./feed/zmq-transport.ts";
+export { createZmqTransport, subscriberFiles } from "./feed/zmq-transport.ts";
 export {
   createKvEventPublisher,
   type Delivery,

@@ -92,7 +92,7 @@ export interface FeedStatus {
   readonly blocks: Readonly<Record<TierName, number>>;
   /** Blocks of the engine whose position in a prompt is unknown. */
   readonly floatingBlocks: number;
-  /** Why the events cannot be used: the block sizes do not fit. */
+  /** Why the events cannot be used: the event socket cannot be opened, or the block sizes do not fit. */
   readonly unusable: string | null;
 }
 

@@ -48,9 +48,10 @@ import { createHookCalls, createWarn, type Hooks, type Warn } from "./extensions
 import { checkCustomPolicies, checkHooks } from "./extensions/plugins.ts";
 import { createLargeBodies } from "./large-bodies/large-bodies.ts";
 import { readEngineTls } from "./lifecycle/certificates.ts";
+import { maxEventSockets, shareDescriptors } from "./lifecycle/descriptors.ts";
 import { createDrain, type DrainedListeners } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
-import { createConnectionLimit, shareDescriptors } from "./lifecycle/listener.ts";
+import { createConnectionLimit } from "./lifecycle/listener.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
 import { createLocalTable, createSharedTable } from "./lifecycle/operator-engines.ts";
 import { createOverload } from "./lifecycle/overload.ts";
@@ -100,9 +101,10 @@ export function createContext(
   const pools = createPools(rulesOf(config), (model) => learning.workOf(fleet.model(model)?.parent ?? model));
   const version = dependencies.version ?? "";
   let settings = sharedSettings(config);
-  const engineSide = createEngineSide(config, ports, pools, { version, settings });
+  const { openFiles = Number.POSITIVE_INFINITY } = dependencies;
+  const engineSide = createEngineSide(config, ports, pools, { version, settings, openFiles });
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
-  const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
+  const descriptors = shareDescriptors(openFiles, () => prefix.openFiles);
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const rents = createSharedRents({ channel: mesh?.replica.notes, clock, scheduler, meter });
@@ -152,7 +154,8 @@ export function createContext(
     }),
     largeBodies: createLargeBodies({ scheduler, logger }),
     connections: createConnectionLimit({
-      ...{ listener: "clients", meter, logger, maxRejected: Math.min(rejectedConnections, descriptors.rejected) },
+      ...{ listener: "clients", meter, logger },
+      maxRejected: () => Math.min(rejectedConnections, descriptors.rejected),
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
     memory: watchMemory({ config: config.admission, clock, index, feedConfidenceOf: prefix.feedConfidenceOf }),
@@ -186,7 +189,7 @@ function createEngineSide(
   config: CompiledConfig,
   ports: Ports,
   { metricsEveryMs }: Pick<Pools, "metricsEveryMs">,
-  release: RouterRelease,
+  { openFiles, ...release }: RouterRelease & { readonly openFiles: number },
 ) {
   const { clock, scheduler } = ports;
   const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
@@ -210,6 +213,8 @@ function createEngineSide(
     index,
     sharing: mesh?.prefixSharing,
     pools: kvPools,
+    // Each engine's health checks have a connection.
+    maxEventSockets: () => maxEventSockets(openFiles - fleet.engines.length),
   });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
   return { proxy, http, lookups, index, mesh, fleet, prefix };

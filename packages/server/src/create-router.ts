@@ -259,9 +259,9 @@ function createMetricsPage(metrics: Metrics, readiness: () => Readiness): Metric
 }
 
 function boundOperators(context: RouterContext, { config }: RouterDependencies, meter: Meter, server: Server): void {
-  const max = Math.min(maxAdminConnections, context.descriptors.operators);
+  const max = () => Math.min(maxAdminConnections, context.descriptors.operators);
   const limit = createConnectionLimit({
-    ...{ listener: "operators", max: () => max, maxRejected: 0, meter, logger: context.logger },
+    ...{ listener: "operators", max, maxRejected: () => 0, meter, logger: context.logger },
   });
   limit.watch(server, config.admin.tls !== undefined);
 }

@@ -23,8 +23,9 @@ import type { ResponseFinder, StoredResponses } from "./data-plane/stored-respon
 import type { CheckIdentity } from "./extensions/auth.ts";
 import type { HookCalls } from "./extensions/hooks.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
+import type { DescriptorShares } from "./lifecycle/descriptors.ts";
 import type { Drain } from "./lifecycle/drain.ts";
-import type { ConnectionLimit, DescriptorShares } from "./lifecycle/listener.ts";
+import type { ConnectionLimit } from "./lifecycle/listener.ts";
 import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
 import type { OwnRelease } from "./mesh/fleet-watch.ts";

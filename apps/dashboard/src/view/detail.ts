@@ -212,7 +212,7 @@ function createWhy(past: AskPast): Part<string> {
       if (requestId === "" || requestId === asked) return;
       asked = requestId;
       node.replaceChildren(element("p", { class: "soft" }, `Asking about request ${requestId} …`));
-      past(requestId)
+      void past(requestId)
         .then((answer) => readPastRequest(answer).map(pastOf))
         .catch((error: unknown) => [
           element("p", { class: "soft" }, error instanceof Error ? error.message : String(error)),

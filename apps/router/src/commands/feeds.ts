@@ -9,7 +9,7 @@ import { addCommand } from "./command-list.ts";
 const columns: readonly TableColumn<FeedReport>[] = [
   { header: "target", value: (feed) => feed.target },
   { header: "state", value: (feed) => feed.state },
-  { header: "why", value: (feed) => feed.reason },
+  { header: "why", value: (feed) => feed.unusable ?? feed.reason },
   { header: "read by", value: (feed) => (feed.role === "owner" ? "this router" : (feed.owner ?? undefined)) },
   { header: "role here", value: (feed) => feed.role ?? undefined },
   { header: "endpoint", value: (feed) => feed.endpoint ?? undefined },

@@ -140,6 +140,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   setFlagsFromString(`--heap-growing-percent=${heapGrowthPercent}`);
   const levelled = createLogger(loggerOptions(config.log));
   const logger = levelled.child(fields);
+  outliveRejections(logger);
   for (const warning of config.warnings) logger.warn(warning);
   const dashboard = dashboardPage(config, logger, isDemo);
   const router = createRouter({
@@ -157,6 +158,22 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   });
   await router.start();
   return { router, logger };
+}
+
+/**
+ * By default Node ends a process for a promise that was rejected while nobody held it. All routers may have the same
+ * defect, or the same plugin, at the same moment, and again after each restart; what the promise stood for is one
+ * operation.
+ */
+function outliveRejections(logger: Logger): void {
+  process.on("unhandledRejection", (error) =>
+    logger.error(
+      "a promise was rejected that nobody holds: a defect of the router or of a plugin; the router goes on",
+      {
+        error,
+      },
+    ),
+  );
 }
 
 function logListening({ url, adminUrl, meshAddress, picker, config }: Router, logger: Logger): void {

@@ -2,7 +2,7 @@ import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
 import type { CompiledConfig } from "@espalier/config";
-import { probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
+import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
 import { askAdmin, askStatus } from "../commands/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
@@ -126,7 +126,27 @@ export async function checkRunning(
       return [cross("router", `${router} at ${admin}`, reasonOf(error), "give all routers one admin key, for --key")];
     }
   });
-  return [checkVersion(adminUrl, status.version, version), ...(await Promise.all(others)).flat()];
+  const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
+  return [checkVersion(adminUrl, status.version, version), ...checkFeeds(feeds), ...(await Promise.all(others)).flat()];
+}
+
+/** Feeds that are listed of each reason. */
+const namedFeeds = 4;
+
+/** What a running router says of the KV events that it reads, or would read. */
+function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
+  if (feeds.length === 0) return [];
+  const targetsByReason = new Map<string, string[]>();
+  for (const { target, unusable } of feeds) {
+    if (unusable) targetsByReason.set(unusable, [...(targetsByReason.get(unusable) ?? []), target]);
+  }
+  if (targetsByReason.size === 0) return [tick("feeds", "", `the KV events of ${feeds.length} targets can be used`)];
+  return [...targetsByReason].map(([why, targets]) => {
+    const left = targets.length - namedFeeds;
+    const of = targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");
+    const mend = "raise `ulimit -n`, correct the endpoint, or give prefix.block-size the engine's block size";
+    return cross("feeds", of, `KV events cannot be used: ${why}`, mend);
+  });
 }
 
 function checkVersion(of: string, there: string | null, here: string): Check {

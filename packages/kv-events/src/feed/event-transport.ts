@@ -42,7 +42,7 @@ export interface OpenSocket {
   close(): void;
 }
 
-/** The sockets that a feed needs, as an interface so that tests need none. */
+/** The sockets that a feed needs, as an interface so that tests need none. Opening one may throw. */
 export interface EventTransport {
   openSubscriber(options: SubscriberOptions): OpenSocket;
   /** Sends one replay request. An unusable endpoint gives no answer. */

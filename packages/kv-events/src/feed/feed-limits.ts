@@ -23,8 +23,9 @@ export const defaultFeedLimits = {
   replayCooldownMs: 30_000,
   /** After this much silence the engine is asked once whether its last messages were lost. */
   quietCheckMs: 5_000,
-  /** How long to wait before trying an unusable endpoint again. */
+  /** How long to wait before trying an unusable endpoint again: at first, and at most. */
   reopenMs: 10_000,
+  maxReopenMs: 120_000,
 };
 
 /** @throws RangeError for a limit that is not a positive whole number up to 2^31 - 1 */

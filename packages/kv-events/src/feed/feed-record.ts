@@ -138,6 +138,7 @@ const counters = {
   duplicates: "Messages that came again.",
   restarts: "Restarts of engines.",
   resyncs: "Times that too many messages waited and were dropped to ask again.",
+  open_failures: "Attempts to open the event socket that failed; the feed is off until the next one.",
 } as const;
 
 type FeedCounter = keyof typeof counters;

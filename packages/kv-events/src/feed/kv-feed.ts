@@ -1,12 +1,15 @@
 import {
+  backoffDelayMs,
   type Cancel,
   type Clock,
   type Logger,
   type Meter,
+  type Random,
   type Scheduler,
   type Startable,
   silentLogger,
   silentMeter,
+  systemRandom,
 } from "@espalier/common";
 import type { EventDecoder } from "../codec/event-decoder.ts";
 import { type NumberedMessage, readSequence } from "../codec/replay-frames.ts";
@@ -44,6 +47,7 @@ interface KvFeedOptions {
   readonly replayGate: ReplayGate;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  readonly random?: Random;
   readonly logger?: Logger;
   readonly meter?: Meter;
   readonly limits?: Partial<FeedLimits>;
@@ -53,6 +57,8 @@ interface KvFeedOptions {
 export interface KvFeed extends Startable {
   readonly state: FeedState;
   readonly reason: FeedReason;
+  /** Why its endpoint cannot be used; undefined while it can. */
+  readonly failure: string | undefined;
   /** Plain JSON for the admin API. */
   describe(): KvFeedDescription;
 }
@@ -102,8 +108,9 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   #isHistoryEmpty = false;
   #cancelQuietCheck: Cancel = () => {};
   #cancelReopen: Cancel = () => {};
-  /** Whether a warning about the endpoint was logged. */
-  #hasFailed = false;
+  failure: string | undefined;
+  /** How often the endpoint could not be used, since the last connection. */
+  #failures = 0;
   #wasHeard = false;
   #wasChecked = false;
 
@@ -192,7 +199,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     if (this.#offReason || this.#connection === "up") return;
     const cause = this.#connection === "none" ? "first-connection" : "reconnected";
     this.#connection = "up";
-    this.#hasFailed = false;
+    this.#failures = 0;
     this.#wasHeard = true;
     this.#wasChecked = false;
     this.#allowance.reconnected();
@@ -213,17 +220,31 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   }
 
   onFailed(error: unknown): void {
-    const { endpoints, scheduler } = this.#options;
+    const { endpoints, scheduler, random = systemRandom } = this.#options;
     if (this.#offReason || !endpoints) return;
-    if (!this.#hasFailed)
+    if (this.#failures === 0)
       this.#logger.warn("the endpoint of a feed of KV events cannot be used", { error, ...endpoints });
-    this.#hasFailed = true;
+    this.failure = error instanceof Error ? error.message : String(error);
+    this.#record.count("open_failures");
     this.#turnOff("endpoint-unusable");
-    // A taken port may become free, and a name may become resolvable.
-    this.#cancelReopen = scheduler.after(this.#limits.reopenMs, () => this.#open(endpoints));
+    // A taken port may become free, a name resolvable, and a file descriptor too.
+    const backoff = { firstDelayMs: this.#limits.reopenMs, maxDelayMs: this.#limits.maxReopenMs };
+    const delayMs = backoffDelayMs(this.#failures++, backoff, random);
+    this.#cancelReopen = scheduler.after(delayMs, () => this.#open(endpoints));
   }
 
   step(): boolean {
+    try {
+      return this.#work();
+    } catch (error) {
+      // A defect of ours. Feeds take turns, so the caller may be another feed's socket, which would be blamed.
+      this.#record.refuse("failed");
+      this.#logger.error("a message of KV events could not be taken", { error });
+      return true;
+    }
+  }
+
+  #work(): boolean {
     if (this.#replay?.step()) return true;
     if (this.#replay || this.#connection !== "up") return false;
     const message = this.#queue.shift();
@@ -268,12 +289,12 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     this.#follower.replayed(message, isFirst);
   }
 
-  replayEnded(outcome: ReplayOutcome): void {
+  replayEnded(outcome: ReplayOutcome, error?: unknown): void {
     this.#replay = undefined;
     this.#record.replayEnded(outcome);
     if (outcome === "failed") {
       this.#allowance.failed();
-      this.#logger.warn("the history of KV events could not be fetched", { cause: this.#replayCause });
+      this.#logger.warn("the history of KV events could not be fetched", { cause: this.#replayCause, error });
     }
     this.#isHistoryEmpty = outcome === "empty" && this.#follower.last < 0;
     this.#follower.replayEnded(outcome);
@@ -340,10 +361,15 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   #open({ endpoint, mode, topic }: FeedEndpoints): void {
     this.#offReason = undefined;
     this.#connection = "none";
+    this.failure = undefined;
     this.settle();
-    const socket = this.#options.transport.openSubscriber({ endpoint, mode, topic, observer: this });
-    if (this.#offReason) socket.close();
-    else this.#socket = socket;
+    try {
+      const socket = this.#options.transport.openSubscriber({ endpoint, mode, topic, observer: this });
+      if (this.#offReason) socket.close();
+      else this.#socket = socket;
+    } catch (error) {
+      this.onFailed(error);
+    }
   }
 
   #turnOff(reason: FeedReason): void {

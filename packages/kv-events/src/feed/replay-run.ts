@@ -20,7 +20,8 @@ export interface ReplayOwner {
    * @param isFirst whether it is the first of an answer, which may be beyond the requested number
    */
   replayed(message: NumberedMessage, isFirst: boolean): void;
-  replayEnded(outcome: ReplayOutcome): void;
+  /** @param error why no socket could be opened */
+  replayEnded(outcome: ReplayOutcome, error?: unknown): void;
   requestWork(): void;
 }
 
@@ -115,9 +116,13 @@ export class ReplayRun {
     const onFrames = (frames: readonly Uint8Array[]): void => {
       if (isCurrent()) this.#receive(frames);
     };
-    const socket = transport.openReplay({ endpoint, start: this.#asked, onFrames });
-    if (isCurrent()) this.#socket = socket;
-    else socket.close();
+    try {
+      const socket = transport.openReplay({ endpoint, start: this.#asked, onFrames });
+      if (isCurrent()) this.#socket = socket;
+      else socket.close();
+    } catch (error) {
+      this.#finish("failed", error);
+    }
   }
 
   #receive(frames: readonly Uint8Array[]): void {
@@ -175,10 +180,10 @@ export class ReplayRun {
     this.#answers.clear();
   }
 
-  #finish(outcome: ReplayOutcome): void {
+  #finish(outcome: ReplayOutcome, error?: unknown): void {
     if (this.#isOver) return;
     this.stop();
-    this.#options.owner.replayEnded(outcome);
+    this.#options.owner.replayEnded(outcome, error);
   }
 }
 
@@ -188,7 +193,7 @@ const maxWaiting = 16_384;
 /** Limits concurrent replays over all feeds: each makes an engine send up to its whole history. */
 export interface ReplayGate {
   /**
-   * Calls `enter` once a slot is free, perhaps immediately.
+   * Calls `enter` once a slot is free, perhaps immediately. If `enter` throws, its slot is free again.
    *
    * @returns frees the slot or stops waiting for one; undefined when too many wait
    */
@@ -212,17 +217,25 @@ export function createReplayGate(limit = 8): ReplayGate {
     acquire(enter) {
       if (waiting.size >= maxWaiting) return undefined;
       let isOver = false;
-      // A separate closure per call: two callers may pass the same function.
-      const entry = (): void => enter();
-      waiting.add(entry);
-      admit();
-      return () => {
+      const release = (): void => {
         if (isOver) return;
         isOver = true;
         if (waiting.delete(entry)) return;
         running -= 1;
         admit();
       };
+      // A separate closure per call: two callers may pass the same function.
+      const entry = (): void => {
+        try {
+          enter();
+        } catch (error) {
+          release();
+          throw error;
+        }
+      };
+      waiting.add(entry);
+      admit();
+      return release;
     },
   };
 }

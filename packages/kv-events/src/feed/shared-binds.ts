@@ -29,11 +29,15 @@ export function createSharedBinds(transport: EventTransport, logger: Logger): Ev
       const bind = binds.get(options.endpoint) ?? { routes: new Map(), paused: new Set(), ...unopened };
       const { routes } = bind;
       if (routes.has(options.topic) || routes.size >= maxRoutes) return refuse(options, routes.size);
+      if (bind.socket) replayState(bind, options.observer);
       routes.set(options.topic, options.observer);
-      if (!bind.socket) {
-        binds.set(options.endpoint, bind);
-        bind.socket = transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
-      } else replayState(bind, options.observer);
+      try {
+        bind.socket ??= transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
+      } catch (error) {
+        routes.delete(options.topic);
+        throw error;
+      }
+      binds.set(options.endpoint, bind);
       return routeOf(bind, options, () => binds.delete(options.endpoint));
     },
   };

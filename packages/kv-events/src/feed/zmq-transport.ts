@@ -1,5 +1,6 @@
 import { Dealer, type Observer, type Socket, Subscriber } from "zeromq";
 import { writeSequence } from "../codec/replay-frames.ts";
+import { zmqContext } from "../zmq-context.ts";
 import type { EventTransport, OpenSocket, ReplayOptions, SubscriberOptions } from "./event-transport.ts";
 import type { WorkSlices } from "./work-slices.ts";
 
@@ -18,28 +19,81 @@ const replayHighWaterMark = 10_000;
 /** Pings detect a peer that vanished, within the sum of both (milliseconds). */
 const heartbeat = { heartbeatInterval: 2_000, heartbeatTimeout: 3_000 };
 
-const connection = { linger: 0, maxMessageSize: maxMessageBytes, reconnectInterval: 100, reconnectMaxInterval: 1_000 };
+const connection = {
+  context: zmqContext,
+  linger: 0,
+  maxMessageSize: maxMessageBytes,
+  reconnectInterval: 100,
+  reconnectMaxInterval: 1_000,
+};
+
+/** Open files of a subscriber: its socket, two of its monitor, a connection. A bound one has a connection per engine. */
+export const subscriberFiles = 4;
+/** Open files of a replay: its socket and its connection. */
+const replayFiles = 2;
+
+interface ZmqTransport extends EventTransport {
+  /** Open files of all sockets. */
+  readonly openFiles: number;
+}
 
 /**
- * ZeroMQ sockets.
+ * ZeroMQ sockets. Opening one throws when the process may have no more open files.
  *
  * @param slices limits how long sockets are read without a break; share it with the feeds
+ * @param maxSubscribers further ones fail
  */
-export function createZmqTransport(slices: WorkSlices): EventTransport {
+export function createZmqTransport(
+  slices: WorkSlices,
+  maxSubscribers = (): number => Number.POSITIVE_INFINITY,
+): ZmqTransport {
+  const files = { subscribers: 0, connections: 0, replays: 0 };
   return {
-    openSubscriber: (options) => openSubscriber(options, slices),
-    openReplay: (options) => openReplay(options, slices),
+    get openFiles() {
+      return subscriberFiles * files.subscribers + files.connections + replayFiles * files.replays;
+    },
+    openSubscriber(options) {
+      const max = maxSubscribers();
+      if (files.subscribers >= max) throw new RangeError(`open files allow ${max} event sockets`);
+      const socket = openSubscriber(options, slices, (change) => {
+        if (options.mode === "bind") files.connections += change;
+      });
+      return counted(socket, files, "subscribers");
+    },
+    openReplay: (options) => counted(openReplay(options, slices), files, "replays"),
   };
 }
 
-function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, slices: WorkSlices): OpenSocket {
+function counted<Kind extends string>(socket: OpenSocket, files: Record<Kind, number>, kind: Kind): OpenSocket {
+  files[kind] += 1;
+  let isOpen = true;
+  return {
+    ...socket,
+    close() {
+      if (isOpen) files[kind] -= 1;
+      isOpen = false;
+      socket.close();
+    },
+  };
+}
+
+function openSubscriber(
+  { endpoint, mode, topic, observer }: SubscriberOptions,
+  slices: WorkSlices,
+  onConnections: (change: number) => void,
+): OpenSocket {
   const socket = new Subscriber({ ...connection, ...heartbeat, receiveHighWaterMark: liveHighWaterMark });
   const fail = (error: unknown): void => {
     if (!socket.closed) observer.onFailed(error);
   };
-  const watch = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
-  watchConnections(socket.events, watch).catch(fail);
-  socket.subscribe(topic);
+  try {
+    const watch = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
+    watchConnections(socket.events, { ...watch, onConnections }).catch(fail);
+    socket.subscribe(topic);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
   // A socket cannot be read while it binds.
   const ready = mode === "bind" ? socket.bind(endpoint) : connect(socket, endpoint);
   const onFrames = (frames: readonly Uint8Array[]): void => observer.onMessage(frames);
@@ -67,23 +121,31 @@ interface Watch {
   isClosed(): boolean;
   onUp(): void;
   onDown(): void;
+  /** @param change of the number of connections; all are gone when the socket is closed */
+  onConnections(change: number): void;
 }
 
 /**
  * Reports connections. A bound socket may have several: it reports the loss of one, and then whether others are left.
  */
-async function watchConnections(events: Observer, { isClosed, onUp, onDown }: Watch): Promise<void> {
+async function watchConnections(events: Observer, { isClosed, onUp, onDown, onConnections }: Watch): Promise<void> {
   let connections = 0;
-  for await (const event of events) {
-    if (isClosed() || event.type === "end") return;
-    if (event.type === "handshake") {
-      connections += 1;
-      onUp();
-    } else if (event.type === "disconnect" && connections > 0) {
-      connections -= 1;
-      onDown();
-      if (connections > 0) onUp();
+  try {
+    for await (const event of events) {
+      if (isClosed() || event.type === "end") return;
+      if (event.type === "handshake") {
+        connections += 1;
+        onConnections(1);
+        onUp();
+      } else if (event.type === "disconnect" && connections > 0) {
+        connections -= 1;
+        onConnections(-1);
+        onDown();
+        if (connections > 0) onUp();
+      }
     }
+  } finally {
+    onConnections(-connections);
   }
 }
 

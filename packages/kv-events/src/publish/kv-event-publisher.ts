@@ -2,6 +2,7 @@ import { type Clock, type Logger, type Scheduler, type Startable, systemSchedule
 import { XPublisher } from "zeromq";
 import { type EventDialect, encodeEventMessage, replayCarriesTopic, type WireEvent } from "../codec/encode-events.ts";
 import { writeSequence } from "../codec/replay-frames.ts";
+import { zmqContext } from "../zmq-context.ts";
 import { type BatchBuffer, createBatchBuffer, type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
 
 export interface KvEventPublisherOptions {
@@ -223,7 +224,10 @@ const unsubscribeCode = 0;
  */
 async function openEventSocket(options: EventSocketOptions): Promise<EventSocket> {
   const { mode, highWaterMark } = options;
-  const socket = new XPublisher({ linger: 0, sendHighWaterMark: highWaterMark, verbosity: "allSubsUnsubs" });
+  const socket = new XPublisher({
+    ...{ context: zmqContext, linger: 0, sendHighWaterMark: highWaterMark },
+    verbosity: "allSubsUnsubs",
+  });
   try {
     if (mode === "bind") await socket.bind(options.endpoint);
     else socket.connect(options.endpoint);

@@ -1,6 +1,7 @@
 import type { Logger } from "@espalier/common";
 import { Router } from "zeromq";
 import { type NumberedMessage, readReplayRequest, replayEndFrames, replayFrames } from "../codec/replay-frames.ts";
+import { zmqContext } from "../zmq-context.ts";
 
 /** The latest published messages, oldest first. A full buffer drops the oldest, as engines do. */
 export type BatchBuffer = ReturnType<typeof createBatchBuffer>;
@@ -57,7 +58,7 @@ export interface ReplayResponder {
  */
 export async function startReplayResponder(options: ReplayResponderOptions): Promise<ReplayResponder> {
   const { buffer, topic, logger, highWaterMark } = options;
-  const socket = new Router({ linger: 0, sendHighWaterMark: highWaterMark });
+  const socket = new Router({ context: zmqContext, linger: 0, sendHighWaterMark: highWaterMark });
   try {
     await socket.bind(options.endpoint);
   } catch (error) {

@@ -1,4 +1,4 @@
-import { createVirtualTime } from "@espalier/testing";
+import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { createKvFeed } from "../../src/feed/kv-feed.ts";
@@ -47,10 +47,66 @@ test("an endpoint that cannot be used turns the feed off; it is tried again, and
   expect(feed.state).toBe("stale connecting");
   fail();
   expect(feed.lines.map(({ level }) => level)).toEqual(["warn"]);
-  feed.time.advance(10_000);
+  // Each time it waits longer.
+  feed.time.advance(19_999);
+  expect(feed.transport.subscribers).toHaveLength(2);
+  feed.time.advance(1);
   feed.transport.subscribers.at(-1)!.tell.onUp();
   feed.time.advance(10);
   expect(feed.state).toBe("live nothing-published");
+});
+
+/*
+ * The 342nd feed of a process ended it: the library allowed 1,023 sockets and threw, and nobody held the promise of the
+ * feed's start.
+ */
+test("a socket that cannot be opened turns the feed off with the reason; it is tried again, at most every two minutes", async () => {
+  const { clock, scheduler, advance } = createVirtualTime();
+  const transport = createFakeTransport();
+  const open = transport.openSubscriber;
+  let attempts = 0;
+  transport.openSubscriber = () => {
+    attempts += 1;
+    throw new Error("Too many open file descriptors");
+  };
+  const sink = createRecordingSink();
+  const meter = createSeriesMeter();
+  const feed = createKvFeed({
+    ...{ key: "a", endpoints: { endpoint: "tcp://a:1", mode: "connect", topic: "", replayEndpoint: undefined } },
+    ...{ sink, decoder: createEventDecoder(), transport, replayGate: createReplayGate(), clock, scheduler, meter },
+    ...{ slices: createWorkSlices({ clock, scheduler }), random: { float: () => 1, integer: () => 0 } },
+  });
+  await feed.start();
+  expect(`${feed.state} ${feed.reason}: ${feed.failure}`).toBe("off endpoint-unusable: Too many open file descriptors");
+  const waits = [10_000, 20_000, 40_000, 80_000, 120_000, 120_000];
+  for (const [at, waitMs] of waits.entries()) {
+    expect(attempts).toBe(at + 1);
+    advance(waitMs);
+  }
+  expect(meter.value("espalier_kv_feed_open_failures_total", "a")).toBe(7);
+  transport.openSubscriber = open;
+  advance(120_000);
+  expect(`${feed.state} ${feed.reason}: ${feed.failure}`).toBe("stale connecting: undefined");
+  transport.subscribers[0]!.tell.onUp();
+  expect(feed.state).toBe("partial");
+});
+
+/*
+ * Feeds take turns: what one feed's sink threw left through the socket of whichever feed had asked for work, whose
+ * endpoint was then taken for unusable.
+ */
+test("what a sink throws is the loss of a message, and no other feed's fault", async () => {
+  const feed = await connectedFeed();
+  feed.engine.publish(3);
+  feed.sink.newEpoch = () => {
+    throw new Error("defect");
+  };
+  feed.engine.restart();
+  expect(() => feed.engine.publish(1)).not.toThrow();
+  feed.time.advance(100);
+  expect(feed.lines.map(({ level }) => level)).toContain("error");
+  expect(feed.state).not.toContain("off");
+  expect(feed.meter.value("refused_messages_total", "engine-a/0", "failed")).toBe(1);
 });
 
 test("a feed that is stopped while its endpoint cannot be used does not come back", async () => {

@@ -98,6 +98,8 @@ export async function startFeed(options: HarnessOptions = {}): Promise<FeedHarne
     replayGate: options.gate ?? createReplayGate(),
     clock,
     scheduler,
+    // No jitter.
+    random: { float: () => 1, integer: () => 0 },
     logger,
     meter,
     limits: options.limits ?? {},

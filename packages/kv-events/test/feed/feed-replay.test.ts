@@ -236,6 +236,29 @@ test("replays of all feeds pass one gate", async () => {
   expect(feeds.map(({ state }) => state)).toEqual(Array(5).fill("live nothing-published"));
 });
 
+/*
+ * Eight replays that could not open a socket, as descriptors had run out for a moment, kept their places at the gate for
+ * ever: no feed of the process got a replay again, and none that waited for one read live messages.
+ */
+test("replays that cannot open a socket fail; their places at the gate are free, and each feed asks again", async () => {
+  const time = createVirtualTime();
+  const gate = createReplayGate(2);
+  const feeds = await Promise.all(range(1, 4).map(() => startFeed({ gate, time })));
+  const opens = feeds.map(({ transport }) => transport.openReplay);
+  for (const { transport } of feeds) {
+    transport.openReplay = () => {
+      throw Object.assign(new Error("Too many open file descriptors"), { code: "EMFILE" });
+    };
+  }
+  for (const feed of feeds.slice(0, 3)) feed.connect();
+  expect(feeds.map(({ state }) => state)).toEqual([...Array(3).fill("partial replay-failed"), "stale connecting"]);
+  for (const [at, { transport }] of feeds.entries()) transport.openReplay = opens[at]!;
+  feeds[3]!.connect();
+  expect(feeds[3]!.state).toBe("live nothing-published");
+  time.advance(60_000);
+  expect(feeds.map(({ state }) => state)).toEqual(Array(4).fill("live nothing-published"));
+});
+
 test("a feed that is stopped while it waits at the gate leaves its place to others", async () => {
   const time = createVirtualTime();
   const gate = createReplayGate(1);

@@ -168,6 +168,19 @@ describe("the gate of replays", () => {
     expect(entered).toEqual([0, 1, 3, 4]);
   });
 
+  test("a caller that throws keeps no place", () => {
+    const gate = createReplayGate(1);
+    const enter = (): void => {
+      throw new Error("no descriptor");
+    };
+    expect(() => gate.acquire(enter)).toThrow("no descriptor");
+    let entered = false;
+    gate.acquire(() => {
+      entered = true;
+    });
+    expect(entered).toBe(true);
+  });
+
   test("turns away whoever is one too many", () => {
     const gate = createReplayGate(1);
     const enter = (): void => {};

@@ -125,6 +125,20 @@ test("an endpoint that cannot be bound is told to all; each then closes its part
   expect(transport.subscribers[0]!.isOpen).toBe(false);
 });
 
+/** A bind that threw left its topic behind: the next attempt was told that the topic has a reader already. */
+test("an endpoint that throws when it is bound keeps no topic: the next attempt binds it", () => {
+  const { transport, open } = createShared();
+  const bind = transport.openSubscriber;
+  transport.openSubscriber = () => {
+    throw new Error("Too many open file descriptors");
+  };
+  expect(() => open("kv@a")).toThrow("Too many open");
+  transport.openSubscriber = bind;
+  const { log } = open("kv@a");
+  transport.subscribers[0]!.tell.onUp();
+  expect(log).toEqual(["up"]);
+});
+
 test("readers that connect have a socket each; replays pass through", () => {
   const { transport, shared } = createShared();
   for (const observer of [createObserver(), createObserver()]) {

@@ -56,7 +56,7 @@ interface ConnectionLimitOptions {
   /** Most connections that are served. */
   readonly max: () => number;
   /** Connections beyond `max` that are kept open to answer a request with 503; further ones are closed at once. */
-  readonly maxRejected: number;
+  readonly maxRejected: () => number;
   readonly meter: Meter;
   readonly logger: Logger;
 }
@@ -118,7 +118,7 @@ export function createConnectionLimit({
     noteFull();
   };
   const connected = (socket: Socket): boolean => {
-    if (openCount >= max() + maxRejected) {
+    if (openCount >= max() + maxRejected()) {
       meters.refused("closed");
       noteFull();
       socket.destroy();
@@ -153,36 +153,5 @@ function createMeters(meter: Meter, listener: string) {
   return {
     open: open.series(listener),
     refused: (how: "answered" | "closed") => refused.series(listener, how).add(),
-  };
-}
-
-/** How the open files of a process are divided. */
-export interface DescriptorShares {
-  /** Client connections that are served. */
-  readonly clients: number;
-  /** Client connections beyond those, answered with 503. */
-  readonly rejected: number;
-  /** Requests at engines, each on a connection of its own. */
-  readonly requests: number;
-  readonly operators: number;
-}
-
-/** For listeners, files, health checks of a small fleet, and other routers. */
-const basicFiles = 100;
-/** Shares of the rest. The remainder is for health checks of a larger fleet and for other routers. */
-const shares = { clients: 0.35, rejected: 0.05, requests: 0.35, operators: 0.1 };
-
-/**
- * Without descriptors, engines look unreachable, so clients must not take the last ones.
- *
- * @param openFiles most that the process may have open; Infinity when unknown
- */
-export function shareDescriptors(openFiles: number): DescriptorShares {
-  const of = (share: number): number => Math.max(1, Math.floor((openFiles - basicFiles) * share));
-  return {
-    clients: of(shares.clients),
-    rejected: of(shares.rejected),
-    requests: of(shares.requests),
-    operators: of(shares.operators),
   };
 }

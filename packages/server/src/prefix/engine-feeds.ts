@@ -21,6 +21,7 @@ import {
   readSglangEventSources,
   readVllmEventSources,
 } from "@espalier/kv-events";
+import { tierNames } from "@espalier/prefix-index";
 import {
   type FeedConfidence,
   type FeedHost,
@@ -69,6 +70,7 @@ export const feedReport = json.named(
       restarts: json.integer(),
       lastSequence: json.nullable(json.integer()),
       lagMs: json.nullable(json.number()),
+      unusable: json.nullable(json.text(), "Why its events cannot be used."),
     },
     isOpen: true,
   }),
@@ -111,6 +113,8 @@ export class EngineFeeds implements Startable {
   readonly #byTarget: (HostedFeed | undefined)[] = [];
   readonly #pools: HostedFeed[] = [];
   #worstLagMs: number | undefined;
+  /** Whether a feed was left out and logged. */
+  #leftOut = false;
   #unsubscribe = (): void => {};
 
   constructor(options: EngineFeedsOptions) {
@@ -211,7 +215,7 @@ export class EngineFeeds implements Startable {
 
   #make(entry: EngineEntry, endpointsOf: (target: Target) => FeedEndpoints | undefined): void {
     const wanted = entry.engine.targets.flatMap((target) => {
-      const endpoints = target.index < maxKnownTargets ? endpointsOf(target) : undefined;
+      const endpoints = endpointsOf(target);
       return endpoints ? [{ target, endpoints }] : [];
     });
     const made = JSON.stringify([
@@ -223,8 +227,24 @@ export class EngineFeeds implements Startable {
     this.#stopFeeds(entry);
     for (const { target, endpoints } of wanted) {
       const { index, key } = target;
-      entry.feeds.push(this.#open({ index, key, region: entry.engine.region }, endpoints));
+      if (index < maxKnownTargets) entry.feeds.push(this.#open({ index, key, region: entry.engine.region }, endpoints));
+      else entry.feeds.push(this.#leaveOut(key));
     }
+  }
+
+  /** A target beyond the bound of the index. */
+  #leaveOut(key: string): HostedFeed {
+    const unusable = `the caches of at most ${maxKnownTargets} targets are followed`;
+    if (!this.#leftOut) this.#options.logger.warn("a feed of KV events is left out", { feed: key, unusable });
+    this.#leftOut = true;
+    const status = { state: "off", reason: "left-out", role: null, owner: null, floatingBlocks: 0, unusable } as const;
+    const blocks = Object.fromEntries(tierNames.map((name) => [name, 0])) as FeedStatus["blocks"];
+    return {
+      confidence: "none",
+      attach() {},
+      describe: () => ({ target: key, ...status, blocks }),
+      async stop() {},
+    };
   }
 
   #open(target: FeedTarget, endpoints: FeedEndpoints): HostedFeed {

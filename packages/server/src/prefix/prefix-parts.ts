@@ -39,6 +39,8 @@ export interface PrefixParts extends Startable {
   readonly reader: PromptReader;
   /** Undefined when KV events are switched off. */
   readonly feeds: EngineFeeds | undefined;
+  /** Open files of event sockets. */
+  readonly openFiles: number;
   /** Confidence in the known contents of a target's cache. */
   feedConfidenceOf(target: TargetIndex): FeedConfidence;
 }
@@ -63,6 +65,8 @@ interface PrefixPartsOptions {
   readonly sharing: PrefixSharing | undefined;
   /** The fleet does not use their target indices. None by default. */
   readonly pools?: readonly PoolTarget[];
+  /** Most event sockets that are read at once; not bounded by default. */
+  readonly maxEventSockets?: () => number;
   readonly http: HttpClient;
   /** For lookups on behalf of clients' prompts. */
   readonly lookups: HttpClient;
@@ -103,6 +107,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   });
   const host = sharing?.host ?? localHost(index, knowledge);
   const slices = createWorkSlices({ clock, scheduler, sliceMs });
+  const sockets = createZmqTransport(slices, options.maxEventSockets);
   const feeds =
     kvEvents.mode === "off"
       ? undefined
@@ -118,7 +123,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
           host,
           listen: kvEvents.listen,
           maxReplays: kvEvents.maxReplays,
-          transport: createSharedBinds(createZmqTransport(slices), logger),
+          transport: createSharedBinds(sockets, logger),
         });
   const reader = new PromptReader({
     ...{ ...options, http: options.lookups, tokenizers, ...tokenize },
@@ -139,6 +144,9 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     knowledge,
     reader,
     feeds,
+    get openFiles() {
+      return sockets.openFiles;
+    },
     feedConfidenceOf,
     start: parts.start,
     async stop() {

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Scheduler } from "@espalier/common";
+import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import {
   createKvFeed,
   type EventDecoder,
@@ -36,6 +36,7 @@ export interface TargetFeedParts {
   readonly onLag: (lagMs: number) => void;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  readonly random: Random;
   readonly logger: Logger;
   readonly meter: Meter;
 }
@@ -140,7 +141,7 @@ export class TargetFeed {
   }
 
   describe(): TargetFeedDescription {
-    const { blocks, floatingBlocks, unusable } = this.#ledger.stats();
+    const { blocks, floatingBlocks } = this.#ledger.stats();
     const held = Object.fromEntries(tierNames.map((name, at) => [name, blocks[at] ?? 0]));
     return {
       target: this.#target.key,
@@ -150,8 +151,12 @@ export class TargetFeed {
       blocks: held as Record<TierName, number>,
       floatingBlocks,
       unplacedBlocks: this.#unplacedBlocks,
-      unusable: unusable ?? null,
+      unusable: this.#unusable ?? null,
     };
+  }
+
+  get #unusable(): string | undefined {
+    return this.#feed.failure ?? this.#ledger.stats().unusable;
   }
 
   #batch(batch: EngineEventBatch, sequence: number, checksum: number): void {
@@ -176,7 +181,7 @@ export class TargetFeed {
       confidence: this.confidence,
       state: this.#state,
       reason: this.#reason,
-      unusable: this.#ledger.stats().unusable,
+      unusable: this.#unusable,
     });
   }
 }

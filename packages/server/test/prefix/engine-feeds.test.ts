@@ -328,11 +328,14 @@ describe("engines that go and come", () => {
     expect(rig.feeds.feedConfidenceOf(rig.engine("a").targets[0]!.index)).toBe("void");
   });
 
-  test("targets past the bound have no feed", async () => {
+  test("a target past the bound has no feed, and says why; the others are read", async () => {
     const rig = await startFeedsRig();
     rig.answers.last = { [sources]: vllmSources(5557, { ranks: 2 }) };
     await rig.apply(specOf("many", { ranks: maxKnownTargets - 1 }), specOf("last", { ranks: 2 }));
-    expect(rig.described).toEqual(["last tcp://last:5557"]);
+    expect(rig.described).toEqual(["last tcp://last:5557", "last#1 undefined"]);
+    expect(rig.feeds.describe()[1]).toMatchObject({
+      ...{ state: "off", reason: "left-out", unusable: "the caches of at most 4096 targets are followed" },
+    });
     expect(rig.feeds.feedConfidenceOf(asTargetIndex(maxKnownTargets))).toBe("none");
   });
 });

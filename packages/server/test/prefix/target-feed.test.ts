@@ -1,4 +1,4 @@
-import { asTargetIndex, silentLogger, silentMeter } from "@espalier/common";
+import { asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
 import { createEventDecoder, createReplayGate, createWorkSlices, type WireEvent } from "@espalier/kv-events";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createLocalOutput, createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
@@ -49,6 +49,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
   const feed = new TargetFeed(
     {
       ...time,
+      random: createSeededRandom(1),
       recent,
       digests,
       blockSize,

@@ -77,52 +77,72 @@ test("nesting at the limit, a constructor key and every kind of null are fine", 
 });
 
 test.each<readonly [string, Json, string, string]>([
-  ["/v1/chat/completions", { messages: [] }, "missing_field", "model"],
-  ["/v1/chat/completions", { model: null, messages: [] }, "missing_field", "model"],
   ["/v1/chat/completions", { model: "tiny" }, "missing_field", "messages"],
-  ["/v1/chat/completions", { model: "" }, "invalid_value", "model"],
-  ["/v1/chat/completions", { model: 7 }, "invalid_type", "model"],
-  ["/v1/chat/completions", { model: "m".repeat(257) }, "invalid_value", "model"],
-  ["/v1/chat/completions", { model: "tiny", messages: "hi" }, "invalid_type", "messages"],
-  ["/v1/chat/completions", { model: "tiny", messages: [] }, "invalid_value", "messages"],
-  ["/v1/chat/completions", { model: "tiny", messages: ["hi"] }, "invalid_type", "messages[0]"],
-  ["/v1/chat/completions", { model: "tiny", messages: [{ content: 1 }] }, "invalid_type", "messages[0].content"],
-  ["/v1/chat/completions", chat({ stream: "yes" }), "invalid_type", "stream"],
-  ["/v1/chat/completions", chat({ stream_options: [] }), "invalid_type", "stream_options"],
-  [
-    "/v1/chat/completions",
-    chat({ stream_options: { include_usage: 1 } }),
-    "invalid_type",
-    "stream_options.include_usage",
-  ],
-  ["/v1/chat/completions", chat({ max_tokens: "3" }), "invalid_type", "max_tokens"],
-  ["/v1/chat/completions", chat({ max_tokens: 0 }), "invalid_value", "max_tokens"],
-  ["/v1/chat/completions", chat({ max_completion_tokens: 1.5 }), "invalid_value", "max_completion_tokens"],
-  ["/v1/chat/completions", chat({ n: 0 }), "invalid_value", "n"],
-  ["/v1/chat/completions", chat({ priority: "high" }), "invalid_type", "priority"],
-  ["/v1/chat/completions", chat({ user: {} }), "invalid_type", "user"],
-  ["/v1/chat/completions", chat({ session_id: "s".repeat(1_025) }), "invalid_value", "session_id"],
+  ["/v1/chat/completions", { model: "tiny", messages: null }, "missing_field", "messages"],
+  ["/v1/chat/completions", chat({ model: 7 }), "invalid_type", "model"],
+  ["/v1/chat/completions", chat({ model: "m".repeat(257) }), "invalid_value", "model"],
+  ["/v1/chat/completions", chat({ n: 16_385 }), "invalid_value", "n"],
   ["/v1/completions", { model: "tiny" }, "missing_field", "prompt"],
-  ["/v1/completions", { model: "tiny", prompt: { a: 1 } }, "invalid_type", "prompt"],
-  ["/v1/completions", { model: "tiny", prompt: [-1] }, "invalid_value", "prompt[0]"],
   ["/v1/embeddings", { model: "tiny" }, "missing_field", "input"],
-  ["/v1/embeddings", { model: "tiny", input: [] }, "invalid_value", "input"],
   ["/v1/responses", { model: "tiny" }, "missing_field", "input"],
-  ["/v1/responses", { model: "tiny", input: "x", previous_response_id: 1 }, "invalid_type", "previous_response_id"],
   ["/v1/rerank", { query: "q" }, "missing_field", "documents"],
-  ["/v1/rerank", { documents: ["d"] }, "missing_field", "query"],
   ["/v1/score", {}, "missing_field", "text_1"],
   ["/generate", { sampling_params: { max_new_tokens: 1 } }, "missing_field", "text"],
-  ["/generate", { text: "x", sampling_params: 4 }, "invalid_type", "sampling_params"],
   ["/tokenize", {}, "missing_field", "prompt"],
-  ["/detokenize", { tokens: "x" }, "invalid_type", "tokens"],
 ])("%s with %j: 400 %s at %s", async (path, body, code, param) => {
   await expectRefusal(await post(router.url + path, body), 400, code, param);
 });
 
+// The router refused values of types that it did not expect, though engines take many of them: vLLM and SGLang read numbers
+// from strings and booleans from words, llama.cpp takes -1 for no limit, and unknown fields may have any type.
+const messages = [{ role: "user", content: "x" }];
+test.each<readonly [string, Json]>([
+  ["/v1/chat/completions", { messages }],
+  ["/v1/chat/completions", { model: null, messages }],
+  ["/v1/chat/completions", { model: "", messages }],
+  ["/v1/chat/completions", { model: "tiny", messages: "hi" }],
+  ["/v1/chat/completions", { model: "tiny", messages: [] }],
+  ["/v1/chat/completions", { model: "tiny", messages: ["hi", null, 1, [[]], { content: 1 }] }],
+  ["/v1/chat/completions", { model: "tiny", messages: { role: "user" } }],
+  ["/v1/chat/completions", chat({ stream: "yes" })],
+  ["/v1/chat/completions", chat({ stream: "false" })],
+  ["/v1/chat/completions", chat({ stream: 1, stream_options: { include_usage: false } })],
+  ["/v1/chat/completions", chat({ stream: true, stream_options: [] })],
+  ["/v1/chat/completions", chat({ stream: true, stream_options: { continuous_usage_stats: true } })],
+  ["/v1/chat/completions", chat({ max_tokens: "3", n: "1", priority: "3" })],
+  ["/v1/chat/completions", chat({ max_tokens: 0 })],
+  ["/v1/chat/completions", chat({ max_tokens: -1 })],
+  ["/v1/chat/completions", chat({ max_completion_tokens: 1.5, n: 0, priority: "high" })],
+  ["/v1/chat/completions", chat({ user: {}, metadata: "x", tools: "none" })],
+  ["/v1/chat/completions", chat({ session_id: "s".repeat(1_025) })],
+  ["/v1/chat/completions", chat({ session_id: 42, prompt_cache_key: [1], lora_path: 7 })],
+  ["/v1/completions", { model: "tiny", prompt: { a: 1 } }],
+  ["/v1/completions", { model: "tiny", prompt: [-1] }],
+  ["/v1/completions", { model: "tiny", prompt: ["a", 1, [2, "b"], null] }],
+  ["/v1/embeddings", { input: [] }],
+  ["/v1/embeddings", { model: "tiny", input: [true] }],
+  ["/v1/responses", { model: "tiny", input: "x", previous_response_id: 1 }],
+  ["/v1/responses", { model: "tiny", input: 7 }],
+  ["/v1/rerank", { documents: ["d"] }],
+  ["/v1/rerank", { query: { content: [] }, documents: { content: [{ type: "text", text: "d" }] } }],
+  ["/v1/score", { text_1: 5 }],
+  ["/v1/messages", { model: "tiny", messages }],
+  ["/v1/messages", { model: "tiny", max_tokens: "9", metadata: { user_id: 5 }, messages: [5] }],
+  ["/generate", { text: "x", sampling_params: 4 }],
+  ["/generate", { input_ids: "1,2" }],
+  ["/tokenize", { prompt: 5 }],
+  ["/detokenize", { tokens: "x" }],
+])("%s with %j reaches the engine byte for byte", async (path, body) => {
+  const text = JSON.stringify(body);
+  const answer = await post(router.url + path, text);
+  expect([answer.status, answer.text]).toEqual([200, '{"ok":true}']);
+  expect(engine.requests.at(-1)?.body.toString()).toBe(text);
+  await expectUnharmed();
+});
+
 test.each<readonly [Json | string, string]>([
   ["{", "not valid JSON"],
-  [{ model: "tiny", messages: [{ role: "user", content: "x" }] }, "max_tokens is required"],
+  [{ model: "tiny", max_tokens: 5 }, "messages is required"],
 ])("/v1/messages refuses %j in Anthropic's shape", async (body, words) => {
   const answer = await post(`${router.url}/v1/messages`, body);
   expect([answer.status, answer.json]).toEqual([
@@ -195,7 +215,9 @@ test.each(["utf-8", '"UTF-8"', "utf8", "us-ascii"])("a body in %s is what bodies
   expect(answer.status).toBe(200);
 });
 
-test("a session header that is too long is refused by its name", async () => {
-  const answer = await post(chatUrl(), chat(), { "x-session-id": "s".repeat(1_025) });
-  await expectRefusal(answer, 400, "invalid_header", "x-session-id");
+test("a session header of more than 1,024 characters passes", async () => {
+  const sessionId = "s".repeat(1_025);
+  expect((await post(chatUrl(), chat(), { "x-session-id": sessionId })).status).toBe(200);
+  expect(engine.requests.at(-1)?.headers["x-session-id"]).toBe(sessionId);
+  await expectUnharmed();
 });

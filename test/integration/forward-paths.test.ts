@@ -74,6 +74,49 @@ test("the model comes from a header or a JSON body, else there must be only one"
   expect(counts()).toEqual([2, 2]);
 });
 
+const form = (...fields: readonly (readonly [head: string, value: string])[]): Buffer =>
+  Buffer.from(
+    `${fields.map(([head, value]) => `--cut\r\nContent-Disposition: form-data; ${head}\r\n\r\n${value}\r\n`).join("")}--cut--\r\n`,
+    "latin1",
+  );
+
+// Transcriptions name their model in a form, which the router did not read: with several models all were refused.
+test("the model comes from a form's field, before or after the file, and the form passes byte for byte", async () => {
+  const [alpha, beta] = [await engineOf("alpha"), await engineOf("beta")];
+  const config = { "forward-paths": ["/v1/audio/*"], models: { aliases: { b: "beta" } } };
+  const router = await rig.router({ engines: [alpha.url, beta.url], config });
+  const url = `${router.url}/v1/audio/transcriptions`;
+  const file = [
+    'name="file"; filename="model.wav"\r\nContent-Type: audio/wav',
+    "RIFF\x00\xff\r\n--cu\r\n\r\n",
+  ] as const;
+  const send = (body: Buffer, type = "multipart/form-data; boundary=cut") =>
+    call(url, { method: "POST", headers: { "content-type": type }, body });
+  for (const [model, engine] of [
+    ["alpha", alpha],
+    ["b", beta],
+  ] as const) {
+    const field = ['name="model"', model] as const;
+    for (const body of [form(field, file), form(file, field), form(file, ["name=model", model])]) {
+      expect((await send(body, 'Multipart/Form-Data; charset=utf-8; boundary="cut"')).status).toBe(200);
+      expect(engine.requests.at(-1)?.body.equals(body)).toBe(true);
+    }
+  }
+  const before = alpha.requests.length + beta.requests.length;
+  for (const [body, code] of [
+    [form(file), "missing_field"],
+    [form(['name="model"', ""]), "missing_field"],
+    [form(['name="model"', "alpha"], file, ['name="model"', "beta"]), "duplicate_key"],
+    [Buffer.from("no form"), "missing_field"],
+  ] as const) {
+    const answer = await send(body);
+    expect([answer.status, errorOf(answer).code]).toEqual([400, code]);
+  }
+  const unknown = await send(form(['name="model"', "gamma"]));
+  expect([unknown.status, errorOf(unknown).code]).toEqual([404, "model_not_found"]);
+  expect(alpha.requests.length + beta.requests.length).toBe(before);
+});
+
 test("a path that climbs out of what is listed is refused", async () => {
   const engine = await engineOf("tiny");
   const router = await rig.router({ engines: [engine.url], config: { "forward-paths": ["/custom/*"] } });

@@ -2,11 +2,17 @@ import { createSeededRandom } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, errorOf, type Json, post } from "./client.ts";
-import { httpEngine, jsonEngine } from "./engines.ts";
+import { type HttpEngine, httpEngine, jsonEngine } from "./engines.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
 afterEach(() => rig.close());
+
+/** An engine whose list of models says all that real ones say. */
+const modelEngine = (owner: "vllm" | "sglang", models: readonly Json[]): Promise<HttpEngine> =>
+  httpEngine(rig, ({ response }) => response.end("{}"), {
+    listed: models.map((model) => ({ root: model.id, parent: null, owned_by: owner, ...model })),
+  });
 
 const ids = async (router: RunningRouter): Promise<unknown[]> =>
   ((await call(`${router.url}/v1/models`)).json.data as Json[]).map(({ id }) => id);
@@ -25,6 +31,8 @@ test("the models of all engines are one list, and each can be read by its id", a
       object: "model",
       created: expect.any(Number),
       owned_by: "vllm",
+      root: expect.any(String),
+      parent: null,
       max_model_len: expect.any(Number),
     });
   }
@@ -55,12 +63,121 @@ test("a request goes to an engine that serves its model", async () => {
   expect([ambiguous.status, errorOf(ambiguous)]).toMatchObject([400, { code: "missing_field", param: "model" }]);
 });
 
-test("an API that needs no model takes the only one there is", async () => {
-  const engine = await jsonEngine(rig, "{}", { models: ["only"] });
+// The router refused a body without a model, which vLLM answers by its base model, and SGLang's "default".
+test.each([
+  ["absent", {}],
+  ["null", { model: null }],
+  ["empty", { model: "" }],
+])("a request whose model is %s goes to the only one there is, as it came", async (_, named) => {
+  const engine = await modelEngine("vllm", [{ id: "only" }, { id: "sql", parent: "only" }]);
   const router = await rig.router({ engines: [engine.url] });
-  const body = '{"prompt":"x"}';
-  expect((await post(`${router.url}/tokenize`, body)).status).toBe(200);
-  expect(engine.requests[0]?.body.toString()).toBe(body);
+  for (const [path, rest] of [
+    ["/tokenize", { prompt: "x" }],
+    ["/v1/completions", { prompt: "x" }],
+    ["/v1/chat/completions", { messages: [{ role: "user", content: "x" }] }],
+  ] as const) {
+    const body = JSON.stringify({ ...named, ...rest });
+    const answer = await post(router.url + path, body);
+    expect([path, answer.status]).toEqual([path, 200]);
+    expect(engine.requests.at(-1)?.body.toString()).toBe(body);
+  }
+});
+
+test("names with one root are one model; other roots are other models, and one must be named", async () => {
+  const one = await modelEngine("vllm", [
+    { id: "a", root: "/weights" },
+    { id: "b", root: "/weights" },
+  ]);
+  const router = await rig.router({ engines: [one.url] });
+  expect((await post(`${router.url}/tokenize`, { prompt: "x" })).status).toBe(200);
+  const other = await modelEngine("vllm", [{ id: "c", root: "/others" }]);
+  const both = await rig.router({ engines: [one.url, other.url] });
+  const answer = await post(`${both.url}/tokenize`, { prompt: "x" });
+  expect([answer.status, errorOf(answer)]).toMatchObject([400, { code: "missing_field", param: "model" }]);
+});
+
+test("default is whatever model SGLang serves; vLLM has none of that name", async () => {
+  for (const [owner, status] of [
+    ["sglang", 200],
+    ["vllm", 404],
+  ] as const) {
+    const engine = await modelEngine(owner, [{ id: "org/model" }]);
+    const router = await rig.router({ engines: [engine.url] });
+    expect((await post(`${router.url}/v1/chat/completions`, chat({ model: "default" }))).status).toBe(status);
+  }
+});
+
+// SGLang takes an adapter's name alone for its base model, and on some paths it applies no adapter at all. The router sent
+// `lora_path` to every path, so that messages and responses for an adapter were answered by the base model, with status 200.
+test("a request for an adapter of SGLang names it as its API takes it there, or is refused", async () => {
+  const engine = await modelEngine("sglang", [{ id: "org/model:8b" }, { id: "ada", parent: "org/model:8b" }]);
+  const config = { models: { aliases: { base: "org/model:8b" } } };
+  const router = await rig.router({ engines: [engine.url], config });
+  const messages = [{ role: "user", content: "x" }];
+  const byPath = { lora_path: "ada", model: "ada" };
+  for (const [path, sent, got] of [
+    ["/v1/chat/completions", { model: "ada", messages }, byPath],
+    ["/v1/chat/completions", { model: "org/model:8b:ada", messages }, byPath],
+    ["/v1/chat/completions", { model: "base:ada", messages }, byPath],
+    ["/v1/chat/completions", { model: "base", lora_path: "ada", messages }, byPath],
+    ["/v1/chat/completions", { lora_path: "ada", messages }, { lora_path: "ada" }],
+    [
+      "/v1/chat/completions",
+      { model: "base", lora_path: "none", messages },
+      { model: "org/model:8b", lora_path: "none" },
+    ],
+    ["/v1/completions", { model: "ada", prompt: "x" }, byPath],
+    ["/v1/embeddings", { model: "ada", input: "x" }, byPath],
+    ["/generate", { text: "x", lora_path: "ada" }, { lora_path: "ada" }],
+    ["/v1/messages", { model: "ada", max_tokens: 1, messages }, { model: "org/model:8b:ada" }],
+  ] as const) {
+    const answer = await post(router.url + path, sent);
+    const { model, lora_path } = JSON.parse(engine.requests.at(-1)?.body.toString() ?? "{}") as Json;
+    expect([path, answer.status, { model, lora_path }]).toEqual([
+      path,
+      200,
+      { lora_path: undefined, model: undefined, ...got },
+    ]);
+  }
+  const before = engine.requests.length;
+  for (const [path, body] of [
+    ["/v1/responses", { model: "ada", input: "x" }],
+    ["/v1/responses", { model: "base:ada", input: "x" }],
+    ["/v1/rerank", { model: "ada", query: "q", documents: ["d"] }],
+  ] as const) {
+    const answer = await post(router.url + path, body);
+    expect([answer.status, errorOf(answer)]).toMatchObject([400, { code: "adapter_not_served", param: "model" }]);
+  }
+  const unknown = await post(`${router.url}/v1/chat/completions`, { model: "base:bob", messages });
+  expect([unknown.status, errorOf(unknown).code]).toEqual([404, "model_not_found"]);
+  expect(engine.requests).toHaveLength(before);
+});
+
+test("of vLLM and SGLang with one adapter, only vLLM answers responses for it", async () => {
+  const models = [{ id: "base" }, { id: "ada", parent: "base" }];
+  const [sglang, vllm] = [await modelEngine("sglang", models), await modelEngine("vllm", models)];
+  const router = await rig.router({ engines: [sglang.url, vllm.url], config: { policy: "round_robin" } });
+  for (let sent = 0; sent < 4; sent++) {
+    expect((await post(`${router.url}/v1/responses`, { model: "ada", input: "x" })).status).toBe(200);
+  }
+  expect([sglang.requests.length, vllm.requests.length]).toEqual([0, 4]);
+});
+
+// Clients read the root of a model from the list (`vllm bench serve` ends without it); it was left out.
+test("the list gives roots and parents as engines do, and a model's own name where their roots differ", async () => {
+  const models = [
+    { id: "base", root: "/weights/base" },
+    { id: "ada", root: "/loras/ada", parent: "base" },
+  ];
+  const one = await modelEngine("vllm", models);
+  const two = await modelEngine("vllm", [{ id: "base", root: "/elsewhere" }, models[1]!]);
+  const config = { models: { aliases: { "gpt-4": "base" } } };
+  const router = await rig.router({ engines: [one.url, two.url], config });
+  expect((await call(`${router.url}/v1/models`)).json.data).toMatchObject([
+    { id: "ada", root: "/loras/ada", parent: "base" },
+    { id: "base", root: "base", parent: null },
+    { id: "gpt-4", root: "base", parent: null },
+  ]);
 });
 
 test("an engine for prefill alone gets no whole request, and makes nobody ready", async () => {

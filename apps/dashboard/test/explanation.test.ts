@@ -11,7 +11,7 @@ const candidate = (key: string, cost: number | null, changes: object = {}) => ({
 test("candidates by cost, with the load of all routers, the blocks they have and what the cost is made of", () => {
   const { candidates, leftOut, ...head } = readExplanation({
     ...{ router: "r1", policy: "predicted_latency", reason: "least_time", choice: { key: "b", probability: 1 } },
-    prompt: { tokens: 100, blocks: 6, blockSize: 16, from: "tokens" },
+    prompt: { tokens: 100, blocks: 6, blockSize: 16, from: "tokens", unread: null },
     candidates: [candidate("a", 7), candidate("c", null, { eligible: false, facts: null }), candidate("b", 3)],
     leftOut: [{ key: "d", reasons: ["is down", "drains"] }],
   });

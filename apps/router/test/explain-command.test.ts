@@ -26,7 +26,7 @@ const report: ExplainReport = {
   split: null,
   service: null,
   sessionKey: "seven",
-  prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens" },
+  prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens", unread: null },
   unseenTokens: 0,
   weights: { queue: -2, prefix: -3, load: 1 },
   candidates: [
@@ -139,21 +139,21 @@ describe("for people", () => {
     expect(left).toBe("left out\n  d:1: down: probe timed out; drained by an operator\n");
   });
 
-  test("a prompt that is not looked up, chance, and a router that shares nothing", () => {
+  test("a prompt of unknown layout that is not looked up, chance, and a router that shares nothing", () => {
     const said = describeExplanation({
       ...report,
       router: null,
       sessionKey: null,
       reason: "random",
       choice: { key: "a:1", probability: 1 / 3 },
-      prompt: { tokens: 12, blocks: null, blockSize: null, from: "size" },
+      prompt: { tokens: 12, blocks: null, blockSize: null, from: "size", unread: "messages" },
       unseenTokens: 812.4,
       leftOut: [],
     });
     expect(said.split("\n").slice(0, 5)).toEqual([
       "choice    a:1 (likeliest, 33.3 %): random",
       "request   chat, model tiny",
-      "prompt    12 tokens (by its size), not looked up",
+      "prompt    12 tokens (by its size, messages has an unknown layout), not looked up",
       "policy    epp_weighted",
       "unseen    812 tokens: estimated peer load that is not reported yet",
     ]);

@@ -74,6 +74,11 @@ export const errorCatalogue = {
   unsupported_encoding: request(415, "The content encoding is not supported.", "Send the body uncompressed."),
   method_not_allowed: request(405, "The path exists, but not for this method.", "Use the method in the Allow header."),
   path_not_found: request(404, "The path is not served.", "Check the path, or list it under forward-paths."),
+  adapter_not_served: request(
+    400,
+    "The engines serve this LoRA adapter on other paths only.",
+    "Use a path on which the engines apply adapters: SGLang does so for chats, completions, embeddings, /v1/messages and /generate.",
+  ),
   model_not_found: request(404, "No engine serves this model.", "Use one of the models of GET /v1/models."),
   response_not_found: request(404, "No engine holds this stored response.", "Send the whole conversation again."),
   decision_not_found: request(

@@ -4,11 +4,11 @@ import type { RequestView } from "./request-view.ts";
 export interface BodyEdits {
   /** The model's name at the engine. */
   readonly model?: string | undefined;
-  /** Asks the engine to report usage at the end of the stream. */
+  /** Asks the engine to report usage at the end of the stream; for views with `canAddUsage`. */
   readonly includeUsage?: true | undefined;
   /**
    * Values of top-level keys as JSON text, sent unchanged: a number may have more digits than a double can represent. A
-   * key must not be one that another edit changes.
+   * key must not be `stream_options`; a `model` here replaces the other one.
    */
   readonly set?: Readonly<Record<string, string>> | undefined;
 }
@@ -29,18 +29,18 @@ const openBrace = 0x7b;
 export function editBody(body: Buffer, view: RequestView, edits: BodyEdits): readonly Buffer[] {
   const splices: Splice[] = [];
   const newMembers: string[] = [];
-  if (edits.model !== undefined && edits.model !== view.model) {
+  const set = edits.set ?? {};
+  if (edits.model !== undefined && edits.model !== view.model && set.model === undefined) {
     const value = JSON.stringify(edits.model);
     const span = view.spans.get("model");
     if (span) splices.push({ ...span, text: value });
     else newMembers.push(`"model":${value}`);
   }
-  if (edits.includeUsage && !view.wantsUsage) {
+  if (edits.includeUsage) {
     const span = view.spans.get("stream_options");
     if (span) splices.push(usageSplice(body, span));
     else newMembers.push('"stream_options":{"include_usage":true}');
   }
-  const set = edits.set ?? {};
   for (const key of Object.keys(set)) {
     const value = set[key]!;
     const span = view.spans.get(key);

@@ -7,10 +7,9 @@ export type ApiFamily = "openai" | "anthropic" | "sglang";
  * - `text`: a string, an array of strings, an array of token ids, or an array of such arrays.
  * - `items`: like `text`, or an array of objects with `content` or `text`.
  * - `ids`: an array of token ids, or an array of such arrays.
- * - `list`: a non-empty array.
  * - `json`: a string, an array or an object.
  */
-export type PromptShape = "messages" | "text" | "items" | "ids" | "list" | "json";
+export type PromptShape = "messages" | "text" | "items" | "ids" | "json";
 
 export interface PromptField {
   readonly name: string;
@@ -35,33 +34,25 @@ export interface Endpoint {
   readonly path: string;
   readonly family: ApiFamily;
   readonly kind: "generate" | "embed" | "rank" | "tokenize";
-  readonly modelRequired: boolean;
   /** Whether a body with `"stream": true` is answered with server-sent events. */
   readonly streams: boolean;
   /** Whether the engine reports usage in the stream only when `stream_options.include_usage` asks for it. */
   readonly usageInjectable: boolean;
   /** Fields that may contain the prompt; at least one must be present. */
   readonly promptFields: readonly PromptField[];
-  /** Required fields besides the model and the prompt. */
-  readonly requiredFields: readonly string[];
   /** Fields that a chat template adds to the prompt; counted by their JSON bytes. */
   readonly contextFields: readonly string[];
   /** Top-level fields that bound the output in tokens, in order of precedence. */
   readonly outputLimitFields: readonly string[];
-  /** 0 where a limit of 0 asks to cache or echo a prompt and generate nothing. */
-  readonly minOutputTokens: 0 | 1;
 }
 
 const defaults = {
   method: "POST",
   family: "openai",
-  modelRequired: true,
   streams: false,
   usageInjectable: false,
-  requiredFields: [],
   contextFields: [],
   outputLimitFields: [],
-  minOutputTokens: 1,
 } as const;
 
 const chat: Endpoint = {
@@ -89,7 +80,6 @@ const completions: Endpoint = {
     { name: "prompt_embeds", shape: "json" },
   ],
   outputLimitFields: ["max_tokens"],
-  minOutputTokens: 0,
 };
 
 const embeddings: Endpoint = {
@@ -120,9 +110,11 @@ const rerank: Endpoint = {
   id: "rerank",
   path: "/v1/rerank",
   kind: "rank",
-  modelRequired: false,
-  promptFields: [{ name: "documents", shape: "list" }],
-  requiredFields: ["query"],
+  // llama.cpp also takes the field of Text Embeddings Inference.
+  promptFields: [
+    { name: "documents", shape: "json" },
+    { name: "texts", shape: "json" },
+  ],
   contextFields: ["query"],
 };
 
@@ -131,7 +123,6 @@ const score: Endpoint = {
   id: "score",
   path: "/v1/score",
   kind: "rank",
-  modelRequired: false,
   // The spellings of vLLM (text_1, queries, data_1 and their partners) and of SGLang (query, items).
   promptFields: ["text_1", "text_2", "queries", "documents", "query", "items", "data_1", "data_2"].map((name) => ({
     name,
@@ -147,10 +138,8 @@ const messages: Endpoint = {
   kind: "generate",
   streams: true,
   promptFields: [{ name: "messages", shape: "messages" }],
-  requiredFields: ["max_tokens"],
   contextFields: ["system", "tools"],
   outputLimitFields: ["max_tokens"],
-  minOutputTokens: 0,
 };
 
 /**
@@ -162,7 +151,6 @@ const countTokens: Endpoint = {
   path: "/v1/messages/count_tokens",
   kind: "tokenize",
   streams: false,
-  requiredFields: [],
   outputLimitFields: [],
 };
 
@@ -172,14 +160,12 @@ const generate: Endpoint = {
   path: "/generate",
   family: "sglang",
   kind: "generate",
-  modelRequired: false,
   streams: true,
   promptFields: [
     { name: "text", shape: "text" },
     { name: "input_ids", shape: "ids" },
     { name: "input_embeds", shape: "json" },
   ],
-  minOutputTokens: 0,
 };
 
 const tokenize: Endpoint = {
@@ -187,10 +173,11 @@ const tokenize: Endpoint = {
   id: "tokenize",
   path: "/tokenize",
   kind: "tokenize",
-  modelRequired: false,
   promptFields: [
     { name: "prompt", shape: "text" },
     { name: "messages", shape: "messages" },
+    // llama.cpp's name for it.
+    { name: "content", shape: "text" },
   ],
 };
 
@@ -199,7 +186,6 @@ const detokenize: Endpoint = {
   id: "detokenize",
   path: "/detokenize",
   kind: "tokenize",
-  modelRequired: false,
   promptFields: [{ name: "tokens", shape: "ids" }],
 };
 

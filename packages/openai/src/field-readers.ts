@@ -1,76 +1,44 @@
 import { EspalierError } from "@espalier/common";
 import type { JsonObject } from "@espalier/json-body";
 
-export interface IntegerRange {
-  readonly min: number;
-  readonly max: number;
-}
+/*
+ * Readers of single values. vLLM and SGLang read bodies with pydantic in its lax mode
+ * (https://docs.pydantic.dev/latest/concepts/conversion_table/), so a number may be a string and a boolean a word. These
+ * readers take whatever pydantic takes. What they cannot read is undefined, and the engine judges it.
+ */
 
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether a field is present. Null counts as absent, since some clients serialise every optional field. */
-export function isPresent(value: unknown): boolean {
-  return value !== undefined && value !== null;
+/** A string that is not empty. No engine takes another type for a string. */
+export function readText(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/**
- * The string `fields[name]`, or undefined when it is absent, null or empty.
- *
- * @param path the field's name in the error
- * @throws EspalierError `invalid_type`; `invalid_value` beyond `maxLength` UTF-16 units
- */
-export function readString(fields: JsonObject, name: string, maxLength: number, path = name): string | undefined {
-  const value = fields[name];
-  if (!isPresent(value)) return undefined;
-  if (typeof value !== "string") throw invalidType(path, "a string");
-  if (value.length > maxLength) throw invalidValue(path, `at most ${maxLength} characters long`);
-  return value === "" ? undefined : value;
+/** Words for booleans, in any case. */
+const booleanWords: ReadonlyMap<string, boolean> = new Map([
+  ...["true", "t", "yes", "y", "on", "1"].map((word) => [word, true] as const),
+  ...["false", "f", "no", "n", "off", "0"].map((word) => [word, false] as const),
+]);
+
+/** `true`, 1, or a word for it; the same for false. */
+export function readBoolean(value: unknown): boolean | undefined {
+  if (typeof value === "boolean") return value;
+  return typeof value === "string" || typeof value === "number"
+    ? booleanWords.get(String(value).toLowerCase())
+    : undefined;
 }
 
-/**
- * The boolean `fields[name]`; false when it is absent or null.
- *
- * @throws EspalierError `invalid_type`
- */
-export function readBoolean(fields: JsonObject, name: string, path = name): boolean {
-  const value = fields[name];
-  if (!isPresent(value)) return false;
-  if (typeof value !== "boolean") throw invalidType(path, "a boolean");
-  return value;
-}
+/** Digits, perhaps grouped by underscores, with a sign, a fraction of zeros, and white space around. */
+const integerText = /^\s*([+-]?\d+(?:_\d+)*)(?:\.0+)?\s*$/;
 
-/**
- * The integer `fields[name]`, or undefined when it is absent or null.
- *
- * @throws EspalierError `invalid_type` when it is not a number, `invalid_value` when it is no integer in the range
- */
-export function readInteger(
-  fields: JsonObject,
-  name: string,
-  range: IntegerRange,
-  path: string = name,
-): number | undefined {
-  const value = fields[name];
-  if (!isPresent(value)) return undefined;
-  if (typeof value !== "number") throw invalidType(path, "an integer");
-  if (!Number.isInteger(value) || value < range.min || value > range.max) {
-    throw invalidValue(path, `an integer from ${range.min} to ${range.max}`);
-  }
-  return value;
-}
-
-/**
- * The object `fields[name]`, or undefined when it is absent or null.
- *
- * @throws EspalierError `invalid_type`
- */
-export function readObject(fields: JsonObject, name: string): JsonObject | undefined {
-  const value = fields[name];
-  if (!isPresent(value)) return undefined;
-  if (!isJsonObject(value)) throw invalidType(name, "an object");
-  return value;
+/** A number without a fraction, its digits as a string, or a boolean as 1 or 0. Infinite beyond what a double holds. */
+export function readInteger(value: unknown): number | undefined {
+  if (typeof value === "boolean") return Number(value);
+  const digits = typeof value === "string" ? integerText.exec(value)?.[1]?.replaceAll("_", "") : undefined;
+  const number = digits === undefined ? value : Number(digits);
+  return typeof number === "number" && Math.trunc(number) === number ? number : undefined;
 }
 
 export function invalidType(path: string, expected: string): EspalierError {

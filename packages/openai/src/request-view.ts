@@ -1,37 +1,39 @@
 import { isUtf8 } from "node:buffer";
 import { EspalierError } from "@espalier/common";
 import { forbiddenKey, type JsonBody, type JsonFault, type JsonObject, scanBody } from "@espalier/json-body";
-import { type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
+import { type Endpoint, endpoints, type PromptField } from "./endpoints.ts";
 import {
-  type IntegerRange,
   invalidType,
   invalidValue,
   isJsonObject,
-  isPresent,
   missingField,
   readBoolean,
   readInteger,
-  readObject,
-  readString,
+  readText,
 } from "./field-readers.ts";
 import { type Span, syntaxErrorAt } from "./json-scan.ts";
 
 /** What the router knows of one request body. */
 export interface RequestView {
   readonly endpoint: Endpoint;
+  /** Undefined when the body names none, or an empty one: the engine then takes its own. */
   readonly model: string | undefined;
+  /** The LoRA adapter in `lora_path`, SGLang's field for it, if it is one name. */
+  readonly adapter: string | undefined;
   /** Whether the answer is a stream of server-sent events. */
   readonly stream: boolean;
-  /** Whether the client itself asked for usage in the stream. */
-  readonly wantsUsage: boolean;
+  /** Whether the answer is a stream without usage, and the router can ask for it without changing anything else. */
+  readonly canAddUsage: boolean;
   /** Size of the prompt: UTF-8 bytes of its text, plus four per token id and the JSON bytes of tools. */
   readonly promptBytes: number;
-  /** The client's limit on the output of one choice, in tokens. */
+  /** The prompt field that has an unknown layout, and counts by its bytes in the body; undefined for none. */
+  readonly unreadPrompt: string | undefined;
+  /** The client's limit on the output of one choice, in tokens; undefined if there is none, or none that can be read. */
   readonly maxOutputTokens: number | undefined;
   /** Number of completions requested. */
   readonly choices: number;
   readonly bodySession: SessionFields;
-  /** As the client sent it. vLLM serves lower values first, SGLang higher ones. */
+  /** vLLM serves lower values first, SGLang higher ones. NaN for a value that cannot be read. */
   readonly priority: number | undefined;
   readonly previousResponseId: string | undefined;
   /** The body of this view, for everything the view lacks. Reading it has its own cost. */
@@ -63,12 +65,8 @@ const maxTopLevelKeys = 1_024;
 const maxModelLength = 256;
 const maxResponseIdLength = 256;
 
-/** Longest session key, in UTF-16 units. */
-export const maxSessionKeyLength = 1_024;
-
-/** vLLM's default limit (`VLLM_MAX_N_SEQUENCES`). */
-const choiceRange: IntegerRange = { min: 1, max: 16_384 };
-const priorityRange: IntegerRange = { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER };
+/** Most choices: vLLM's default limit (`VLLM_MAX_N_SEQUENCES`). Other engines have none, and more exhaust them. */
+const maxChoices = 16_384;
 /** How many characters of a key an error quotes. */
 const maxNamedKeyLength = 64;
 
@@ -87,8 +85,9 @@ export function scanRequest(bytes: Buffer, limits: BodyLimits): JsonBody {
 }
 
 /**
- * Reads what the router needs from a request body. Refuses a body that two JSON readers could understand differently.
- * The engine judges all fields that are not read here.
+ * Reads what the router needs from a request body. Refuses a body that two JSON readers could understand differently,
+ * one without any prompt, and one that asks for too much; a value of another type than expected is the engine's to
+ * judge.
  *
  * @throws EspalierError `duplicate_key`, `missing_field`, `invalid_type` or `invalid_value`; never quotes the prompt
  */
@@ -98,21 +97,19 @@ export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
   if (repeated !== undefined) throw duplicateKey(repeated);
   const fields: Record<string, unknown> = {};
   for (const [name, { node }] of members) if (readFields.has(name)) fields[name] = body.valueAt(node);
-  const model = readModel(endpoint, fields);
-  for (const name of endpoint.requiredFields) if (!isThere(body, members.get(name))) throw missingField(name);
-  const sampling = endpoint.family === "sglang" ? readSamplingParams(endpoint, fields) : undefined;
   return {
     endpoint,
-    model,
-    stream: endpoint.streams && readBoolean(fields, "stream"),
-    wantsUsage: endpoint.usageInjectable && readWantsUsage(fields),
-    promptBytes: measurePrompt(endpoint, body, members),
-    maxOutputTokens: sampling ? sampling.maxOutputTokens : readOutputLimit(endpoint, fields),
-    choices: (sampling ? sampling.choices : readInteger(fields, "n", choiceRange)) ?? 1,
+    model: readModel(fields.model),
+    adapter: readText(fields.lora_path),
+    stream: endpoint.streams && readBoolean(fields.stream) === true,
+    canAddUsage: endpoint.usageInjectable && fields.stream === true && lacksUsage(fields.stream_options),
+    ...measurePrompt(endpoint, body, members),
+    ...(endpoint.family === "sglang"
+      ? readSamplingParams(fields.sampling_params)
+      : { maxOutputTokens: readOutputLimit(endpoint, fields), choices: readChoices(fields.n, "n") }),
     bodySession: readSessionFields(endpoint, fields),
-    priority: readInteger(fields, "priority", priorityRange),
-    previousResponseId:
-      endpoint.id === "responses" ? readString(fields, "previous_response_id", maxResponseIdLength) : undefined,
+    priority: fields.priority === undefined || fields.priority === null ? undefined : readPriority(fields.priority),
+    previousResponseId: endpoint.id === "responses" ? readResponseId(fields.previous_response_id) : undefined,
     body,
     spans: members,
   };
@@ -125,7 +122,7 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
 
 /** The fields read here, in the order of this file. All others stay unread. */
 const readFields: ReadonlySet<string> = new Set([
-  ...["model", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
+  ...["model", "lora_path", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
   ...["user", "session_id", "prompt_cache_key", "metadata"],
   ...endpoints.flatMap(({ outputLimitFields }) => outputLimitFields),
 ]);
@@ -168,66 +165,76 @@ function duplicateKey(name: string): EspalierError {
   return new EspalierError("duplicate_key", `The key ${JSON.stringify(param)} stands twice.`, { param });
 }
 
-function readModel(endpoint: Endpoint, fields: JsonObject): string | undefined {
-  const model = readString(fields, "model", maxModelLength);
-  if (model !== undefined) return model;
-  if (fields.model === "") throw invalidValue("model", "a non-empty string");
-  if (endpoint.modelRequired) throw missingField("model");
-  return undefined;
+/** @throws EspalierError for what no engine takes for a name, and cannot be routed */
+function readModel(model: unknown): string | undefined {
+  if (model === undefined || model === null) return undefined;
+  if (typeof model !== "string") throw invalidType("model", "a string");
+  if (model.length > maxModelLength) throw invalidValue("model", `at most ${maxModelLength} characters long`);
+  return model === "" ? undefined : model;
 }
 
-function readWantsUsage(fields: JsonObject): boolean {
-  const options = readObject(fields, "stream_options");
-  return options !== undefined && readBoolean(options, "include_usage", "stream_options.include_usage");
+/** Whether these stream options ask for no usage, and can be made to ask for it at the end of the stream only. */
+function lacksUsage(options: unknown): boolean {
+  if (options === undefined || options === null) return true;
+  if (!isJsonObject(options) || readBoolean(options.include_usage)) return false;
+  // With usage on, vLLM adds it to every chunk.
+  return !readBoolean(options.continuous_usage_stats);
 }
 
-function outputRange(endpoint: Endpoint): IntegerRange {
-  return { min: endpoint.minOutputTokens, max: Number.MAX_SAFE_INTEGER };
+/** A negative limit is none: llama.cpp's clients send -1. */
+function readLimit(value: unknown): number | undefined {
+  const limit = readInteger(value);
+  return limit !== undefined && limit >= 0 ? Math.min(limit, Number.MAX_SAFE_INTEGER) : undefined;
 }
 
 function readOutputLimit(endpoint: Endpoint, fields: JsonObject): number | undefined {
-  let limit: number | undefined;
-  const range = outputRange(endpoint);
   for (const name of endpoint.outputLimitFields) {
-    const value = readInteger(fields, name, range);
-    limit ??= value;
+    const limit = readLimit(fields[name]);
+    if (limit !== undefined) return limit;
   }
-  return limit;
+  return undefined;
 }
 
-interface SamplingParams {
-  readonly maxOutputTokens: number | undefined;
-  readonly choices: number | undefined;
+/** @throws EspalierError `invalid_value` for more than 16,384 */
+function readChoices(value: unknown, path: string): number {
+  const choices = readInteger(value) ?? 1;
+  if (choices > maxChoices) throw invalidValue(path, `at most ${maxChoices}`);
+  return Math.max(1, choices);
 }
 
 /**
  * SGLang has these in `sampling_params`: one object, or one for each prompt of a batch, of which the largest value
  * counts.
  */
-function readSamplingParams(endpoint: Endpoint, fields: JsonObject): SamplingParams {
-  const value = fields.sampling_params;
-  const entries: readonly unknown[] = Array.isArray(value) ? value : isPresent(value) ? [value] : [];
+function readSamplingParams(params: unknown): Pick<RequestView, "maxOutputTokens" | "choices"> {
   let maxOutputTokens: number | undefined;
-  let choices: number | undefined;
-  for (const entry of entries) {
-    if (!isJsonObject(entry)) throw invalidType("sampling_params", "an object or an array of objects");
-    const limit = readInteger(entry, "max_new_tokens", outputRange(endpoint), "sampling_params.max_new_tokens");
-    const count = readInteger(entry, "n", choiceRange, "sampling_params.n");
+  let choices = 1;
+  for (const entry of Array.isArray(params) ? params : [params]) {
+    if (!isJsonObject(entry)) continue;
+    const limit = readLimit(entry.max_new_tokens);
     if (limit !== undefined) maxOutputTokens = Math.max(maxOutputTokens ?? 0, limit);
-    if (count !== undefined) choices = Math.max(choices ?? 0, count);
+    choices = Math.max(choices, readChoices(entry.n, "sampling_params.n"));
   }
   return { maxOutputTokens, choices };
 }
 
-/** @throws EspalierError `invalid_type`, or `invalid_value` for a value of more than 1,024 characters */
-function readSessionFields(endpoint: Endpoint, fields: JsonObject): SessionFields {
-  const metadata = endpoint.family === "anthropic" ? readObject(fields, "metadata") : undefined;
+function readPriority(value: unknown): number {
+  const priority = readInteger(value);
+  return Number.isSafeInteger(priority) ? (priority as number) : Number.NaN;
+}
+
+/** No response of a router has a longer id. */
+function readResponseId(value: unknown): string | undefined {
+  const id = readText(value);
+  return id !== undefined && id.length <= maxResponseIdLength ? id : undefined;
+}
+
+function readSessionFields(endpoint: Endpoint, { user, session_id, prompt_cache_key, metadata }: JsonObject) {
+  const isOfAnthropic = endpoint.family === "anthropic" && isJsonObject(metadata);
   return {
-    user: metadata
-      ? readString(metadata, "user_id", maxSessionKeyLength, "metadata.user_id")
-      : readString(fields, "user", maxSessionKeyLength),
-    session_id: readString(fields, "session_id", maxSessionKeyLength),
-    prompt_cache_key: readString(fields, "prompt_cache_key", maxSessionKeyLength),
+    user: readText(isOfAnthropic ? metadata.user_id : user),
+    session_id: readText(session_id),
+    prompt_cache_key: readText(prompt_cache_key),
   };
 }
 
@@ -240,112 +247,101 @@ function isThere(body: JsonBody, member: BodyMember | undefined): member is Body
 const bytesPerTokenId = 4;
 
 /**
- * Checks the prompt fields and adds up their sizes: UTF-8 bytes of text, four bytes per token id, the bytes in the body
- * of tools and other JSON. Images and audio count as nothing.
+ * Adds up the sizes of the prompt fields: UTF-8 bytes of text, four bytes per token id, the bytes in the body of tools
+ * and other JSON. Images and audio count as nothing. A field of an unknown layout counts by its bytes in the body.
  *
- * @throws EspalierError `missing_field`, `invalid_type` or `invalid_value`, naming the field
+ * @throws EspalierError `missing_field` where there is no prompt
  */
-function measurePrompt(endpoint: Endpoint, body: JsonBody, members: Members): number {
-  let bytes = 0;
+function measurePrompt(
+  endpoint: Endpoint,
+  body: JsonBody,
+  members: Members,
+): Pick<RequestView, "promptBytes" | "unreadPrompt"> {
+  let promptBytes = 0;
+  let unreadPrompt: string | undefined;
   let found = false;
-  for (const field of endpoint.promptFields) {
-    const member = members.get(field.name);
+  for (const { name, shape } of endpoint.promptFields) {
+    const member = members.get(name);
     if (!isThere(body, member)) continue;
     found = true;
-    bytes += sizeOfField(field, body, member);
+    const bytes = sizeOfField({ name, shape }, body, member);
+    if (bytes === undefined) unreadPrompt ??= name;
+    promptBytes += bytes ?? member.end - member.start;
   }
   if (!found) throw missingField(endpoint.promptFields[0]?.name ?? "prompt");
   for (const name of endpoint.contextFields) {
     const member = members.get(name);
-    if (isThere(body, member)) bytes += member.end - member.start;
+    if (isThere(body, member)) promptBytes += member.end - member.start;
   }
-  return bytes;
+  return { promptBytes, unreadPrompt };
 }
 
-type TextShape = Extract<PromptShape, "text" | "items" | "ids">;
-
-function sizeOfField({ name, shape }: PromptField, body: JsonBody, { node, start, end }: BodyMember): number {
+/** @returns undefined for a layout that is not the field's */
+function sizeOfField(
+  { name, shape }: PromptField,
+  body: JsonBody,
+  { node, start, end }: BodyMember,
+): number | undefined {
   switch (shape) {
     case "messages":
-      return sizeOfMessages(name, body, node);
+      return body.kindOf(node) === "array" ? sizeOfEntries(body, node, sizeOfMessage) : undefined;
     case "text":
     case "items":
     case "ids":
-      return sizeOfText(name, shape, body, node);
-    case "list":
-      requireEntries(name, body, node);
-      return end - start;
+      return sizeOfText({ name, shape }, body, node);
     case "json":
-      if (!["string", "array", "object"].includes(body.kindOf(node))) {
-        throw invalidType(name, "a string, an array or an object");
-      }
-      return end - start;
+      return ["string", "array", "object"].includes(body.kindOf(node)) ? end - start : undefined;
   }
 }
 
-function requireEntries(name: string, body: JsonBody, node: number): void {
-  if (body.kindOf(node) !== "array") throw invalidType(name, "an array");
-  if (body.after(node) === node + 1) throw invalidValue(name, "a non-empty array");
-}
-
-function sizeOfMessages(name: string, body: JsonBody, list: number): number {
-  requireEntries(name, body, list);
+/** The sum over a list; undefined when it is empty or one of its entries has no size. */
+function sizeOfEntries(
+  body: JsonBody,
+  list: number,
+  sizeOf: (body: JsonBody, entry: number) => number | undefined,
+): number | undefined {
   const end = body.after(list);
+  if (end === list + 1) return undefined;
   let bytes = 0;
-  let index = 0;
-  for (let message = list + 1; message < end; message = body.after(message), index++) {
-    if (body.kindOf(message) !== "object") throw invalidType(`${name}[${index}]`, "an object");
-    bytes += sizeOfMessage(name, index, body, message);
+  for (let entry = list + 1; entry < end; entry = body.after(entry)) {
+    const size = sizeOf(body, entry);
+    if (size === undefined) return undefined;
+    bytes += size;
   }
   return bytes;
-}
-
-function sizeOfMessage(name: string, index: number, body: JsonBody, message: number): number {
-  const end = body.after(message);
-  for (let key = message + 1; key < end; key = body.after(key + 1)) {
-    if (body.isText(key, "content") && !contentKinds.has(body.kindOf(key + 1))) {
-      throw invalidType(`${name}[${index}].content`, "a string or an array");
-    }
-  }
-  return sizeOfPart(body, message);
 }
 
 const contentKinds: ReadonlySet<string> = new Set(["string", "array", "null"]);
 
-function sizeOfText(name: string, shape: TextShape, body: JsonBody, node: number): number {
-  const kind = body.kindOf(node);
-  if (kind === "string" && shape !== "ids") return body.textBytes(node);
-  if (kind !== "array") throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
-  requireEntries(name, body, node);
-  // Token ids are needed as numbers later too, and the fields are parsed once.
-  const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
-  if (body.kindOf(node + 1) === "number") return sizeOfTokenIds(name, entries());
-  const end = body.after(node);
-  let bytes = 0;
-  let index = 0;
-  for (let entry = node + 1; entry < end; entry = body.after(entry), index++) {
-    const entryKind = body.kindOf(entry);
-    if (entryKind === "array") bytes += sizeOfTokenIds(`${name}[${index}]`, entries()[index] as readonly unknown[]);
-    else if (entryKind === "string" && shape !== "ids") bytes += body.textBytes(entry);
-    else if (entryKind === "object" && shape === "items") bytes += sizeOfMessage(name, index, body, entry);
-    else throw invalidType(`${name}[${index}]`, expectedEntry[shape]);
+function sizeOfMessage(body: JsonBody, message: number): number | undefined {
+  if (body.kindOf(message) !== "object") return undefined;
+  const end = body.after(message);
+  for (let key = message + 1; key < end; key = body.after(key + 1)) {
+    if (body.isText(key, "content") && !contentKinds.has(body.kindOf(key + 1))) return undefined;
   }
-  return bytes;
+  return sizeOfPart(body, message);
 }
 
-const expectedEntry: Readonly<Record<TextShape, string>> = {
-  text: "a string or an array of token ids",
-  items: "a string, an object or an array of token ids",
-  ids: "an array of token ids",
-};
+function sizeOfText({ name, shape }: PromptField, body: JsonBody, node: number): number | undefined {
+  const kind = body.kindOf(node);
+  if (kind === "string" && shape !== "ids") return body.textBytes(node);
+  if (kind !== "array") return undefined;
+  // Token ids are needed as numbers later too, and the fields are parsed once.
+  const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
+  if (body.after(node) > node + 1 && body.kindOf(node + 1) === "number") return sizeOfTokenIds(entries());
+  let index = 0;
+  return sizeOfEntries(body, node, (_, entry) => {
+    const at = index++;
+    const entryKind = body.kindOf(entry);
+    if (entryKind === "array") return sizeOfTokenIds(entries()[at] as readonly unknown[]);
+    if (shape === "ids") return undefined;
+    if (entryKind === "string") return body.textBytes(entry);
+    return shape === "items" ? sizeOfMessage(body, entry) : undefined;
+  });
+}
 
-function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
-  for (let index = 0; index < ids.length; index++) {
-    const id = ids[index];
-    if (typeof id !== "number") throw invalidType(`${name}[${index}]`, "a token id");
-    if (id >>> 0 !== id) throw invalidValue(`${name}[${index}]`, "an integer from 0 to 4294967295");
-  }
-  return ids.length * bytesPerTokenId;
+function sizeOfTokenIds(ids: readonly unknown[]): number | undefined {
+  return ids.every((id) => typeof id === "number" && id >>> 0 === id) ? ids.length * bytesPerTokenId : undefined;
 }
 
 /** Text members of a message, a content part, a tool call or a tool result, by the length of their names. */

@@ -1,11 +1,13 @@
-import { EspalierError } from "@espalier/common";
-import { maxSessionKeyLength, type RequestView, type SessionFields } from "./request-view.ts";
+import type { RequestView, SessionFields } from "./request-view.ts";
 
 /** One source of a session key. Header names are in lower case. */
 export interface SessionKeySource {
   readonly from: "header" | "body";
   readonly name: string;
 }
+
+/** Longest session key, in UTF-16 units. */
+const maxSessionKeyLength = 1_024;
 
 /** The default sources of a session key, in order of precedence. */
 export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
@@ -22,7 +24,7 @@ export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
  *
  * @param view undefined where the body is not known
  * @param headers request headers, names in lower case; of a repeated header the first value counts
- * @throws EspalierError `invalid_header` or `invalid_value` for a key of more than 1,024 characters
+ * @returns at most 1,024 characters of it
  */
 export function readSessionKey(
   ladder: readonly SessionKeySource[],
@@ -31,13 +33,7 @@ export function readSessionKey(
 ): string | undefined {
   for (const { from, name } of ladder) {
     const key = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
-    if (key === undefined || key === "") continue;
-    if (key.length <= maxSessionKeyLength) return key;
-    throw new EspalierError(
-      from === "header" ? "invalid_header" : "invalid_value",
-      `${name} must be at most ${maxSessionKeyLength} characters long.`,
-      { param: name },
-    );
+    if (key !== undefined && key !== "") return key.slice(0, maxSessionKeyLength);
   }
   return undefined;
 }

@@ -2,25 +2,25 @@ import { endpoints } from "@espalier/openai";
 import { expect, test } from "vitest";
 
 test.each([
-  // path, id, family, kind, model required, streams, usage injectable
-  ["/v1/chat/completions", "chat", "openai", "generate", true, true, true],
-  ["/v1/completions", "completions", "openai", "generate", true, true, true],
-  ["/v1/embeddings", "embeddings", "openai", "embed", true, false, false],
-  ["/v1/responses", "responses", "openai", "generate", true, true, false],
-  ["/v1/rerank", "rerank", "openai", "rank", false, false, false],
-  ["/rerank", "rerank", "openai", "rank", false, false, false],
-  ["/v2/rerank", "rerank", "openai", "rank", false, false, false],
-  ["/v1/score", "score", "openai", "rank", false, false, false],
-  ["/score", "score", "openai", "rank", false, false, false],
-  ["/v1/messages", "messages", "anthropic", "generate", true, true, false],
-  ["/v1/messages/count_tokens", "count_tokens", "anthropic", "tokenize", true, false, false],
-  ["/generate", "generate", "sglang", "generate", false, true, false],
-  ["/tokenize", "tokenize", "openai", "tokenize", false, false, false],
-  ["/detokenize", "detokenize", "openai", "tokenize", false, false, false],
-] as const)("%s is %s of the %s family", (path, id, family, kind, modelRequired, streams, usageInjectable) => {
+  // path, id, family, kind, streams, usage injectable
+  ["/v1/chat/completions", "chat", "openai", "generate", true, true],
+  ["/v1/completions", "completions", "openai", "generate", true, true],
+  ["/v1/embeddings", "embeddings", "openai", "embed", false, false],
+  ["/v1/responses", "responses", "openai", "generate", true, false],
+  ["/v1/rerank", "rerank", "openai", "rank", false, false],
+  ["/rerank", "rerank", "openai", "rank", false, false],
+  ["/v2/rerank", "rerank", "openai", "rank", false, false],
+  ["/v1/score", "score", "openai", "rank", false, false],
+  ["/score", "score", "openai", "rank", false, false],
+  ["/v1/messages", "messages", "anthropic", "generate", true, false],
+  ["/v1/messages/count_tokens", "count_tokens", "anthropic", "tokenize", false, false],
+  ["/generate", "generate", "sglang", "generate", true, false],
+  ["/tokenize", "tokenize", "openai", "tokenize", false, false],
+  ["/detokenize", "detokenize", "openai", "tokenize", false, false],
+] as const)("%s is %s of the %s family", (path, id, family, kind, streams, usageInjectable) => {
   const found = endpoints.filter((endpoint) => endpoint.path === path);
   expect(found).toHaveLength(1);
-  expect(found[0]).toMatchObject({ id, method: "POST", family, kind, modelRequired, streams, usageInjectable });
+  expect(found[0]).toMatchObject({ id, method: "POST", family, kind, streams, usageInjectable });
 });
 
 test("there is no other endpoint than those of the table above", () => {

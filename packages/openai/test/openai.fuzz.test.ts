@@ -65,14 +65,13 @@ const readBody = (bytes: Uint8Array, random: Random): void => {
   const before = Buffer.from(body);
   const view = readRequestView(endpoint, body, { maxDepth: 32 });
   readSessionKey(defaultSessionKeyLadder, { "x-session-id": "s" }, view);
-  const asksUsage = endpoint.usageInjectable && view.stream && !view.wantsUsage;
-  const edits = { model: "other", set: { extra: "1" }, ...(asksUsage && { includeUsage: true as const }) };
+  const edits = { model: "other", set: { extra: "1" }, ...(view.canAddUsage && { includeUsage: true as const }) };
   const edited = Buffer.concat([...editBody(body, view, edits)]);
   expect(body.equals(before)).toBe(true);
   if (body.length === 0) return;
   const [was, is] = [JSON.parse(body.toString()), JSON.parse(edited.toString())];
   expect(is).toEqual({ ...was, ...is });
-  if (asksUsage) expect(is.stream_options.include_usage).toBe(true);
+  if (view.canAddUsage) expect(is.stream_options.include_usage).toBe(true);
   expect([is.extra, view.model === undefined || is.model === "other"]).toEqual([1, true]);
 };
 

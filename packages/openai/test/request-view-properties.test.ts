@@ -163,7 +163,10 @@ describe.skipIf(captured.length === 0)("captured requests", () => {
       expect(view.body.fields).toEqual(request);
       expect(view.model).toBe(request?.model);
       expect(view.stream).toBe(request?.stream === true);
-      expect(view.wantsUsage).toBe(request?.stream_options !== undefined);
+      expect(view.canAddUsage).toBe(
+        endpointAt(path).usageInjectable && view.stream && request?.stream_options === undefined,
+      );
+      expect(view.unreadPrompt).toBeUndefined();
       expect(view.choices).toBe(request?.n ?? 1);
       const sampling = request?.sampling_params as { max_new_tokens: number } | undefined;
       expect(view.maxOutputTokens).toBe(sampling ? sampling.max_new_tokens : request?.max_tokens);

@@ -18,9 +18,11 @@ test("a small chat body gives a view with the defaults of all that it does not s
   expect(view).toMatchObject({
     endpoint: chat,
     model: "m",
+    adapter: undefined,
     stream: false,
-    wantsUsage: false,
+    canAddUsage: false,
     promptBytes: 5,
+    unreadPrompt: undefined,
     maxOutputTokens: undefined,
     choices: 1,
     bodySession: { user: undefined, session_id: undefined, prompt_cache_key: undefined },
@@ -35,6 +37,7 @@ test("a chat body that says everything is read in full", () => {
     ...smallChat,
     stream: true,
     stream_options: { include_usage: true },
+    lora_path: "a",
     max_tokens: 7,
     n: 3,
     user: "u",
@@ -44,7 +47,8 @@ test("a chat body that says everything is read in full", () => {
   });
   expect(view).toMatchObject({
     stream: true,
-    wantsUsage: true,
+    canAddUsage: false,
+    adapter: "a",
     maxOutputTokens: 7,
     choices: 3,
     bodySession: { user: "u", session_id: "s", prompt_cache_key: "k" },
@@ -54,9 +58,17 @@ test("a chat body that says everything is read in full", () => {
 
 test("null stands for absent in every optional field", () => {
   const nulls = Object.fromEntries(
-    ["stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "user", "session_id", "priority"].map(
-      (name) => [name, null],
-    ),
+    [
+      "stream",
+      "stream_options",
+      "lora_path",
+      "max_tokens",
+      "max_completion_tokens",
+      "n",
+      "user",
+      "session_id",
+      "priority",
+    ].map((name) => [name, null]),
   );
   const { body: _, spans: __, ...view } = viewOf(chat, { ...smallChat, ...nulls });
   const { body: ___, spans: ____, ...plain } = viewOf(chat, smallChat);
@@ -94,23 +106,116 @@ test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(
 );
 
 test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(
-  "%s heeds include_usage only where usage is otherwise left out",
+  "%s lets usage be added only where it is otherwise left out of a stream",
   (_, endpoint) => {
-    const body = { ...minimal[endpoint.id], stream: true, stream_options: { include_usage: true } };
-    expect(viewOf(endpoint, body).wantsUsage).toBe(endpoint.usageInjectable);
+    const body = { ...minimal[endpoint.id], stream: true };
+    expect(viewOf(endpoint, body).canAddUsage).toBe(endpoint.usageInjectable);
+    expect(viewOf(endpoint, { ...body, stream: false }).canAddUsage).toBe(false);
+    expect(viewOf(endpoint, { ...body, stream_options: { include_usage: true } }).canAddUsage).toBe(false);
   },
 );
 
 test.each([
-  ["absent", {}, false],
-  ["null", { stream_options: null }, false],
-  ["an empty object", { stream_options: {} }, false],
-  ["include_usage null", { stream_options: { include_usage: null } }, false],
-  ["include_usage false", { stream_options: { include_usage: false } }, false],
-  ["include_usage true", { stream_options: { include_usage: true } }, true],
+  ["absent", {}, true],
+  ["null", { stream_options: null }, true],
+  ["an empty object", { stream_options: {} }, true],
+  ["include_usage null", { stream_options: { include_usage: null } }, true],
+  ["include_usage false", { stream_options: { include_usage: false } }, true],
+  ['include_usage "off"', { stream_options: { include_usage: "off" } }, true],
+  ["include_usage true", { stream_options: { include_usage: true } }, false],
+  ["include_usage 1", { stream_options: { include_usage: 1 } }, false],
+  ['include_usage "yes"', { stream_options: { include_usage: "yes" } }, false],
+  // vLLM adds usage to every chunk then, as soon as it adds it at the end.
   ["continuous statistics alone", { stream_options: { continuous_usage_stats: true } }, false],
-])("stream_options %s: wantsUsage", (_, fields, expected) => {
-  expect(viewOf(chat, { ...smallChat, ...fields }).wantsUsage).toBe(expected);
+  ["continuous statistics off", { stream_options: { continuous_usage_stats: false } }, true],
+  ["of an unknown layout", { stream_options: [] }, false],
+  ["a word", { stream_options: "all" }, false],
+])("stream_options %s: whether usage can be added", (_, fields, expected) => {
+  expect(viewOf(chat, { ...smallChat, stream: true, ...fields }).canAddUsage).toBe(expected);
+});
+
+// Clients send numbers as strings and booleans as words, which vLLM and SGLang take. The router refused them.
+test.each<[string, Endpoint, object, object]>([
+  [
+    "numbers as strings",
+    chat,
+    { max_tokens: "16", n: "2", priority: "-3" },
+    { maxOutputTokens: 16, choices: 2, priority: -3 },
+  ],
+  ["numbers with a fraction of zeros", chat, { max_tokens: 16.0, n: "2.0" }, { maxOutputTokens: 16, choices: 2 }],
+  ["stream as a word", chat, { stream: "true" }, { stream: true, canAddUsage: false }],
+  ["stream as a word for false", chat, { stream: "false" }, { stream: false }],
+  ["stream as a number", chat, { stream: 1 }, { stream: true }],
+  ["no limit, as llama.cpp writes it", chat, { max_tokens: -1 }, { maxOutputTokens: undefined }],
+  ["a limit that cannot be read", chat, { max_tokens: {} }, { maxOutputTokens: undefined }],
+  [
+    "the older limit, when the newer cannot be read",
+    chat,
+    { max_completion_tokens: [], max_tokens: 5 },
+    { maxOutputTokens: 5 },
+  ],
+  ["choices that no engine takes", chat, { n: 0 }, { choices: 1 }],
+  ["choices that cannot be read", chat, { n: "many" }, { choices: 1 }],
+  ["a priority that cannot be read", chat, { priority: "high" }, { priority: Number.NaN }],
+  ["sessions of other types", chat, { user: 17, session_id: {}, prompt_cache_key: [] }, { bodySession: {} }],
+  ["metadata of another type", anthropic, { metadata: "x", max_tokens: "9" }, { maxOutputTokens: 9 }],
+  ["a user id of another type", anthropic, { metadata: { user_id: 5 } }, { bodySession: {} }],
+  ["a previous response of another type", responses, { previous_response_id: 5 }, { previousResponseId: undefined }],
+  ["a batch of adapters", generate, { lora_path: ["a", null] }, { adapter: undefined }],
+  [
+    "sampling parameters as strings",
+    generate,
+    { sampling_params: { max_new_tokens: "9", n: "2" } },
+    { maxOutputTokens: 9, choices: 2 },
+  ],
+  [
+    "sampling parameters of another type",
+    generate,
+    { sampling_params: [5] },
+    { maxOutputTokens: undefined, choices: 1 },
+  ],
+])("values of other types are read as engines read them, or left to them: %s", (_, endpoint, fields, expected) => {
+  expect(viewOf(endpoint, { ...minimal[endpoint.id], ...fields })).toMatchObject(expected);
+});
+
+test.each([
+  ["absent", {}],
+  ["null", { model: null }],
+  ["empty", { model: "" }],
+])("a model that is %s is none", (_, fields) => {
+  expect(viewOf(chat, { messages: [{}], ...fields }).model).toBeUndefined();
+});
+
+test.each<[string, Endpoint, string, unknown]>([
+  ["messages as a text", chat, "messages", "hello"],
+  ["messages as one object", chat, "messages", { role: "user" }],
+  ["no messages", chat, "messages", []],
+  ["a message that is a text", chat, "messages", ["hello"]],
+  ["a message that is null", chat, "messages", [{}, null]],
+  ["a content that is a number", chat, "messages", [{ content: 5 }]],
+  ["a content that is an object", chat, "messages", [{}, { content: { text: "a" } }]],
+  ["a prompt that is a number", completions, "prompt", 5],
+  ["no prompts", completions, "prompt", []],
+  ["an empty prompt of tokens", completions, "prompt", [[1], true]],
+  ["texts and tokens mixed", completions, "prompt", [1, "a"]],
+  ["a negative token", completions, "prompt", [1, -1]],
+  ["a token with a fraction", completions, "prompt", [[1], [2.5]]],
+  ["a token beyond 32 bits", completions, "prompt", [4_294_967_296]],
+  ["an input that is true", endpointAt("/v1/embeddings"), "input", true],
+  ["a list of numbers as a text", generate, "input_ids", "1,2"],
+  ["a score that is a number", endpointAt("/v1/score"), "text_1", 5],
+  ["a rerank of a number", endpointAt("/v1/rerank"), "documents", 5],
+])("a prompt of an unknown layout counts by its bytes: %s", (_, endpoint, name, value) => {
+  const view = viewOf(endpoint, { model: "m", [name]: value });
+  expect([view.unreadPrompt, view.promptBytes]).toEqual([name, JSON.stringify(value).length]);
+});
+
+test.each([
+  ["one object of content parts", { content: [{ type: "text", text: "a" }] }],
+  ["a text", "a"],
+  ["no documents", []],
+])("rerank takes documents as %s", (_, documents) => {
+  expect(viewOf(endpointAt("/v1/rerank"), { query: "q", documents }).unreadPrompt).toBeUndefined();
 });
 
 test.each<[string, Endpoint, object, number | undefined]>([

@@ -1,6 +1,6 @@
 import { defaultSessionKeyLadder, readSessionKey, type SessionKeySource } from "@espalier/openai";
 import { describe, expect, test } from "vitest";
-import { anthropic, chat, errorOf, smallChat, viewOf } from "./helpers.ts";
+import { anthropic, chat, smallChat, viewOf } from "./helpers.ts";
 
 const nothing = viewOf(chat, smallChat);
 const everything = viewOf(chat, { ...smallChat, session_id: "b-session", prompt_cache_key: "b-cache", user: "b-user" });
@@ -71,20 +71,18 @@ test.each(["constructor", "toString", "__proto__"])("a body field %s of Object.p
   expect(readSessionKey([{ from: "body", name }], {}, nothing)).toBeUndefined();
 });
 
-describe("a key of 1,024 characters is accepted, one more is not", () => {
+describe("of a key, 1,024 characters count", () => {
   const longest = "k".repeat(1_024);
   test("in a header", () => {
-    expect(readSessionKey(defaultSessionKeyLadder, { "x-session-id": longest }, nothing)).toBe(longest);
-    const error = errorOf(() => readSessionKey(defaultSessionKeyLadder, { "x-session-id": `${longest}k` }, nothing));
-    expect([error.code, error.param]).toEqual(["invalid_header", "x-session-id"]);
-    expect(error.message).not.toContain("kkk");
+    for (const key of [longest, `${longest}k`]) {
+      expect(readSessionKey(defaultSessionKeyLadder, { "x-session-id": key }, nothing)).toBe(longest);
+    }
   });
 
   test("in a configured body field", () => {
     const ladder: SessionKeySource[] = [{ from: "body", name: "conversation" }];
-    expect(readSessionKey(ladder, {}, viewOf(chat, { ...smallChat, conversation: longest }))).toBe(longest);
-    const view = viewOf(chat, { ...smallChat, conversation: `${longest}k` });
-    const error = errorOf(() => readSessionKey(ladder, {}, view));
-    expect([error.code, error.param]).toEqual(["invalid_value", "conversation"]);
+    for (const key of [longest, `${longest}k`]) {
+      expect(readSessionKey(ladder, {}, viewOf(chat, { ...smallChat, conversation: key }))).toBe(longest);
+    }
   });
 });

@@ -1,6 +1,6 @@
 import type { EngineRecord } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { adapterCallsOf } from "../src/adapters/adapter-loader.ts";
+import { adapterCallsOf, adapterFields } from "../src/adapters/adapter-loader.ts";
 
 const engineOf = (ownedBy: string | undefined, dialect?: string): EngineRecord =>
   ({
@@ -19,7 +19,25 @@ test.each([
   const calls = adapterCallsOf(engineOf(owner, dialect));
   expect(calls.loadPath).toBe(path);
   expect(calls.unloadPath).toBe(path.replace("load_", "unload_"));
-  expect(calls.fields('say "x"')).toEqual(fields);
+  expect(adapterFields(engineOf(owner, dialect), 'say "x"', "chat")).toEqual(fields);
+});
+
+// SGLang answers a request for an adapter by its base model, with status 200, wherever it does not apply adapters.
+test.each([
+  ["chat", { lora_path: '"ada"' }],
+  ["completions", { lora_path: '"ada"' }],
+  ["embeddings", { lora_path: '"ada"' }],
+  ["generate", { lora_path: '"ada"' }],
+  ["messages", { model: '"base:ada"' }],
+  ["count_tokens", {}],
+  ["tokenize", {}],
+  ["detokenize", {}],
+  ["responses", undefined],
+  ["rerank", undefined],
+  ["score", undefined],
+] as const)("an adapter of SGLang on %s", (endpoint, fields) => {
+  expect(adapterFields(engineOf("sglang"), "ada", endpoint)).toEqual(fields);
+  expect(adapterFields(engineOf("vllm"), "ada", endpoint)).toEqual({});
 });
 
 const calls = { vllm: adapterCallsOf(engineOf("vllm")), sglang: adapterCallsOf(engineOf("sglang")) };

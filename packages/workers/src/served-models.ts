@@ -9,6 +9,8 @@ export interface ServedModel {
   readonly ownedBy: string;
   /** Longest context the engine takes, in tokens. */
   readonly maxModelLen?: number;
+  /** Path or name of its weights. */
+  readonly root?: string;
   /** The model that this one is a LoRA adapter of. */
   readonly parent?: string;
 }
@@ -17,6 +19,8 @@ export interface ServedModel {
 export const maxModelsPerEngine = 256;
 /** A model with a longer name is left out. */
 export const maxModelNameLength = 256;
+/** A longer root is left out: the longest path that Linux takes. */
+const maxRootLength = 4_096;
 
 export interface ModelList {
   readonly models: readonly ServedModel[];
@@ -57,6 +61,7 @@ export function sameModels(left: readonly ServedModel[], right: readonly ServedM
         model.id === other.id &&
         model.ownedBy === other.ownedBy &&
         model.maxModelLen === other.maxModelLen &&
+        model.root === other.root &&
         model.parent === other.parent
       );
     })
@@ -74,19 +79,22 @@ function collect<T>(entries: readonly T[], read: (entry: T) => ServedModel | und
 }
 
 function readModel(entry: Readonly<Record<string, unknown>>, nowSeconds: number): ServedModel | undefined {
-  const { id, created, owned_by: ownedBy, max_model_len: maxModelLen, parent } = entry;
+  const { id, created, owned_by: ownedBy, max_model_len: maxModelLen, root, parent } = entry;
   if (!isModelName(id)) return undefined;
   return {
     id,
     created: isPositiveInteger(created) ? created : nowSeconds,
     ownedBy: isModelName(ownedBy) ? ownedBy : "unknown",
     ...(isPositiveInteger(maxModelLen) ? { maxModelLen } : {}),
+    ...(isRoot(root) ? { root } : {}),
     ...(isModelName(parent) ? { parent } : {}),
   };
 }
 
 const isModelName = (value: unknown): value is string =>
   typeof value === "string" && value.length > 0 && value.length <= maxModelNameLength;
+const isRoot = (value: unknown): value is string =>
+  typeof value === "string" && value.length > 0 && value.length <= maxRootLength;
 const isPositiveInteger = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null;
@@ -101,6 +109,8 @@ export interface ModelEntry {
   /** Longest context in tokens that every engine with a known limit accepts. */
   readonly max_model_len?: number;
   readonly owned_by: string;
+  /** Path or name of the weights, as engines report it; the model's own name where they differ. */
+  readonly root?: string;
   /** The model that this one is a LoRA adapter of. */
   readonly parent?: string;
 }
@@ -138,6 +148,7 @@ export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: reado
           created: model.created,
           ...(model.maxModelLen === undefined ? {} : { max_model_len: model.maxModelLen }),
           owned_by: model.ownedBy,
+          ...(model.root === undefined ? {} : { root: model.root }),
           ...(model.parent === undefined ? {} : { parent: model.parent }),
         });
         pools.set(model.id, [...engine.targets]);
@@ -148,6 +159,7 @@ export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: reado
       if (model.maxModelLen !== undefined) {
         entry.max_model_len = Math.min(entry.max_model_len ?? Number.POSITIVE_INFINITY, model.maxModelLen);
       }
+      if (model.root !== undefined) entry.root = model.root === (entry.root ?? model.root) ? model.root : model.id;
       pools.get(model.id)!.push(...engine.targets);
     }
   }
@@ -161,7 +173,9 @@ function modelsOf({ models = [] }: EngineRecord, adapters: readonly ManagedAdapt
   const served = new Map(models.map((model) => [model.id, model]));
   const loadable = adapters.flatMap(({ name, model }) => {
     const parent = served.get(model);
-    return parent && !served.has(name) ? [{ ...parent, id: name, parent: model }] : [];
+    if (!parent || served.has(name)) return [];
+    const { root: _, ...rest } = parent;
+    return [{ ...rest, id: name, parent: model }];
   });
   return [...models, ...loadable];
 }

@@ -221,6 +221,7 @@ test.each<[string, object, object]>([
   ["owner", { owned_by: "vllm" }, { owned_by: "me" }],
   ["longest context", { max_model_len: 100 }, { max_model_len: 200 }],
   ["longest context, told at last", {}, { max_model_len: 200 }],
+  ["root", { root: "/a" }, { root: "/b" }],
 ])("another %s is a change of the list", async (_, before, after) => {
   const harness = await startHarness();
   const engine = harness.engine("a", {}, { "/v1/models": listAnswer({ id: "m", ...before }) });
@@ -228,6 +229,23 @@ test.each<[string, object, object]>([
   engine.paths["/v1/models"] = listAnswer({ id: "m", ...after });
   await harness.time.advanceAsync(30_000);
   expect(harness.fleet.models()[0]).toMatchObject(after);
+});
+
+test.each<[string, readonly (string | undefined)[], string | undefined]>([
+  ["one", ["/a", "/a"], "/a"],
+  ["one, where others give none", [undefined, "/a", undefined], "/a"],
+  ["none", [undefined, undefined], undefined],
+  ["two: the model's name", ["/a", "/b", "/a"], "m"],
+  ["one of 4,096 characters", ["r".repeat(4_096)], "r".repeat(4_096)],
+  ["one of 4,097 characters: none", ["r".repeat(4_097)], undefined],
+])("the root of a model of which engines give %s", async (_, roots, expected) => {
+  const harness = await startHarness();
+  const engines = roots.map((root, at) =>
+    harness.engine(`e${at}`, {}, { "/v1/models": listAnswer({ id: "m", ...(root === undefined ? {} : { root }) }) }),
+  );
+  await harness.apply(...engines);
+  expect(harness.fleet.models()).toMatchObject([{ id: "m", engines: engines.map(({ spec }) => spec.id) }]);
+  expect(harness.fleet.model("m")?.root).toBe(expected);
 });
 
 test("of two entries with one name the first counts", async () => {

@@ -184,12 +184,13 @@ const labelColumns = 10;
 
 function heading(report: ExplainReport): string {
   const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, unseenTokens } = report;
+  const unread = prompt.unread === null ? "" : `, ${prompt.unread} has an unknown layout`;
   const blocks = prompt.blocks === null ? "not looked up" : `${prompt.blocks} blocks of ${prompt.blockSize}`;
   const chance = choice !== null && choice.probability < 1 ? ` (likeliest, ${percent(choice.probability)})` : "";
   const lines = [
     `choice    ${choice === null ? "none" : `${choice.key}${chance}: ${reason}`}`,
     `request   ${endpoint}, model ${model}${sessionKey === null ? "" : `, session ${sessionKey}`}`,
-    `prompt    ${prompt.tokens} tokens (${how(prompt.from)}), ${blocks}`,
+    `prompt    ${prompt.tokens} tokens (${how(prompt.from)}${unread}), ${blocks}`,
     `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
   ];
   if (unseenTokens > 0) {

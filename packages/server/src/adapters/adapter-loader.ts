@@ -8,6 +8,7 @@ import {
   type Meter,
 } from "@espalier/common";
 import { type EngineRecord, engineKindOf, type Fleet } from "@espalier/workers";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import type { AdapterUse } from "./adapter-use.ts";
 
 /** An engine may read an adapter from a disk or over the network. */
@@ -263,14 +264,21 @@ function recordOf(pairs: readonly string[]): Record<string, string> {
   return record;
 }
 
+type EndpointId = PlannedRequest["endpointId"];
+
 type Answer = Pick<HttpResponse, "status" | "body">;
 
 /** How a kind of engine loads, unloads and uses LoRA adapters. */
 interface AdapterCalls {
   readonly loadPath: string;
   readonly unloadPath: string;
-  /** Body fields, as JSON text, that select an adapter in addition to the model's name. */
-  fields(adapter: string): Readonly<Record<string, string>>;
+  /**
+   * Body fields, as JSON text, that select an adapter in a body whose `model` is its name.
+   *
+   * @param base the engine's base model
+   * @returns undefined where the engine would answer by its base model
+   */
+  fields(adapter: string, endpoint: EndpointId, base: string): Readonly<Record<string, string>> | undefined;
   /** Whether the answer to a load says that the adapter is loaded: another router may have been first. */
   isThere(answer: Answer): boolean;
   /** Whether the answer says that the engine is full. */
@@ -281,7 +289,11 @@ interface AdapterCalls {
   isMissing(answer: Answer): boolean;
 }
 
-/** vLLM 0.32, `entrypoints/openai/models/serving.py`, with `VLLM_ALLOW_RUNTIME_LORA_UPDATING`. It reports no limit. */
+/**
+ * vLLM 0.32: `model` selects an adapter on every endpoint (`_maybe_get_adapters` of `entrypoints/serve/engine/serving.py`).
+ * Loads are those of `entrypoints/openai/models/serving.py` with `VLLM_ALLOW_RUNTIME_LORA_UPDATING`. It
+ * reports no limit.
+ */
 const vllmCalls: AdapterCalls = {
   loadPath: "/v1/load_lora_adapter",
   unloadPath: "/v1/unload_lora_adapter",
@@ -292,16 +304,33 @@ const vllmCalls: AdapterCalls = {
   isMissing: ({ status, body }) => status === 404 && body.includes("does not exist"),
 };
 
+const byPath = (adapter: string) => ({ lora_path: JSON.stringify(adapter) });
+const byModel = (adapter: string, base: string) => ({ model: JSON.stringify(`${base}:${adapter}`) });
+
+/**
+ * How SGLang 0.5.23 takes an adapter (`srt/entrypoints`). No adapter reaches the engine from `openai/serving_responses.py`,
+ * `serving_rerank.py` and `serving_score.py`; those are answered by the base model.
+ */
+const sglangFields: Partial<Record<EndpointId, (adapter: string, base: string) => Readonly<Record<string, string>>>> = {
+  // `_resolve_lora_path` of `openai/serving_base.py`.
+  ...{ chat: byPath, completions: byPath, embeddings: byPath },
+  // `anthropic/serving.py` builds a chat request from `model`, without `lora_path`.
+  messages: byModel,
+  // `GenerateReqInput` of `managers/io_struct.py`.
+  generate: byPath,
+  // An adapter has its model's tokenizer.
+  ...{ count_tokens: () => ({}), tokenize: () => ({}), detokenize: () => ({}) },
+};
+
 /**
  * SGLang 0.5 with `--enable-lora`: `managers/tokenizer_control_mixin.py`, `lora/lora_manager.py`,
- * `lora/lora_registry.py`. A request selects an adapter by `lora_path`: the adapter's name once loaded
- * (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`). An unknown model name selects the base model.
+ * `lora/lora_registry.py`. An unknown model name selects the base model.
  * Releases up to 0.5.1 refuse an adapter beyond `--max-loaded-loras`; later ones unload another one themselves.
  */
 const sglangCalls: AdapterCalls = {
   loadPath: "/load_lora_adapter",
   unloadPath: "/unload_lora_adapter",
-  fields: (adapter) => ({ lora_path: JSON.stringify(adapter) }),
+  fields: (adapter, endpoint, base) => sglangFields[endpoint]?.(adapter, base),
   isThere: ({ status, body }) => status === 200 || (status === 400 && /already (loaded|exists)/.test(body)),
   isFull: ({ status, body }) => status === 400 && body.includes("Maximum number of loaded LoRA adapters"),
   isGone: ({ status, body }) => status === 200 || (status === 400 && body.includes("does not exist")),
@@ -316,4 +345,19 @@ const sglangCalls: AdapterCalls = {
  */
 export function adapterCallsOf(engine: Pick<EngineRecord, "models" | "targets">): AdapterCalls {
   return engineKindOf(engine) === "sglang" ? sglangCalls : vllmCalls;
+}
+
+/** Whether an engine applies LoRA adapters on an endpoint, rather than answer by its base model. */
+export function servesAdapter(engine: Pick<EngineRecord, "models" | "targets">, endpoint: EndpointId): boolean {
+  return adapterFields(engine, "", endpoint) !== undefined;
+}
+
+/** Body fields, as JSON text, that select an adapter at an engine; undefined where it does not apply adapters. */
+export function adapterFields(
+  engine: Pick<EngineRecord, "models" | "targets">,
+  adapter: string,
+  endpoint: EndpointId,
+): Readonly<Record<string, string>> | undefined {
+  const base = engine.models?.find(({ parent }) => parent === undefined)?.id ?? "";
+  return adapterCallsOf(engine).fields(adapter, endpoint, base);
 }

@@ -2,7 +2,7 @@ import type { Target } from "@espalier/workers";
 import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
 import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";
-import { adapterCallsOf } from "./adapter-loader.ts";
+import { adapterCallsOf, adapterFields } from "./adapter-loader.ts";
 
 /** Most reloads for one request after the engine unloaded its adapter. */
 const maxReloads = 2;
@@ -42,11 +42,14 @@ export class AdapterRun {
   prepare(target: Target, engine: Engine, edits: AdapterEdits): Engine | Promise<Engine | undefined> {
     const { adapterLoader, adapterUse } = this.#context;
     this.ended();
+    const fields = adapterFields(target.engine, this.#adapter, this.#plan.endpointId);
+    if (!fields) return Promise.resolve(undefined);
     this.#target = target;
     if (this.isManaged) this.#endUse = adapterUse.begin(target.engine, this.#adapter);
     const loading = adapterLoader.load(target.engine, this.#adapter, this.#plan.pool.upstreamHeaders);
-    if (!loading) return this.#sent(target, engine, edits);
-    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, edits) : undefined));
+    const { workMs, set } = edits;
+    const send = (): Engine => this.#sent(target, engine, { workMs, set: { ...set, ...fields } });
+    return loading ? loading.then((isLoaded) => (isLoaded ? send() : undefined)) : send();
   }
 
   /** Declines an answer that says that the adapter is not loaded. The engine is asked again after loading it. */
@@ -68,10 +71,9 @@ export class AdapterRun {
 
   #sent(target: Target, engine: Engine, { workMs, set }: AdapterEdits): Engine {
     target.adapters.sent(this.#adapter);
-    const fields = { ...set, ...adapterCallsOf(target.engine).fields(this.#adapter) };
     // In disaggregated serving the body of the leg has them already.
-    const isOther = workMs > 0 || Object.keys(fields).length > 0;
-    const body = engine.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);
+    const isOther = workMs > 0 || Object.keys(set).length > 0;
+    const body = engine.body ?? (isOther ? this.#plan.bodyWith?.(set, workMs) : undefined);
     return body ? { ...engine, body } : engine;
   }
 }

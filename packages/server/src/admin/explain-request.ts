@@ -21,6 +21,8 @@ const promptReport = json.object({
   blockSize: json.nullable(json.integer()),
   /** Which tokens are known: all, those of the beginning, or only an estimate from the number of bytes. */
   from: json.oneOf(["tokens", "partial", "bytes", "size"]),
+  /** A prompt field of an unknown layout, which counts by its bytes in the body; null for none. */
+  unread: json.nullable(json.text()),
 });
 
 /** What a request with an uncached prompt would evict, and whether it would be parked for that. */
@@ -157,12 +159,13 @@ function explainOverflow(context: RouterContext, plan: PlannedRequest): Explanat
   return reason && backend instanceof OverflowBackend ? { backend: backend.config.name, reason } : null;
 }
 
-function promptOf({ features, prompt }: PlannedRequest): Explanation["prompt"] {
+function promptOf({ features, prompt, unreadPrompt }: PlannedRequest): Explanation["prompt"] {
   return {
     tokens: features.promptTokens,
     blocks: prompt?.blockCount ?? null,
     blockSize: prompt?.blockSize ?? null,
     from: prompt?.from ?? "size",
+    unread: unreadPrompt ?? null,
   };
 }
 

@@ -2,16 +2,15 @@ import { EspalierError } from "@espalier/common";
 import { findTransferField, pullProtocols } from "@espalier/disaggregation";
 import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
-import { checkForm, isForm, readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
+import { isForm, readForwardedBody, readForwardedForm, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
 import { planOverflow } from "../overflow/overflow.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PoolSettings } from "../routing/pools.ts";
+import { resolvePool } from "../routing/resolve-pool.ts";
 import { planService } from "../routing/service-class.ts";
 import { releaseBody } from "./read-body.ts";
 import { locateResponse } from "./stored-responses.ts";
@@ -84,9 +83,10 @@ function planView(
 ): PlannedRequest | Promise<PlannedRequest> {
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
-  const { model, pool, targets } = resolvePool(context, request.modelName ?? view.model, sessionKey);
+  const named = { model: request.modelName ?? view.model, adapter: view.adapter, sessionKey };
+  const { model, pool, targets, parent } = resolvePool(context, named, endpoint);
   const injectsUsage = context.live.settings.injectUsage && request.isAnswerSeen !== false;
-  const stripUsage = injectsUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  const stripUsage = injectsUsage && view.canAddUsage;
   const renamed = view.model !== undefined && view.model !== model;
   const { service, bodyFields, fieldsFor } = planService(context, request, view);
   const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>
@@ -102,7 +102,6 @@ function planView(
       ? planOverflow(context, { headers, apiKeyName, view, received, model, service })
       : undefined;
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
-  const parent = context.fleet.model(model)?.parent;
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
   const canPull = targets.some(
     ({ engine }) => engine.kvPull && pullProtocols[engine.kvPull.protocol].endpoints.has(endpoint.id),
@@ -128,6 +127,7 @@ function planView(
     onlyEngine,
     prompt,
     canPull,
+    unreadPrompt: view.unreadPrompt,
     recordedPrompt: recorder.isOn ? read : undefined,
     features: {
       promptTokens: prompt?.tokens ?? estimatedTokens,
@@ -181,8 +181,8 @@ function queryOf(url: string): string {
 }
 
 /**
- * Forwards the configured additional paths. The header `x-espalier-model` or a JSON body selects the model; without
- * them it is the only one served.
+ * Forwards the configured additional paths. The header `x-espalier-model`, or `model` in a body of JSON or in a form,
+ * selects the model; without them it is the only one served.
  *
  * @throws EspalierError `config_invalid` for a path that the router serves itself or that is listed twice
  */
@@ -209,7 +209,7 @@ function plan(context: RouterContext, request: ClientRequest): PlannedRequest | 
   if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
   const passed = planForward(context, request);
   const planFor = (model: string | undefined): PlannedRequest => {
-    const { pool, targets } = resolvePool(context, model, undefined);
+    const { pool, targets } = resolvePool(context, { model });
     return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
   };
   const header = request.headers["x-espalier-model"];
@@ -234,8 +234,8 @@ export function readForwarded(
   const contentType = headers["content-type"];
   const forwarded = { contentType, trustsTransferFields: live.settings.trustTransferFields };
   if (isForm(contentType)) {
-    if (!forwarded.trustsTransferFields) checkForm(body, contentType);
-    return named;
+    const model = readForwardedForm(body, { ...forwarded, contentType });
+    return named ?? model;
   }
   if (body.length > largeBodyBytes) {
     return largeBodies.readForwarded(body, forwarded).then((model) => named ?? model);
@@ -244,59 +244,14 @@ export function readForwarded(
   return named ?? model;
 }
 
-interface ResolvedPool {
-  /** The model's name at the engines, which the body must carry. */
-  readonly model: string;
-  readonly pool: PoolSettings;
-  /** Empty only where requests wait for the first engine, or overflow backends answer. */
-  readonly targets: readonly Target[];
-}
-
-/**
- * Finds the engines for a model.
- *
- * @param model as the client named it; undefined, where the API allows that, selects the only model served
- * @throws EspalierError `model_not_found`, `no_engine_available`, or `missing_field` when there are several models
- */
-export function resolvePool(
-  context: RouterContext,
-  model: string | undefined,
-  sessionKey: string | undefined,
-): ResolvedPool {
-  const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
-  const targets = context.fleet.pool(served);
-  const { pools, overflow } = context;
-  if (targets.length === 0 && !pools.isHeld(served) && !overflow.serves(served)) throw absent(context, model ?? served);
-  return { model: served, pool: pools.settingsFor(served), targets };
-}
-
-function onlyModel({ fleet }: RouterContext): string {
-  const models = fleet.models();
-  const [first] = models;
-  if (!first) throw new EspalierError("no_engine_available", "No engine has listed its models yet.");
-  if (models.length > 1) {
-    throw new EspalierError("missing_field", "The engines serve several models; name one in `model`.", {
-      param: "model",
-    });
-  }
-  return first.id;
-}
-
-/** An engine that has not listed its models may serve this one, so the error is then temporary. */
-function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
-  const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
-  if (undecided || modelRouter.targetsOf(model).length > 0) {
-    return new EspalierError("no_engine_available", "No engine that serves this model is up.");
-  }
-  return new EspalierError("model_not_found", `The model ${JSON.stringify(model)} does not exist.`, { param: "model" });
-}
-
 /** One entry of `GET /v1/models`. */
 interface ListedModel {
   readonly id: string;
   readonly object: "model";
   readonly created: number;
   readonly owned_by: string;
+  readonly root?: string;
+  readonly parent?: string | null;
   readonly max_model_len?: number;
 }
 
@@ -320,6 +275,8 @@ function listModels({ fleet, live: { modelRouter } }: RouterContext): readonly L
         object: "model",
         created: model.created,
         owned_by: model.owned_by,
+        ...(model.root === undefined ? {} : { root: model.root, parent: model.parent ?? null }),
+        ...(model.parent === undefined ? {} : { parent: model.parent }),
         ...(model.max_model_len === undefined ? {} : { max_model_len: model.max_model_len }),
       },
     ]),

@@ -11,7 +11,7 @@ import { isNamed } from "@espalier/proxy";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
-import { planInference, readForwarded, resolvePool } from "../data-plane/inference-routes.ts";
+import { planInference, readForwarded } from "../data-plane/inference-routes.ts";
 import { BodyPieces, releaseBody, reservePiece } from "../data-plane/read-body.ts";
 import { readRequestId } from "../data-plane/request-ids.ts";
 import { planStoredResponse } from "../data-plane/stored-responses.ts";
@@ -19,6 +19,7 @@ import { bytesPerToken, countRefusal, planForward } from "../request/answer-requ
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
+import { resolvePool } from "../routing/resolve-pool.ts";
 import { readServiceClass } from "../routing/service-class.ts";
 import { GatewayResponse } from "./gateway-response.ts";
 import { GatewaySplit, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
@@ -349,7 +350,7 @@ function poolFor(
   model: string | undefined,
   sessionKey: string | undefined,
 ): Pick<PlannedRequest, "pool" | "targets"> {
-  if (model !== undefined || context.fleet.models().length < 2) return resolvePool(context, model, sessionKey);
+  if (model !== undefined || context.fleet.models().length < 2) return resolvePool(context, { model, sessionKey });
   const targets = context.fleet.engines.flatMap((engine) => engine.targets);
   return { pool: context.pools.settingsFor("*"), targets };
 }

@@ -18,14 +18,37 @@ export function refuseReserved(field: string | undefined): void {
   throw new EspalierError("reserved_field", `The field ${field} is for a router to set.`, { param: field });
 }
 
-/** Whether a body is a form, of which only the fields' names are read. */
+/** Whether a body is a form. */
 export function isForm(contentType: string | undefined): contentType is string {
   return contentType !== undefined && /^\s*(?:multipart\/|application\/x-www-form-urlencoded)/i.test(contentType);
 }
 
-/** @throws EspalierError `reserved_field` */
-export function checkForm(form: Buffer, contentType: string): void {
-  refuseReserved(fieldOfForm(form, contentType));
+/** Most bytes of a form's `model`. */
+const maxModelBytes = 1_024;
+
+/**
+ * Reads a form, wherever its fields stand: a model's name may follow the file.
+ *
+ * @returns its `model`; undefined for none, and for a form that readers may cut in different ways
+ * @throws EspalierError `reserved_field`, and `duplicate_key` for two models: an engine may take the other one
+ */
+export function readForwardedForm(
+  form: Buffer,
+  { contentType, trustsTransferFields }: ForwardedBody & { readonly contentType: string },
+): string | undefined {
+  const fields = fieldsOfForm(form, contentType);
+  if (!fields) {
+    if (!trustsTransferFields) refuseReserved([...reservedFieldNames].find((name) => form.includes(name)));
+    return undefined;
+  }
+  let model: string | undefined;
+  for (const [name, value] of fields) {
+    if (!trustsTransferFields) refuseReserved(reservedIn(name, value));
+    if (name !== "model") continue;
+    if (model !== undefined) throw new EspalierError("duplicate_key", "The form has two models.", { param: "model" });
+    model = value.toString("utf8", 0, maxModelBytes).trim();
+  }
+  return model === "" ? undefined : model;
 }
 
 /**
@@ -75,34 +98,32 @@ function fieldOf(bytes: Buffer, body: JsonBody | string): string | undefined {
   return [...reservedFieldNames].find((name) => text.includes(`"${name}"`));
 }
 
-function fieldOfForm(form: Buffer, contentType: string): string | undefined {
+type FormField = readonly [name: string, value: Buffer];
+
+/** @returns undefined for a form that readers may cut in different ways */
+function fieldsOfForm(form: Buffer, contentType: string): Iterable<FormField> | undefined {
   if (!/^\s*multipart\//i.test(contentType)) {
     const fields = [...new URLSearchParams(form.toString("latin1"))];
-    return fieldAmong(fields.map(([name, value]) => [name, Buffer.from(value, "latin1")]));
+    return fields.map(([name, value]) => [name, Buffer.from(value, "latin1")]);
   }
   const [boundary, ...others] = [...contentType.matchAll(/;\s*boundary(\*?)[^=;]*=\s*(?:"([^"]*)"|([^;\s]*))/gi)];
   const delimiter = boundary?.[2] ?? boundary?.[3];
-  // Readers may cut such a form in different ways.
-  if (!delimiter || boundary?.[1] || others.length > 0) {
-    return [...reservedFieldNames].find((name) => form.includes(name));
-  }
-  return fieldAmong(partsOf(form, `--${delimiter}`));
+  if (!delimiter || boundary?.[1] || others.length > 0) return undefined;
+  return partsOf(form, `--${delimiter}`);
 }
 
-function fieldAmong(fields: Iterable<readonly [name: string, value: Buffer]>): string | undefined {
-  for (const [name, value] of fields) {
-    if (reservedFieldNames.has(name)) return name;
-    const inside = reservedWithinNames.has(name) ? fieldOf(value, scan(value)) : undefined;
-    if (inside !== undefined) return `${name}.${inside}`;
-  }
-  return undefined;
+/** The reserved field that a form's field is or contains. */
+function reservedIn(name: string, value: Buffer): string | undefined {
+  if (reservedFieldNames.has(name)) return name;
+  const inside = reservedWithinNames.has(name) ? fieldOf(value, scan(value)) : undefined;
+  return inside === undefined ? undefined : `${name}.${inside}`;
 }
 
 const disposition = /^content-disposition:.*$/gim;
 const nameIn = /;\s*name\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))/gi;
 
-/** The names of a multipart body's fields, and what they contain. */
-function* partsOf(form: Buffer, delimiter: string): Generator<readonly [name: string, value: Buffer]> {
+/** The names of a multipart body's fields, and what they contain with the lines around it. */
+function* partsOf(form: Buffer, delimiter: string): Generator<FormField> {
   let at = form.indexOf(delimiter, 0, "latin1");
   while (at >= 0) {
     const from = at + delimiter.length;

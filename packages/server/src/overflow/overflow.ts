@@ -245,7 +245,7 @@ export function planOverflow(
   const name = service?.className ?? config.defaultClass;
   const isForbidden = config.isOn && config.classes.some((one) => one.name === name && !one.mayOverflow);
   if (asked === "never" || isForbidden) return undefined;
-  const stripUsage = view.endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  const stripUsage = view.canAddUsage;
   return {
     tenant: service?.tenant ?? apiKeyName ?? "",
     stripUsage,

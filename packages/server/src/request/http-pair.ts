@@ -3,7 +3,7 @@ import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@es
 import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
 import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
 import type { Permit, Target } from "@espalier/workers";
-import { adapterCallsOf } from "../adapters/adapter-loader.ts";
+import { adapterFields } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
@@ -127,8 +127,8 @@ export class HttpPair {
 
   /** Adds the engine's fields for a LoRA adapter to those of the protocol. */
   #withAdapter({ engine }: Target, set: LegEdits["set"]): LegEdits["set"] {
-    const { adapter } = this.#plan.features;
-    return adapter === undefined ? set : { ...set, ...adapterCallsOf(engine).fields(adapter) };
+    const { features, endpointId } = this.#plan;
+    return features.adapter === undefined ? set : { ...set, ...adapterFields(engine, features.adapter, endpointId) };
   }
 }
 

@@ -58,6 +58,8 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;
+  /** The prompt field of the body that has an unknown layout. */
+  readonly unreadPrompt?: string | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */
   readonly recordedPrompt?: PromptBlocks | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */

@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { reservedFieldNames } from "@espalier/disaggregation";
 import { expect, test } from "vitest";
-import { checkForm, isForm, readForwardedBody } from "../../src/large-bodies/read-forwarded-body.ts";
+import { isForm, readForwardedBody, readForwardedForm } from "../../src/large-bodies/read-forwarded-body.ts";
 
 /*
  * Clients could have engines fetch KV blocks through a path of `forward-paths`: bodies there went to engines unread. Engines read more
@@ -54,6 +54,8 @@ test("a trusted client may set reserved fields", () => {
 });
 
 const boundary = "------------------------d74496d66958873e";
+const readForm = (text: string, contentType: string, trustsTransferFields = false): string | undefined =>
+  readForwardedForm(Buffer.from(text), { contentType, trustsTransferFields });
 function form(
   fields: readonly (readonly [name: string, value: string])[],
   type = `multipart/form-data; boundary=${boundary}`,
@@ -62,7 +64,7 @@ function form(
     ([name, value]) => `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
   );
   expect(isForm(type)).toBe(true);
-  return paramOf(() => checkForm(Buffer.from(`${parts.join("")}--${boundary}--\r\n`), type));
+  return paramOf(() => readForm(`${parts.join("")}--${boundary}--\r\n`, type));
 }
 
 test("forms are read as the engine reads them: names, and the JSON of vllm_xargs", () => {
@@ -83,7 +85,35 @@ test("forms are read as the engine reads them: names, and the JSON of vllm_xargs
   expect(form([["prompt", 'name="kv_hints"']])).toBeUndefined();
   expect(form([["kv_hints", "{}"]], `Multipart/Form-Data; charset=utf-8; Boundary="${boundary}"`)).toBe("kv_hints");
   expect(form([["kv_hints", "{}"]], `multipart/form-data; boundary=x; boundary=${boundary}`)).toBe("kv_hints");
-  expect(paramOf(() => checkForm(Buffer.from("model=m&kv%5Fhints=1"), "application/x-www-form-urlencoded"))).toBe(
-    "kv_hints",
-  );
+  expect(paramOf(() => readForm("model=m&kv%5Fhints=1", "application/x-www-form-urlencoded"))).toBe("kv_hints");
+});
+
+const multipart = "multipart/form-data; boundary=cut";
+const part = (head: string, value: string): string => `--cut\r\n${head}\r\n\r\n${value}\r\n`;
+const field = (name: string, value: string): string => part(`Content-Disposition: form-data; name="${name}"`, value);
+
+test.each([
+  ["first", field("model", "a") + field("file", "x"), "a"],
+  ["last", field("file", "x\r\n\r\n--cu\r\n") + field("model", "a"), "a"],
+  ["after other headers", part('content-type: text/plain\r\nCONTENT-DISPOSITION: form-data; name="model"', "a"), "a"],
+  ["without quotes", part("Content-Disposition: form-data; name=model", "a"), "a"],
+  ["of several bytes a character", field("model", "žluť"), "žluť"],
+  ["empty", field("model", ""), undefined],
+  ["absent", field("models", "a") + field("file", 'name="model"'), undefined],
+  ["in a part without a head", "--cut\r\nmodel\r\n", undefined],
+  ["of 1,020 bytes", field("model", "m".repeat(1_020)), "m".repeat(1_020)],
+  ["of 1,021 bytes: cut", field("model", "m".repeat(1_021)), "m".repeat(1_020)],
+])("a form's model that is %s", (_, text, expected) => {
+  expect(readForm(`${text}--cut--\r\n`, multipart)).toBe(expected);
+});
+
+test("the model of other forms: of a URL's kind, of a trusted client, of one that readers may cut in different ways", () => {
+  expect(readForm("language=en&model=org%2Fm", "application/x-www-form-urlencoded")).toBe("org/m");
+  expect(readForm(`${field("kv_hints", "{}")}${field("model", "a")}--cut--`, multipart, true)).toBe("a");
+  expect(readForm(field("model", "a"), `${multipart}; boundary=other`)).toBeUndefined();
+});
+
+test("a form with two models is refused: an engine may take the other one", () => {
+  const two = `${field("model", "a")}${field("file", "x")}${field("model", "a")}--cut--\r\n`;
+  expect(() => readForm(two, multipart)).toThrow(expect.objectContaining({ code: "duplicate_key", param: "model" }));
 });

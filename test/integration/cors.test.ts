@@ -76,19 +76,34 @@ test("streams, lists and errors of every kind say it, too", async () => {
   for (const [status, answer] of answers) expect([answer.status, ...corsOf(answer)]).toEqual([status, page, "origin"]);
 });
 
-test("other origins, and requests of no page, get answers as ever", async () => {
+// A cache could show a page the answer that was made for another one, or for none.
+test("other origins, and requests of no page, get answers that vary by the origin", async () => {
   const router = await setUp([page]);
   const refused = await preflight(router.url + path, { origin: "https://evil.example.com" });
-  expect([refused.status, ...corsOf(refused)]).toEqual([401, undefined, undefined]);
+  expect([refused.status, ...corsOf(refused)]).toEqual([401, undefined, "origin"]);
   const answer = await post(router.url + path, chat(), authorized(`${page}.evil.com`));
-  expect([answer.status, ...corsOf(answer)]).toEqual([200, undefined, undefined]);
+  expect([answer.status, ...corsOf(answer)]).toEqual([200, undefined, "origin"]);
   expect(corsOf(await post(router.url + path, chat(), { authorization: `Bearer ${key}` }))).toEqual([
     undefined,
-    undefined,
+    "origin",
   ]);
   // No preflight, and none for a path that is not served.
   expect((await call(router.url + path, { method: "OPTIONS", headers: authorized(page) })).status).toBe(405);
   expect((await preflight(`${router.url}/v1/none`, authorized(page))).status).toBe(404);
+});
+
+// The engine's `vary` replaced the router's.
+test("an answer varies by the origin and by what the engine says, and is readable as the router says", async () => {
+  const engine = await httpEngine(rig, ({ response }) =>
+    response
+      .writeHead(200, { "access-control-allow-origin": "*", vary: "accept-encoding", "set-cookie": ["a=1", "b=2"] })
+      .end("{}"),
+  );
+  const router = await rig.router({ engines: [engine.url], config: { cors: { origins: [page] } } });
+  const answer = await post(router.url + path, chat(), { origin: page });
+  expect(corsOf(answer)).toEqual([page, "accept-encoding, origin"]);
+  expect(answer.headers["set-cookie"]).toEqual(["a=1", "b=2"]);
+  expect(corsOf(await post(router.url + path, chat()))).toEqual(["*", "accept-encoding, origin"]);
 });
 
 test("* lets every page in", async () => {

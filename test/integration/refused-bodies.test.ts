@@ -1,3 +1,5 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { chat, post, rawConnection, rawPost } from "./client.ts";
@@ -73,6 +75,21 @@ test("a client that asks whether to go on is told so once it is let in, and refu
   refused.write(head(9_000, "100-continue"));
   expect(await refused.until(/body_too_large/)).toMatch(/^HTTP\/1.1 413 /);
   await refused.closed();
+});
+
+// The body of a request that nobody serves was asked for, and read, before it was refused.
+test.each([
+  ["/v1/nothing", 404],
+  ["/v1/models", 405],
+])("a client that asks whether to go on at %s is refused with %i before it sends anything", async (path, status) => {
+  const router = await rig.router();
+  const connection = await rawConnection(router.port);
+  connection.write(head(9_000, "100-continue").replace("/v1/chat/completions", path));
+  await connection.closed();
+  expect(connection.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  const asked = ["-H", "expect: 100-continue", "-H", "content-type: application/json", "-d", "{}"];
+  const { stdout } = await promisify(execFile)("curl", ["-sS", "-m", "20", "-i", ...asked, router.url + path]);
+  expect(stdout).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
 });
 
 test("an expectation that is not known is refused with an error object", async () => {

@@ -3,6 +3,7 @@ import type { Dispatcher } from "undici";
 import type { Connection, WireRequest } from "./connection.ts";
 import type { Deadlined, Deadlines } from "./deadlines.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
+import { isCoded } from "./headers.ts";
 import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
 
 /**
@@ -143,7 +144,12 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200 || this.#phase !== "sent") return;
-    if (this.#owner.answered(status, controller.rawHeaders as Buffer[])) return;
+    const headers = controller.rawHeaders as Buffer[];
+    if (isCoded(headers)) {
+      this.#end(() => this.#owner.failed("protocol", new EspalierError("upstream_protocol_error")));
+      return;
+    }
+    if (this.#owner.answered(status, headers)) return;
     if (this.#isDone()) return;
     this.#phase = "discarding";
     this.#sinceMs = this.#deadlines.nowMs();

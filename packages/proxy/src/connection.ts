@@ -24,6 +24,7 @@ export class Connection {
   readonly #client: Client;
   #socket: Socket | undefined;
   #held = false;
+  readonly #interim = new InterimAnswers();
   /** Answers completed on the present socket. Above 0, a reset may just mean that it had gone stale. */
   answered = 0;
   /** Whether the present socket was reset or timed out. A body that ends with its connection is incomplete then. */
@@ -63,6 +64,7 @@ export class Connection {
       body instanceof PiecedBody
         ? { ...request, headers: [...headers, "content-length", String(body.sizeBytes)] }
         : request;
+    this.#interim.expect();
     this.#client.dispatch(wire as unknown as Dispatcher.DispatchOptions, handler);
   }
 
@@ -97,7 +99,56 @@ export class Connection {
       this.broken ||= "syscall" in error;
     });
     const read = socket.read.bind(socket);
-    socket.read = (size) => (this.#held && size === undefined ? null : read(size));
+    socket.read = (size) => {
+      const chunk: Buffer | null = this.#held && size === undefined ? null : read(size);
+      if (chunk) this.#interim.see(chunk);
+      return chunk;
+    };
+  }
+}
+
+const [zero, one, two, carriageReturn] = [0x30, 0x31, 0x32, 0x0d];
+const headEnd = [carriageReturn, 0x0a, carriageReturn, 0x0a];
+/** Where a status line has its status, behind `HTTP/1.1 `. */
+const statusAt = 9;
+
+/**
+ * Makes each `100 Continue` before an answer a `102 Processing`. Engines and proxies may send any interim answers unasked (RFC 9110
+ * section 15.2); undici skips all but 100, which it takes for a fault.
+ */
+class InterimAnswers {
+  #isExpected = false;
+  /** Bytes seen of the present head. */
+  #seen = 0;
+  /** How many bytes of the blank line at a head's end were just seen. */
+  #endSeen = 0;
+  #isHundred = false;
+
+  /** The next bytes begin the answer to a request. */
+  expect(): void {
+    this.#isExpected = true;
+    this.#seen = 0;
+    this.#endSeen = 0;
+  }
+
+  see(chunk: Buffer): void {
+    for (let at = 0; this.#isExpected && at < chunk.length; at++) this.#next(chunk, at);
+  }
+
+  #next(chunk: Buffer, at: number): void {
+    const byte = chunk[at]!;
+    if (this.#seen === statusAt && byte !== one) {
+      this.#isExpected = false;
+      return;
+    }
+    if (this.#seen === statusAt + 1) this.#isHundred = byte === zero;
+    if (this.#seen === statusAt + 2 && this.#isHundred && byte === zero) chunk[at] = two;
+    this.#seen += 1;
+    if (byte === headEnd[this.#endSeen]) this.#endSeen += 1;
+    else this.#endSeen = byte === carriageReturn ? 1 : 0;
+    if (this.#endSeen < headEnd.length) return;
+    this.#seen = 0;
+    this.#endSeen = 0;
   }
 }
 

@@ -40,8 +40,7 @@ export function classifyError(thrown: Error, stage: AttemptStage, ended: boolean
 
 /**
  * undici reports any parser error in an answer with a length as a length mismatch, and an early end as either; whether the
- * connection had ended tells them apart. It reports unexpected answers (100 Continue, an upgrade) as socket errors that begin
- * with "bad".
+ * connection had ended tells them apart. It reports an unexpected upgrade as a socket error that begins with "bad".
  */
 function isGarbage(thrown: Error, code: string, ended: boolean): boolean {
   if (thrown.name === "HTTPParserError" || code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH") return !ended;

@@ -14,6 +14,8 @@ const droppedFromRequest = new Set<string>([
   "accept-encoding",
 ]);
 const droppedFromResponse = new Set<string>(hopByHop);
+/** Transfer codings that change nothing but the framing; `identity` is a former one. */
+const plainCodings = new Set(["", "chunked", "identity"]);
 const credentials = new Set(["authorization", "x-api-key"]);
 
 /** Sources of the headers for engines. */
@@ -105,6 +107,21 @@ export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
   }
   if (connection !== undefined) dropListed(pairs, connection);
   return { pairs, contentType, encoded };
+}
+
+/**
+ * Whether an answer has a transfer coding that undici does not undo: it takes away the chunks and leaves, say, gzip, of which nobody
+ * behind could know.
+ *
+ * @param raw name and value bytes, alternating
+ */
+export function isCoded(raw: readonly Buffer[]): boolean {
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    if (raw[i]!.length !== 17 || raw[i]!.toString("latin1").toLowerCase() !== "transfer-encoding") continue;
+    const codings = raw[i + 1]!.toString("latin1").toLowerCase().split(",");
+    if (codings.some((coding) => !plainCodings.has(coding.trim()))) return true;
+  }
+  return false;
 }
 
 /** Removes all pairs of a name in place. @param lowerName in lower case */

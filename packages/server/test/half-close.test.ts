@@ -13,7 +13,7 @@ function halfClosed({ headersSent }: { readonly headersSent: boolean }) {
   const destroyed: number[] = [];
   const answer = Object.assign(new EventEmitter(), {
     ...{ headersSent, writableLength: 0, destroyed: false, req: { httpVersion: "1.1" } },
-    writeProcessing: () => void processing.push(time.clock.nowMs() - startMs),
+    writeContinue: () => void processing.push(time.clock.nowMs() - startMs),
   });
   const socket = Object.assign(new EventEmitter(), {
     bytesWritten: 100,

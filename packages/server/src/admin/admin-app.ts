@@ -9,6 +9,7 @@ import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
+import { headFault, originForm } from "../lifecycle/request-head.ts";
 import type { MeshDescription } from "../mesh/describe-mesh.ts";
 import type { FeedReport } from "../prefix/engine-feeds.ts";
 import { guardAdmin, registerPreflights } from "./admin-access.ts";
@@ -51,11 +52,17 @@ const maxParamLength = 2_048;
 /** The operators' application: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
   const { logger, readiness, renderMetrics, dashboard } = dependencies;
-  const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
+  const options = {
+    logger: false,
+    bodyLimit: maxAdminBodyBytes,
+    routerOptions: { maxParamLength },
+    rewriteUrl: originForm,
+  };
   const https = dependencies.tls && httpsOptions(dependencies.tls);
   // Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them.
   const app = fastify((https ? { ...options, https } : options) as FastifyHttpOptions<Server>);
   createOpenAnswers().watch(app);
+  app.addHook("onRequest", (request, reply, done) => done(headFault(request.raw, reply.raw)));
   app.setErrorHandler((error, request, reply) => {
     const known = fromFastifyError(error as Parameters<typeof fromFastifyError>[0], logger, request.id);
     const { status, headers, body } = errorResponse("openai", known);

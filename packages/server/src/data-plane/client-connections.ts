@@ -60,7 +60,8 @@ const maxSilenceMs = 1_000;
 
 /**
  * Lets clients close their half of a connection after sending their request. A client that went away looks the same, so
- * the connection is probed with `102 Processing`, which waiting clients ignore. The host of a lost client resets the
+ * the connection is probed with `100 Continue`: a waiting client ignores it, also one such as Python's http.client
+ * that takes every other interim answer for the answer. The host of a lost client resets the
  * connection at the first probe; the next probe fails, and the request ends. Once the answer has begun, its chunks are
  * the probes. If it then pauses it is aborted, since an engine should not work for a client that is most likely gone.
  *
@@ -89,7 +90,7 @@ function probeClient(answer: ServerResponse, socket: Socket, scheduler: Schedule
       endWhenSilent(answer, socket, scheduler);
       return;
     }
-    answer.writeProcessing();
+    answer.writeContinue();
     cancel = scheduler.after(pauseMs, () => tryAfter(Math.min(2 * pauseMs, maxPauseMs)));
   };
   answer.once("close", () => cancel());

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { asEspalierError, EspalierError } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
@@ -8,6 +8,7 @@ import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest 
 import fastify from "fastify";
 import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
+import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { closing, countRefusal } from "../request/answer-request.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace, type RequestTrace } from "../request/request-trace.ts";
@@ -64,6 +65,9 @@ export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): 
   };
 }
 
+/** Longer bodies of requests that nobody serves are not read. */
+const maxUnservedBytes = 65_536;
+
 /** The application that clients talk to. */
 export function createDataPlaneApp(
   context: RouterContext,
@@ -99,14 +103,8 @@ export function createDataPlaneApp(
     reply.header("x-request-id", request.id);
     if (context.drain.started || context.connections.isRejected(request.raw.socket))
       reply.header("connection", "close");
-    if (request.headers.origin !== undefined && applyCors(context, app, request, reply)) return;
-    try {
-      checkHosts(request.raw);
-    } catch (thrown) {
-      done(asEspalierError(thrown));
-      return;
-    }
-    done();
+    if (applyCors(context, app, request, reply)) return;
+    done(headFault(request.raw, reply.raw));
   });
   registerProbes(app, readiness);
   app.register(async (served) => {
@@ -124,8 +122,13 @@ export function createDataPlaneApp(
         .catch((thrown) => done(asEspalierError(thrown)));
     });
     served.addHook("preParsing", (request, reply, _, done) => {
-      const isTooLong = Number(request.headers["content-length"] ?? 0) > listener.maxBodyBytes;
-      if (request.headers.expect !== undefined && !isTooLong) reply.raw.writeContinue();
+      const { expect, "content-length": length = 0, "transfer-encoding": coding } = request.headers;
+      // A short body on its way is read, so that its connection goes on.
+      if (request.is404 && (expect !== undefined || coding !== undefined || Number(length) > maxUnservedBytes)) {
+        notFound(context, app, request, reply);
+        return;
+      }
+      if (expect !== undefined && Number(length) <= listener.maxBodyBytes) reply.raw.writeContinue();
       done();
     });
     registerModelRoutes(served, context);
@@ -149,7 +152,11 @@ function applyCors(
   request: FastifyRequest,
   reply: FastifyReply,
 ): boolean {
-  const headers = corsHeaders(context.live.settings.corsOrigins, request.headers.origin);
+  const { corsOrigins } = context.live.settings;
+  if (corsOrigins.length === 0) return false;
+  // Also of an answer to no page: a cache may show it to one.
+  if (!corsOrigins.includes("*")) reply.raw.setHeader("vary", "origin");
+  const headers = corsHeaders(corsOrigins, request.headers.origin);
   if (!headers) return false;
   for (const [name, value] of Object.entries(headers)) reply.raw.setHeader(name, value);
   const methods = isPreflight(request) ? allowedMethods(app, pathOf(request)) : [];
@@ -178,7 +185,7 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
   const { random, live } = context;
   const http = {
     maxHeaderSize: listener.maxHeaderBytes,
-    // `checkHosts` checks this and reports it.
+    // `headFault` checks this and reports it.
     requireHostHeader: false,
     connectionsCheckingInterval: 1_000,
     // Fastify sets it on the server too late: Node ignores it then, because its own limit for headers is longer.
@@ -191,6 +198,7 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
     keepAliveTimeout: listener.keepAliveMs,
     forceCloseConnections: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
+    rewriteUrl: originForm,
     genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
       readRequestId(headers["x-request-id"], random, live.settings.trustTransferFields),
     clientErrorHandler: (error: ClientError, socket: Socket) =>
@@ -297,21 +305,6 @@ const servedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const
 
 function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
   return servedMethods.filter((method) => app.findRoute({ method, url: path }) !== null);
-}
-
-/**
- * Checks the Host headers. Node does not check them, or refuses them without an error object.
- *
- * @throws EspalierError `bad_request`
- */
-function checkHosts({ rawHeaders, httpVersion }: IncomingMessage): void {
-  let hosts = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at]!;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  if (hosts > 1) throw new EspalierError("bad_request", "The request has more than one Host header.");
-  if (hosts === 0 && httpVersion === "1.1") throw new EspalierError("bad_request", "The request has no Host header.");
 }
 
 const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i;

@@ -18,8 +18,10 @@ export interface ClientResponse {
   readonly headersSent: boolean;
   readonly writableNeedDrain: boolean;
   once(event: "close" | "drain", listener: () => void): unknown;
-  /** @param pairs flat header names and values */
-  writeHead(status: number, pairs: string[]): unknown;
+  /** Headers set before the answer began; only answers over HTTP have them. */
+  getHeaders?(): Readonly<Record<string, unknown>>;
+  /** @param pairs flat header names and values; a list is of several lines */
+  writeHead(status: number, pairs: (string | string[])[]): unknown;
   /** @returns false when the client is behind: `drain` follows */
   write(chunk: Buffer | string): boolean;
   end(chunk?: Buffer | string): unknown;
@@ -48,7 +50,7 @@ export class ResponseSink {
    */
   begin(status: number, pairs: readonly string[], filter: BodyFilter | undefined): void {
     this.#filter = filter;
-    this.#response.writeHead(status, pairs as string[]);
+    this.#response.writeHead(status, withOwn(pairs, this.#response.getHeaders?.()));
   }
 
   /** @returns false when the client is behind: wait for the response's `drain` */
@@ -103,6 +105,22 @@ export class ResponseSink {
     if (last === lineFeed && before === carriageReturn && third === lineFeed) return "";
     return last === lineFeed ? "\n" : "\n\n";
   }
+}
+
+/**
+ * An engine's headers do not replace those that the router has set, and what varies does so by both. Node keeps one line of a name
+ * where headers are set already, so lines of one name become one value.
+ */
+function withOwn(pairs: readonly string[], own: Readonly<Record<string, unknown>> = {}): (string | string[])[] {
+  if (Object.keys(own).length === 0) return pairs as string[];
+  const merged = new Map<string, string[]>();
+  for (let at = 0; at < pairs.length; at += 2) {
+    const name = pairs[at]!.toLowerCase();
+    if (own[name] !== undefined && name !== "vary") continue;
+    merged.set(name, [...(merged.get(name) ?? []), pairs[at + 1]!]);
+  }
+  if (own.vary !== undefined) merged.set("vary", [...(merged.get("vary") ?? []), String(own.vary)]);
+  return [...merged].flatMap(([name, values]) => [name, values.length === 1 ? values[0]! : values]);
 }
 
 /** Reads usage and id from an answer in transit. */

@@ -232,7 +232,7 @@ test.each([
   ["two lengths", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx"],
   ["length and chunks at once", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"],
   ["headers without end", `HTTP/1.1 200 OK\r\nx: ${"y".repeat(70_000)}`],
-  ["an unasked 100 Continue", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"],
+  ["a coding beneath the chunks", "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"],
   ["an unasked upgrade", "HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"],
 ])("garbage (%s) is tried elsewhere on the budget, or is an upstream_protocol_error", async (_, garbage) => {
   const bad = await rawEngine((socket) => socket.write(garbage));

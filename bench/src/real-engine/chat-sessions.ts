@@ -1,10 +1,10 @@
-import { type Scheduler, systemScheduler } from "@espalier/common";
+import { systemScheduler } from "@espalier/common";
 import { type ChatStyle, chatStyles, instructionsOf, type Message, readAnswer, requestOf } from "./chat-styles.ts";
 
 /** The result of one turn of a conversation. */
 export interface TurnResult {
   readonly session: number;
-  readonly style: ChatStyle;
+  readonly style: ChatStyle | "completion";
   readonly turn: number;
   readonly engine: string;
   readonly promptTokens: number;
@@ -89,6 +89,6 @@ function numberOf(value: string | number | null | undefined): number {
 const eventDelayMs = 800;
 
 /** Waits until the events of earlier requests must have arrived. */
-export function afterEvents(scheduler: Scheduler = systemScheduler): Promise<void> {
-  return new Promise((resolve) => scheduler.after(eventDelayMs, resolve));
+export function afterEvents(delayMs: number = eventDelayMs): Promise<void> {
+  return new Promise((resolve) => systemScheduler.after(delayMs, resolve));
 }

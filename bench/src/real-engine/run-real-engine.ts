@@ -9,6 +9,7 @@ import {
   startRouters,
   untilReady,
 } from "espalier";
+import { runEvictions, runResets } from "./changed-caches.ts";
 import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
 import { installVllm } from "./install-vllm.ts";
 import { layOutModel } from "./tiny-model.ts";
@@ -59,8 +60,8 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   const mesh: Child<unknown>[] = [];
   const rows: RealEngineRow[] = [];
   const all: TurnResult[] = [];
-  const options = (): LocalRouterOptions => ({
-    engineUrls: engines.map(({ url }) => url),
+  const options = (of = engines): LocalRouterOptions => ({
+    engineUrls: of.map(({ url }) => url),
     policy: "cache_aware",
     port: 0,
     adminPort: 0,
@@ -73,9 +74,10 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     await untilReady(router.listening, engineCount);
     return router.listening.url;
   };
-  const phase = async (name: string, run: ChatRun, turns: number): Promise<void> => {
+  const chatPhase = (name: string, run: ChatRun, turns: number): Promise<void> => phase(name, () => run.advance(turns));
+  const phase = async (name: string, run: () => Promise<readonly TurnResult[]>): Promise<void> => {
     note(name);
-    const results = await run.advance(turns);
+    const results = await run();
     rows.push(summarize(name, results, all));
     all.push(...results);
   };
@@ -87,26 +89,37 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     let url = await newRouter();
     const target = { url: () => url, model: "tiny", sessions, settled: () => afterEvents() };
     const chats = createChatRun(target);
-    await phase("conversations", chats, 4);
+    await chatPhase("conversations", chats, 4);
     url = await newRouter();
-    await phase("a new router, which replays", chats, 1);
+    await chatPhase("a new router, which replays", chats, 1);
     await killAndStart(engines, 0, vllm, note);
     if (router) await untilReady(router.listening, engineCount);
-    await phase("an engine was killed and is back", chats, 2);
+    await chatPhase("an engine was killed and is back", chats, 2);
     await router?.stop();
     note(`starting ${meshRouters} routers in a mesh`);
     const started = await startRouters(
-      { count: meshRouters, sharing: "mesh", optionsOf: options, untilEngines: engineCount },
+      { count: meshRouters, sharing: "mesh", optionsOf: () => options(), untilEngines: engineCount },
       mesh,
     );
     let asked = 0;
     // Four sessions rotate over three routers, so each turn goes to the router after that of the previous turn.
     const nextUrl = (): string => started[asked++ % meshRouters]?.url ?? "";
     const goingRound = createChatRun({ ...target, url: nextUrl, firstSession: sessions });
-    await phase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
+    await chatPhase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
     await killAndStart(engines, 1, vllm, note);
     for (const listening of started) await untilReady(listening, engineCount);
-    await phase("the same, an engine was killed and is back", goingRound, 2);
+    await chatPhase("the same, an engine was killed and is back", goingRound, 2);
+    await Promise.all(mesh.splice(0).map((child) => child.stop()));
+    note(`starting ${meshRouters} routers in front of one engine`);
+    const [engine] = engines;
+    const aroundOne = await startRouters(
+      { count: meshRouters, sharing: "mesh", optionsOf: () => options([engine!]), untilEngines: 1 },
+      mesh,
+    );
+    const next = (): string => aroundOne[asked++ % meshRouters]?.url ?? "";
+    const changed = { url: next, model: "tiny", engineUrl: engine!.url };
+    await phase("evictions, turn about", () => runEvictions({ ...changed, firstPrompt: 0 }, 6));
+    await phase("cache resets, turn about", () => runResets({ ...changed, firstPrompt: 100 }, 6));
   } finally {
     await Promise.all([router, ...mesh].map((child) => child?.stop()));
     await Promise.all(engines.map((engine) => engine.kill()));

@@ -1,4 +1,5 @@
 import { type ExportLimits, exportTarget, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
+import { maxDroppedBlocks } from "./placements/dropped-blocks.ts";
 import {
   createPlacementDepths,
   type PlacementDepths,
@@ -29,6 +30,8 @@ export interface PrefixIndexOptions {
   readonly maxPlacedBlocks?: number;
   /** Segments between the points where placed chains diverge. Default: 1,048,576. */
   readonly maxPlacedSegments?: number;
+  /** Blocks dropped by targets that are remembered against earlier placements, a power of two. Default: 262,144. */
+  readonly maxDroppedBlocks?: number;
 }
 
 /** A block by its index in `words`, and its depth in its chain, 0 for a first block. */
@@ -78,6 +81,7 @@ export class PrefixIndex {
       maxBlocksPerTarget: options.maxPlacedBlocksPerTarget,
       maxBlocks: options.maxPlacedBlocks,
       maxSegments: options.maxPlacedSegments,
+      maxDroppedBlocks: options.maxDroppedBlocks,
     });
   }
 
@@ -100,7 +104,10 @@ export class PrefixIndex {
    * @returns how many of them it held
    */
   removeFacts(target: number, inTier: Tier, words: Uint32Array, from: number, to: number): number {
-    if (inTier === tier.gpu) return this.#gpu.remove(target, words, from, to);
+    if (inTier === tier.gpu) {
+      this.placements.dropped(target, words, from, to);
+      return this.#gpu.remove(target, words, from, to);
+    }
     const removed = this.#slow.remove(slowHolder(target, inTier), words, from, to);
     if (removed > 0) this.#forgetSlowTarget(target);
     return removed;
@@ -112,7 +119,10 @@ export class PrefixIndex {
    * @returns whether it was held
    */
   removeOrphan(target: number, inTier: Tier, words: Uint32Array, block: OrphaningBlock): boolean {
-    if (inTier === tier.gpu) return this.#gpu.removeOrphaning(target, words, block);
+    if (inTier === tier.gpu) {
+      this.placements.dropped(target, words, block.index, block.index + 1);
+      return this.#gpu.removeOrphaning(target, words, block);
+    }
     return this.removeFacts(target, inTier, words, block.index, block.index + 1) > 0;
   }
 
@@ -176,7 +186,7 @@ export class PrefixIndex {
       if (out.countsCpu) this.#slowWalk.countCpu(words, blockCount, this.#slowTargets, out);
     }
     const placed = this.#placementDepths;
-    this.placements.match(words, blockCount, nowMs, placed);
+    this.placements.match(words, blockCount, nowMs, placed, out.gpuBlocks);
     for (let index = 0; index < placed.count; index++) {
       const target = placed.targets[index]!;
       listTarget(out, target);
@@ -330,5 +340,6 @@ function completeOptions(options: PrefixIndexOptions): Required<PrefixIndexOptio
     maxPlacedBlocksPerTarget: options.maxPlacedBlocksPerTarget ?? 65_536,
     maxPlacedBlocks: options.maxPlacedBlocks ?? 16_777_216,
     maxPlacedSegments: options.maxPlacedSegments ?? 1_048_576,
+    maxDroppedBlocks: options.maxDroppedBlocks ?? maxDroppedBlocks,
   };
 }

@@ -54,7 +54,7 @@ export interface SignalValues {
   kvUse: number;
   /** Tokens per KV block. */
   blockSize: number;
-  /** KV blocks of the whole engine. */
+  /** KV blocks of the target that can hold anything. */
   blockCount: number;
   /** Prompt tokens since the engine started. */
   promptTokensTotal: number;
@@ -79,6 +79,8 @@ export interface SignalSource {
   readonly fromLabel?: string;
   /** Every series has the number of the whole engine, so they are not added up. */
   readonly isWhole?: true;
+  /** Of the number, so many of each rank hold nothing. */
+  readonly reserved?: number;
 }
 
 type Row = readonly [field: SignalField, name: string];
@@ -111,7 +113,11 @@ export const signalSources: readonly SignalSource[] = [
   ]),
   { dialect: "vllm", name: "vllm:cache_config_info", field: "blockSize", fromLabel: "block_size" },
   // With data parallelism each rank's series has the sum over all ranks: 128 twice for two ranks of 64 (vLLM 0.32).
-  { dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks", isWhole: true },
+  // The first block of each rank is its null block (`vllm/v1/core/block_pool.py`).
+  {
+    ...{ dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks" },
+    ...{ isWhole: true, reserved: 1 },
+  },
   // With --enable-priority-scheduling these two have the total as priority="", and its parts as priority="0" and so on.
   { dialect: "sglang", name: "sglang:num_running_reqs", field: "running", where: ["priority", ""] },
   { dialect: "sglang", name: "sglang:num_queue_reqs", field: "waiting", where: ["priority", ""] },

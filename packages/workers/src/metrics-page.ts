@@ -156,7 +156,8 @@ function readingOf({ series, newestAdapters }: RankSamples, ranks: number): Rank
   for (const [order, source] of signalSources.entries()) {
     const found = series[order];
     if (!found || !Number.isNaN(values[source.field])) continue;
-    values[source.field] = combineSeries(source, found) / (source.isWhole ? ranks : 1);
+    const { field, isWhole, reserved = 0 } = source;
+    values[field] = combineSeries(source, found) / (isWhole ? ranks : 1) - reserved * found.size;
   }
   return { values, ...(newestAdapters && { adapters: adaptersOf(newestAdapters) }) };
 }

@@ -34,7 +34,7 @@ vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blo
       waiting: 2,
       kvUse: 0.25,
       blockSize: 16,
-      blockCount: 8192,
+      blockCount: 8191,
       promptTokensTotal: 1200,
       generationTokensTotal: 77,
       prefixQueries: 1000,
@@ -137,7 +137,7 @@ vllm:cache_config_info{block_size="32",engine="${rank}",num_gpu_blocks="288"} 1
 `,
   );
   const { values } = readWholePage(page.join(""));
-  expect(values).toMatchObject({ running: 6, waiting: 30, blockSize: 32, blockCount: 288, promptTokensTotal: 300 });
+  expect(values).toMatchObject({ running: 6, waiting: 30, blockSize: 32, blockCount: 285, promptTokensTotal: 300 });
   expect(values.kvUse).toBeCloseTo(0.1, 12);
 });
 
@@ -147,7 +147,7 @@ test("the block count that vLLM repeats for every rank is that of the whole engi
   const page = `vllm:cache_config_info{block_size="32",engine="0",num_gpu_blocks="128",num_gpu_blocks_override="64"} 1
 vllm:cache_config_info{block_size="32",engine="1",num_gpu_blocks="128",num_gpu_blocks_override="64"} 1
 `;
-  expect(knownOf(readWholePage(page))).toEqual({ blockSize: 32, blockCount: 128 });
+  expect(knownOf(readWholePage(page))).toEqual({ blockSize: 32, blockCount: 126 });
 });
 
 test("the ranks inside one scheduler are copies, those of a data-parallel group are not", () => {
@@ -244,7 +244,7 @@ function capturedPages(folder: string): ReadonlyMap<string, string> {
 const idle = { running: 0, waiting: 0 };
 
 test.each<[string, string, Partial<SignalValues>]>([
-  ["vllm-0.23.0", "session=0 ready-full", { ...idle, kvUse: 0, blockSize: 32, blockCount: 96, promptTokensTotal: 0 }],
+  ["vllm-0.23.0", "session=0 ready-full", { ...idle, kvUse: 0, blockSize: 32, blockCount: 95, promptTokensTotal: 0 }],
   ["vllm-0.23.0", "session=0 end-full", { ...idle, prefixQueries: 39_281, prefixHits: 11_744 }],
   [
     "vllm-0.32.0",
@@ -254,7 +254,7 @@ test.each<[string, string, Partial<SignalValues>]>([
   [
     "vllm-0.32.0",
     "session=4 end",
-    { ...idle, blockSize: 32, blockCount: 128, promptTokensTotal: 2_590, generationTokensTotal: 18, prefixHits: 576 },
+    { ...idle, blockSize: 32, blockCount: 126, promptTokensTotal: 2_590, generationTokensTotal: 18, prefixHits: 576 },
   ],
   [
     "sglang-0.5.23",
@@ -300,9 +300,9 @@ vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="128"} 1.0
 vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="128"} 1.0
 `;
   const ofRank = (rank: number) => readMetricsPage(page, [0, 1]).ranks[rank]?.values;
-  expect(ofRank(0)).toMatchObject({ running: 3, kvUse: 0.25, blockSize: 16, blockCount: 64 });
-  expect(ofRank(1)).toMatchObject({ running: 5, kvUse: 0.75, blockSize: 16, blockCount: 64 });
-  expect(readWholePage(page).values).toMatchObject({ running: 8, kvUse: 0.5, blockCount: 128 });
+  expect(ofRank(0)).toMatchObject({ running: 3, kvUse: 0.25, blockSize: 16, blockCount: 63 });
+  expect(ofRank(1)).toMatchObject({ running: 5, kvUse: 0.75, blockSize: 16, blockCount: 63 });
+  expect(readWholePage(page).values).toMatchObject({ running: 8, kvUse: 0.5, blockCount: 126 });
   const sglang = 'sglang:num_running_reqs{dp_rank="1",tp_rank="0"} 4\nsglang:num_running_reqs{dp_rank="0"} 2\n';
   expect(readMetricsPage(sglang, [0, 1]).ranks[1]?.values.running).toBe(4);
   expect(readMetricsPage("sglang:num_running_reqs 4\n", [0, 1]).ranks[1]?.values.running).toBe(4);

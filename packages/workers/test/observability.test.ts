@@ -183,7 +183,7 @@ test("an engine is described as plain JSON", async () => {
           waiting: null,
           kv_use: null,
           block_size: 16,
-          block_count: 100,
+          block_count: 99,
           prompt_tokens_total: null,
           generation_tokens_total: null,
           prefix_queries: null,

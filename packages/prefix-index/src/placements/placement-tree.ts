@@ -3,6 +3,8 @@ import { maxSegmentBlocks, noSegment, type SegmentEdges, type Segments } from ".
 
 /** Time of a use, and until when the chain counts. Monotonic milliseconds of the caller. */
 export interface PlacementUse {
+  /** Counts the uses of all targets, from 1. */
+  readonly number: number;
   readonly nowMs: number;
   readonly expiryMs: number;
   /** 0 if the engine has confirmed nothing. */
@@ -213,11 +215,12 @@ export class PlacementTree {
   }
 
   /** Marks a chain as used, from its end, so that deeper blocks count as older. */
-  #touch(last: number, { nowMs, expiryMs, confirmedUntilMs, by }: PlacementUse): void {
+  #touch(last: number, { number, nowMs, expiryMs, confirmedUntilMs, by }: PlacementUse): void {
     const segments = this.#segments;
     for (let segment = last; segment !== noSegment; segment = segments.parent[segment]!) {
       this.#recency.remove(segment);
       this.#recency.insertNewest(segment);
+      segments.lastUse[segment] = number;
       segments.lastUseMs[segment] = nowMs;
       segments.lastUser[segment] = by;
       segments.expiryMs[segment] = Math.max(segments.expiryMs[segment]!, expiryMs);

@@ -1,4 +1,5 @@
 import { HolderTable } from "../table/holder-table.ts";
+import { DroppedBlocks } from "./dropped-blocks.ts";
 import { type PlacementStorage, PlacementTree, type PlacementUse } from "./placement-tree.ts";
 import { noSegment, SegmentEdges, Segments } from "./segments.ts";
 
@@ -13,6 +14,8 @@ export interface PlacementsOptions {
    * Bound on segments, the stretches between the points where chains diverge. Placements that need more are refused.
    */
   readonly maxSegments: number;
+  /** Bound on dropped blocks that are remembered, a power of two. */
+  readonly maxDroppedBlocks: number;
 }
 
 /** Start and duration of a placement. `nowMs` is the caller's monotonic clock. */
@@ -71,6 +74,8 @@ export class Placements {
   readonly #trees: (PlacementTree | undefined)[];
   readonly #candidates: Int32Array;
   readonly #capacities: Int32Array;
+  readonly #dropped: DroppedBlocks;
+  #uses = 0;
   #givenUp: PlacementTree[] = [];
   #nextNumber = 0;
   #nextTurn = 0;
@@ -89,13 +94,14 @@ export class Placements {
     this.#trees = new Array<PlacementTree | undefined>(maxTargets).fill(undefined);
     this.#candidates = new Int32Array(maxTargets);
     this.#capacities = new Int32Array(maxTargets).fill(options.maxBlocksPerTarget);
+    this.#dropped = new DroppedBlocks(options.maxDroppedBlocks);
   }
 
   get byteLength(): number {
     const { segments, edges, roots } = this.#storage;
     let heaps = 0;
     for (const tree of this.#trees) heaps += tree?.byteLength ?? 0;
-    return segments.byteLength + edges.byteLength + roots.byteLength + heaps;
+    return segments.byteLength + edges.byteLength + roots.byteLength + this.#dropped.byteLength + heaps;
   }
 
   /** The tree of a target, for callers that walk it. */
@@ -134,12 +140,19 @@ export class Placements {
    * an earlier one.
    */
   place(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
-    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: 0, by });
+    this.#use(target, words, blockCount, {
+      number: ++this.#uses,
+      nowMs,
+      expiryMs: nowMs + ttlMs,
+      confirmedUntilMs: 0,
+      by,
+    });
   }
 
   /** Records that an engine itself reported that it holds a chain. */
   confirm(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
-    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: nowMs + ttlMs, by });
+    const expiryMs = nowMs + ttlMs;
+    this.#use(target, words, blockCount, { number: ++this.#uses, nowMs, expiryMs, confirmedUntilMs: expiryMs, by });
   }
 
   /**
@@ -156,6 +169,17 @@ export class Placements {
     return tree.cut(words, from);
   }
 
+  /**
+   * Records that an engine dropped the blocks `from` to `to` (exclusive) of `words`: what was placed before does not
+   * count from them on. What is placed later does, as the engine computes them again.
+   */
+  dropped(target: number, words: Uint32Array, from: number, to: number): void {
+    if (!this.#tree(target)) return;
+    for (let block = from; block < to; block++) {
+      this.#dropped.add(target, words[block * 2]!, words[block * 2 + 1]!, this.#uses);
+    }
+  }
+
   /** Drops all placements of a target in one step, whatever their number. */
   clear(target: number): void {
     const tree = this.#tree(target);
@@ -169,15 +193,24 @@ export class Placements {
   /**
    * Finds the targets that a chain, or its beginning, was sent to.
    *
+   * @param announced by target, leading blocks that are known to be held, dropped or not; none if absent
    * @throws RangeError if `words` is shorter than `blockCount` says
    */
-  match(words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths): void {
+  match(
+    words: Uint32Array,
+    blockCount: number,
+    nowMs: number,
+    out: PlacementDepths,
+    announced?: Readonly<Int32Array>,
+  ): void {
     out.count = 0;
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
     if (blockCount <= 0) return;
     const candidates = this.#storage.roots.holdersOf(words, 0, this.#candidates);
-    for (let index = 0; index < candidates; index++)
-      this.#matchTarget(this.#candidates[index]!, words, blockCount, nowMs, out);
+    for (let index = 0; index < candidates; index++) {
+      const target = this.#candidates[index]!;
+      this.#matchTarget(target, words, { blockCount, announced: announced?.[target] ?? 0 }, nowMs, out);
+    }
   }
 
   /**
@@ -232,19 +265,34 @@ export class Placements {
     return this.#trees[target];
   }
 
-  #matchTarget(target: number, words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths): void {
+  #matchTarget(
+    target: number,
+    words: Uint32Array,
+    { blockCount, announced }: { readonly blockCount: number; readonly announced: number },
+    nowMs: number,
+    out: PlacementDepths,
+  ): void {
     const { segments } = this.#storage;
     const tree = this.#trees[target]!;
     let last = noSegment;
     let depth = 0;
     let confirmedDepth = 0;
+    /** The use whose first unannounced block was not dropped since. */
+    let upheld = 0;
     for (let segment = tree.next(noSegment, words, 0); segment !== noSegment; segment = tree.next(last, words, depth)) {
       if (segments.expiryMs[segment]! <= nowMs) break;
-      const common = segments.commonBlocks(segment, words, depth, blockCount);
-      depth += common;
+      const end = depth + segments.commonBlocks(segment, words, depth, blockCount);
+      const unannounced = Math.max(depth, announced);
+      // What one use placed is computed together, so the first block that is not announced speaks for all of it.
+      const use = segments.lastUse[segment]!;
+      const isDropped = unannounced < end && use !== upheld && this.#isDroppedSince(use, target, words, unannounced);
+      if (isDropped && unannounced === depth) break;
+      if (unannounced < end) upheld = use;
+      const isWhole = !isDropped && end - depth === segments.length[segment]!;
+      depth = isDropped ? unannounced : end;
       if (segments.confirmedUntilMs[segment]! > nowMs) confirmedDepth = depth;
       last = segment;
-      if (depth === blockCount || common < segments.length[segment]!) break;
+      if (depth === blockCount || !isWhole) break;
     }
     if (depth === 0) return;
     const index = out.count++;
@@ -253,5 +301,9 @@ export class Placements {
     out.agesMs[index] = Math.max(0, nowMs - segments.lastUseMs[last]!);
     out.users[index] = segments.lastUser[last]!;
     out.confirmedDepths[index] = confirmedDepth;
+  }
+
+  #isDroppedSince(use: number, target: number, words: Uint32Array, block: number): boolean {
+    return this.#dropped.isDroppedSince(target, words[block * 2]!, words[block * 2 + 1]!, use);
   }
 }

@@ -7,7 +7,7 @@ export const noSegment = 0xffff_ffff;
 export const maxSegmentBlocks = 256;
 
 const wordColumns = 13;
-const floatColumns = 4;
+const floatColumns = 5;
 /** The pool rounds records up, by at most a third. */
 const poolSlack = 1.5;
 
@@ -18,6 +18,8 @@ const poolSlack = 1.5;
 export class Segments {
   /** In the caller's monotonic milliseconds. */
   lastUseMs!: Float64Array;
+  /** Number of the last use, in the order of all uses. */
+  lastUse!: Float64Array;
   expiryMs!: Float64Array;
   /** 0 if no engine has confirmed it. */
   confirmedUntilMs!: Float64Array;
@@ -85,6 +87,7 @@ export class Segments {
   /** Copies the last use and the expiry of another segment. */
   copyUse(segment: number, from: number): void {
     this.lastUseMs[segment] = this.lastUseMs[from]!;
+    this.lastUse[segment] = this.lastUse[from]!;
     this.lastUser[segment] = this.lastUser[from]!;
     this.expiryMs[segment] = this.expiryMs[from]!;
     this.confirmedUntilMs[segment] = this.confirmedUntilMs[from]!;
@@ -164,11 +167,12 @@ export class Segments {
       next,
       user,
     ] = this.#words.map(({ words }) => words);
-    const [lastUseMs, expiryMs, confirmedUntilMs, filedMs] = this.#floats.map(({ floats }) => floats);
+    const [lastUseMs, expiryMs, confirmedUntilMs, filedMs, lastUse] = this.#floats.map(({ floats }) => floats);
     this.lastUseMs = lastUseMs!;
     this.expiryMs = expiryMs!;
     this.confirmedUntilMs = confirmedUntilMs!;
     this.filedMs = filedMs!;
+    this.lastUse = lastUse!;
     this.offset = offset!;
     this.length = length!;
     this.start = start!;

@@ -103,7 +103,7 @@ class PlacementRun {
     this.#shape = shape;
     this.#random = createSeededRandom(seed + 1_000);
     this.#forest = createChainForest(seed, blocks, shape.forest);
-    const bounds = { maxBlocks: 1 << 20, maxSegments: 1 << 16 };
+    const bounds = { maxBlocks: 1 << 20, maxSegments: 1 << 16, maxDroppedBlocks: 1_024 };
     this.#placements = new Placements({ maxTargets: targets, maxBlocksPerTarget, ...bounds });
     this.#models = Array.from({ length: targets }, () => new PlacementModel(this.#forest, maxBlocksPerTarget));
     this.#found = createPlacementDepths(targets);

@@ -1,10 +1,13 @@
 import { createSeededRandom } from "@espalier/common";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createPlacementDepths, Placements, type PlacementsOptions } from "../../src/placements/placements.ts";
 import { maxSegmentBlocks } from "../../src/placements/segments.ts";
 import { randomHashes } from "../random-chains.ts";
 
-const usual = { maxTargets: 8, maxBlocksPerTarget: 10_000, maxBlocks: 100_000, maxSegments: 10_000 };
+const usual = {
+  ...{ maxTargets: 8, maxBlocksPerTarget: 10_000, maxBlocks: 100_000, maxSegments: 10_000 },
+  maxDroppedBlocks: 1_024,
+};
 
 function createPlacements(options: Partial<PlacementsOptions> = {}) {
   const placements = new Placements({ ...usual, ...options });
@@ -232,4 +235,60 @@ test("targets that do not exist and chains that are too short are refused", () =
   expect(() => placements.place(1, chain(1), 2, { nowMs: 0, ttlMs: 1 })).toThrow(RangeError);
   expect(() => placements.refute(1, chain(1), { from: 0, blockCount: 2, nowMs: 0 })).toThrow(RangeError);
   expect(() => placements.match(chain(1), 2, 0, found)).toThrow(RangeError);
+});
+
+// A prompt that an engine had evicted was believed there for as long as its placement lived. Mechanism: what is believed
+// was the longer of facts and placements, whatever facts had said of the placed blocks since.
+describe("a block that an engine dropped", () => {
+  const place = { nowMs: 0, ttlMs: 100 };
+  const depthAt = (placements: Placements, words: Uint32Array, announced: number): number | undefined => {
+    const found = createPlacementDepths(usual.maxTargets);
+    placements.match(words, words.length / 2, 1, found, Int32Array.of(0, 0, 0, announced));
+    const at = found.targets.subarray(0, found.count).indexOf(3);
+    return at < 0 ? undefined : found.depths[at];
+  };
+
+  test("ends what was placed before, from there on, at that target alone", () => {
+    const { placements, match } = createPlacements();
+    const words = chain(6);
+    placements.place(3, words, 6, place);
+    placements.place(4, words, 6, place);
+    placements.dropped(3, words, 5, 6);
+    expect([depthAt(placements, words, 5), match(words, 1)[4]]).toEqual([5, 6]);
+    placements.dropped(3, words, 0, 5);
+    expect([depthAt(placements, words, 0), match(words, 1)]).toEqual([undefined, { 4: 6 }]);
+  });
+
+  test("counts again once it is placed again, for as much as that placed", () => {
+    const { placements } = createPlacements();
+    const words = chain(600);
+    placements.place(3, words, 600, place);
+    placements.dropped(3, words, 50, 600);
+    placements.place(3, words, 60, place);
+    expect([depthAt(placements, words, 50), depthAt(placements, words, 60)]).toEqual([60, 60]);
+    placements.place(3, words, 600, place);
+    expect(depthAt(placements, words, 50)).toBe(600);
+  });
+
+  test("says nothing of a prompt that is still computed, of which the engine holds a part", () => {
+    const { placements } = createPlacements();
+    placements.dropped(3, chain(600), 0, 600);
+    placements.place(3, chain(600), 600, place);
+    placements.dropped(3, chain(9, 2), 0, 9);
+    expect(depthAt(placements, chain(600), 128)).toBe(600);
+  });
+
+  test("is forgotten beyond the bound, and the newest one is not", () => {
+    const { placements } = createPlacements({ maxDroppedBlocks: 16 });
+    const chains = Array.from({ length: 40 }, (_, seed) => chain(1, seed + 10));
+    for (const words of chains) placements.place(3, words, 1, place);
+    for (const words of chains) placements.dropped(3, words, 0, 1);
+    const believed = chains.filter((words) => depthAt(placements, words, 0) === 1);
+    expect(believed.length).toBeGreaterThanOrEqual(24);
+    expect(believed).not.toContain(chains[39]);
+    placements.place(3, chains[0]!, 1, place);
+    expect(depthAt(placements, chains[0]!, 0)).toBe(1);
+    placements.dropped(3, chains[0]!, 0, 1);
+    expect(depthAt(placements, chains[0]!, 0)).toBeUndefined();
+  });
 });

@@ -16,7 +16,10 @@ interface Shape {
   readonly slowShare: number;
 }
 
-/** The index beside, for each target, a mask of tiers per block and the time until which a block is placed. */
+/**
+ * The index beside, for each target, a mask of tiers per block, the time until which a block is placed, the last use that
+ * placed it, and the last use before it was dropped.
+ */
 class IndexRun {
   readonly index: PrefixIndex;
   readonly forest: ChainForest;
@@ -26,6 +29,9 @@ class IndexRun {
   readonly #random: Random;
   readonly #matches: PrefixMatches;
   readonly #placedUntil: readonly Float64Array[];
+  readonly #lastUse: readonly Float64Array[];
+  readonly #droppedAfter: readonly Float64Array[];
+  #uses = 0;
   #nowMs = 0;
 
   constructor(seed: number, shape: Shape) {
@@ -37,7 +43,10 @@ class IndexRun {
     this.index = createPrefixIndex({ maxTargets: targets });
     this.#matches = createPrefixMatches(targets);
     this.tiersOf = Array.from({ length: targets }, () => new Uint8Array(blocks));
-    this.#placedUntil = Array.from({ length: targets }, () => new Float64Array(blocks));
+    const column = () => Array.from({ length: targets }, () => new Float64Array(blocks));
+    this.#placedUntil = column();
+    this.#lastUse = column();
+    this.#droppedAfter = column();
   }
 
   step(): void {
@@ -57,7 +66,11 @@ class IndexRun {
     } else if (kind < 0.1) {
       const path = forest.pathTo(random.integer(forest.blockCount));
       index.place(target, forest.wordsOf(path), path.length, { nowMs, ttlMs });
-      for (const block of path) this.#placedUntil[target]![block] = nowMs + ttlMs;
+      this.#uses++;
+      for (const block of path) {
+        this.#placedUntil[target]![block] = nowMs + ttlMs;
+        this.#lastUse[target]![block] = this.#uses;
+      }
     } else if (kind < 0.12) index.maintain(nowMs, random.integer(100));
     else if (random.float() < this.#shape.slowShare) this.#changeSlow(target);
     else if (random.integer(3) === 0) this.#storeOnGpu(target);
@@ -91,7 +104,13 @@ class IndexRun {
       counts[31 - Math.clz32(mask & -mask)]!++;
     }
     let placed = 0;
-    while (placed < path.length && this.#placedUntil[target]![path[placed]!]! > this.#nowMs) placed++;
+    let upheld = 0;
+    for (; placed < path.length && this.#placedUntil[target]![path[placed]!]! > this.#nowMs; placed++) {
+      const use = this.#lastUse[target]![path[placed]!]!;
+      if (placed < gpu || use === upheld) continue;
+      if (this.#droppedAfter[target]![path[placed]!]! >= use) break;
+      upheld = use;
+    }
     return [gpu, facts, placed, ...counts];
   }
 
@@ -102,6 +121,7 @@ class IndexRun {
     const words = forest.wordsOf(path);
     if (from > 0 && !this.#onGpu(target, path[from - 1]!)) {
       index.removeOrphan(target, tier.gpu, words, { index: from - 1, depth: from - 1 });
+      this.#droppedAfter[target]![path[from - 1]!] = this.#uses;
     }
     index.storeFacts(target, tier.gpu, words, from, path.length);
     for (const block of path.slice(from)) this.tiersOf[target]![block]! |= 1;
@@ -112,6 +132,7 @@ class IndexRun {
     const block = this.#random.integer(forest.blockCount);
     if (!this.#onGpu(target, block)) return;
     this.tiersOf[target]![block]! &= ~1;
+    this.#droppedAfter[target]![block] = this.#uses;
     const holdsChild = forest.children[block]!.some((child) => this.#onGpu(target, child));
     const at = { index: block, depth: forest.depth[block]! };
     if (holdsChild) index.removeOrphan(target, tier.gpu, forest.hashes, at);

@@ -102,6 +102,7 @@ export class IndexSink implements FactOpsSink {
   cleared(): void {
     this.wasCleared = true;
     this.void(this.#slot);
+    this.#index.placements.clear(this.#slot);
     this.#kept?.void();
     this.#kept = undefined;
   }

@@ -124,6 +124,7 @@ class SharedFeed implements HostedFeed {
       },
       gap: (from, to) => reader.gap(from, to),
       newEpoch: () => reader.newEpoch(),
+      // Each router's fold ends the placements, its own and this one's.
       emptied: () => {},
       condition: ({ confidence, state, reason, unusable }) => {
         reader.setQuality(confidence, state, reason, unusable ?? null);

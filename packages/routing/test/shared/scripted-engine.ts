@@ -15,13 +15,15 @@ const lost: FeedCondition = { confidence: "void", state: "stale", reason: "socke
 const stopped: FeedCondition = { confidence: "none", state: "off", reason: "stopped", unusable: undefined };
 const live: FeedCondition = { confidence: "complete", state: "live", reason: "complete", unusable: undefined };
 
+type Message = (sink: LedgerSink) => void;
+
 /** An engine whose events may be read by many; each reading is told its present epoch from the beginning. */
 export class ScriptedEngine {
   readonly key: string;
   readonly #scheduler: Scheduler;
   readonly #readings = new Set<ScriptedReading>();
-  /** One chain for each message of the present epoch. */
-  #messages: Uint32Array[] = [];
+  /** What it said in the present epoch. */
+  #messages: Message[] = [];
   #epoch = 1;
   #isUp = true;
   /** Readings that this says no to are never connected. */
@@ -44,7 +46,24 @@ export class ScriptedEngine {
 
   /** Says that it holds all blocks of a chain. */
   store(chain: Uint32Array): void {
-    const sequence = this.#messages.push(chain) - 1;
+    this.#say((sink) => sink.stored(tier.gpu, chain, 0, chain.length / 2));
+  }
+
+  /** Says that it dropped the blocks of a chain from `from` on, and that it holds those of another one. */
+  replace(chain: Uint32Array, from: number, by: Uint32Array): void {
+    this.#say((sink) => {
+      sink.removed(tier.gpu, chain, from, chain.length / 2);
+      sink.stored(tier.gpu, by, 0, by.length / 2);
+    });
+  }
+
+  /** Says that its cache is empty. */
+  clear(): void {
+    this.#say((sink) => sink.cleared());
+  }
+
+  #say(message: Message): void {
+    const sequence = this.#messages.push(message) - 1;
     for (const reading of this.#connected()) this.#tell(reading, sequence);
   }
 
@@ -80,7 +99,7 @@ export class ScriptedEngine {
 
   /** A message gets lost on its way to those who read now. */
   lose(chain: Uint32Array): void {
-    const sequence = this.#messages.push(chain) - 1;
+    const sequence = this.#messages.push((sink) => sink.stored(tier.gpu, chain, 0, chain.length / 2)) - 1;
     for (const { output } of this.#connected()) {
       output.gap(sequence, sequence);
       output.condition({ ...live, confidence: "partial", state: "partial", reason: "gap" });
@@ -108,7 +127,7 @@ export class ScriptedEngine {
   }
 
   tellAll(sink: LedgerSink): void {
-    for (const chain of this.#messages) sink.stored(tier.gpu, chain, 0, chain.length / 2);
+    for (const message of this.#messages) message(sink);
   }
 
   #connected(): readonly ScriptedReading[] {
@@ -116,8 +135,7 @@ export class ScriptedEngine {
   }
 
   #tell({ output }: ScriptedReading, sequence: number): void {
-    const chain = this.#messages[sequence]!;
-    output.sink.stored(tier.gpu, chain, 0, chain.length / 2);
+    this.#messages[sequence]!(output.sink);
     const timestampUs = 1_000_000_000 * this.#epoch + sequence;
     output.batch({ sequence, timestampUs, checksum: timestampUs % 65_521 }, { isComplete: true, unknownRemovals: 0 });
   }

@@ -123,6 +123,40 @@ describe("load", () => {
   });
 });
 
+// After an engine had emptied its cache, or evicted a prompt, every router believed the prompt there until its placement's
+// ten seconds were over. Mechanism: facts and placements are folded apart, and the longer of the two counted.
+describe("a placement that facts refute", () => {
+  const prompt = promptOf(tokensOf("a", 96));
+  const routers = () => [one, other];
+  const placedAt = (blocks: number) => () =>
+    routers().every((router) => router.placed(engine.key, prompt.chain) === blocks);
+
+  beforeEach(async () => {
+    await readTogether();
+    for (const { index, slots } of routers()) index.placements.setCapacity(slots.find(engine.key), 100);
+    one.tier.placements.place(one.indexOf(engine.key), prompt, 60_000);
+    engine.store(prompt.chain);
+    cluster.until(() => routers().every((router) => router.held(engine.key, prompt.chain) === 6));
+    cluster.until(placedAt(6));
+  });
+
+  test("ends in every router when the engine has emptied its cache", () => {
+    engine.clear();
+    expect(cluster.until(placedAt(0))).toBeLessThan(100);
+    expect(routers().map((router) => router.held(engine.key, prompt.chain))).toEqual([0, 0]);
+    other.tier.placements.place(other.indexOf(engine.key), prompt, 60_000);
+    expect(cluster.until(placedAt(6))).toBeLessThan(100);
+  });
+
+  test("ends in every router where the engine has evicted it, and begins again with the next request", () => {
+    engine.replace(prompt.chain, 5, chainOf(7, 20));
+    expect(cluster.until(placedAt(5))).toBeLessThan(100);
+    expect(routers().map((router) => router.held(engine.key, prompt.chain))).toEqual([5, 5]);
+    other.tier.placements.place(other.indexOf(engine.key), prompt, 60_000);
+    expect(cluster.until(placedAt(6))).toBeLessThan(100);
+  });
+});
+
 describe("a router that ends", () => {
   test("by draining hands its feeds over, and still has what the other one reads", async () => {
     await readTogether();

@@ -45,15 +45,41 @@ export class NaiveTier {
     const held = new Set<string>();
     const depths: NaiveDepths = { facts: 0, placed: 0, confirmed: 0, usedMs: 0 };
     let epochStartMs = Number.NEGATIVE_INFINITY;
+    /** By block of the query: the number of its last use, and when that was. */
+    const uses: { readonly number: number; readonly atMs: number }[] = [];
+    let useCount = 0;
+    /** By hash: how many uses were before it was dropped. */
+    const droppedAfter = new Map<string, number>();
     for (const { news, known } of this.#arrivals(target, nowMs)) {
-      if (known) fold(depths, known, query, nowMs, epochStartMs);
-      else if (news?.changes) {
-        for (const { isStored, hash } of news.changes) isStored ? held.add(hash) : held.delete(hash);
+      if (known) {
+        fold(depths, known, query, nowMs, epochStartMs);
+        if (known.placement.kind === "refute" || known.placement.atMs < epochStartMs) continue;
+        useCount++;
+        const common = commonHashes(query, known.hashes);
+        for (let block = 0; block < common; block++) uses[block] = { number: useCount, atMs: known.placement.atMs };
+      } else if (news?.changes) {
+        for (const { isStored, hash } of news.changes) {
+          if (isStored) held.add(hash);
+          else {
+            held.delete(hash);
+            droppedAfter.set(hash, useCount);
+          }
+        }
       } else if (news) {
         held.clear();
         epochStartMs = news.atMs;
         Object.assign(depths, { placed: 0, confirmed: 0, usedMs: 0 });
       }
+    }
+    while (depths.facts < blockCount && held.has(query[depths.facts]!)) depths.facts++;
+    let upheld = 0;
+    for (let block = depths.facts; block < depths.placed; block++) {
+      const { number } = uses[block]!;
+      if (number !== upheld && (droppedAfter.get(query[block]!) ?? -1) >= number) {
+        Object.assign(depths, { placed: block, confirmed: Math.min(depths.confirmed, block) });
+        depths.usedMs = uses[block - 1]?.atMs ?? 0;
+      }
+      upheld = number;
     }
     for (const known of this.#placements) {
       const { placement } = known;
@@ -62,7 +88,6 @@ export class NaiveTier {
         fold(depths, known, query, nowMs, epochStartMs);
       }
     }
-    while (depths.facts < blockCount && held.has(query[depths.facts]!)) depths.facts++;
     return depths;
   }
 
@@ -100,8 +125,7 @@ function fold(
 ): void {
   const { kind, blockCount, atMs, ttlMs } = placement;
   if (atMs < epochStartMs) return;
-  let common = 0;
-  while (common < query.length && common < hashes.length && query[common] === hashes[common]) common++;
+  const common = commonHashes(query, hashes);
   if (kind === "refute") {
     if (common < blockCount) return;
     depths.placed = Math.min(depths.placed, blockCount - 1);
@@ -112,4 +136,10 @@ function fold(
   if (common >= depths.placed) depths.usedMs = atMs;
   depths.placed = Math.max(depths.placed, common);
   if (kind === "confirm") depths.confirmed = Math.max(depths.confirmed, common);
+}
+
+function commonHashes(one: readonly string[], other: readonly string[]): number {
+  let common = 0;
+  while (common < one.length && common < other.length && one[common] === other[common]) common++;
+  return common;
 }

@@ -98,6 +98,54 @@ export function checkCommands(tree: Tree): string[] {
   return found;
 }
 
+/** Code that is a test's path from the root, and the names after it in the same list, which are of files beside it. */
+const testPath = /`((?:(?:packages|apps)\/[\w*-]+\/)?test\/[\w./*-]+)`((?:(?:,| and)\s+`[\w.-]+`)*)/g;
+/** What was, with the paths of its time, and a guide to writing a test. */
+const otherPaths = /^(CHANGELOG\.md|docs\/decisions\/|docs\/guides\/write-a-policy\.md)/;
+
+/** Tests that documents name exist, and each section of the threat model that claims something names tests. */
+export function checkTests(tree: Tree): string[] {
+  const tests = [...tree.keys()].filter((path) => path.includes("test/"));
+  const exists = (path: string): boolean => {
+    const pattern = path
+      .split("*")
+      .map((part) => part.replaceAll(".", "\\."))
+      .join("[^/]*");
+    const place = new RegExp(`^${pattern}(?:$|/|\\.(?:\\w+\\.)*ts$)`);
+    return tests.some((test) => place.test(test));
+  };
+  const found: string[] = [];
+  for (const [file, text] of tree) {
+    if (!isDocument(file) || otherPaths.test(file)) continue;
+    for (const { 1: first = "", 2: more = "", index } of text.matchAll(testPath)) {
+      const beside = [...more.matchAll(/`([^`]+)`/g)].map(([, name]) => posix.join(posix.dirname(first), name!));
+      for (const path of [first, ...beside]) {
+        if (!exists(path))
+          found.push(violation(file, text, index, `names the test ${path}, which does not exist: correct it`));
+      }
+    }
+  }
+  return [...found, ...untestedClaims(tree)];
+}
+
+const threatModel = "docs/THREAT_MODEL.md";
+/** Sections that claim no defence. */
+const claimless = /^(Who may do what|Left over)$/;
+
+function untestedClaims(tree: Tree): string[] {
+  const text = tree.get(threatModel) ?? "";
+  return [...text.matchAll(/^## (.+)\n([\s\S]*?)(?=^## |$(?![\s\S]))/gm)].flatMap(
+    ({ 1: title = "", 2: body = "", index }) => {
+      const rows = body.split("\n").filter((line) => /^\| (?!what \||-)/.test(line));
+      const untested = rows.length === 0 || rows.some((row) => row.search(testPath) < 0 && !/`npm run /.test(row));
+      if (claimless.test(title) || !untested) return [];
+      return [
+        violation(threatModel, text, index, `claims under "${title}" what no test is named for: add it to a table`),
+      ];
+    },
+  );
+}
+
 /** Names of the npm scripts of a workspace, given by its folder; of the root without one. */
 function scriptsOf(tree: Tree, workspace: string | undefined): string[] {
   const text = tree.get(workspace === undefined ? "package.json" : `${workspace}/package.json`) ?? "{}";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { checkCommands, checkFigures, checkLinks } from "./documents.ts";
+import { checkCommands, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
@@ -203,6 +203,30 @@ test.each([
   };
   const expected = what === undefined ? [] : [`docs/A.md:2 names ${what}, which does not exist: correct it`];
   expect(checkCommands(treeOf(files))).toEqual(expected);
+});
+
+test.each([
+  ["`packages/mesh/test/gone`", "packages/mesh/test/gone"],
+  ["`test/integration/cors`, `gone`", "test/integration/gone"],
+  ["`packages/mesh/test/link`, `packages/*/test/*.fuzz.test.ts`, `test/integration/cors` and `slow`; `cors` is a word"],
+])("tests of a document: %s", (text, ...gone: string[]) => {
+  const tests = [
+    "packages/mesh/test/link/a.test.ts",
+    "packages/mesh/test/mesh.fuzz.test.ts",
+    "test/integration/cors.test.ts",
+  ];
+  const files = Object.fromEntries([...tests, "test/integration/slow.deep.test.ts"].map((path) => [path, ""]));
+  const expected = gone.map((path) => `docs/A.md:2 names the test ${path}, which does not exist: correct it`);
+  expect(checkTests(treeOf({ ...files, "docs/A.md": `\n${text}` }))).toEqual(expected);
+});
+
+test("a section of the threat model that names no test is a violation, and so is a row of its table", () => {
+  const claims = ["No key is logged.", "| what | tests |\n|---|---|\n| a | `test/a` |\n| b | none |"];
+  for (const claim of claims) {
+    const text = `# T\n\n## Who may do what\n\nx\n\n## Keys\n\n${claim}\n`;
+    const found = checkTests(treeOf({ "docs/THREAT_MODEL.md": text, "test/a.test.ts": "" }));
+    expect(found).toEqual(['docs/THREAT_MODEL.md:7 claims under "Keys" what no test is named for: add it to a table']);
+  }
 });
 
 test.each([

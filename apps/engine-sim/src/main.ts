@@ -5,6 +5,9 @@ import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
 /** Exit code of invalid flags. */
 const usageExitCode = 2;
 
+// It serves on when nobody reads what it says.
+for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
+
 const fail = (error: unknown, code: number): never => {
   const message = error instanceof Error ? error.message : String(error);
   process.stderr.write(`espalier-engine-sim: ${message.split("\n", 1)[0]}\n`);

@@ -53,9 +53,12 @@ program.addHelpText("after", "\nExit codes: 0 done, 1 it failed, 2 it was called
 
 // `espalier ... | head` closes the pipe after enough output, which is no failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code !== "EPIPE") throw error;
-  process.exit();
+  if (error.code === "EPIPE") process.exit();
+  writeNote(`error: standard output cannot be written: ${error.message}`);
+  process.exit(exitFailure);
 });
+// Whatever a command does, it does it also where nobody can be told: the pipe is closed, or the disk of the log full.
+process.stderr.on("error", () => {});
 const hold = setInterval(() => {}, holdMs);
 try {
   await program.parseAsync();

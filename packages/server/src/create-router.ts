@@ -1,6 +1,7 @@
 import type { Server } from "node:http";
 import {
   type Clock,
+  counterOf,
   type Logger,
   type Meter,
   type Random,
@@ -45,6 +46,8 @@ export interface RouterDependencies {
   /** Called with the configuration in force after each successful reload. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
+  /** Subscribes to the number of lines that the logger drops, for the metrics. */
+  readonly onDroppedLogLines?: (listener: (lines: number) => void) => unknown;
   /** Policies of yours, which `policy` and `pools` may name; `loadConfig` has to know their names. */
   readonly policies?: CustomPolicies;
   readonly hooks?: Hooks | readonly Hooks[];
@@ -113,6 +116,12 @@ export interface Router extends Startable {
 export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
+  const countDropped = counterOf(
+    metrics.meter,
+    "espalier_log_dropped_lines_total",
+    "Lines of the log that could not be written, or that too many others waited before.",
+  );
+  dependencies.onDroppedLogLines?.(countDropped);
   const context = createContext(dependencies, metrics.meter, {
     servers: () => [data.app.server],
     closePicker: () => picker?.drain(),

@@ -1,6 +1,15 @@
-import { type Clock, type LogFields, type Logger, systemClock } from "@espalier/common";
-import { destination, pino } from "pino";
+import {
+  type Cancel,
+  type Clock,
+  type LogFields,
+  type Logger,
+  type Scheduler,
+  systemClock,
+  systemScheduler,
+} from "@espalier/common";
+import { pino } from "pino";
 import { cleanFields, cleanText } from "./clean.ts";
+import { DescriptorSink } from "./descriptor-sink.ts";
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFormat = "json" | "pretty";
@@ -22,24 +31,34 @@ export interface LoggerOptions {
    */
   readonly maxBufferedBytes?: number;
   readonly clock?: Clock;
+  readonly scheduler?: Scheduler;
 }
 
 /** A logger whose level can change at run time; its children follow. */
 export interface LevelledLogger extends Logger {
   setLevel(level: LogLevel): void;
+  /** Calls the listener with the number of lines that were dropped, first with those that were already. */
+  onDropped(listener: (lines: number) => void): Cancel;
 }
 
 /**
- * A logger of one line per call: time (ISO, UTC), level, message, fields. Writing never blocks: a descriptor is written
- * in the background, and flushed when the process exits. Keys that name secrets or request content are redacted, and
+ * A logger of one line per call: time (ISO, UTC), level, message, fields. Writing never blocks and never fails: a
+ * descriptor is written in the background, as `DescriptorSink` says. Keys that name secrets or request content are redacted, and
  * sizes are bounded; see `cleanFields`.
  */
 export function createLogger(options: LoggerOptions = {}): LevelledLogger {
   const { level = "info", format = "json", coloured = false, destination = 2, clock = systemClock } = options;
-  const sink: Sink =
+  const { scheduler = systemScheduler } = options;
+  const drops = createDropCount();
+  const sink =
     typeof destination === "number"
-      ? openDescriptorSink(destination, options.maxBufferedBytes)
-      : { write: (line) => destination.write(line), onDropped: () => {} };
+      ? new DescriptorSink({
+          ...{ descriptor: destination, maxBufferedBytes: options.maxBufferedBytes, scheduler },
+          dropped: (lines) => drops.add(lines),
+          recovered: (lines) =>
+            logger.warn("log lines were dropped: they could not be written, or not soon enough", { lines }),
+        })
+      : { write: (line: string) => destination.write(line) };
   const writer = pino(
     {
       level,
@@ -69,39 +88,24 @@ export function createLogger(options: LoggerOptions = {}): LevelledLogger {
     };
   };
   const logger = withBindings({});
-  sink.onDropped((lines) => logger.warn("log lines were dropped: the destination is too slow", { lines }));
   const setLevel = (next: LogLevel): void => {
     writer.level = next;
   };
-  return { ...logger, setLevel };
+  return { ...logger, setLevel, onDropped: drops.listen };
 }
 
-/** Takes the logger's lines. */
-interface Sink {
-  write(line: string): void;
-  /** Calls `report` with the number of dropped lines after the buffer is written. */
-  onDropped(report: (lines: number) => void): void;
-}
-
-/**
- * Writes to a file descriptor in the background, in order, and flushes when the process exits. A failing descriptor
- * (full disk, closed terminal) does not end the process: its lines stay buffered, up to the limit, and are tried again
- * with the next line.
- */
-function openDescriptorSink(descriptor: number, maxBufferedBytes = 4 * 1024 * 1024): Sink {
-  const stream = destination({ dest: descriptor, sync: false, maxLength: maxBufferedBytes });
-  stream.on("error", () => {});
+function createDropCount() {
+  const listeners = new Set<(lines: number) => void>();
+  let total = 0;
   return {
-    write: (line) => stream.write(line),
-    onDropped(report) {
-      let dropped = 0;
-      stream.on("drop", () => dropped++);
-      stream.on("drain", () => {
-        if (dropped === 0) return;
-        const lines = dropped;
-        dropped = 0;
-        report(lines);
-      });
+    add(lines: number): void {
+      total += lines;
+      for (const listener of listeners) listener(lines);
+    },
+    listen(listener: (lines: number) => void): Cancel {
+      if (total > 0) listener(total);
+      listeners.add(listener);
+      return () => listeners.delete(listener);
     },
   };
 }

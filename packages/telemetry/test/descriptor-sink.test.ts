@@ -1,4 +1,4 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -74,16 +74,78 @@ test("a descriptor that cannot be written does not throw, now or later", async (
   logger.info("lost again");
 });
 
-test("standard error is the default, and what is buffered is out when the process exits", () => {
+test("lines that cannot be written are dropped and counted, and reported once the next can be", async () => {
+  const file = createLogFile();
+  const logger = createLogger({ destination: file.descriptor });
+  const counted: number[] = [];
+  closeSync(file.descriptor);
+  for (let at = 0; at < 3; at++) logger.info("lost", { at });
+  logger.onDropped((lines) => counted.push(lines));
+  const sum = (): number => counted.reduce((total, lines) => total + lines, 0);
+  await waitFor(() => sum() === 3, { what: "three dropped lines" });
+  expect(openSync(file.path, "a")).toBe(file.descriptor);
+  logger.info("written");
+  await waitFor(() => file.read().includes("dropped"), { what: "the report" });
+  expect(linesOf(file.read())).toMatchObject([{ msg: "written" }, { level: "warn", lines: 3 }]);
+  logger.info("after");
+  await waitFor(() => file.read().includes("after"), { what: "the next line" });
+  expect(sum()).toBe(3);
+  const late: number[] = [];
+  logger.onDropped((lines) => late.push(lines));
+  expect(late).toEqual([3]);
+});
+
+/** Runs a program that has a logger, in a process of its own. */
+function programWith(text: string): readonly string[] {
   const folder = fileURLToPath(new URL("..", import.meta.url));
   const compiler = join(folder, "..", "..", "node_modules", ".bin", "tsc");
   expect(spawnSync(compiler, ["-b", folder], { encoding: "utf8" })).toMatchObject({ status: 0 });
-  const program = `
-    const { createLogger } = await import(${JSON.stringify(join(folder, "dist", "index.js"))});
+  const index = JSON.stringify(join(folder, "dist", "index.js"));
+  return ["--input-type=module", "-e", `const { createLogger } = await import(${index});${text}`];
+}
+
+// The last lines of a process that ended were written again and again, whatever the error.
+test.each([
+  ["the disk is full", "2>/dev/full", 3],
+  ["it is closed", "2>&-", 3],
+])(
+  "a process ends where %s",
+  (_, redirection, status) => {
+    const program = programWith(`
+    const logger = createLogger();
+    logger.info("line");
+    process.exit(3);`);
+    const shell = ["-c", `exec "$@" ${redirection}`, "sh", process.execPath, ...program];
+    expect(spawnSync("/bin/sh", shell, { timeout: 25_000 }).status).toBe(status);
+  },
+  30_000,
+);
+
+test("a process ends where nobody reads its lines, and drops those that too many others wait before", async () => {
+  const program = programWith(`
+    const logger = createLogger();
+    let dropped = 0;
+    logger.onDropped((lines) => (dropped += lines));
+    for (let at = 0; at < 6000; at++) logger.info("line", { pad: "x".repeat(1000) });
+    process.stdout.write(String(dropped));
+    process.exitCode = 3;`);
+  const child = spawn(process.execPath, program, { stdio: ["ignore", "pipe", "pipe"] });
+  cleanups.push(() => child.kill("SIGKILL"));
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  await waitFor(() => child.exitCode !== null, { what: "the end of the process", deadlineMs: 25_000 });
+  expect(child.exitCode).toBe(3);
+  expect(Number(output)).toBeGreaterThan(1_000);
+}, 30_000);
+
+test("standard error is the default, and what is buffered is out when the process exits", () => {
+  const program = programWith(`
     const logger = createLogger();
     for (let at = 0; at < 2000; at++) logger.info("line", { at });
-    process.exit(3);`;
-  const run = spawnSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
+    process.exit(3);`);
+  const run = spawnSync(process.execPath, program, { encoding: "utf8" });
   expect(run).toMatchObject({ status: 3, stdout: "" });
   const seen = linesOf(run.stderr).map((line) => line.at as number);
   expect(seen.sort((one, other) => one - other)).toEqual(Array.from({ length: 2_000 }, (_, at) => at));

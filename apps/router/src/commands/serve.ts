@@ -155,6 +155,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
     configSource: source,
     onReload: ({ log }) => levelled.setLevel(log.level),
     logger,
+    onDroppedLogLines: levelled.onDropped,
   });
   await router.start();
   return { router, logger };

@@ -5,3 +5,16 @@ export function subscribe<Listener>(listeners: Set<Listener>, listener: Listener
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
+
+/** Calls all of them, whatever one throws, and throws the first error after that. */
+export function callAll(calls: readonly (() => void)[]): void {
+  const errors: unknown[] = [];
+  for (const call of calls) {
+    try {
+      call();
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw errors[0];
+}

@@ -1,6 +1,7 @@
 import { ByteReader, ByteWriter, type Cancel, type Clock } from "@espalier/common";
 import type { Link } from "../link/link.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
+import { PeerFault } from "./peer-fault.ts";
 
 const types = { part: 1, end: 2, credit: 3 } as const;
 
@@ -319,7 +320,7 @@ export class BulkReceiver {
   /**
    * Takes a part or an end.
    *
-   * @throws RangeError for a message that is too long or cannot be read
+   * @throws PeerFault for a message that is too long or cannot be read
    */
   receive(link: Link, message: Exclude<BulkMessage, { kind: "credit" }>): void {
     const inlet = this.#inlets.get(link);
@@ -330,7 +331,7 @@ export class BulkReceiver {
     expected.heardMs = this.#deps.clock.nowMs();
     if (message.kind === "end") {
       inlet.expected.delete(message.request);
-      if (expected.partBytes > 0) throw new RangeError("an answer ended within a message");
+      if (expected.partBytes > 0) throw new PeerFault("an answer ended within a message");
       expected.taker.end(message.outcome);
       return;
     }
@@ -369,9 +370,9 @@ export class BulkReceiver {
   }
 
   #join(expected: Expected, bytes: Uint8Array, goesOn: boolean): Uint8Array | undefined {
-    if (goesOn && bytes.length === 0) throw new RangeError("an empty part that goes on");
+    if (goesOn && bytes.length === 0) throw new PeerFault("an empty part that goes on");
     const length = expected.partBytes + bytes.length;
-    if (length > this.#deps.limits.maxBulkMessageBytes) throw new RangeError("a bulk message is too long");
+    if (length > this.#deps.limits.maxBulkMessageBytes) throw new PeerFault("a bulk message is too long");
     if (!goesOn && expected.parts.length === 0) return bytes;
     expected.parts.push(bytes);
     expected.partBytes = length;

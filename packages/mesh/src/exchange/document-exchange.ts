@@ -12,6 +12,7 @@ import {
 import { DocumentFetcher } from "./document-fetcher.ts";
 import type { OpenMessage, UpdateMessage, VectorMessage, WantMessage } from "./document-frames.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
+import { PeerFault } from "./peer-fault.ts";
 
 /** The version of a shared document of which a peer has something, but has not sent its version. */
 const unheardVersion = -1;
@@ -125,11 +126,11 @@ export class DocumentExchange {
     this.#broadcaster.advertise(peer, "changed");
   }
 
-  /** @throws RangeError for a number that is out of bounds */
+  /** @throws PeerFault for a number that is out of bounds */
   open(link: Link, { number, name, documentKind }: OpenMessage): void {
     const peer = this.#peers.get(link);
     if (peer === undefined) return;
-    if (number >= this.#deps.limits.maxDocumentNumbers) throw new RangeError("a document's number is too large");
+    if (number >= this.#deps.limits.maxDocumentNumbers) throw new PeerFault("a document's number is too large");
     const before = peer.names.get(number);
     if (before !== undefined && before.name !== name) {
       for (const versions of [peer.peerVersions, peer.synced, peer.goals]) versions?.delete(before.name);
@@ -138,7 +139,7 @@ export class DocumentExchange {
     if (documentKind === "own") peer.ownName = name;
   }
 
-  /** @throws RangeError for a number without a name */
+  /** @throws PeerFault for a number without a name */
   update(link: Link, message: UpdateMessage): void {
     const peer = this.#peers.get(link);
     if (peer === undefined) return;
@@ -163,7 +164,7 @@ export class DocumentExchange {
     this.#fetcher.note(name, "gap");
   }
 
-  /** @throws RangeError for a number without a name */
+  /** @throws PeerFault for a number without a name */
   vector(link: Link, { entries, isFirst, canServe }: VectorMessage): void {
     const peer = this.#peers.get(link);
     if (peer === undefined) return;
@@ -273,7 +274,7 @@ export class DocumentExchange {
 
 function nameOf(peer: PeerDocuments, number: number): PeerDocument {
   const document = peer.names.get(number);
-  if (document === undefined) throw new RangeError(`a document's number ${number} has no name`);
+  if (document === undefined) throw new PeerFault(`a document's number ${number} has no name`);
   return document;
 }
 

@@ -4,6 +4,7 @@ import type { BulkOutcome, BulkReceiver } from "./bulk-transfer.ts";
 import type { PeerDocuments } from "./document-broadcaster.ts";
 import { encodeDocumentMessage } from "./document-frames.ts";
 import type { ExchangeParts, ResyncReason } from "./exchange-parts.ts";
+import { readFromPeer } from "./peer-fault.ts";
 
 interface Fetch {
   readonly name: string;
@@ -105,10 +106,11 @@ export class DocumentFetcher {
   }
 
   #piece(fetch: Fetch, peer: PeerDocuments, bytes: Uint8Array): void {
-    const reader = new ByteReader(bytes);
-    const from = reader.varint();
-    const to = from + reader.varint();
-    const update = { name: fetch.name, from, to, bytes: reader.raw(reader.remaining) };
+    const update = readFromPeer(() => {
+      const reader = new ByteReader(bytes);
+      const from = reader.varint();
+      return { name: fetch.name, from, to: from + reader.varint(), bytes: reader.raw(reader.remaining) };
+    });
     const outcome = this.#deps.take(peer, update);
     if (outcome === "applied") fetch.hasProgressed = true;
     if (outcome === "dropped") {

@@ -16,6 +16,7 @@ import {
   type ExchangeParts,
   type MeshPeers,
 } from "./exchange-parts.ts";
+import { PeerFault, readFromPeer } from "./peer-fault.ts";
 import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 
@@ -150,11 +151,15 @@ export class Exchange {
     try {
       if (channel === "load") this.#load.frame(link, frame);
       else if (channel === "notes") this.#notes.frame(link, frame);
-      else if (channel === "documents") this.#document(link, decodeDocumentMessage(frame));
+      else if (channel === "documents")
+        this.#document(
+          link,
+          readFromPeer(() => decodeDocumentMessage(frame)),
+        );
       else this.#bulk(link, frame);
     } catch (error) {
       const isInvalid = error instanceof EspalierError && error.code === "mesh_frame_invalid";
-      if (!isInvalid && !(error instanceof RangeError)) throw error;
+      if (!isInvalid && !(error instanceof PeerFault)) throw error;
       this.#meter.invalid(channel);
       if (isInvalid) throw error;
       const message = `A frame on channel ${channel} cannot be read: ${error.message}.`;
@@ -201,7 +206,7 @@ export class Exchange {
   }
 
   #bulk(link: Link, frame: Uint8Array): void {
-    const message = decodeBulkMessage(frame);
+    const message = readFromPeer(() => decodeBulkMessage(frame));
     if (message.kind === "credit") this.#sender.granted(link, message.bytes);
     else this.#receiver.receive(link, message);
   }

@@ -4,6 +4,7 @@ import type { Link } from "../link/link.ts";
 import type { BulkOutcome, BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import { encodeDocumentMessage, type SnapshotWantMessage } from "./document-frames.ts";
 import type { ExchangeParts } from "./exchange-parts.ts";
+import { readFromPeer } from "./peer-fault.ts";
 
 export interface SnapshotExchangeDeps extends Pick<ExchangeParts, "clock" | "logger" | "limits" | "meter"> {
   readonly snapshots: ReplicaPorts["snapshots"];
@@ -122,7 +123,7 @@ export class SnapshotExchange {
     const targets = targetsOf(pending);
     const sink = snapshots.beginImport();
     const request = receiver.expect(link, {
-      message: (bytes) => sink.frame(bytes),
+      message: (bytes) => readFromPeer(() => sink.frame(bytes)),
       end: (outcome) => this.#ended(link, outcome),
     });
     const frame = encodeDocumentMessage({ kind: "snapshot-want", request: request ?? 0, targets });

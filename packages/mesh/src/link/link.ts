@@ -70,7 +70,7 @@ export interface LinkObserver {
   up(link: Link): void;
   /** `isRefused`: the address refuses connections, so the process that listened there is gone. */
   down(link: Link, why: LinkEnd): void;
-  /** Throwing an EspalierError closes the link with that reason. */
+  /** Throwing what `isPeersFault` closes the link. */
   frame(link: Link, channel: Channel, frame: Uint8Array): void;
   /** A channel that had dropped frames has capacity again. */
   drained(link: Link, channel: Channel): void;

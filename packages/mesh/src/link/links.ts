@@ -17,6 +17,7 @@ import {
 import { maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
+import { guardObserver } from "./guard-observer.ts";
 import { type LocalIdentity, Session, type SessionFailure } from "./handshake.ts";
 import {
   type DialFailure,
@@ -83,7 +84,7 @@ export class Links implements Startable {
     if (Math.min(documents, bulk) < creditBytes)
       throw new RangeError(`a window must have ${creditBytes} bytes or more`);
     this.#secrets = options.security.kind === "secret" ? checkSecrets(options.security.secrets) : [""];
-    this.#options = options;
+    this.#options = { ...options, observer: guardObserver(options.observer, options) };
     this.#limits = limits;
     this.#meters = createLinkMeters(meter);
     this.#rejects = new RejectLog({ logger, clock, meters: this.#meters });

@@ -13,6 +13,7 @@ import {
   dataHeaderBytes,
   decodeCredit,
   decodeGoodbye,
+  decodeReject,
   encodeCredit,
   encodeData,
   encodeGoodbye,
@@ -102,13 +103,21 @@ export class PeerLink implements Link {
   receive(frame: Uint8Array): void {
     if (this.#hasEnded) return;
     this.stats.lastHeardMs = this.#deps.clock.nowMs();
+    let handle: () => void;
     try {
-      this.#dispatch(frame);
+      handle = this.#read(frame);
     } catch (error) {
-      const why = error instanceof EspalierError && error.code === "mesh_update_refused";
-      this.#deps.logger.warn("a frame of a peer cannot be used; its link is closed", { error });
-      this.close(why ? "update-refused" : "frame-invalid");
+      this.#closeFor(error);
+      return;
     }
+    handle();
+  }
+
+  #closeFor(error: unknown): void {
+    this.#deps.logger.warn("a frame of a peer cannot be used; its link is closed", { error });
+    this.close(
+      error instanceof EspalierError && error.code === "mesh_update_refused" ? "update-refused" : "frame-invalid",
+    );
   }
 
   /** The connection has capacity again. */
@@ -140,33 +149,50 @@ export class PeerLink implements Link {
     this.#deps.onEnd(this, why);
   }
 
-  #dispatch(frame: Uint8Array): void {
+  /** @returns what is to be done about a frame @throws RangeError for one that no router may send */
+  #read(frame: Uint8Array): () => void {
     switch (frame[0]) {
-      case frameTypes.data:
-        this.#data(channelOf(frame), frame);
-        break;
+      case frameTypes.data: {
+        const channel = channelOf(frame);
+        return () => this.#data(channel, frame);
+      }
       case frameTypes.credit: {
         const { channel, bytes } = decodeCredit(frame);
         this.#queue.credit(channel, bytes);
-        this.#flush();
-        break;
+        return () => this.#flush();
       }
       case frameTypes.goodbye: {
         const why = decodeGoodbye(frame);
-        this.end(why === "stopped" ? "goodbye" : why);
-        this.#deps.connection.close(1000, why);
-        break;
+        return () => this.#ended(why === "stopped" ? "goodbye" : why);
+      }
+      case frameTypes.reject: {
+        // The other end found a reason against it after this one had its acceptance.
+        const { reason, detail } = decodeReject(frame);
+        return () => {
+          this.#deps.logger.info("a router has taken back that it accepted the link", { reason, detail });
+          this.#ended("reset");
+        };
       }
       default:
         throw new RangeError(`a frame of type ${frame[0]} on a link`);
     }
   }
 
+  #ended(why: LinkEnd): void {
+    this.end(why);
+    this.#deps.connection.close(1000, why);
+  }
+
   #data(channel: Channel, frame: Uint8Array): void {
     this.stats.receivedBytes += frame.length;
     this.stats.receivedFrames += 1;
     this.#deps.meters.received(channel, frame.length);
-    this.#deps.onFrame(this, channel, frame.subarray(dataHeaderBytes));
+    try {
+      this.#deps.onFrame(this, channel, frame.subarray(dataHeaderBytes));
+    } catch (error) {
+      this.#closeFor(error);
+      return;
+    }
     if (!needsCredit(channel)) return;
     this.#owedBytes[channel] += frame.length;
     if (this.#hasEnded || this.#owedBytes[channel] < creditBytes) return;

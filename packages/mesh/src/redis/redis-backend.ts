@@ -3,6 +3,7 @@ import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalie
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
+import { guardObserver } from "../link/guard-observer.ts";
 import type { Channel, Link, ProcessPorts } from "../link/link.ts";
 import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
 import { JournalStore } from "./journal-store.ts";
@@ -95,12 +96,16 @@ class RedisBackend implements Backend {
     });
     this.#links = new RedisLinks({
       ...shared,
-      observer: {
-        up: (link) => this.#exchange.linkUp(link),
-        down: (link) => this.#exchange.linkDown(link),
-        frame: (link, channel, frame) => this.#frame(link, channel, frame),
-        drained: (link, channel) => this.#exchange.drained(link, channel),
-      },
+      observer: guardObserver(
+        {
+          up: (link) => this.#exchange.linkUp(link),
+          down: (link) => this.#exchange.linkDown(link),
+          frame: (link, channel, frame) => this.#frame(link, channel, frame),
+          drained: (link, channel) => this.#exchange.drained(link, channel),
+          dialFailed() {},
+        },
+        options,
+      ),
       onGreeting: (from) => {
         this.#table.greeted(from);
         this.#lookSoon();

@@ -1,6 +1,7 @@
-import { asRouterId, ByteReader, ByteWriter, type Clock, EspalierError, type Logger } from "@espalier/common";
+import { asRouterId, ByteReader, ByteWriter, type Clock, type Logger } from "@espalier/common";
 import { checkEpoch, type Origin, originKey } from "@espalier/replication";
 import { noteCapability } from "../exchange/relay-carrier.ts";
+import { isPeersFault } from "../link/guard-observer.ts";
 import { type Channel, channels, type Link, type LinkEnd, type LinkObserver, type LinkStats } from "../link/link.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import type { RedisSession } from "./redis-session.ts";
@@ -280,7 +281,7 @@ export class RedisLinks {
     try {
       observer.frame(up, message.channel, message.frame);
     } catch (error) {
-      if (!(error instanceof EspalierError)) throw error;
+      if (!isPeersFault(error)) throw error;
       count("frame-invalid");
       this.#options.logger.warn("a frame from Redis was refused", {
         from: originKey(message.from),

@@ -129,3 +129,28 @@ describe("bounds of the exchange of documents", () => {
     expect(net.ends).toEqual(["frame-invalid"]);
   });
 });
+
+describe("what local code throws", () => {
+  // Every RangeError was taken for bytes that cannot be read.
+  it.each([RangeError, TypeError])("when it takes a readable frame is not blamed on the peer: %o", (Defect) => {
+    const net = pairOf();
+    const { exchange, replica } = net.node("b");
+    const link = net.link("b", "a");
+    const fail = (): never => {
+      throw new Defect("a defect");
+    };
+    const name = "journal/default/x/1";
+    exchange.frame(link, "documents", open(9, name));
+    replica.documents.apply = fail;
+    const update = { kind: "update", number: 9, from: 0, to: 1, committedWallMs: 0, bytes: Uint8Array.of(1) } as const;
+    expect(() => exchange.frame(link, "documents", encodeDocumentMessage(update))).toThrow(Defect);
+    for (const [channel, plane] of [
+      ["load", replica.load],
+      ["notes", replica.notes],
+    ] as const) {
+      plane.receive = fail;
+      expect(() => exchange.frame(link, channel, Uint8Array.of(1))).toThrow(Defect);
+    }
+    expect(net.ends).toEqual([]);
+  });
+});

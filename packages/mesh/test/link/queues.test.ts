@@ -1,9 +1,9 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { type Channel, channels, defaultLinkLimits } from "../../src/link/link.ts";
+import { type Channel, channels, defaultLinkLimits, type LinkObserver } from "../../src/link/link.ts";
 import { creditBytes } from "../../src/link/peer-link.ts";
 import { encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
-import { frameText, LinksRig } from "./links-rig.ts";
+import { frameText, LinksRig, type TestRouter } from "./links-rig.ts";
 import { dialRaw, listenRaw } from "./raw-peer.ts";
 
 const headerBytes = 2;
@@ -191,8 +191,7 @@ describe("what an observer throws", () => {
   test.each([
     ["update-refused", new EspalierError("mesh_update_refused")],
     ["frame-invalid", new EspalierError("mesh_frame_invalid")],
-    ["frame-invalid", new RangeError("the bytes end too early")],
-  ] as const)("closes the link as %s", async (why, error) => {
+  ] as const)("says that the peer is at fault, and closes the link as %s", async (why, error) => {
     const rig = new LinksRig();
     const [a, b] = await rig.pair();
     b.onFrame = () => {
@@ -206,5 +205,78 @@ describe("what an observer throws", () => {
     expect(b.frames).toEqual(["documents 1"]);
     rig.time.advance(2_000);
     expect(a.events.at(-1)).toBe("up b@1");
+  });
+
+  // Any exception of a listener was taken for a frame that cannot be read. Both ends dialed again, and the same frame came.
+  test.each([
+    new RangeError("the bytes end too early"),
+    new TypeError("undefined is not a function"),
+    new EspalierError("invalid_value", "no"),
+  ])("is its own fault otherwise, and the link goes on: %s", async (error) => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair();
+    b.onFrame = (_, __, [first]) => {
+      if (first === 1) throw error;
+    };
+    for (let count = 0; count < 40; count++) a.to("b").send("documents", new Uint8Array(16 * kib).fill(1));
+    rig.time.advance(1_000);
+    a.to("b").send("documents", Uint8Array.of(2));
+    rig.time.advance(10_000);
+    expect(b.events).toEqual(["up a@1"]);
+    expect(a.events).toEqual(["up b@1"]);
+    // What was not handled was received all the same: the other end goes on sending.
+    expect(b.frames.at(-1)).toBe("documents 2");
+    expect(b.meter.value("espalier_mesh_handler_failures_total", "frame")).toBe(40);
+  });
+});
+
+describe("what an observer throws when", () => {
+  const quiet: LinkObserver = { up() {}, down() {}, frame() {}, drained() {}, dialFailed() {} };
+  const throwing = (event: keyof LinkObserver): LinkObserver => ({
+    ...quiet,
+    [event]: () => {
+      throw new Error("a defect");
+    },
+  });
+  const failures = ({ meter }: TestRouter, event: keyof LinkObserver) =>
+    meter.value("espalier_mesh_handler_failures_total", event);
+
+  test("a link comes up does not end it", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair({}, { observer: throwing("up") });
+    rig.time.advance(10_000);
+    expect(a.events).toEqual(["up b@1"]);
+    expect(failures(b, "up")).toBe(1);
+  });
+
+  test("a link ends does not keep the next one from coming up", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair({}, { observer: throwing("down") });
+    a.to("b").close("reset");
+    rig.time.advance(5_000);
+    expect(a.events).toEqual(["up b@1", "down b@1 reset", "up b@1"]);
+    expect(failures(b, "down")).toBe(1);
+  });
+
+  test("a channel has capacity again does not end it", async () => {
+    const rig = new LinksRig();
+    const [a, b] = await rig.pair({ observer: throwing("drained") });
+    const { load } = defaultLinkLimits.queueBytes;
+    rig.network.setSpeed({ bytesPerMs: 1_000 }, { from: "a:1", to: "b:1" });
+    for (let bytes = 0; bytes < 4 * load; bytes += 16 * kib) a.to("b").send("load", new Uint8Array(16 * kib));
+    rig.time.advance(10_000);
+    expect(failures(a, "drained")).toBeGreaterThan(0);
+    expect(b.events).toEqual(["up a@1"]);
+  });
+
+  test("an address cannot be dialed does not end the dialing", async () => {
+    const rig = new LinksRig();
+    const a = await rig.start("a", { observer: throwing("dialFailed") });
+    a.links.dial("b:1");
+    rig.time.advance(5_000);
+    expect(failures(a, "dialFailed")).toBeGreaterThan(0);
+    const b = await rig.start("b");
+    rig.time.advance(5_000);
+    expect(b.events).toEqual(["up a@1"]);
   });
 });

@@ -2,7 +2,7 @@ import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId }
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
 import { type Origin, originKey } from "../origin.ts";
-import { subscribe } from "../subscribe.ts";
+import { callAll, subscribe } from "../subscribe.ts";
 import {
   maxNoteBytes,
   maxNoteKeyBytes,
@@ -204,20 +204,21 @@ export class NotePlane {
 
   #take({ origin, notes }: NoteFrame): Outcome | "news" {
     let outcome: Outcome | "news" = "stale";
-    for (const note of notes) {
-      const as = this.#takeNote(origin, note);
+    const news: Note[] = [];
+    for (const written of notes) {
+      const note = { ...written, origin, writtenMs: this.#options.clock.nowMs() - written.ageMs };
+      const as = this.#keep(note);
+      if (as === "news") news.push(note);
       if (outcome === "stale" || as === "news") outcome = as;
     }
     this.#countHeld();
+    callAll(news.flatMap((note) => [...this.#listeners].map((listener) => () => listener(note))));
     return outcome;
   }
 
-  #takeNote(origin: Origin, note: WrittenNote): Outcome | "news" {
+  #keep(note: HeldNote): Outcome | "news" {
     if (note.ageMs > this.#limits.forgetMs) return "stale";
-    const held: HeldNote = { ...note, origin, writtenMs: this.#options.clock.nowMs() - note.ageMs };
-    const outcome = this.#heldOf(kindOf(note.key))?.add(held) ?? "refused";
-    if (outcome === "news") for (const listener of this.#listeners) listener(held);
-    return outcome;
+    return this.#heldOf(kindOf(note.key))?.add(note) ?? "refused";
   }
 
   /** @returns undefined beyond the bound on kinds */

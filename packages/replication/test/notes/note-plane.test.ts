@@ -360,3 +360,26 @@ test("a frame of several notes is news when one of them is", () => {
   expect(isNews(b, writeNoteFrame({ origin, notes: [noteOf("x", 1), noteOf("y", 3)] }))).toBe(true);
   expect(isNews(b, writeNoteFrame({ origin, notes: [noteOf("y", 3), noteOf("x", 1)] }))).toBe(false);
 });
+
+test("a listener that throws keeps no note from others, nor from being kept", () => {
+  const [a, b] = [routerOf("a"), routerOf("b")];
+  const before: string[] = [];
+  const c = routerOf("c");
+  c.plane.onNote(({ key }) => {
+    before.push(key);
+    if (key === "x") throw new TypeError("a defect");
+  });
+  const after: string[] = [];
+  c.plane.onNote(({ key }) => after.push(key));
+  for (const key of ["x", "y"]) a.plane.post(key, bytesOf("1"));
+  expect(() => receiveAll(c, a.plane.exchange.fullFrames())).toThrow(TypeError);
+  expect([before, after]).toEqual([
+    ["x", "y"],
+    ["x", "y"],
+  ]);
+  receiveAll(
+    b,
+    c.plane.exchange.relayFrames().map(({ frame }) => frame),
+  );
+  expect(remembered(b)).toEqual(["a x 1", "a y 1"]);
+});

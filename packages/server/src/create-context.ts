@@ -1,6 +1,7 @@
 import {
   asTargetIndex,
   type Clock,
+  counterOf,
   type HttpClient,
   type Logger,
   type Meter,
@@ -96,6 +97,12 @@ export function createContext(
   const { config, configSource, onReload, logger } = dependencies;
   const { clock = systemClock, scheduler = systemScheduler, random = systemRandom } = dependencies;
   const ports: Ports = { clock, scheduler, random, logger, meter };
+  const countDropped = counterOf(
+    meter,
+    "espalier_log_dropped_lines_total",
+    "Lines of the log that could not be written, or that too many others waited before.",
+  );
+  dependencies.onDroppedLogLines?.(countDropped);
   const warn = createWarn(clock, logger);
   const rulesOf = createRules(dependencies, warn);
   const pools = createPools(rulesOf(config), (model) => learning.workOf(fleet.model(model)?.parent ?? model));

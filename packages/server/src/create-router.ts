@@ -1,7 +1,6 @@
 import type { Server } from "node:http";
 import {
   type Clock,
-  counterOf,
   type Logger,
   type Meter,
   type Random,
@@ -116,12 +115,6 @@ export interface Router extends Startable {
 export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
-  const countDropped = counterOf(
-    metrics.meter,
-    "espalier_log_dropped_lines_total",
-    "Lines of the log that could not be written, or that too many others waited before.",
-  );
-  dependencies.onDroppedLogLines?.(countDropped);
   const context = createContext(dependencies, metrics.meter, {
     servers: () => [data.app.server],
     closePicker: () => picker?.drain(),

@@ -119,11 +119,11 @@ test.each([
   [{ prompt: "a", n: 129 }, "n"],
   [{ prompt: "a", seed: "x" }, "seed"],
   [{ prompt: "a", max_tokens: 2.5 }, "max_tokens"],
-  [{ prompt: "a", stream: "yes" }, "stream"],
+  [{ prompt: "a", stream: "maybe" }, "stream"],
   [{ prompt: "a", stream_options: 1 }, "stream_options"],
   [{ prompt: "a", cache_salt: 1 }, "cache_salt"],
   [{ prompt: "a", priority: "high" }, "priority"],
-  [{ prompt: "a", ignore_eos: 1 }, "ignore_eos"],
+  [{ prompt: "a", ignore_eos: 2 }, "ignore_eos"],
   [{ prompt: "a", model: 5 }, "model"],
 ])("refuses %j", async (body, param) => {
   const sim = await startSim();

@@ -84,7 +84,9 @@ test.each([
   [{ messages: [...messages, { role: "user", content: 7 }] }, "messages.1.content"],
   [{ messages: [{ role: "user", content: [7] }] }, "messages.0.content.0"],
   [{ messages, max_tokens: -1 }, "max_tokens"],
-  [{ messages, max_completion_tokens: "5" }, "max_completion_tokens"],
+  [{ messages, max_completion_tokens: "5.5" }, "max_completion_tokens"],
+  [{ messages, max_tokens: "many" }, "max_tokens"],
+  [{ messages, stream: "maybe" }, "stream"],
   [{ messages, n: 1.5 }, "n"],
 ])("a chat with %j is refused, naming the field", async (body, param) => {
   const sim = await startSim();

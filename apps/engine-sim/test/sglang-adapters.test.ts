@@ -41,6 +41,17 @@ test("what stands behind a colon of the model's name counts before lora_path; th
   expect(cached((await ask(sim, { model: "tiny:" })).json)).toBe(96);
 });
 
+test("messages take an adapter by the model's name alone; responses, rerank and score are answered by the base model", async () => {
+  const sim = await start(["a"]);
+  const messages = { max_tokens: 1, messages: [{ role: "user", content: "x" }] };
+  const unknown = { model: "tiny:b", lora_path: "b" };
+  expect((await sim.post("/v1/messages", { ...messages, lora_path: "b" })).status).toBe(200);
+  expect((await sim.post("/v1/messages", { ...messages, model: "tiny:b" })).status).toBe(400);
+  expect((await sim.post("/v1/responses", { input: "x", max_output_tokens: 1, ...unknown })).status).toBe(200);
+  expect((await sim.post("/v1/rerank", { query: "q", documents: ["d"], ...unknown })).status).toBe(200);
+  expect((await sim.post("/v1/score", { text_1: "a", text_2: "b", ...unknown })).status).toBe(200);
+});
+
 test("/generate takes lora_path as well", async () => {
   const sim = await start(["a"]);
   const asked = { text: prompt, sampling_params: { max_new_tokens: 1 } };

@@ -82,6 +82,12 @@ describe("what is wrong has a cross, and how to mend it", () => {
     expect(checks[2]!.mend).toContain("engine-api-key");
   });
 
+  test("a URL that ends in /v1, as clients write it, is named as the fault", async () => {
+    const [engine] = await startSims();
+    const [check] = of(await examine("--engine", `${engine}/v1`), "engine");
+    expect([check?.ok, check?.mend]).toEqual([false, expect.stringContaining("leave out the /v1")]);
+  });
+
   test("an engine's key is that of its pool", async () => {
     const [locked] = await startSims({ apiKey: "a-key" });
     const pools = [{ models: ["*"], "engine-api-key": "a-key" }];

@@ -507,6 +507,9 @@ function warningsOf(tree: ConfigTree): string[] {
     warnings.push(`Anyone who reaches ${tree.listen.host}:${tree.listen.port} can use the engines: api-keys is empty.`);
   }
   if (!tree["engine-tls"].verify) warnings.push("Certificates of engines are not checked: engine-tls.verify is false.");
+  for (const { url } of compileEngines(tree.engines).filter((engine) => engine.url.endsWith("/v1"))) {
+    warnings.push(`The router asks for ${url}/v1/models. Leave out the /v1 at the end of ${url}.`);
+  }
   return [...warnings, ...overflowWarnings(tree)];
 }
 

@@ -407,6 +407,7 @@ test.each([
     /0\.0\.0\.0:8080.*api-keys/,
   ],
   ["there are no engines", "{}", /No engines/],
+  ["an engine's URL ends in /v1", "engines: [http://a:8000/v1/]", /asks for http:\/\/a:8000\/v1\/v1\/models/],
   ["certificates are not checked", "engine-tls: { verify: false }", /verify is false/],
 ])("a warning says that %s", (_, text, expected) => {
   expect(load(text).warnings.join("\n")).toMatch(expected);
@@ -414,6 +415,7 @@ test.each([
 
 test.each([
   ["an engine is listed", "engines: [http://a]"],
+  ["an engine has another path", "engines: [http://a/v1/llama, http://b/openai-v1]"],
   ["engines come from a file", "engines-file: /engines.yaml"],
   ["keys are required", "{ engines: [http://a], listen: { host: 0.0.0.0 }, api-keys: [{ name: a, key: 12345678a }] }"],
 ])("nothing is warned of when %s", (_, text) => {

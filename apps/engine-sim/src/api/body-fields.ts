@@ -9,16 +9,31 @@ export const isObject = (value: unknown): value is JsonObject =>
 /** Clients may send null for an absent field. */
 const given = (body: JsonObject, name: string): unknown => body[name] ?? undefined;
 
+/**
+ * Engines read bodies with pydantic in its lax mode: a number may be a string, a boolean a word or a number
+ * (https://docs.pydantic.dev/latest/concepts/conversion_table/).
+ */
+function laxNumber(value: unknown): unknown {
+  const isNumeric = typeof value === "string" && /^\s*[+-]?\d+(_\d+)*(\.\d+)?\s*$/.test(value);
+  return isNumeric ? Number(value.replaceAll("_", "")) : value;
+}
+
+const laxBooleans: Readonly<Record<string, boolean>> = {
+  ...{ "1": true, true: true, t: true, yes: true, y: true, on: true },
+  ...{ "0": false, false: false, f: false, no: false, n: false, off: false },
+};
+
 /** @throws ApiError 400 when the field is present and not a number from `min` to `max` */
 export function optionalNumber(body: JsonObject, name: string, min: number, max: number): number | undefined {
-  const value = given(body, name);
-  if (value === undefined || (typeof value === "number" && value >= min && value <= max)) return value;
+  const value = laxNumber(given(body, name));
+  if (value === undefined) return undefined;
+  if (typeof value === "number" && value >= min && value <= max) return value;
   throw wrongField(name, `a number from ${min} to ${max}`);
 }
 
 /** @throws ApiError 400 when the field is present and not a whole number from `min` to `max` */
 export function optionalInteger(body: JsonObject, name: string, min: number, max: number): number | undefined {
-  const value = given(body, name);
+  const value = laxNumber(given(body, name));
   if (value === undefined) return undefined;
   if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
   throw wrongField(name, `a whole number from ${min} to ${max}`);
@@ -27,7 +42,9 @@ export function optionalInteger(body: JsonObject, name: string, min: number, max
 /** @throws ApiError 400 when the field is present and not a boolean */
 export function optionalBoolean(body: JsonObject, name: string): boolean | undefined {
   const value = given(body, name);
-  if (value === undefined || typeof value === "boolean") return value;
+  if (value === undefined) return undefined;
+  const read = ["string", "number", "boolean"].includes(typeof value) ? String(value).toLowerCase() : "";
+  if (Object.hasOwn(laxBooleans, read)) return laxBooleans[read];
   throw wrongField(name, "a boolean");
 }
 

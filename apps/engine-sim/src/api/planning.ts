@@ -45,7 +45,7 @@ export function planSequences({ context, exchange, body, prompts, outputLimit, s
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
   const cacheSalt = optionalString(body, "cache_salt");
-  const adapter = adapterOf(context, body);
+  const adapter = adapterOf(context, exchange, body);
   const priority = priorityOf(context, body);
   const forced = forcedLength(exchange);
   const sequences: SequenceRequest[] = [];
@@ -95,10 +95,11 @@ export function planLeg(
  */
 export function planPooling(
   context: EngineContext,
+  exchange: Exchange,
   body: JsonObject,
   prompts: readonly Uint32Array[],
 ): SequenceRequest[] {
-  const adapter = adapterOf(context, body);
+  const adapter = adapterOf(context, exchange, body);
   return prompts.map((prompt) => {
     checkPrompt(context, prompt);
     const text = createGeneratedText({ words: context.text.words, promptHash: hashTokens(prompt), seed: 0, choice: 0 });
@@ -197,15 +198,29 @@ export function outputLimit(body: JsonObject, ...names: readonly string[]): numb
 }
 
 /**
+ * Paths of SGLang 0.5.23 that take an adapter by some fields only. `anthropic/serving.py` builds a chat request without
+ * `lora_path`, `GenerateReqInput` has no model, and no adapter reaches the engine from `openai/serving_responses.py`,
+ * `serving_rerank.py` and `serving_score.py`: the base model answers.
+ */
+const adapterFields: Readonly<Record<string, readonly string[]>> = {
+  "/v1/messages": ["model"],
+  "/generate": ["lora_path"],
+  "/v1/responses": [],
+  "/v1/rerank": [],
+  "/v1/score": [],
+};
+
+/**
  * The LoRA adapter of a request. vLLM takes it from the model's name; SGLang from the part after a colon there,
  * else from `lora_path` (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`).
  *
  * @throws ApiError 400 when SGLang has not loaded it
  */
-function adapterOf({ flavour, adapters }: EngineContext, body: JsonObject): string | undefined {
+function adapterOf({ flavour, adapters }: EngineContext, { path }: Exchange, body: JsonObject): string | undefined {
   if (flavour !== "sglang") return adapters.names.find((name) => name === body.model);
-  const [, named] = /:(.+)/.exec(optionalString(body, "model") ?? "") ?? [];
-  const adapter = named?.trim() || optionalString(body, "lora_path");
+  const fields = adapterFields[path] ?? ["model", "lora_path"];
+  const [, named] = (fields.includes("model") && /:(.+)/.exec(optionalString(body, "model") ?? "")) || [];
+  const adapter = named?.trim() || (fields.includes("lora_path") ? optionalString(body, "lora_path") : undefined);
   if (adapter === undefined || adapters.names.includes(adapter)) return adapter;
   const loaded = adapters.names.join(", ");
   throw new ApiError(
@@ -215,12 +230,12 @@ function adapterOf({ flavour, adapters }: EngineContext, body: JsonObject): stri
 }
 
 /**
- * The model name in the request; the first one by default. SGLang serves any name.
+ * The model name in the request; the first one for none and for an empty one, as vLLM has it. SGLang serves any name.
  *
  * @throws ApiError 404 when this engine does not serve it
  */
 export function modelOf({ flavour, models, adapters }: EngineContext, body: JsonObject): string {
-  const model = optionalString(body, "model") ?? models[0];
+  const model = optionalString(body, "model") || models[0];
   if (flavour === "sglang" || models.includes(model) || adapters.names.includes(model)) return model;
   const known = [...models, ...adapters.names].join(", ");
   throw new ApiError(404, `The model \`${model}\` does not exist. Valid aliases: ${known}.`, "model");

@@ -100,7 +100,12 @@ function pool(
     end: () => "",
     whole: (reports: readonly RequestReport[]) => JSON.stringify(answer({ model, created, usage: usageOf(reports) })),
   };
-  deliver(context, exchange, { model, stream: false, sequences: planPooling(context, body, prompts), format });
+  deliver(context, exchange, {
+    model,
+    stream: false,
+    sequences: planPooling(context, exchange, body, prompts),
+    format,
+  });
 }
 
 function usageOf(reports: readonly RequestReport[]): JsonObject {
@@ -114,8 +119,9 @@ function usageOf(reports: readonly RequestReport[]): JsonObject {
   };
 }
 
-/** Documents may be texts or objects with a text. */
+/** Documents may be texts, objects with a text, or one object with a list of such parts. */
 function documentTexts(documents: unknown): unknown {
+  if (isObject(documents)) return documentTexts(documents.content);
   if (!Array.isArray(documents) || documents.length > maxInputs) return documents;
   return documents.map((document) => (isObject(document) ? document.text : document));
 }

@@ -58,7 +58,10 @@ async function checkEngine(config: CompiledConfig, engine: CheckedEngine, http: 
   const models = status === 200 ? modelIds(body) : [];
   if (models.length === 0) {
     const says = `answers /v1/models with ${status} and no model`;
-    return failed(cross("engine", url, says, "is this an engine? Its port is that of its HTTP API"));
+    const mend = url.endsWith("/v1")
+      ? "leave out the /v1 at the end of its URL: paths begin with it"
+      : "is this an engine? Its port is that of its HTTP API";
+    return failed(cross("engine", url, says, mend));
   }
   const version = (await versionOf(http, url)) ?? undefined;
   const missing = wanted.filter((model) => !models.includes(model));

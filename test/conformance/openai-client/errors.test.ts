@@ -29,9 +29,8 @@ const ask = (client: OpenAI, fields = {}) =>
 type Call = (client: OpenAI) => Promise<unknown>;
 
 test.each<[string, Call, object]>([
-  ["max_tokens of a wrong type", (client) => ask(client, { max_tokens: "many" }), { param: "max_tokens" }],
-  ["n out of range", (client) => ask(client, { n: 0 }), { param: "n", code: "invalid_value" }],
-  ["stream of a wrong type", (client) => ask(client, { stream: "yes" }), { param: "stream", code: "invalid_type" }],
+  ["n out of range", (client) => ask(client, { n: 16_385 }), { param: "n", code: "invalid_value" }],
+  ["model of a wrong type", (client) => ask(client, { model: 7 }), { param: "model", code: "invalid_type" }],
   ["no messages", (client) => ask(client, { messages: undefined }), { param: "messages", code: "missing_field" }],
   [
     "no prompt",
@@ -49,6 +48,17 @@ test.each<[string, Call, object]>([
   expect(error).toBeInstanceOf(BadRequestError);
   expect(error).toMatchObject({ status: 400, type: "invalid_request_error", ...expected });
   expect((error as APIError).requestID).toMatch(/^req-/);
+});
+
+test.each([
+  ["max_tokens", { max_tokens: "many" }],
+  ["n", { n: 0 }],
+  ["stream", { stream: "maybe" }],
+])("%s of a wrong type is refused by the engine, as a BadRequestError that names the field", async (param, fields) => {
+  const { client } = await start();
+  const error = await failureOf(ask(client, fields));
+  expect(error).toBeInstanceOf(BadRequestError);
+  expect(error).toMatchObject({ status: 400, type: "BadRequestError", param });
 });
 
 test("what the engine refuses comes with the engine's own words", async () => {

@@ -96,6 +96,7 @@ export class ModelRouter {
       pendingWorkMs: inFlight * 20,
       activeTokens: 0,
       lendingTokens: 0,
+      yieldingInFlight: 0,
     };
     this.replica.load.set(target, { inFlight, ...tokens });
   }

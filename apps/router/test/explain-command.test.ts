@@ -33,6 +33,7 @@ const report: ExplainReport = {
     {
       key: "a:1",
       eligible: true,
+      filteredBy: null,
       probability: 1,
       cost: -4.25,
       scores: { queue: 1, prefix: 0.96, load: 0.63 },
@@ -46,6 +47,7 @@ const report: ExplainReport = {
     {
       key: "b:1",
       eligible: true,
+      filteredBy: null,
       probability: 0,
       cost: null,
       scores: { queue: null, prefix: 0, load: 0 },
@@ -59,6 +61,7 @@ const report: ExplainReport = {
     {
       key: "c:1",
       eligible: false,
+      filteredBy: "below_hotspot",
       probability: 0,
       cost: null,
       scores: {},
@@ -96,7 +99,7 @@ describe("for people", () => {
       ["candidate", "chance", "cost", "queue x -2", "prefix x -3", "load", "turn"],
       ["->", "a:1", "100 %", "-4.25", "1 = -2", "0.96 = -2.88", "0.63", "3"],
       ["b:1", "0 %", "-", "-", "0 = 0", "0", "-"],
-      ["c:1", "filtered", "-", "-", "-", "-", "-"],
+      ["c:1", "below_hotspot", "-", "-", "-", "-", "-"],
     ]);
   });
 
@@ -248,7 +251,7 @@ describe("a request that has been", () => {
         summary:
           "b was chosen over a and 1 more: it held 384 of 400 tokens, the other none, and was 38 ms sooner (least_time).",
         ...{ atMs: 0, endpoint: "chat", model: "tiny", policy: "predicted_latency", target: "b", class: "batch" },
-        ...{ queuedMs: 12, comparedCount: 3 },
+        ...{ queuedMs: 12, leftOut: [], leftOutCount: 0, comparedCount: 3 },
         candidates: [
           { key: "b", cost: 4.25, matchedTokens: 384, inFlight: 1, pendingPrefillTokens: 0 },
           { key: "a", cost: null, matchedTokens: 0, inFlight: 0, pendingPrefillTokens: 20 },

@@ -43,6 +43,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       pendingWorkMs: next * 10,
       activeTokens: 0,
       lendingTokens: 0,
+      yieldingInFlight: 0,
     });
   };
   const look = ({ router }: Origin): void => {

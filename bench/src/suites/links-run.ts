@@ -115,6 +115,7 @@ function change({ load }: Replica, changesPerS: number): Cancel {
         pendingWorkMs: inFlight * 3,
         activeTokens: inFlight * 900,
         lendingTokens: 0,
+        yieldingInFlight: 0,
       };
       load.set(keyOf(done % targets), { inFlight, pendingPrefillTokens: inFlight * 200, ...rest });
     }

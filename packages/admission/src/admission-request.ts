@@ -37,6 +37,9 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
   refused(error: EspalierError): void;
 }
 
+/** Why admission left a usable target out: the request's class keeps to other engines, or the target is saturated. */
+export type AdmissionExclusion = "class_partition" | "saturated";
+
 /** A request's place in the queue; later it reports what the request made an engine compute. */
 export interface AdmissionTicket {
   /** Queued, or parked for memory. */
@@ -45,6 +48,10 @@ export interface AdmissionTicket {
   readonly waitedMs: number;
   /** The class it is in, which a missed deadline may have lowered. */
   readonly className: string;
+  /** By key, the usable targets among which it was not admitted. */
+  readonly leftOut: ReadonlyMap<string, AdmissionExclusion>;
+  /** Whether that class yields to others. */
+  readonly yields: boolean;
   /** The client has left: removes the request from the queue at once. No effect once the request has left it. */
   leave(): void;
   /** Sent to an engine that has to compute this many tokens of its prompt. */
@@ -63,6 +70,8 @@ export interface AdmissionTarget {
   readonly engine: { readonly id: string; readonly role: string; readonly weight: number };
   readonly load: {
     readonly inFlight: number;
+    /** Those of classes that yield. */
+    readonly yieldingInFlight: number;
     readonly pendingPrefillTokens: number;
     /** Expected milliseconds of work on prompts that have no first token yet. */
     readonly pendingWorkMs: number;
@@ -79,12 +88,14 @@ export interface AdmissionTarget {
 /** Load sent by other routers, by target index; 0 beyond the end of an array. */
 export interface PeerLoad {
   readonly inFlight: Float64Array;
+  readonly yieldingInFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
 }
 
 export const noPeerLoad: PeerLoad = {
   inFlight: new Float64Array(),
+  yieldingInFlight: new Float64Array(),
   pendingPrefillTokens: new Float64Array(),
   pendingWorkMs: new Float64Array(),
 };

@@ -1,6 +1,7 @@
 import { type Cancel, type Clock, DecayedSum, type ErrorCode, EspalierError, type Scheduler } from "@espalier/common";
 import type { AdmissionMeters, ShedReason } from "./admission-meters.ts";
 import type {
+  AdmissionExclusion,
   AdmissionListener,
   AdmissionRequest,
   AdmissionTarget,
@@ -11,7 +12,13 @@ import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue
 import { FairShareBackoff, type FleetUsage, type TenantUsage } from "./fair-share.ts";
 import { type AdmissionSettings, checkSettings } from "./settings.ts";
 import { ClassPartition, hasCandidate, UnsaturatedTargets } from "./unsaturated-targets.ts";
-import { createServiceClasses, type ServiceClass, type TicketOwner, WaitingRequest } from "./waiting-request.ts";
+import {
+  createServiceClasses,
+  engineShare,
+  type ServiceClass,
+  type TicketOwner,
+  WaitingRequest,
+} from "./waiting-request.ts";
 
 export interface AdmissionOptions {
   readonly settings: AdmissionSettings;
@@ -27,6 +34,9 @@ export interface AdmissionOptions {
    */
   readonly holdMs?: () => number;
 }
+
+/** What decides where a request may go. */
+type Placement = Pick<AdmissionRequest, "className" | "deadlineMs" | "onlyEngine">;
 
 /** The work of one queued request. */
 export interface WaitingWork {
@@ -73,7 +83,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
   readonly #classOf: ReadonlyMap<string, ServiceClass<Target>>;
   readonly #turns: DeficitScheduler<WaitingRequest<Target>>;
   readonly #unsaturated: UnsaturatedTargets<Target>;
-  readonly #partition = new ClassPartition();
+  readonly #partition: ClassPartition;
   readonly #drain = new DrainRate();
   readonly #fleet: FleetUsage;
   readonly #backoff: FairShareBackoff<Target>;
@@ -100,6 +110,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
       settings.between,
       this.#classes.map(({ queue }) => queue),
     );
+    this.#partition = new ClassPartition(others, () => this.#isYieldingQueued());
     this.#unsaturated = new UnsaturatedTargets(settings, others, this.#partition);
     this.#parked = new ParkedRequests({
       ...{ settings, clock, scheduler },
@@ -120,7 +131,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
    */
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
     const nowMs = this.#clock.nowMs();
-    const serviceClass = this.#classOf.get(request.className ?? "") ?? this.#classOf.get(this.#settings.defaultClass)!;
+    const serviceClass = this.#classFor(request);
     const uncachedTokens = serviceClass.expectUncached(request.promptTokens);
     this.#partition.offered(
       serviceClass.settings.yields,
@@ -141,12 +152,31 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     return this.#admit(waiting, nowMs) ? waiting : undefined;
   }
 
+  /**
+   * Which targets a request would be kept from now, by key; those of a request that would be queued are not known yet.
+   * Changes nothing.
+   */
+  explain(request: Placement, targets: readonly Target[]): ReadonlyMap<string, AdmissionExclusion> {
+    const { deadlineMs, onlyEngine } = request;
+    const { settings } = this.#classFor(request);
+    const targetMs = deadlineMs ?? settings.targetMs ?? Number.POSITIVE_INFINITY;
+    const wanted = { ...settings, maxPendingMs: engineShare * targetMs, onlyEngine, waitsForEngine: false };
+    const found = this.#unsaturated.find(targets, wanted, this.#clock.nowMs());
+    return this.#unsaturated.leftOut(targets, found ?? targets, wanted);
+  }
+
+  #classFor({ className }: Placement): ServiceClass<Target> {
+    return this.#classOf.get(className ?? "") ?? this.#classOf.get(this.#settings.defaultClass)!;
+  }
+
   /** @returns whether it was dispatched or queued; false when it was refused */
   #admit(waiting: WaitingRequest<Target>, nowMs: number): boolean {
     const { serviceClass, listener, arrivedMs } = waiting;
     if (!this.#hasWaitingBefore(serviceClass)) {
-      const targets = this.#unsaturated.find(listener.targets(), waiting, nowMs);
+      const all = listener.targets();
+      const targets = this.#unsaturated.find(all, waiting, nowMs);
       if (targets && !this.#shouldBackOff(waiting, targets, nowMs)) {
+        waiting.leftOut = this.#unsaturated.leftOut(all, targets, waiting);
         waiting.waitedMs = nowMs - arrivedMs;
         listener.admitted(targets, waiting);
         return true;
@@ -196,6 +226,13 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     if (this.#settings.between === "deficit") return true;
     for (let rank = 0; rank <= serviceClass.rank; rank++) if (this.#classes[rank]!.queue.count > 0) return true;
     return false;
+  }
+
+  /** Whether a request of a class that yields is queued here or at another router. */
+  #isYieldingQueued(): boolean {
+    return this.#classes.some(({ name, settings, queue }) => {
+      return settings.yields && (queue.count > 0 || this.#fleet.neediest(name) < Number.POSITIVE_INFINITY);
+    });
   }
 
   /** @returns whether it was accepted: it is queued, or was dispatched at once */
@@ -393,6 +430,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     this.#drain.left(waiting.uncachedTokens, nowMs);
     waiting.waitedMs = nowMs - waiting.arrivedMs;
     waiting.serviceClass.meters.waited(waiting.waitedMs);
+    waiting.leftOut = this.#unsaturated.leftOut(waiting.listener.targets(), targets, waiting);
     waiting.listener.admitted(targets, waiting);
   }
 }

@@ -1,5 +1,5 @@
 import { DecayedSum } from "@espalier/common";
-import type { AdmissionTarget, PeerLoad } from "./admission-request.ts";
+import type { AdmissionExclusion, AdmissionTarget, PeerLoad } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 
 /**
@@ -7,6 +7,14 @@ import type { AdmissionSettings } from "./settings.ts";
  * partition as well.
  */
 const spillTokens = 8_192;
+/**
+ * Requests that do not yield may use the partition as well when every engine outside has three times the requests in flight
+ * that engines inside have on average, and 16 more: what `predicted_latency` lets an engine have over the mean of all.
+ */
+const spillRatio = 3;
+const spillRequests = 16;
+
+export const noneLeftOut: ReadonlyMap<string, AdmissionExclusion> = new Map();
 
 /** What a request requires of a target. */
 export interface TargetDemand extends PendingBounds {
@@ -38,7 +46,7 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
    */
   find(targets: readonly Target[], wanted: TargetDemand, nowMs: number): readonly Target[] | undefined {
     const { onlyEngine, yields } = wanted;
-    const partition = this.#partition.among(targets, nowMs);
+    const partition = this.#partition.among(targets, yields, nowMs);
     let usable = 0;
     let accepting = 0;
     for (let place = 0; place < targets.length; place++) {
@@ -60,6 +68,22 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
       return isCandidate(target, onlyEngine) && isUnsaturated(target, wanted, this.#limits);
     });
     return anywhere.length > 0 ? anywhere : undefined;
+  }
+
+  /** Why `find` left out usable targets, by key. @param found its answer */
+  leftOut(
+    targets: readonly Target[],
+    found: readonly Target[],
+    wanted: TargetDemand,
+  ): ReadonlyMap<string, AdmissionExclusion> {
+    if (found === targets) return noneLeftOut;
+    const isFound = new Set(found);
+    const leftOut = new Map<string, AdmissionExclusion>();
+    for (const target of targets) {
+      if (isFound.has(target) || !isCandidate(target, wanted.onlyEngine)) continue;
+      leftOut.set(target.key, isUnsaturated(target, wanted, this.#limits) ? "class_partition" : "saturated");
+    }
+    return leftOut;
   }
 
   /** @param isMember 1 inside the partition, 0 outside, undefined while there is none */
@@ -93,10 +117,12 @@ interface SaturationLimits {
 
 /** Pending prompt tokens at a target from all routers, per unit of weight. */
 function pendingTokens(target: AdmissionTarget, others: PeerLoad): number {
-  const { weight } = target.engine;
-  const tokens = target.load.pendingPrefillTokens + at(others.pendingPrefillTokens, target.index);
-  // An engine of weight 0 is used only when there is no other: then it counts like any other.
-  return weight > 0 ? tokens / weight : tokens;
+  return (target.load.pendingPrefillTokens + at(others.pendingPrefillTokens, target.index)) / countingWeight(target);
+}
+
+/** An engine of weight 0 is used only when there is no other: then it counts like any other. */
+function countingWeight({ engine }: AdmissionTarget): number {
+  return engine.weight > 0 ? engine.weight : 1;
 }
 
 /** Expected milliseconds of pending prefill work at a target from all routers. */
@@ -107,6 +133,11 @@ function pendingWorkMs(target: AdmissionTarget, others: PeerLoad): number {
 /** Requests in flight to a target from all routers. */
 function requestsAt(target: AdmissionTarget, others: PeerLoad): number {
   return target.load.inFlight + at(others.inFlight, target.index);
+}
+
+/** Those of classes that yield. */
+function yieldingAt(target: AdmissionTarget, others: PeerLoad): number {
+  return target.load.yieldingInFlight + at(others.yieldingInFlight, target.index);
 }
 
 /** Reading beyond the end of a typed array is slow, and this is done for every engine of every request. */
@@ -137,6 +168,9 @@ function isUnsaturated(target: AdmissionTarget, bounds: PendingBounds, limits: S
   return stillWaiting < limits.maxWaiting && !(stillWaiting >= 1 && kvUse >= limits.maxKvUse);
 }
 
+/** Part of a partition that its work asks for, from which on no other work enters it for its requests in flight. */
+const fullPart = 0.75;
+
 /** Half-life of the measured work. */
 const offeredHalfLifeMs = 30_000;
 /**
@@ -148,6 +182,8 @@ const outputTokenWork = 5;
 const mostOutputTokens = 512;
 /** A kind of work below this share of all work counts as absent. */
 const leastPart = 1e-4;
+/** Work that does not yield keeps its engines for this long after its last request arrived. */
+const quietMs = 30_000;
 /** The partition is resized when its wanted size differs from its size by more than this. */
 const hysteresis = 0.75;
 
@@ -162,40 +198,81 @@ interface OfferedWork {
  * ten thousand tokens delays everything at its engine for longer than a person accepts, regardless of the order of
  * requests. Interactive requests therefore go to engines without such prompts, where their caches stay as well.
  *
+ * The partition is there while yielding work is in flight or queued at any router, and ends with it. The engines of other
+ * work are kept for half a minute after its last request, since a person takes time to answer.
+ *
  * The size of the partition follows the share of yielding work. Its members are the first engines of an order that all
  * routers compute identically, so routers that see slightly different work differ in one engine at most.
  */
 export class ClassPartition {
+  readonly #others: PeerLoad;
+  readonly #isYieldingQueued: () => boolean;
   readonly #yielding = new DecayedSum(offeredHalfLifeMs);
   readonly #prompt = new DecayedSum(offeredHalfLifeMs);
+  #promptMs = Number.NEGATIVE_INFINITY;
   #count = 0;
   #targets: readonly AdmissionTarget[] = [];
   #order: Int32Array = new Int32Array();
   #isMember: Uint8Array = new Uint8Array();
+
+  /** @param isYieldingQueued whether a request of a class that yields is queued at any router */
+  constructor(others: PeerLoad, isYieldingQueued: () => boolean) {
+    this.#others = others;
+    this.#isYieldingQueued = isYieldingQueued;
+  }
 
   /** Records the work of a request that arrived. */
   offered(yields: boolean, work: OfferedWork, nowMs: number): void {
     const { uncachedTokens, outputTokens } = work;
     const tokens = uncachedTokens + outputTokenWork * Math.min(outputTokens, mostOutputTokens);
     (yields ? this.#yielding : this.#prompt).add(tokens, nowMs);
+    if (!yields) this.#promptMs = nowMs;
   }
 
   /**
-   * @returns by place in `targets`, 1 for members of the partition; undefined while there is none: there is only one kind of
-   *   work, or only one usable engine
+   * @param yields whether the request for which it is asked yields: it counts as work of its kind
+   * @returns by place in `targets`, 1 for members of the partition; undefined while there is none for the request: there is
+   *   only one kind of work, or only one usable engine, or the engines outside are busy and those inside are not
    */
-  among(targets: readonly AdmissionTarget[], nowMs: number): Uint8Array | undefined {
+  among(targets: readonly AdmissionTarget[], yields: boolean, nowMs: number): Uint8Array | undefined {
     const yielding = this.#yielding.at(nowMs);
     if (yielding < 1) return undefined;
-    const prompt = this.#prompt.at(nowMs);
-    const part = yielding / (yielding + prompt);
+    const part = yielding / (yielding + this.#prompt.at(nowMs));
     if (part < leastPart || part > 1 - leastPart) return undefined;
-    if (targets !== this.#targets) this.#take(targets);
     let usable = 0;
-    for (const target of targets) if (target.usable) usable += 1;
+    let requests = 0;
+    let yieldingRequests = 0;
+    for (const target of targets) {
+      requests += requestsAt(target, this.#others);
+      yieldingRequests += yieldingAt(target, this.#others);
+      if (isCandidate(target, undefined)) usable += 1;
+    }
     if (usable < 2) return undefined;
-    this.#fill(Math.min(usable - 1, Math.max(1, this.#countFor(usable * part))));
-    return this.#isMember;
+    if (!yields && yieldingRequests === 0 && !this.#isYieldingQueued()) return undefined;
+    if (yields && requests === yieldingRequests && nowMs - this.#promptMs > quietMs) return undefined;
+    if (targets !== this.#targets) this.#take(targets);
+    const count = Math.min(usable - 1, Math.max(1, this.#countFor(usable * part)));
+    this.#fill(count);
+    const isLarge = usable * part < fullPart * count;
+    return !yields && isLarge && this.#isHotOutside() ? undefined : this.#isMember;
+  }
+
+  /** Whether every engine outside has far more requests in flight than those inside have on average. */
+  #isHotOutside(): boolean {
+    let least = Number.POSITIVE_INFINITY;
+    let inside = 0;
+    let insideWeight = 0;
+    for (let place = 0; place < this.#targets.length; place++) {
+      const target = this.#targets[place]!;
+      if (!isCandidate(target, undefined)) continue;
+      const requests = requestsAt(target, this.#others);
+      const weight = countingWeight(target);
+      if (this.#isMember[place] === 1) {
+        inside += requests;
+        insideWeight += weight;
+      } else least = Math.min(least, requests / weight);
+    }
+    return least >= (spillRatio * inside) / insideWeight + spillRequests;
   }
 
   #countFor(wanted: number): number {
@@ -208,7 +285,7 @@ export class ClassPartition {
     let left = count;
     for (let at = 0; at < this.#order.length && left > 0; at++) {
       const place = this.#order[at]!;
-      if (!this.#targets[place]!.usable) continue;
+      if (!isCandidate(this.#targets[place]!, undefined)) continue;
       this.#isMember[place] = 1;
       left -= 1;
     }

@@ -1,9 +1,15 @@
 import type { AdmissionMeters, ClassMeters } from "./admission-meters.ts";
-import type { AdmissionListener, AdmissionRequest, AdmissionTarget, AdmissionTicket } from "./admission-request.ts";
+import type {
+  AdmissionExclusion,
+  AdmissionListener,
+  AdmissionRequest,
+  AdmissionTarget,
+  AdmissionTicket,
+} from "./admission-request.ts";
 import { ClassQueue, type Entry } from "./class-queue.ts";
 import type { FleetUsage } from "./fair-share.ts";
 import type { AdmissionSettings, ClassSettings } from "./settings.ts";
-import type { TargetDemand } from "./unsaturated-targets.ts";
+import { noneLeftOut, type TargetDemand } from "./unsaturated-targets.ts";
 
 /** The queue that a request's ticket reports to. */
 export interface TicketOwner<Target extends AdmissionTarget> {
@@ -23,7 +29,7 @@ const outputTokenWeight = 2;
  * with more than a fifth of pending work. The rest is for its own prompt, for concurrent decoding, and slack.
  */
 const queueShare = 0.4;
-const engineShare = 0.2;
+export const engineShare = 0.2;
 
 interface WaitingRequestOptions<Target extends AdmissionTarget>
   extends Pick<Entry, "request" | "sequence" | "arrivedMs" | "uncachedTokens"> {
@@ -52,6 +58,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   /** Whether no engine was up when it was queued. */
   isHeld = false;
   waitedMs = 0;
+  leftOut: ReadonlyMap<string, AdmissionExclusion> = noneLeftOut;
   readonly #owner: TicketOwner<Target>;
   #isDispatched = false;
   #isEnded = false;

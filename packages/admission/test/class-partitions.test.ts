@@ -1,3 +1,4 @@
+import { noFleetUsage, noPeerLoad } from "@espalier/admission";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
 import { createRig, full, type Rig } from "./rig.ts";
@@ -11,10 +12,9 @@ function mix(rig: Rig, { chats, jobs, seconds = 30 }: { chats: number; jobs: num
     rig.time.advance(1_000);
     for (let count = 0; count < chats; count++) rig.send("chat", chat);
     for (let count = 0; count < jobs; count++) rig.send("job", job);
+    // Something always runs, so that no engine is free for all.
     for (const { load } of rig.targets) {
-      load.pendingPrefillTokens = 0;
-      // Something always runs, so that no engine is free for all.
-      load.inFlight = 1;
+      Object.assign(load, { pendingPrefillTokens: 0, inFlight: 1, yieldingInFlight: jobs > 0 ? 1 : 0 });
     }
   }
 }
@@ -102,14 +102,84 @@ test("with the other engines busy people's requests use the partition as well, b
   expect(rig.send("chat", chat).target).toBe(-1);
 });
 
-test("the partition ends when one kind of work has gone", () => {
+// One request of class `batch` kept half of two engines from chats for six minutes: the partition lasted until the memory
+// of its work had decayed, whether or not anything of it still ran.
+test("chats may use every engine again as soon as the last request that yields has ended", () => {
+  const rig = createRig({ targets: 2 });
+  for (let count = 0; count < 24; count++) rig.send("chat", chat);
+  const { target } = rig.send("job", { ...job, promptTokens: 20, expectedOutputTokens: 1 });
+  for (const { load } of rig.targets) load.pendingPrefillTokens = 0;
+  expect(rig.send("chat", chat).open).toHaveLength(1);
+  rig.targets[target]!.load.inFlight -= 1;
+  rig.targets[target]!.load.yieldingInFlight -= 1;
+  expect(rig.send("chat", chat).open).toHaveLength(2);
+});
+
+test("the partition lasts while a request that yields is in flight or queued, at any router", () => {
+  const others = { ...noPeerLoad, inFlight: new Float64Array(4), yieldingInFlight: new Float64Array(4) };
+  let neediest = Number.POSITIVE_INFINITY;
+  const rig = createRig({ targets: 4, others, fleet: { ...noFleetUsage, neediest: () => neediest } });
+  const open = (): number => {
+    for (const { load } of rig.targets) load.pendingPrefillTokens = 0;
+    return rig.send("chat", chat).open.length;
+  };
+  mix(rig, { chats: 40, jobs: 4 });
+  expect(open()).toBeLessThan(4);
+  for (const { load } of rig.targets) load.yieldingInFlight = 0;
+  expect(open()).toBe(4);
+  others.yieldingInFlight[3] = 1;
+  expect(open()).toBeLessThan(4);
+  others.yieldingInFlight[3] = 0;
+  neediest = 0;
+  expect(open()).toBeLessThan(4);
+  neediest = Number.POSITIVE_INFINITY;
+  expect(open()).toBe(4);
+  rig.fill(16_384);
+  const { ticket } = rig.send("job", job);
+  expect(ticket?.isWaiting).toBe(true);
+  for (const { load } of rig.targets) load.pendingPrefillTokens = 8_191;
+  expect(rig.send("chat", chat).open.length).toBeLessThan(4);
+  ticket?.leave();
+  expect(open()).toBe(4);
+});
+
+test("work that yields may use every engine again half a minute after the last other request arrived and ended", () => {
   const rig = createRig({ targets: 4 });
   mix(rig, { chats: 40, jobs: 4 });
-  mix(rig, { chats: 0, jobs: 4, seconds: 600 });
+  const lastChat = rig.send("chat", chat);
+  rig.time.advance(30_000);
+  expect(rig.send("job", job).open.length).toBeLessThan(4);
+  rig.time.advance(1);
+  expect(lastChat.target).toBeGreaterThanOrEqual(0);
+  expect(rig.send("job", job).open.length).toBeLessThan(4);
+  for (const { load } of rig.targets) Object.assign(load, { pendingPrefillTokens: 0, yieldingInFlight: load.inFlight });
   expect(rig.send("job", job).open).toHaveLength(4);
-  mix(rig, { chats: 40, jobs: 4 });
-  mix(rig, { chats: 40, jobs: 0, seconds: 600 });
-  expect(rig.send("chat", chat).open).toHaveLength(4);
+});
+
+test("chats that crowd the engines left to them use a partition that is larger than its work, above 3 times the mean inside + 16", () => {
+  const rig = createRig({ targets: 2 });
+  for (let count = 0; count < 2; count++) rig.send("chat", chat);
+  const job = rig.send("job", { className: "batch", promptTokens: 20, expectedOutputTokens: 400 });
+  const outside = rig.targets[1 - job.target]!;
+  const inside = rig.targets[job.target]!;
+  const open = (): number => {
+    for (const { load } of rig.targets) load.pendingPrefillTokens = 0;
+    return rig.send("chat", chat).open.length;
+  };
+  Object.assign(inside.load, { inFlight: 3, yieldingInFlight: 1 });
+  outside.load.inFlight = 3 * 3 + 16 - 1;
+  expect(open()).toBe(1);
+  outside.load.inFlight = 3 * 3 + 16;
+  expect(open()).toBe(2);
+});
+
+test("engines that only prefill are no members, so that work that yields is not confined to them", () => {
+  const rig = createRig({ targets: 3 });
+  mix(rig, { chats: 40, jobs: 1 });
+  rig.targets[rig.send("job", job).open[0]!]!.engine.role = "prefill";
+  const { open } = rig.send("job", job);
+  expect(open).toHaveLength(1);
+  expect(rig.targets[open[0]!]!.engine.role).toBe("both");
 });
 
 test("an engine that cannot be used is in no partition, and of one usable engine none is taken away", () => {
@@ -143,7 +213,28 @@ test("an answer's bound that nobody means does not count for more than a usual a
     rig.time.advance(1_000);
     for (let count = 0; count < 10; count++) rig.send("chat", { ...chat, expectedOutputTokens: 100_000 });
     for (let count = 0; count < 4; count++) rig.send("job", job);
-    for (const { load } of rig.targets) Object.assign(load, { pendingPrefillTokens: 0, inFlight: 1 });
+    for (const { load } of rig.targets)
+      Object.assign(load, { pendingPrefillTokens: 0, inFlight: 1, yieldingInFlight: 1 });
   }
   expect(rig.send("job", job).open.length).toBeGreaterThan(3);
+});
+
+test("a ticket names each engine that was left out, and whether for the partition or because it is saturated", () => {
+  const rig = createRig({ targets: 4 });
+  mix(rig, { chats: 40, jobs: 4 });
+  const partition = rig.send("job", job).open;
+  const outside = rig.targets.filter(({ index }) => !partition.includes(index));
+  outside[0]!.load.pendingPrefillTokens = full;
+  const expected = [
+    [outside[0]!.key, "saturated"],
+    ...partition.map((index) => [`engine-${index}`, "class_partition"]),
+  ];
+  const explained = rig.admission.explain(
+    { className: "interactive", deadlineMs: undefined, onlyEngine: undefined },
+    rig.targets,
+  );
+  const { ticket } = rig.send("chat", chat);
+  expect(new Map(ticket?.leftOut)).toEqual(new Map(expected as [string, never][]));
+  expect(explained).toEqual(ticket?.leftOut);
+  expect(createRig().send("chat", chat).ticket?.leftOut.size).toBe(0);
 });

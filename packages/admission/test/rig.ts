@@ -19,7 +19,7 @@ import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTim
 export interface TestTarget extends AdmissionTarget {
   usable: boolean;
   readonly engine: { readonly id: string; role: string; weight: number };
-  readonly load: { inFlight: number; pendingPrefillTokens: number; pendingWorkMs: number };
+  readonly load: { inFlight: number; yieldingInFlight: number; pendingPrefillTokens: number; pendingWorkMs: number };
   readonly signals: { waiting: number; kvUse: number; inFlightAtScrape: number; age: number; ageMs(): number };
 }
 
@@ -36,7 +36,7 @@ function testTarget(index: number): TestTarget {
     key: `engine-${index}`,
     usable: true,
     engine: { id: `engine-${index}`, role: "both", weight: 1 },
-    load: { inFlight: 0, pendingPrefillTokens: 0, pendingWorkMs: 0 },
+    load: { inFlight: 0, yieldingInFlight: 0, pendingPrefillTokens: 0, pendingWorkMs: 0 },
     signals,
   };
 }
@@ -117,6 +117,7 @@ export function createRig({
           if (!target) return;
           sent.target = target.index;
           target.load.inFlight += 1;
+          if (admitted.yields) target.load.yieldingInFlight += 1;
           target.load.pendingPrefillTokens += whole.promptTokens;
           admitted.dispatched(whole.promptTokens);
         },

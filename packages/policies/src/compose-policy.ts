@@ -21,8 +21,17 @@ type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
  * Builds a policy from filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown.
  */
 export function composePolicy(parts: PolicyParts): Policy {
-  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate", rentMs: 0, judged: undefined };
+  const choice: MutableChoice = {
+    index: 0,
+    target: 0,
+    reason: "only_candidate",
+    rentMs: 0,
+    judged: undefined,
+    filteredBy: undefined,
+  };
   let decision: Scratch | undefined;
+
+  const nameOf = (index: number): string | undefined => filterName(parts.filters, decision!.filteredBy[index]!);
 
   const begin = (request: RequestFeatures, candidates: CandidateSet): Scratch => {
     if (candidates.count === 0) throw new EspalierError("no_engine_available");
@@ -33,6 +42,7 @@ export function composePolicy(parts: PolicyParts): Policy {
         candidates,
         eligible: new Int32Array(capacity),
         eligibleCount: 0,
+        filteredBy: new Uint8Array(capacity),
         costs: new Float64Array(capacity),
         scores: parts.terms.map(() => new Float64Array(capacity)),
       };
@@ -53,6 +63,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     choose(request, candidates, random) {
       const current = begin(request, candidates);
       choice.rentMs = 0;
+      choice.filteredBy = current.eligibleCount < candidates.count ? nameOf : undefined;
       choice.judged = current.eligibleCount > 1 && parts.terms.length > 0 ? current : undefined;
       if (current.eligibleCount === 1) {
         choice.index = current.eligible[0]!;
@@ -76,10 +87,29 @@ function filter(decision: Scratch, filters: readonly Filter[]): void {
   const { count } = decision.candidates;
   for (let index = 0; index < count; index++) decision.eligible[index] = index;
   decision.eligibleCount = count;
-  for (const one of filters) {
-    const kept = one.keep(decision);
-    if (kept > 0) decision.eligibleCount = kept;
+  decision.filteredBy.fill(0, 0, count);
+  for (let number = 0; number < filters.length; number++) {
+    const kept = filters[number]!.keep(decision);
+    if (kept === 0 || kept === decision.eligibleCount) continue;
+    decision.eligibleCount = kept;
+    markLeftOut(decision, 1 + number);
   }
+}
+
+const passed = 255;
+
+/** Notes the filter that left out candidates which the filters before it had kept. */
+function markLeftOut({ candidates, eligible, eligibleCount, filteredBy }: Scratch, number: number): void {
+  for (let place = 0; place < eligibleCount; place++) filteredBy[eligible[place]!] = passed;
+  for (let index = 0; index < candidates.count; index++) {
+    if (filteredBy[index] === passed) filteredBy[index] = 0;
+    else if (filteredBy[index] === 0) filteredBy[index] = number;
+  }
+}
+
+/** @param number as in `Decision.filteredBy` */
+function filterName(filters: readonly Filter[], number: number): string | undefined {
+  return filters[number - 1]?.name;
 }
 
 function addUp(decision: Decision, terms: readonly Term[]): void {
@@ -123,6 +153,7 @@ function explain(decision: Decision, parts: PolicyParts): Explanation {
       key: candidates.key[index]!,
       target: candidates.target[index]!,
       eligible: judged,
+      filteredBy: filterName(parts.filters, decision.filteredBy[index]!) ?? null,
       probability: probabilities[index]!,
       cost: judged && parts.terms.length > 0 ? jsonNumber(decision.costs[index]!) : null,
       scores: Object.fromEntries(

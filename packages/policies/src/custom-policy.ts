@@ -78,7 +78,14 @@ export function composeCustomPolicy(name: string, custom: CustomPolicy): Policy 
 export function createCustomPolicy(name: string, custom: CustomPolicy, onFailure: PolicyFailed = () => {}): Policy {
   const policy = composeCustomPolicy(name, custom);
   const fallback = leastConnections.create(() => 0);
-  const choice: MutableChoice = { index: 0, target: 0, reason: "policy_failed", rentMs: 0, judged: undefined };
+  const choice: MutableChoice = {
+    index: 0,
+    target: 0,
+    reason: "policy_failed",
+    rentMs: 0,
+    judged: undefined,
+    filteredBy: undefined,
+  };
   return {
     ...policy,
     choose(request, candidates, random) {

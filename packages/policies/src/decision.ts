@@ -4,6 +4,8 @@ import type { ChoiceReason, Judgement, RequestFeatures } from "./policy.ts";
 
 /** One decision on its way through filters, scorers and picker. Its arrays are reused between decisions. */
 export interface Decision extends Judgement {
+  /** By candidate index, the number of the filter that left it out, from 1; 0 for one that passed. */
+  readonly filteredBy: Uint8Array;
   readonly request: RequestFeatures;
   readonly candidates: CandidateSet;
   /** The output of each term's scorer before its weight, by term number and candidate index. */
@@ -46,6 +48,7 @@ export interface MutableChoice {
   /** 0 unless the picker sets it. */
   rentMs: number;
   judged: Judgement | undefined;
+  filteredBy: ((index: number) => string | undefined) | undefined;
 }
 
 export interface PickerExplanation {

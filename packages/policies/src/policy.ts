@@ -134,6 +134,8 @@ export interface Choice {
    * it. If the request makes a copy instead: minus the price of that copy. Otherwise 0.
    */
   readonly rentMs: number;
+  /** The filter that left a candidate out, by its index; undefined for one that passed. Absent while all passed. */
+  readonly filteredBy?: ((index: number) => string | undefined) | undefined;
   /** Undefined if only one candidate was eligible, or if the policy has no costs. */
   readonly judged?: Judgement | undefined;
 }
@@ -152,6 +154,8 @@ export interface ExplainedCandidate {
   readonly target: number;
   /** Whether it passed the filters. */
   readonly eligible: boolean;
+  /** The filter that left it out; null for one that passed. */
+  readonly filteredBy: string | null;
   /** Probability that the policy chooses it. The probabilities add up to 1. */
   readonly probability: number;
   /** The weighted sum of the scorers' terms, lower is better. */

@@ -196,7 +196,8 @@ describe("bounds", () => {
       const candidates = candidatesOf(Array.from({ length: 64 }, (_, i) => ({ key: `pod-${number}-${i}` })));
       const eligible = Int32Array.from({ length: 64 }, (_, i) => i);
       const costs = new Float64Array(64);
-      ring.enter({ request: inSession("x"), candidates, eligible, eligibleCount: 64, costs, scores: [] });
+      const filteredBy = new Uint8Array(64);
+      ring.enter({ request: inSession("x"), candidates, eligible, eligibleCount: 64, filteredBy, costs, scores: [] });
       return ring.size;
     };
     const points = 64 * 160;

@@ -347,12 +347,15 @@ test("least_work: prefill of ours, of others and of the prompt in hand, for the 
   });
 });
 
-test.each(policyNames)("%s with one candidate left says so", (name) => {
+test.each(policyNames)("%s with one candidate left says so, and which filter left the other out", (name) => {
   const candidates = candidatesOf([{ key: "spare", weight: 0 }, { key: "only" }]);
   const explanation = createPolicy(name).explain(inSession("x"), candidates);
   expect(explanation.reason).toBe("only_candidate");
   expect(explanation.candidates.map((one) => one.probability)).toEqual([0, 1]);
-  expect(createPolicy(name).choose(inSession("x"), candidates, createSeededRandom(1))).toEqual({
+  expect(explanation.candidates.map((one) => one.filteredBy)).toEqual(["weighted_only", null]);
+  const { filteredBy, ...choice } = createPolicy(name).choose(inSession("x"), candidates, createSeededRandom(1));
+  expect([0, 1].map((index) => filteredBy?.(index))).toEqual(["weighted_only", undefined]);
+  expect(choice).toEqual({
     index: 1,
     target: 101,
     reason: "only_candidate",

@@ -31,6 +31,7 @@ const gauge = {
   pendingWorkMs: 9,
   activeTokens: 48,
   lendingTokens: 56,
+  yieldingInFlight: 56,
   sentWorkMs: 2,
   computedMs: 1,
 };

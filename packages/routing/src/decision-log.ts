@@ -4,6 +4,8 @@ import { type CandidateSet, type Choice, matchedInAll } from "@espalier/policies
 export const keptDecisions = 16_384;
 /** Candidates that are kept of a decision: the chosen one, and the others with the lowest costs. */
 export const keptCandidates = 16;
+/** Targets that are kept of those that a decision left out. */
+export const keptLeftOut = 16;
 /** Most decisions that `find` returns: a client may give many requests the same id. */
 export const maxFoundDecisions = 8;
 /** Longest request id, in characters of ASCII. Routers take no others; a decision about a longer one is not kept. */
@@ -23,6 +25,12 @@ export interface LoggedCandidate {
   readonly networkMs: number | null;
 }
 
+/** A target that could not be chosen, and why: a reason of the router's, or the name of the policy's filter. */
+export interface LeftOut {
+  readonly key: string;
+  readonly reason: string;
+}
+
 /** A decision, found again. */
 export interface LoggedDecision<Facts> {
   readonly facts: Facts;
@@ -30,6 +38,9 @@ export interface LoggedDecision<Facts> {
   readonly candidates: readonly LoggedCandidate[];
   /** How many were compared, those that are not kept included. */
   readonly comparedCount: number;
+  /** At most `keptLeftOut` of those that could not be chosen. */
+  readonly leftOut: readonly LeftOut[];
+  readonly leftOutCount: number;
 }
 
 /** Keeps what decisions were about, by their place in the log: from 0, below the number of decisions that are kept. */
@@ -46,7 +57,7 @@ const width = 5;
  * The latest decisions of a router. It is written at every decision and read almost never, so that a decision costs
  * some stores into arrays; order and words are made when somebody asks. No object outlives its request for the log: V8
  * would copy it twice, and walk it at each full collection. Ids are kept by their characters, since a new one is a tree
- * of the strings that it was put together from. The arrays are allocated once, about 9 MB.
+ * of the strings that it was put together from. The arrays are allocated once, about 13 MB.
  */
 export class DecisionLog<Facts> {
   readonly #decisions: number;
@@ -59,6 +70,9 @@ export class DecisionLog<Facts> {
   readonly #numbers: Float32Array;
   readonly #kept: Uint8Array;
   readonly #compared: Uint32Array;
+  readonly #leftOut: Uint32Array;
+  /** Key and reason of each target that was left out. */
+  readonly #leftOutTexts: string[];
   #next = 0;
 
   /** @param facts has as many places as decisions are kept */
@@ -72,6 +86,8 @@ export class DecisionLog<Facts> {
     this.#numbers = new Float32Array(decisions * keptCandidates * width);
     this.#kept = new Uint8Array(decisions);
     this.#compared = new Uint32Array(decisions);
+    this.#leftOut = new Uint32Array(decisions);
+    this.#leftOutTexts = new Array(decisions * keptLeftOut * 2);
   }
 
   /**
@@ -79,7 +95,7 @@ export class DecisionLog<Facts> {
    *
    * @returns the decision's number, by which `name` says what it was about
    */
-  add(candidates: CandidateSet, { index: chosen, judged }: Choice): number {
+  add(candidates: CandidateSet, { index: chosen, judged }: Choice, leftOut: readonly LeftOut[] = []): number {
     const number = this.#begin();
     const entry = number % this.#decisions;
     const compared = judged ? judged.eligibleCount : candidates.count;
@@ -98,6 +114,12 @@ export class DecisionLog<Facts> {
     }
     this.#kept[entry] = kept;
     this.#compared[entry] = compared;
+    this.#leftOut[entry] = leftOut.length;
+    for (let at = 0; at < leftOut.length && at < keptLeftOut; at++) {
+      const place = 2 * (entry * keptLeftOut + at);
+      this.#leftOutTexts[place] = leftOut[at]!.key;
+      this.#leftOutTexts[place + 1] = leftOut[at]!.reason;
+    }
     return number;
   }
 
@@ -127,6 +149,8 @@ export class DecisionLog<Facts> {
         facts: this.#facts.read(entry),
         candidates: this.#candidatesOf(entry),
         comparedCount: this.#compared[entry]!,
+        leftOut: this.#leftOutOf(entry),
+        leftOutCount: this.#leftOut[entry]!,
       });
     }
     return found.reverse();
@@ -147,6 +171,7 @@ export class DecisionLog<Facts> {
     this.#idLengths[entry] = 0;
     this.#kept[entry] = 0;
     this.#compared[entry] = 0;
+    this.#leftOut[entry] = 0;
     return number;
   }
 
@@ -167,6 +192,14 @@ export class DecisionLog<Facts> {
       if (this.#numbers[place * width]! > this.#numbers[worst * width]!) worst = place;
     }
     return worst;
+  }
+
+  #leftOutOf(entry: number): readonly LeftOut[] {
+    const first = 2 * entry * keptLeftOut;
+    return Array.from({ length: Math.min(keptLeftOut, this.#leftOut[entry]!) }, (_, at) => ({
+      key: this.#leftOutTexts[first + 2 * at]!,
+      reason: this.#leftOutTexts[first + 2 * at + 1]!,
+    }));
   }
 
   #candidatesOf(entry: number): readonly LoggedCandidate[] {

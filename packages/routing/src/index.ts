@@ -93,7 +93,7 @@ export {
   dryRunSessions,
   type SessionBindings,
 } from "./session-bindings.ts";
-export { createLoadPublisher, type LoadPublisher } from "./shared/load-publisher.ts";
+export { createLoadPublisher, gaugeOf, type LoadPublisher } from "./shared/load-publisher.ts";
 export {
   createSharedTier,
   createTargetIndices,

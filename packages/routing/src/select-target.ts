@@ -2,6 +2,7 @@ import { kvPullProtocols, type Random } from "@espalier/common";
 import {
   adapterState,
   type CandidateSet,
+  type Choice,
   type ChoiceReason,
   createCandidateSet,
   hashString,
@@ -12,7 +13,7 @@ import {
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { CopyRents } from "./copy-rents.ts";
-import type { DecisionLog } from "./decision-log.ts";
+import type { DecisionLog, LeftOut } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -70,6 +71,8 @@ export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   readonly onlyEngine?: string | undefined;
   /** Whether a target accepts the request. By default all do, except those of role `prefill`. */
   readonly accepts?: (target: Target) => boolean;
+  /** By key, why targets are not among those that may be chosen, for the decision log. */
+  readonly leftOut?: ReadonlyMap<string, string> | undefined;
   /** Called once the candidate set is complete, before the policy chooses. */
   readonly onMatched?: (() => void) | undefined;
 }
@@ -96,15 +99,21 @@ interface SelectorParts {
   readonly rents?: CopyRents;
   readonly trust?: LendTrust;
   readonly log?: Pick<DecisionLog<unknown>, "add"> | undefined;
+  /** Called for each target that a decision left out. */
+  readonly onLeftOut?: ((reason: string) => void) | undefined;
 }
 
 /** Decisions are synchronous, so they share one candidate set and allocate none. */
 export function createTargetSelector(parts: SelectorParts): TargetSelector {
-  const { random, knowledge, shared = noSharedLoad, traffic = noTraffic, log } = parts;
+  const { random, knowledge, shared = noSharedLoad, traffic = noTraffic, log, onLeftOut } = parts;
+  const isObserved = log !== undefined || onLeftOut !== undefined;
   const { sessions = noSessions, rents = noRents, trust = fullTrust } = parts;
   const candidates = createCandidateSet();
   return {
-    select(pool, targets, { features, prompt, canPull }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {
+    select(pool, targets, { features, prompt, canPull }, restriction) {
+      const { accepts = takesWhole, onMatched } = restriction;
+      const narrowed = { tried: restriction.tried, onlyEngine: restriction.onlyEngine, accepts };
+      let skipped: LeftOut[] | undefined;
       candidates.reset();
       const isPulling = prompt !== undefined && canPull === true;
       if (prompt) knowledge.match(prompt, isPulling);
@@ -116,9 +125,11 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
       const activeBlocks = pool.policy.readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
-        if (!target.usable || !accepts(target)) continue;
-        if (tried.size > 0 && tried.has(target.key)) continue;
-        if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
+        const why = whyNoCandidate(target, narrowed);
+        if (why) {
+          if (isObserved) (skipped ??= []).push({ key: target.key, reason: why });
+          continue;
+        }
         const index = addCandidate(candidates, target, i);
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         addAdapter(candidates, index, target, features.adapter);
@@ -154,7 +165,9 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
         rentPaidMs,
       });
       const choice = pool.policy.choose(request, candidates, random);
-      const logged = log?.add(candidates, choice);
+      const leftOut = isObserved ? allLeftOut(skipped, restriction.leftOut, candidates, choice) : noneLeftOut;
+      if (onLeftOut) for (const { reason } of leftOut) onLeftOut(reason);
+      const logged = log?.add(candidates, choice, leftOut);
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
       }
@@ -181,6 +194,40 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
       };
     },
   };
+}
+
+/** Why a target is no candidate for a request; undefined for one that is. */
+function whyNoCandidate<Target extends RoutingTarget>(
+  target: Target,
+  {
+    tried,
+    onlyEngine,
+    accepts,
+  }: Required<Pick<Restriction<Target>, "tried" | "accepts">> & Pick<Restriction, "onlyEngine">,
+): string | undefined {
+  if (!target.usable) return "unusable";
+  if (!accepts(target)) return "role";
+  if (tried.size > 0 && tried.has(target.key)) return "tried";
+  return onlyEngine !== undefined && target.engine.id !== onlyEngine ? "stored_response" : undefined;
+}
+
+const noneLeftOut: readonly LeftOut[] = [];
+
+/** What no candidate was made of, what admission left out, and what the policy's filters did. */
+function allLeftOut(
+  skipped: LeftOut[] | undefined,
+  before: ReadonlyMap<string, string> | undefined,
+  { count, key }: CandidateSet,
+  { filteredBy }: Choice,
+): readonly LeftOut[] {
+  if (!skipped && !filteredBy && (before === undefined || before.size === 0)) return noneLeftOut;
+  const leftOut = skipped ?? [];
+  for (const [target, reason] of before ?? []) leftOut.push({ key: target, reason });
+  for (let index = 0; filteredBy && index < count; index++) {
+    const reason = filteredBy(index);
+    if (reason !== undefined) leftOut.push({ key: key[index]!, reason });
+  }
+  return leftOut;
 }
 
 const takesWhole = ({ engine }: RoutingTarget): boolean => engine.role !== "prefill";
@@ -249,6 +296,7 @@ const noSharedLoad: SharedLoad = {
   pendingWorkMs: new Float64Array(),
   activeTokens: new Float64Array(),
   lendingTokens: new Float64Array(),
+  yieldingInFlight: new Float64Array(),
   sentWorkMs: new Float64Array(),
   computedMs: new Float64Array(),
   pendingSinceMs: new Float64Array(),

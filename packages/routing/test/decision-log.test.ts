@@ -1,7 +1,14 @@
 import { createSeededRandom } from "@espalier/common";
 import { type CandidateSet, createCandidateSet, createPolicy } from "@espalier/policies";
 import { expect, test } from "vitest";
-import { DecisionLog, keptCandidates, keptDecisions, maxFoundDecisions, maxIdLength } from "../src/decision-log.ts";
+import {
+  DecisionLog,
+  keptCandidates,
+  keptDecisions,
+  keptLeftOut,
+  maxFoundDecisions,
+  maxIdLength,
+} from "../src/decision-log.ts";
 
 const request = { promptTokens: 1_000, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
 const random = createSeededRandom(1);
@@ -114,4 +121,15 @@ test("a decision about an id one character longer than ids are is not kept, and 
   expect(log.find("y".repeat(maxIdLength + 1))).toEqual([]);
   expect(log.find("x".repeat(maxIdLength)).map(({ facts }) => facts)).toEqual(["longest"]);
   expect(log.find("next").map(({ facts }) => facts)).toEqual(["next"]);
+});
+
+test("targets that were left out are kept with their reasons, up to a bound, and counted beyond it", () => {
+  const log = logOf(2);
+  const candidates = candidatesOf([100, 200]);
+  const leftOut = Array.from({ length: keptLeftOut + 1 }, (_, at) => ({ key: `x-${at}`, reason: "unusable" }));
+  log.name(log.add(candidates, leastWork.choose(request, candidates, random), leftOut), "id", "facts");
+  expect(log.find("id")[0]).toMatchObject({ leftOut: leftOut.slice(0, keptLeftOut), leftOutCount: keptLeftOut + 1 });
+  log.name(decide(log, [100]), "other", "facts");
+  log.name(decide(log, [100]), "third", "facts");
+  expect(log.find("third")[0]).toMatchObject({ leftOut: [], leftOutCount: 0 });
 });

@@ -31,6 +31,7 @@ function seenBy({
       pendingWorkMs: none,
       activeTokens: none,
       lendingTokens: none,
+      yieldingInFlight: none,
     },
     ...{
       sentWorkMs: none,

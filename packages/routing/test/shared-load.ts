@@ -12,6 +12,7 @@ export function nothingShared(targets = 0): SharedColumns {
       decodeTokens: column(),
       activeTokens: column(),
       lendingTokens: column(),
+      yieldingInFlight: column(),
     },
     ...{ pendingWorkMs: column(), sentWorkMs: column(), computedMs: column().fill(Number.NEGATIVE_INFINITY) },
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),

@@ -1,6 +1,7 @@
 import {
   asTargetIndex,
   type Clock,
+  counterBy,
   counterOf,
   type HttpClient,
   type Logger,
@@ -247,9 +248,16 @@ function createSelectors(
   const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
+  const onLeftOut = counterBy<string>(
+    meter,
+    "reason",
+    "espalier_left_out_total",
+    "Targets that routing decisions left out, by reason: unusable, role, tried, stored_response, class_partition, saturated, " +
+      "cache_memory, or the policy's filter.",
+  );
   const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust };
   return {
-    selector: createTargetSelector({ ...parts, traffic, sessions, rents, log }),
+    selector: createTargetSelector({ ...parts, traffic, sessions, rents, log, onLeftOut }),
     dryRunSelector: createTargetSelector({
       ...parts,
       traffic: traffic && dryRunTraffic(traffic),

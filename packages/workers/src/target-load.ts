@@ -9,6 +9,8 @@ export interface RequestSize {
   readonly expectedOutputTokens: number;
   /** Milliseconds that the target is expected to compute on the prompt; 0 when absent. */
   readonly workMs?: number;
+  /** Whether its class yields to others. */
+  readonly yields?: boolean;
   /** The prompt's blocks, to be counted as active until the request ends. */
   readonly activeBlocks?: ActivePrompt | undefined;
 }
@@ -27,6 +29,8 @@ export interface LoadTicket {
 export interface TargetLoad {
   /** Requests sent and not ended. */
   readonly inFlight: number;
+  /** Those of classes that yield. */
+  readonly yieldingInFlight: number;
   /** Prompt tokens to be computed for requests that have not produced a token yet. */
   readonly pendingPrefillTokens: number;
   /** Context tokens (prompt and generated so far) of requests past their first token. */
@@ -75,6 +79,7 @@ const ignore = (): void => {};
 
 class Load implements TargetLoad {
   inFlight = 0;
+  yieldingInFlight = 0;
   pendingPrefillTokens = 0;
   decodeTokens = 0;
   /** Undefined as long as no request has active blocks. */
@@ -106,6 +111,7 @@ class Load implements TargetLoad {
     if (size.activeBlocks) this.#blocks ??= new ActiveBlocks();
     const ticket = new Ticket(this, size, size.activeBlocks && this.#blocks?.add(size.activeBlocks));
     this.inFlight += 1;
+    if (ticket.yields) this.yieldingInFlight += 1;
     this.addPending(ticket.pending, ticket.workMs);
     this.outstandingOutputTokens += ticket.outstanding;
     this.onInFlight(1);
@@ -152,12 +158,14 @@ class Ticket implements LoadTicket {
   readonly #promptTokens: number;
   #context = 0;
   outstanding: number;
+  readonly yields: boolean;
   readonly #blocks: ActiveShare | undefined;
 
   constructor(load: Load, size: RequestSize, blocks: ActiveShare | undefined) {
-    const { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens, workMs = 0 } = size;
+    const { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens, workMs = 0, yields = false } = size;
     this.#load = load;
     this.#blocks = blocks;
+    this.yields = yields;
     this.#promptTokens = wholeCount(promptTokens);
     this.pending = Math.min(this.#promptTokens, wholeCount(uncachedTokens));
     this.workMs = wholeCount(workMs);
@@ -193,6 +201,7 @@ class Ticket implements LoadTicket {
     if (!this.#live) return;
     this.#live = false;
     this.#load.inFlight -= 1;
+    if (this.yields) this.#load.yieldingInFlight -= 1;
     this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens -= this.#context;
     this.#blocks?.release();

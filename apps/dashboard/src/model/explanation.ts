@@ -27,6 +27,8 @@ export interface Explanation {
 export interface ExplainedCandidate {
   readonly key: string;
   readonly isEligible: boolean;
+  /** The filter that left it out; null for one that passed. */
+  readonly filteredBy: string | null;
   /** From 0 to 1. */
   readonly probability: number;
   readonly cost: number | null;
@@ -62,6 +64,7 @@ function readCandidate(candidate: JsonObject): ExplainedCandidate {
   return {
     key: asText(candidate.key),
     isEligible: candidate.eligible !== false,
+    filteredBy: asTextOrNull(candidate.filteredBy),
     probability: asNumber(candidate.probability),
     cost: asNumberOrNull(candidate.cost),
     inFlight: asNumber(asObject(own).inFlight) + asNumber(asObject(others).inFlight),
@@ -87,6 +90,8 @@ const readPastDecision = objectOf({
       networkMs: asNumberOrNull,
     }),
   ),
+  /** Those that could not be chosen. */
+  leftOut: listOf(objectOf({ key: asText, reason: asText })),
 });
 
 export function readPastRequest(answer: unknown): readonly PastDecision[] {

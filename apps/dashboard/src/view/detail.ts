@@ -224,7 +224,7 @@ function createWhy(past: AskPast): Part<string> {
   };
 }
 
-function pastOf({ summary, target, candidates }: PastDecision): HTMLElement {
+function pastOf({ summary, target, candidates, leftOut }: PastDecision): HTMLElement {
   const rows = candidates.map(({ key, cost, matchedTokens, inFlight, networkMs }) =>
     tableRow(key, key === target, [
       cost === null ? unknown : shortDigits(cost),
@@ -238,6 +238,7 @@ function pastOf({ summary, target, candidates }: PastDecision): HTMLElement {
     { class: "explanation" },
     element("p", { class: "lead" }, summary),
     candidateTable(["Engine", "Cost", "Cached tokens", "In flight", "Network"], rows),
+    ...leftOutList(leftOut.map(({ key, reason }) => `${key}: ${reason.replaceAll("_", " ")}`)),
   );
 }
 
@@ -339,20 +340,24 @@ function explanationOf({
   const about = `${formatCount(promptTokens)} tokens${looked}; policy ${policy}${where}`;
   const heads = ["Engine", "Chance", "Cost", "In flight", "Known blocks", "Parts of the cost"];
   const rows = candidates.slice(0, shownCandidates).map((candidate) => candidateRow(candidate, choice));
-  const left = leftOut.map(({ key, reasons }) => element("li", {}, `${key}: ${reasons}`));
   return element(
     "div",
     { class: "explanation" },
     element("p", { class: "lead" }, chosen),
     element("p", { class: "soft" }, about),
     candidateTable(heads, rows),
-    ...(left.length > 0 ? [element("h4", {}, "Left out"), element("ul", {}, ...left)] : []),
+    ...leftOutList(leftOut.map(({ key, reasons }) => `${key}: ${reasons}`)),
   );
 }
 
+function leftOutList(lines: readonly string[]): readonly HTMLElement[] {
+  if (lines.length === 0) return [];
+  return [element("h4", {}, "Left out"), element("ul", {}, ...lines.map((line) => element("li", {}, line)))];
+}
+
 function candidateRow(candidate: ExplainedCandidate, choice: string | null): HTMLElement {
-  const { key, isEligible, probability, cost, inFlight, knownBlocks, terms } = candidate;
-  const chance = isEligible ? formatShare(probability) : "filtered";
+  const { key, isEligible, filteredBy, probability, cost, inFlight, knownBlocks, terms } = candidate;
+  const chance = isEligible ? formatShare(probability) : (filteredBy ?? "filtered").replaceAll("_", " ");
   const parts = terms.map(([name, value]) => `${name.replaceAll("_", " ")} ${shortDigits(value)}`).join(" · ");
   const costText = cost === null ? unknown : shortDigits(cost);
   return tableRow(key, key === choice, [chance, costText, formatCount(inFlight), formatCount(knownBlocks), parts]);

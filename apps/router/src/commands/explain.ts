@@ -81,7 +81,16 @@ type LoadFigures = Pick<Candidate["load"]["own"], "inFlight" | "pendingPrefillTo
 type Facts = NonNullable<Candidate["facts"]>;
 type Feed = Pick<NonNullable<Facts["feed"]>, "state" | "readBy" | "life" | "ageMs" | "lagMs">;
 type PoolFacts = Pick<NonNullable<Candidate["pools"]>[number], "pool" | "blocks">;
-type CandidateFigures = "key" | "eligible" | "probability" | "cost" | "scores" | "terms" | "signals" | "placement";
+type CandidateFigures =
+  | "key"
+  | "eligible"
+  | "filteredBy"
+  | "probability"
+  | "cost"
+  | "scores"
+  | "terms"
+  | "signals"
+  | "placement";
 
 /** The displayed part of a candidate. Ages in milliseconds. */
 interface CandidateRow extends Pick<Candidate, CandidateFigures> {
@@ -105,7 +114,10 @@ type DecisionFigures = "summary" | "atMs" | "endpoint" | "model" | "policy" | "t
 
 /** The displayed part of the answer of `GET /admin/requests/{id}`. */
 export interface PastRequest extends Omit<Answered, "decisions"> {
-  readonly decisions: readonly Pick<Decision, DecisionFigures | "comparedCount" | "candidates">[];
+  readonly decisions: readonly Pick<
+    Decision,
+    DecisionFigures | "comparedCount" | "candidates" | "leftOut" | "leftOutCount"
+  >[];
 }
 
 const pastColumns: readonly TableColumn<PastCandidate>[] = [
@@ -126,7 +138,7 @@ const pastNetworkColumn: TableColumn<PastCandidate> = {
 export function describePast({ router, decisions }: PastRequest): string {
   const parts = decisions.flatMap(
     ({ summary, atMs, endpoint, model, policy, queuedMs, comparedCount, ...decision }) => {
-      const { candidates, class: className } = decision;
+      const { candidates, class: className, leftOut = [], leftOutCount } = decision;
       const queued = queuedMs > 0 ? `, after ${queuedMs} ms in the queue` : "";
       const lines = [
         `decided   ${new Date(atMs).toISOString()}${router === null ? "" : ` by ${router}`}${queued}`,
@@ -142,10 +154,22 @@ export function describePast({ router, decisions }: PastRequest): string {
           ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
           : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
+        ...describeLeftOut(
+          leftOut.map(({ key, reason }) => ({ key, reasons: [reason] })),
+          leftOutCount,
+        ),
       ];
     },
   );
   return parts.join("\n");
+}
+
+/** @param count how many there were, those that are not listed included */
+function describeLeftOut(leftOut: Explanation["leftOut"], count = leftOut.length): readonly string[] {
+  if (leftOut.length === 0) return [];
+  const lines = leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
+  if (count > leftOut.length) lines.push(`  and ${count - leftOut.length} more`);
+  return [`left out\n${wrapText(lines.join("\n"), 4)}\n`];
 }
 
 /** Says which engine would get a request and why, for people. */
@@ -171,10 +195,7 @@ export function describeExplanation(report: ExplainReport): string {
       );
     }
   }
-  if (leftOut.length > 0) {
-    const lines = leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
-    parts.push(`left out\n${wrapText(lines.join("\n"), 4)}\n`);
-  }
+  parts.push(...describeLeftOut(leftOut));
   if (choice === null) parts.push("no engine can take it\n");
   return parts.join("\n");
 }
@@ -233,7 +254,10 @@ function judgement({ choice }: ExplainReport): readonly TableColumn<CandidateRow
   return [
     { header: "", value: ({ key }) => (key === choice?.key ? "->" : " ") },
     { header: "candidate", value: ({ key }) => key },
-    { header: "chance", value: ({ probability, eligible }) => (eligible ? percent(probability) : "filtered") },
+    {
+      header: "chance",
+      value: ({ probability, eligible, filteredBy }) => (eligible ? percent(probability) : (filteredBy ?? "filtered")),
+    },
     { header: "cost", value: ({ cost }) => number(cost) },
   ];
 }

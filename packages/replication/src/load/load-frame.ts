@@ -12,8 +12,8 @@ export const maxLoadKeyBytes = 255;
 export const maxGaugeValue = 2 ** 40;
 
 const version = 1;
-const flag = { covers: 1, relayed: 2, active: 4, lending: 8 } as const;
-const knownFlags = flag.covers | flag.relayed | flag.active | flag.lending;
+const flag = { covers: 1, relayed: 2, active: 4, lending: 8, yielding: 16 } as const;
+const knownFlags = flag.covers | flag.relayed | flag.active | flag.lending | flag.yielding;
 
 /** The absolute gauge of one target. */
 export interface GaugeReport extends LoadGauge {
@@ -45,7 +45,7 @@ export interface LoadFrame extends CountedFrame {
  * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
  * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the
  * varint 2 x number + (1 when the key follows), the key as text, in a relay's frame the distance of its counter, and
- * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged, then lent tokens. Routers
+ * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged, then lent tokens, then yielding requests. Routers
  * that do not count them send frames that older routers know.
  */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
@@ -53,13 +53,15 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const isRelayed = relayedAgeMs !== undefined;
   const hasActive = reports.some(({ activeTokens }) => activeTokens > 0);
   const hasLending = reports.some(({ lendingTokens }) => lendingTokens > 0);
+  const hasYielding = reports.some(({ yieldingInFlight }) => yieldingInFlight > 0);
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(version);
   writer.u8(
     (covers ? flag.covers : 0) |
       (isRelayed ? flag.relayed : 0) |
       (hasActive ? flag.active : 0) |
-      (hasLending ? flag.lending : 0),
+      (hasLending ? flag.lending : 0) |
+      (hasYielding ? flag.yielding : 0),
   );
   writeOrigin(writer, origin);
   writer.varint(frame.counter);
@@ -74,6 +76,7 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
     writeReport(writer, report, isRelayed ? frame.counter : undefined);
     if (hasActive) writer.varint(report.activeTokens);
     if (hasLending) writer.varint(report.lendingTokens);
+    if (hasYielding) writer.varint(report.yieldingInFlight);
   }
   return writer.copy();
 }
@@ -109,7 +112,9 @@ function readGauges(bytes: Uint8Array): LoadFrame {
   for (let index = 0; index < count; index++) {
     const report = readReport(reader, counter, relayedAgeMs !== undefined);
     const activeTokens = flags & flag.active ? readGauge(reader) : 0;
-    reports.push({ ...report, activeTokens, lendingTokens: flags & flag.lending ? readGauge(reader) : 0 });
+    const lendingTokens = flags & flag.lending ? readGauge(reader) : 0;
+    const yieldingInFlight = flags & flag.yielding ? readGauge(reader) : 0;
+    reports.push({ ...report, activeTokens, lendingTokens, yieldingInFlight });
   }
   reader.end();
   return { origin, counter, sentWallMs, relayedAgeMs, covers, reports };
@@ -125,7 +130,7 @@ function readReport(
   reader: ByteReader,
   frameCounter: number,
   isRelayed: boolean,
-): Omit<GaugeReport, "activeTokens" | "lendingTokens"> {
+): Omit<GaugeReport, "activeTokens" | "lendingTokens" | "yieldingInFlight"> {
   const head = reader.varint();
   const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
   return {
@@ -145,8 +150,11 @@ function readGauge(reader: ByteReader): number {
   return value;
 }
 
-/** Upper bound of a report's bytes next to its key: number, counter, six gauges, and the length of the key. */
-export const reportBytes = 8 + 8 + 6 * 6 + 2;
+/**
+ * Upper bound of a report's bytes next to its key: number and counter, which no process counts up to 2^48, seven gauges,
+ * and the length of the key.
+ */
+export const reportBytes = 7 + 7 + 7 * 6 + 2;
 /** Upper bound of a frame's bytes next to its reports. */
 const headBytes = 512;
 
@@ -176,6 +184,8 @@ export interface LoadGauge {
   readonly activeTokens: number;
   /** Tokens that the target is sending to other engines for those requests; 0 where they are not counted. */
   readonly lendingTokens: number;
+  /** Of the requests in flight, those of classes that yield; 0 where they are not counted. */
+  readonly yieldingInFlight: number;
 }
 
 export const idleGauge: LoadGauge = {
@@ -185,6 +195,7 @@ export const idleGauge: LoadGauge = {
   pendingWorkMs: 0,
   activeTokens: 0,
   lendingTokens: 0,
+  yieldingInFlight: 0,
 };
 
 export function isIdle(gauge: LoadGauge): boolean {
@@ -198,6 +209,7 @@ export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
     one.decodeTokens === other.decodeTokens &&
     one.pendingWorkMs === other.pendingWorkMs &&
     one.activeTokens === other.activeTokens &&
-    one.lendingTokens === other.lendingTokens
+    one.lendingTokens === other.lendingTokens &&
+    one.yieldingInFlight === other.yieldingInFlight
   );
 }

@@ -21,6 +21,7 @@ export class LoadSums {
   readonly pendingWorkMs: Float64Array;
   readonly activeTokens: Float64Array;
   readonly lendingTokens: Float64Array;
+  readonly yieldingInFlight: Float64Array;
   /**
    * All such work that was heard to arrive since `sinceMs`; it never decreases. Work that arrived and was computed
    * between two frames is not in it.
@@ -49,6 +50,7 @@ export class LoadSums {
     this.pendingWorkMs = column();
     this.activeTokens = column();
     this.lendingTokens = column();
+    this.yieldingInFlight = column();
     this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
@@ -94,6 +96,7 @@ export class LoadSums {
     this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
     this.activeTokens[slot]! += is.activeTokens - was.activeTokens;
     this.lendingTokens[slot]! += is.lendingTokens - was.lendingTokens;
+    this.yieldingInFlight[slot]! += is.yieldingInFlight - was.yieldingInFlight;
     const workMs = is.pendingWorkMs - was.pendingWorkMs;
     this.pendingWorkMs[slot]! += workMs;
     if (workMs > 0) this.sentWorkMs[slot]! += workMs;

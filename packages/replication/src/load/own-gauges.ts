@@ -143,6 +143,7 @@ function checked(gauge: LoadGauge): LoadGauge {
     pendingWorkMs: checkedValue(gauge.pendingWorkMs),
     activeTokens: checkedValue(gauge.activeTokens),
     lendingTokens: checkedValue(gauge.lendingTokens),
+    yieldingInFlight: checkedValue(gauge.yieldingInFlight),
   };
 }
 

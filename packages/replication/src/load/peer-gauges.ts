@@ -318,9 +318,11 @@ class OriginGauges extends Heard implements Peer {
   }
 
   #change(known: KnownGauge, report: LoadGauge): void {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = report;
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = report;
+    const { activeTokens, lendingTokens, yieldingInFlight } = report;
     const { sums, slots } = this.#options;
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
+    const work = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
+    const gauge = { ...work, activeTokens, lendingTokens, yieldingInFlight };
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
       sums.replace(known.slot, known.gauge, gauge, this);
       known.gauge = gauge;

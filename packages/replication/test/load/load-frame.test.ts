@@ -56,13 +56,14 @@ test("a change of one target takes 31 bytes and the router's name, and a further
 test.each([
   ["activeTokens", 4],
   ["lendingTokens", 8],
+  ["yieldingInFlight", 16],
 ] as const)("%s are in a frame, of each of its reports, only where one has some", (gauge, flag) => {
   const of = (...values: readonly number[]): LoadFrame => ({
     ...frame,
     reports: values.map((tokens, number) => ({
       ...{ number, key: undefined, counter: 300 },
       ...gaugeOf(2),
-      ...{ activeTokens: 0, lendingTokens: 0 },
+      ...{ activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0 },
       [gauge]: tokens,
     })),
   });
@@ -102,7 +103,7 @@ test("another version, unknown flags, bytes too many or too few, and reports old
     return copy;
   };
   const relayed = writeLoadFrame({ ...frame, relayedAgeMs: 0, reports: [{ ...frame.reports[1]!, counter: -1 }] });
-  const wrong = [changed(0, 2), changed(1, 16), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
+  const wrong = [changed(0, 2), changed(1, 32), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
   for (let length = 1; length < bytes.length; length++) wrong.push(bytes.subarray(0, length));
   for (const one of wrong) expect(errorOf(() => readLoadFrame(one))).toEqual(refused);
 });

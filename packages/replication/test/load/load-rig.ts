@@ -70,6 +70,7 @@ export function gaugeOf(inFlight: number): LoadGauge {
     pendingWorkMs: inFlight * 7,
     activeTokens: inFlight * 30,
     lendingTokens: 0,
+    yieldingInFlight: 0,
   };
 }
 
@@ -84,6 +85,7 @@ export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge 
     pendingWorkMs: shared.pendingWorkMs[slot] ?? 0,
     activeTokens: shared.activeTokens[slot] ?? 0,
     lendingTokens: shared.lendingTokens[slot] ?? 0,
+    yieldingInFlight: shared.yieldingInFlight[slot] ?? 0,
   };
 }
 

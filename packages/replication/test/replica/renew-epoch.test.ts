@@ -149,6 +149,7 @@ test("loads are told anew, and those of the epoch before count no more", () => {
     pendingWorkMs: 9,
     activeTokens: 5,
     lendingTokens: 6,
+    yieldingInFlight: 6,
   };
   b.slots.slotOf("engine");
   a.replica.load.set("engine", gauge);
@@ -164,6 +165,7 @@ test("loads are told anew, and those of the epoch before count no more", () => {
     pendingWorkMs: 0,
     activeTokens: 0,
     lendingTokens: 0,
+    yieldingInFlight: 0,
   });
   time.advance(20);
   expect(inFlight()).toBe(0);

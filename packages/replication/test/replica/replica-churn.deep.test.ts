@@ -14,6 +14,7 @@ const busy = {
   pendingWorkMs: 9,
   activeTokens: 40,
   lendingTokens: 60,
+  yieldingInFlight: 60,
 };
 const idle = {
   inFlight: 0,
@@ -22,6 +23,7 @@ const idle = {
   pendingWorkMs: 0,
   activeTokens: 0,
   lendingTokens: 0,
+  yieldingInFlight: 0,
 };
 
 /** What one epoch of a router tells another router: everything it has written, and its frames of load. */

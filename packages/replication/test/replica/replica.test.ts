@@ -64,6 +64,7 @@ test("placements, load and bindings of one router reach the other", () => {
     pendingWorkMs: 20,
     activeTokens: 0,
     lendingTokens: 0,
+    yieldingInFlight: 0,
   });
   a.replica.bindings.set("resp_1", "engine", 60_000);
   expect(b.replica.load.shared.inFlight[b.slots.find("engine")]).toBe(2);

@@ -64,6 +64,8 @@ export interface PairRunParts<Target extends PairTarget> {
   readonly request: PairedRequest<Target>;
   readonly retries: Pick<Retries, "isDangerous">;
   readonly carrier: PairCarrier<Target>;
+  /** Whether the request's class yields to others. */
+  readonly yields: () => boolean;
   /** Called with the decision who serves the request, and its start on the clock. For observers. */
   readonly onDecided?: ((chosen: ChosenPair<Target> | ChosenAlone<Target>, begunMs: number) => void) | undefined;
 }
@@ -246,12 +248,12 @@ export class PairRun<Target extends PairTarget> {
   }
 
   #prefillFirst(): Next<Target> {
-    const { request, carrier } = this.#parts;
+    const { request, carrier, yields } = this.#parts;
     const { decode } = this.#pair!;
     this.#isShort = false;
     this.#lastFailure = undefined;
     const { activeBlocks, target } = decode;
-    this.#reservation = target.load.begin({ ...request.features, uncachedTokens: 1, activeBlocks });
+    this.#reservation = target.load.begin({ ...request.features, uncachedTokens: 1, activeBlocks, yields: yields() });
     return this.#await((done) => {
       this.#beginPrefill(true, (isDone, answer) => {
         this.#reservation?.end();
@@ -295,7 +297,10 @@ export class PairRun<Target extends PairTarget> {
     const begunMs = clock.nowMs();
     this.#prefillDoneMs = Number.NaN;
     this.#hasPrefill = true;
-    const dispatch = new Dispatch(knowledge, request, selection, { expectedOutputTokens: 1 });
+    const dispatch = new Dispatch(knowledge, request, selection, {
+      expectedOutputTokens: 1,
+      yields: this.#parts.yields(),
+    });
     const ended: Parameters<typeof carrier.prefill>[2] = ({ isDone, answer }) => {
       if (isDone) planner.metrics.prefill((clock.nowMs() - begunMs) / 1_000);
       // If the answer is not kept, it comes when another engine has fetched the prompt, not when the prompt is

@@ -10,6 +10,8 @@ export interface DispatchShare {
   readonly isPrefilled?: boolean;
   /** Expected tokens of the answer; by default those that the request expects. */
   readonly expectedOutputTokens?: number;
+  /** Whether the request's class yields to others. */
+  readonly yields?: boolean;
 }
 
 /**
@@ -34,7 +36,7 @@ export class Dispatch<Target extends RoutingTarget> {
     knowledge: Pick<PrefixKnowledge, "place">,
     { features, prompt }: RoutedRequest,
     selection: Selection<Target>,
-    { isPrefilled = false, expectedOutputTokens = features.expectedOutputTokens }: DispatchShare = {},
+    { isPrefilled = false, expectedOutputTokens = features.expectedOutputTokens, yields = false }: DispatchShare = {},
   ) {
     const { target, matchedTokens, work, activeBlocks, pull } = selection;
     const uncachedTokens = isPrefilled ? 0 : features.promptTokens - matchedTokens;
@@ -49,6 +51,7 @@ export class Dispatch<Target extends RoutingTarget> {
       uncachedTokens: Math.max(1, uncachedTokens),
       expectedOutputTokens,
       workMs: this.workMs,
+      yields,
       activeBlocks,
     });
     this.#pull = pull && !isPrefilled ? pull.begin() : undefined;

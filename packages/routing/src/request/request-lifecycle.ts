@@ -96,6 +96,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   #isAdmitted = false;
   /** Targets with capacity for the first attempt. Further attempts may use any target. */
   #open: readonly Target[] | undefined;
+  #leftOut: ReadonlyMap<string, string> | undefined;
   #firstTokenMs = Number.NaN;
 
   constructor(parts: LifecycleParts<Target>) {
@@ -103,7 +104,8 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#parts = parts;
     this.retries = retries;
     if (!planner) return;
-    this.#pair = new PairRun({ clock, knowledge, planner, request, retries, carrier, onDecided: onPlanned });
+    const yields = (): boolean => this.#yields;
+    this.#pair = new PairRun({ clock, knowledge, planner, request, retries, carrier, yields, onDecided: onPlanned });
   }
 
   /** Selection of the present or the last attempt. */
@@ -114,6 +116,10 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   /** The engine chosen to compute the prompt; undefined if the engine that answers computes it. */
   get prefill(): Selection<Target> | undefined {
     return this.#pair?.prefill;
+  }
+
+  get #yields(): boolean {
+    return this.#ticket?.yields ?? false;
   }
 
   /** Milliseconds in the queue. */
@@ -148,6 +154,12 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#ticket = ticket;
     this.#isAdmitted = true;
     this.#open = this.#parts.queue?.cold?.among(open) ?? open;
+    this.#leftOut = ticket.leftOut;
+    if (this.#open.length < open.length) {
+      const isOpen = new Set(this.#open);
+      const cold = open.filter((target) => !isOpen.has(target));
+      this.#leftOut = new Map([...ticket.leftOut, ...cold.map(({ key }) => [key, "cache_memory"] as const)]);
+    }
     this.#parts.carrier.admitted();
   }
 
@@ -169,7 +181,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     if (!selection) return undefined;
     const { promptTokens } = request.features;
     const isPrefilled = this.prefill !== undefined;
-    const dispatch = new Dispatch(knowledge, request, selection, { isPrefilled });
+    const dispatch = new Dispatch(knowledge, request, selection, { isPrefilled, yields: this.#yields });
     this.#current = { dispatch, leg: step?.leg ?? "whole" };
     this.#ticket?.dispatched(Math.max(1, promptTokens - selection.matchedTokens));
     return this.#current;
@@ -257,6 +269,11 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const planned = request.targets.length > 0 ? request.targets : carrier.targets();
     const targets = (tried.size === 0 ? this.#open : undefined) ?? planned;
     const accepts = planner?.alonePredicate(pool, targets, tried) ?? servesAlone;
-    return carrier.select(targets, { tried, onlyEngine, accepts });
+    return carrier.select(targets, {
+      tried,
+      onlyEngine,
+      accepts,
+      leftOut: targets === this.#open ? this.#leftOut : undefined,
+    });
   }
 }

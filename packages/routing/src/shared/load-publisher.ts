@@ -1,5 +1,5 @@
 import type { Cancel, Scheduler, Startable } from "@espalier/common";
-import type { LoadPlane } from "@espalier/replication";
+import type { LoadGauge, LoadPlane } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 
 /** Progress of answers changes all the time, so it is published at this interval. */
@@ -33,13 +33,12 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
   let cancelDecreased: Cancel | undefined;
   let cancelProgress: Cancel = () => {};
   const tell = (target: RoutingTarget): void => {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = target.load;
+    const { inFlight, pendingPrefillTokens, lendingTokens } = target.load;
     progressed.delete(target);
     decreased.delete(target);
     if (inFlight === 0 && lendingTokens === 0) published.delete(target);
     else published.set(target, { inFlight, pendingPrefillTokens, lendingTokens });
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
-    plane.set(target.key, gauge);
+    plane.set(target.key, gaugeOf(target.load));
   };
   const publishDecreased = (): void => {
     cancelDecreased = undefined;
@@ -70,4 +69,12 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
       for (const target of [...decreased, ...progressed]) tell(target);
     },
   };
+}
+
+/** What other routers get to know of a router's load at a target. */
+export function gaugeOf(load: RoutingTarget["load"]): LoadGauge {
+  const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = load;
+  const { activeTokens, lendingTokens, yieldingInFlight } = load;
+  const work = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
+  return { ...work, activeTokens, lendingTokens, yieldingInFlight };
 }

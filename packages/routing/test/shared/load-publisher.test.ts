@@ -36,6 +36,7 @@ describe("what this router has sent to an engine", () => {
           pendingWorkMs: 30,
           activeTokens: 48,
           lendingTokens: 0,
+          yieldingInFlight: 0,
         },
       ],
       [
@@ -47,11 +48,20 @@ describe("what this router has sent to an engine", () => {
           pendingWorkMs: 0,
           activeTokens: 48,
           lendingTokens: 0,
+          yieldingInFlight: 0,
         },
       ],
       [
         "engine-a",
-        { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0, lendingTokens: 0 },
+        {
+          inFlight: 0,
+          pendingPrefillTokens: 0,
+          decodeTokens: 0,
+          pendingWorkMs: 0,
+          activeTokens: 0,
+          lendingTokens: 0,
+          yieldingInFlight: 0,
+        },
       ],
     ]);
     await publisher.stop();
@@ -111,6 +121,7 @@ describe("what this router has sent to an engine", () => {
           pendingWorkMs: 0,
           activeTokens: 0,
           lendingTokens: 0,
+          yieldingInFlight: 0,
         },
       ],
     ]);

@@ -29,6 +29,7 @@ const gauge = {
   pendingWorkMs: 0,
   activeTokens: 0,
   lendingTokens: 0,
+  yieldingInFlight: 0,
 };
 const ttlMs = 100_000;
 const join = (router: TierRouter, key: string): void => {

@@ -1,3 +1,4 @@
+import type { AdmissionExclusion } from "@espalier/admission";
 import { type Described, EspalierError, json, silentMeter } from "@espalier/common";
 import { type Endpoint, endpoints } from "@espalier/openai";
 import type { ChoiceReason } from "@espalier/policies";
@@ -115,7 +116,9 @@ export async function explainRequest(
   const { pool, targets, features, onlyEngine } = plan;
   const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };
-  const explained = explainSelection(context.dryRunSelector, pool, targets, plan, restriction);
+  const admission = admissionExclusions(context, plan);
+  const open = targets.filter(({ key }) => !admission.has(key));
+  const explained = explainSelection(context.dryRunSelector, pool, open, plan, restriction);
   const candidates = explained
     ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
     : [];
@@ -140,10 +143,21 @@ export async function explainRequest(
     weights: explained?.explanation.weights ?? {},
     candidates,
     leftOut: whyLeftOut(targets, (target) => among.has(target), {
+      admission,
       onlyEngine,
       assignedRoleOf: context.split.assignedRoleOf,
     }),
   };
+}
+
+/** What admission leaves out of the choice, by key. */
+function admissionExclusions(
+  { admission }: RouterContext,
+  { service, pool, targets, onlyEngine }: PlannedRequest,
+): ReadonlyMap<string, AdmissionExclusion> {
+  const queue = service && admission.of(pool);
+  const { className, deadlineMs } = service ?? {};
+  return queue?.explain({ className, deadlineMs, onlyEngine }, targets) ?? new Map();
 }
 
 function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): Explanation["service"] {

@@ -1,3 +1,4 @@
+import type { AdmissionExclusion } from "@espalier/admission";
 import { type Described, json } from "@espalier/common";
 import type { ExplainedCandidate } from "@espalier/policies";
 import { epochId, type SharedLoad } from "@espalier/replication";
@@ -52,6 +53,7 @@ export const candidateReport = json.named(
   json.object({
     key: json.text(),
     eligible: json.boolean("Whether it passed the filters."),
+    filteredBy: json.nullable(json.text(), "The policy's filter that left it out."),
     probability: json.number(),
     cost: json.nullable(json.number(), "Lower is better."),
     scores: json.record(json.nullable(json.number())),
@@ -174,6 +176,8 @@ export const leftOut = json.object({ key: json.text(), reasons: json.list(json.t
 type LeftOut = Described<typeof leftOut>;
 
 interface LeftOutReasons {
+  /** By key, what admission leaves out. */
+  readonly admission: ReadonlyMap<string, AdmissionExclusion>;
   /** The engine that has the previous response, if any. */
   readonly onlyEngine: string | undefined;
   /** The assigned role of an engine of role `both`; undefined while it has none. */
@@ -191,7 +195,16 @@ export function whyLeftOut(
     .map((target) => ({ key: target.key, reasons: reasonsOf(target, known) }));
 }
 
-function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutReasons): readonly string[] {
+const admissionReasons: Readonly<Record<AdmissionExclusion, string>> = {
+  class_partition:
+    "class partition: while work of classes that yield is in flight or queued, they and others keep to engines of their own",
+  saturated: "it is saturated, and other engines of its class partition are not",
+};
+
+function reasonsOf(
+  { key, engine }: Target,
+  { admission, onlyEngine, assignedRoleOf }: LeftOutReasons,
+): readonly string[] {
   const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
@@ -202,6 +215,8 @@ function reasonsOf({ engine }: Target, { onlyEngine, assignedRoleOf }: LeftOutRe
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);
   if (assignedRoleOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
+  const exclusion = admission.get(key);
+  if (exclusion) reasons.push(admissionReasons[exclusion]);
   // Filters that this list does not know may have excluded it.
   return reasons.length > 0 ? reasons : ["it is not among the candidates of this request"];
 }

@@ -38,6 +38,11 @@ const pastDecision = json.object({
     }),
     "The chosen one, and up to 15 others with the lowest costs.",
   ),
+  leftOut: json.list(
+    json.object({ key: json.text(), reason: json.text() }),
+    "Up to 16 targets that could not be chosen, each with the reason or the policy's filter.",
+  ),
+  leftOutCount: json.integer("How many could not be chosen."),
 });
 
 type PastDecision = Described<typeof pastDecision>;
@@ -177,21 +182,27 @@ function unpack(bytes: Uint8Array): PastRequest | undefined {
   }
 }
 
-function describePast({ facts, candidates, comparedCount }: LoggedDecision<DescribedDecision>): PastDecision {
-  return { summary: summaryOf(facts, candidates, comparedCount), ...facts, comparedCount, candidates };
+function describePast({ facts, ...logged }: LoggedDecision<DescribedDecision>): PastDecision {
+  const { candidates, comparedCount, leftOut } = logged;
+  return { summary: summaryOf(facts, candidates, comparedCount, leftOut), ...facts, ...logged };
 }
 
 const counting = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 /** For example "b was chosen over a: it held 1,184 of 1,240 tokens, the other none, and was 38 ms sooner (least_time)." */
-function summaryOf(facts: DescribedDecision, candidates: PastDecision["candidates"], comparedCount: number): string {
+function summaryOf(
+  facts: DescribedDecision,
+  candidates: PastDecision["candidates"],
+  comparedCount: number,
+  leftOut: PastDecision["leftOut"],
+): string {
   const { target, reason, prefillWorker, attempt, pull } = facts;
   const [chosen, other] = candidates;
   const attempted = attempt > 1 ? `At attempt ${attempt}, ` : "";
   if (prefillWorker !== null && prefillWorker !== target) {
     return `${attempted}${prefillWorker} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
   }
-  if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason}).`;
+  if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason})${besides(leftOut)}.`;
   if (chosen.cost === null || other.cost === null) {
     return `${attempted}${target} was chosen of ${comparedCount} candidates, without comparing costs (${reason}).`;
   }
@@ -199,6 +210,12 @@ function summaryOf(facts: DescribedDecision, candidates: PastDecision["candidate
   const pulled = pull ? ` It fetched ${counting.format(pull.tokens)} tokens from ${pull.from}.` : "";
   const held = heldBy(facts.promptTokens, chosen.matchedTokens, other.matchedTokens);
   return `${attempted}${target} was chosen over ${over}: ${held}, ${costOf(facts, chosen.cost, other.cost)} (${reason}).${pulled}`;
+}
+
+/** For example ": b was left out (class_partition)". */
+function besides([first, ...more]: PastDecision["leftOut"]): string {
+  if (!first) return "";
+  return `: ${first.key} was left out (${first.reason})${more.length > 0 ? `, and ${more.length} more` : ""}`;
 }
 
 function heldBy(promptTokens: number, held: number, byOther: number): string {

@@ -189,7 +189,7 @@ export class SplitRun {
     });
     this.#pair = pair;
     this.#run = new PairRun({
-      ...{ clock, knowledge: prefix.knowledge, planner: split.planner, request: plan, retries },
+      ...{ clock, knowledge: prefix.knowledge, planner: split.planner, request: plan, retries, yields: () => false },
       carrier: {
         isStream: plan.split?.view.stream ?? false,
         prepare: (chosen, ready) => pair.prepare(chosen, ready),

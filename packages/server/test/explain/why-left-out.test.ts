@@ -23,12 +23,17 @@ const targetOf = (key: string, changes: EngineChanges = {}): Target => {
 };
 
 const reasons = (changes: EngineChanges, onlyEngine?: string, assignedRole?: "prefill" | "decode") =>
-  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, assignedRoleOf: () => assignedRole })[0]?.reasons;
+  whyLeftOut([targetOf("a", changes)], () => false, {
+    onlyEngine,
+    admission: new Map(),
+    assignedRoleOf: () => assignedRole,
+  })[0]?.reasons;
 
 test("candidates are not listed, the others in their order", () => {
   const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));
   const listed = whyLeftOut([a!, b!, c!], (target) => target === b, {
     onlyEngine: undefined,
+    admission: new Map(),
     assignedRoleOf: () => undefined,
   });
   expect(listed.map(({ key }) => key)).toEqual(["a", "c"]);

@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
 import type { LoadGauge, SharedLoad } from "@espalier/replication";
-import { createLoadPublisher, type RoutingTarget } from "@espalier/routing";
+import { createLoadPublisher, gaugeOf, type RoutingTarget } from "@espalier/routing";
 import { ArrivalQueue, type Arrivals, nextSecondMs } from "./delivery.ts";
 
 /** One router's load on one target, as it broadcasts it. */
@@ -16,6 +16,7 @@ interface LoadColumns {
   readonly pendingWorkMs: Float64Array;
   readonly activeTokens: Float64Array;
   readonly lendingTokens: Float64Array;
+  readonly yieldingInFlight: Float64Array;
   readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
@@ -30,6 +31,7 @@ function loadColumns(targets: number): LoadColumns {
     pendingWorkMs: column(),
     activeTokens: column(),
     lendingTokens: column(),
+    yieldingInFlight: column(),
     sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
@@ -76,12 +78,14 @@ export class LoadTable {
     const work = report.pendingWorkMs - reported.pendingWorkMs[target]!;
     const active = report.activeTokens - reported.activeTokens[target]!;
     const lending = report.lendingTokens - reported.lendingTokens[target]!;
+    const yielding = report.yieldingInFlight - reported.yieldingInFlight[target]!;
     reported.inFlight[target]! += inFlight;
     reported.pendingPrefillTokens[target]! += pending;
     reported.decodeTokens[target]! += decode;
     reported.pendingWorkMs[target]! += work;
     reported.activeTokens[target]! += active;
     reported.lendingTokens[target]! += lending;
+    reported.yieldingInFlight[target]! += yielding;
     const nowMs = this.#clock.nowMs();
     this.#receivedMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
@@ -93,6 +97,7 @@ export class LoadTable {
       sums.pendingWorkMs[target]! += work;
       sums.activeTokens[target]! += active;
       sums.lendingTokens[target]! += lending;
+      sums.yieldingInFlight[target]! += yielding;
       if (work > 0) sums.sentWorkMs[target]! += work;
       const atMs = nowMs - this.#linkDelayMs(router);
       if (work < 0) sums.computedMs[target] = atMs;
@@ -194,6 +199,7 @@ const idle: LoadGauge = {
   pendingWorkMs: 0,
   activeTokens: 0,
   lendingTokens: 0,
+  yieldingInFlight: 0,
 };
 
 /** Broadcasts every change at once. */
@@ -277,11 +283,9 @@ class AnnouncedLoads {
   announce({ index, load }: RoutingTarget): void {
     if (this.hasEnded) return;
     const { router } = this.#options;
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens } = load;
-    if (inFlight === 0 && lendingTokens === 0) this.#busy.delete(index);
+    if (load.inFlight === 0 && load.lendingTokens === 0) this.#busy.delete(index);
     else this.#busy.add(index);
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens, lendingTokens };
-    this.#send({ router, target: index, ...gauge });
+    this.#send({ router, target: index, ...gaugeOf(load) });
   }
 
   end(): void {

@@ -218,6 +218,7 @@ test("sums of reports are what each router but one's own last said", () => {
       pendingWorkMs: 0,
       activeTokens: inFlight * 16,
       lendingTokens: inFlight * 24,
+      yieldingInFlight: inFlight * 2,
     };
     channel.receive(report);
     last[router]![target] = inFlight;
@@ -245,6 +246,7 @@ test("work of others is pending since it was sent, and computed when some of it 
       pendingWorkMs,
       activeTokens: 0,
       lendingTokens: 0,
+      yieldingInFlight: 0,
     });
     time.advance(10);
   };

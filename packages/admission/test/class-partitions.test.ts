@@ -156,7 +156,7 @@ test("work that yields may use every engine again half a minute after the last o
   expect(rig.send("job", job).open).toHaveLength(4);
 });
 
-test("chats that crowd the engines left to them use a partition that is larger than its work, above 3 times the mean inside + 16", () => {
+test("chats that pile up at the engines left to them use a partition that is larger than its work, above 3 times the mean inside + 16", () => {
   const rig = createRig({ targets: 2 });
   for (let count = 0; count < 2; count++) rig.send("chat", chat);
   const job = rig.send("job", { className: "batch", promptTokens: 20, expectedOutputTokens: 400 });

@@ -25,9 +25,22 @@ export interface LoggedCandidate {
   readonly networkMs: number | null;
 }
 
-/** A target that could not be chosen, and why: a reason of the router's, or the name of the policy's filter. */
+/** Why the router leaves a target out of a decision. `cache_memory`: the prompt would evict what is likelier to be reused. */
+export const exclusions = [
+  "unusable",
+  "role",
+  "tried",
+  "stored_response",
+  "class_partition",
+  "saturated",
+  "cache_memory",
+] as const;
+export type Exclusion = (typeof exclusions)[number];
+
+/** A target that could not be chosen, and why. */
 export interface LeftOut {
   readonly key: string;
+  /** An `Exclusion`, or the name of the policy's filter. */
   readonly reason: string;
 }
 

@@ -5,7 +5,7 @@
 
 export type { CopyRents } from "./copy-rents.ts";
 export { createSharedRents, dryRunRents, type SharedRents } from "./copy-rents.ts";
-export { DecisionLog, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
+export { DecisionLog, exclusions, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
 export { dryRunTraffic, type ExplainedSelection, explainingPolicy, explainSelection } from "./explain-selection.ts";
 export type { BatchOutcome, FeedCondition, FeedOutput, FeedStatus } from "./feed-host.ts";
 export {

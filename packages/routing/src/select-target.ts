@@ -13,7 +13,7 @@ import {
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { CopyRents } from "./copy-rents.ts";
-import type { DecisionLog, LeftOut } from "./decision-log.ts";
+import type { DecisionLog, Exclusion, LeftOut } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -72,7 +72,7 @@ export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   /** Whether a target accepts the request. By default all do, except those of role `prefill`. */
   readonly accepts?: (target: Target) => boolean;
   /** By key, why targets are not among those that may be chosen, for the decision log. */
-  readonly leftOut?: ReadonlyMap<string, string> | undefined;
+  readonly leftOut?: ReadonlyMap<string, Exclusion> | undefined;
   /** Called once the candidate set is complete, before the policy chooses. */
   readonly onMatched?: (() => void) | undefined;
 }
@@ -204,7 +204,7 @@ function whyNoCandidate<Target extends RoutingTarget>(
     onlyEngine,
     accepts,
   }: Required<Pick<Restriction<Target>, "tried" | "accepts">> & Pick<Restriction, "onlyEngine">,
-): string | undefined {
+): Exclusion | undefined {
   if (!target.usable) return "unusable";
   if (!accepts(target)) return "role";
   if (tried.size > 0 && tried.has(target.key)) return "tried";
@@ -216,7 +216,7 @@ const noneLeftOut: readonly LeftOut[] = [];
 /** What no candidate was made of, what admission left out, and what the policy's filters did. */
 function allLeftOut(
   skipped: LeftOut[] | undefined,
-  before: ReadonlyMap<string, string> | undefined,
+  before: ReadonlyMap<string, Exclusion> | undefined,
   { count, key }: CandidateSet,
   { filteredBy }: Choice,
 ): readonly LeftOut[] {

@@ -32,6 +32,7 @@ import {
   dryRunRents,
   dryRunSessions,
   dryRunTraffic,
+  exclusions,
   keptDecisions,
   maxKnownTargets,
 } from "@espalier/routing";
@@ -252,8 +253,7 @@ function createSelectors(
     meter,
     "reason",
     "espalier_left_out_total",
-    "Targets that routing decisions left out, by reason: unusable, role, tried, stored_response, class_partition, saturated, " +
-      "cache_memory, or the policy's filter.",
+    `Targets that routing decisions left out, by reason: ${exclusions.join(", ")}, or the name of the policy's filter.`,
   );
   const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust };
   return {

@@ -1,5 +1,6 @@
 import type { Admission, AdmissionListener, AdmissionRequest, AdmissionTicket } from "@espalier/admission";
 import type { Clock, EspalierError } from "@espalier/common";
+import type { Exclusion } from "../decision-log.ts";
 import type { ColdPrompt } from "../memory/cold-prompt.ts";
 import {
   type ChosenAlone,
@@ -96,7 +97,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   #isAdmitted = false;
   /** Targets with capacity for the first attempt. Further attempts may use any target. */
   #open: readonly Target[] | undefined;
-  #leftOut: ReadonlyMap<string, string> | undefined;
+  #leftOut: ReadonlyMap<string, Exclusion> | undefined;
   #firstTokenMs = Number.NaN;
 
   constructor(parts: LifecycleParts<Target>) {

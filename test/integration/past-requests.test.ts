@@ -1,8 +1,10 @@
+import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { publishingSims, quietSims } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
-import type { Json } from "./client.ts";
+import { chat, type Json, openPost, post } from "./client.ts";
 import { ask as askPair, longChat, pairRouter, pairSims } from "./disaggregation-rig.ts";
+import { httpEngine, type SeenRequest } from "./engines.ts";
 import { meshRouters, untilFolded, untilQuiet, untilRead, untilSpread } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
@@ -17,6 +19,7 @@ interface Past {
     readonly target: string;
     readonly attempt: number;
     readonly candidates: readonly Json[];
+    readonly leftOut: readonly Json[];
   }[];
 }
 
@@ -105,4 +108,42 @@ test("two engines for one request are both named", async () => {
   expect(past.decisions.at(-1)?.summary).toContain(
     `${prefill} was chosen to compute the prompt, and ${decode} to answer`,
   );
+});
+
+test("an engine that a class partition keeps from a request is named, in advance and afterwards, and counted, until its work has ended", async () => {
+  const waiting: SeenRequest[] = [];
+  const answer = ({ response }: SeenRequest): void => {
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ choices: [] }));
+  };
+  const take = (request: SeenRequest): void => {
+    if (request.body.includes("a job")) waiting.push(request);
+    else answer(request);
+  };
+  const engines = [await httpEngine(rig, take), await httpEngine(rig, take)];
+  const router = await rig.router({ engines: engines.map(({ url }) => url) });
+  const send = (id: string) => post(`${router.url}/v1/chat/completions`, chat(), { "x-request-id": id });
+  const explained = async (): Promise<Json> => (await router.admin("POST", "/admin/explain", chat())).json as Json;
+  await send("before");
+  const job = openPost(`${router.url}/v1/chat/completions`, chat({ user: "a job" }), {
+    "x-espalier-priority": "batch",
+  });
+  await waitFor(() => waiting.length === 1, { what: "the job at an engine" });
+
+  await send("meanwhile");
+  const [decision] = (await pastOf(router, "meanwhile")).decisions;
+  const { leftOut, choice } = await explained();
+  const [kept] = decision!.leftOut;
+  expect(decision!.leftOut).toEqual([{ key: expect.any(String), reason: "class_partition" }]);
+  expect(decision!.summary).toContain(`${kept!.key} was left out (class_partition)`);
+  expect(leftOut).toEqual([{ key: kept!.key, reasons: [expect.stringContaining("class partition")] }]);
+  expect((choice as Json).key).toBe(decision!.target);
+  const counted = (await router.metrics()).sum("espalier_left_out_total", { reason: "class_partition" });
+  expect(counted).toBe(1);
+
+  answer(waiting[0]!);
+  await job.body;
+  await router.untilIdle();
+  await send("after");
+  expect((await pastOf(router, "after")).decisions[0]!.leftOut).toEqual([]);
+  expect(await explained()).toMatchObject({ leftOut: [] });
 });

@@ -127,7 +127,10 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
         const target = targets[i]!;
         const why = whyNoCandidate(target, narrowed);
         if (why) {
-          if (isObserved) (skipped ??= []).push({ key: target.key, reason: why });
+          if (isObserved) {
+            skipped ??= [];
+            skipped.push({ key: target.key, reason: why });
+          }
           continue;
         }
         const index = addCandidate(candidates, target, i);

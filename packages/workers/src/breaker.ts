@@ -32,6 +32,8 @@ interface BreakerDeps {
   readonly options: BreakerOptions;
   /** Called after every change of state. */
   onChange(): void;
+  /** The engine has answered a request. */
+  onSuccess(): void;
 }
 
 /** A breaker and the operations of its owner. */
@@ -78,6 +80,7 @@ class EngineBreaker implements OwnedBreaker {
   }
 
   succeeded(): void {
+    this.#deps.onSuccess();
     if (this.state === "half-open") this.#trialSucceeded();
     else this.#count(false, "mixed results");
   }

@@ -12,12 +12,17 @@ export type FetchOutcome = (typeof fetchOutcomes)[number];
 
 /**
  * `local`: this router could open no connection at all. `late`: the event loop was late, so that the timeout may be this
- * router's own fault.
+ * router's own fault. `busy`: a timeout of an engine that meanwhile answered requests.
  */
-export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local", "late"] as const;
+export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local", "late", "busy"] as const;
 
-/** Outcomes that say nothing about the engine. */
-export const ownOutcomes: ReadonlySet<FetchOutcome> = new Set(["local", "late"]);
+/** Outcomes that do not count against the engine. */
+const ownOutcomes = ["local", "late", "busy"] as const satisfies readonly FetchOutcome[];
+
+export type OwnOutcome = (typeof ownOutcomes)[number];
+
+export const isOwnOutcome = (outcome: FetchOutcome): outcome is OwnOutcome =>
+  (ownOutcomes as readonly FetchOutcome[]).includes(outcome);
 
 /**
  * A timeout counts as `late` if the event loop was late by at least this share of it, in total, and this many milliseconds:

@@ -60,6 +60,8 @@ export class Engine implements EngineRecord {
   isOverruled = false;
   /** Whether it is tried although it is down; see `findHealthPanic`. Panic mode sets it. */
   isTried = false;
+  /** When it last answered a request or generated tokens, on the monotonic clock. */
+  lastAnswerMs = Number.NEGATIVE_INFINITY;
   /** Requests in flight over all ranks. */
   inFlight = 0;
   readonly #roundTrip: RoundTrip;
@@ -81,7 +83,15 @@ export class Engine implements EngineRecord {
     this.#deps = deps;
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
-    this.breaker = createBreaker({ clock, scheduler, random, options: options.breaker, onChange: onBreaker });
+    const onSuccess = (): void => this.answersRequests();
+    this.breaker = createBreaker({
+      clock,
+      scheduler,
+      random,
+      options: options.breaker,
+      onChange: onBreaker,
+      onSuccess,
+    });
     this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, deps));
     this.meters = this.#newMeters();
     this.#monitor = createEngineMonitor(deps, this);
@@ -97,6 +107,10 @@ export class Engine implements EngineRecord {
     this.#roundTrip.measured(ms);
     const now = this.networkMs;
     if (now !== before && !Number.isNaN(now) && this.state !== "removed") this.meters.network(now);
+  }
+
+  answersRequests(): void {
+    this.lastAnswerMs = this.#deps.clock.nowMs();
   }
 
   get role(): EngineRole {
@@ -282,6 +296,7 @@ class RankTarget implements Target {
     this.load = createTargetLoad({
       clock,
       onInFlight: (change) => engine.inFlightChanged(change),
+      onTokens: () => engine.answersRequests(),
       ...(sharing ? { onChange: () => sharing.loadChanged(this) } : {}),
     });
     this.signals = createEngineSignals(clock);

@@ -69,7 +69,8 @@ export const defaultFleetOptions: FleetOptions = {
     path: "/health",
     intervalMs: 2_000,
     firstRetryMs: 250,
-    timeoutMs: 1_000,
+    // SGLang looks after each full second whether a token came, so an idle one answers after one or two.
+    timeoutMs: 3_000,
     downAfter: 3,
     upAfter: 2,
     panicThreshold: 0.5,

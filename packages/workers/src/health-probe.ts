@@ -1,11 +1,25 @@
 import { backoffDelayMs, type Random } from "@espalier/common";
-import { controlFetch, createRepeatLoop, describeOutcome, type Fetched, ownOutcomes } from "./control-fetch.ts";
+import {
+  controlFetch,
+  createRepeatLoop,
+  describeOutcome,
+  type Fetched,
+  isOwnOutcome,
+  type OwnOutcome,
+} from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import type { HealthOptions } from "./fleet-options.ts";
 
 /** Largest answer to a health probe, which is a few bytes. */
-
 const maxHealthBytes = 64 * 1024;
+
+/** Why a probe does not count, by its outcome. */
+const whyIgnored: Readonly<Record<OwnOutcome, string>> = {
+  local: "this router could open no connection",
+  late: "the event loop was late",
+  busy: "the engine answers requests",
+};
+
 /** Probes the engine's health and moves it between `starting`, `up` and `down`. */
 export function createHealthProbe(
   deps: EngineDeps,
@@ -34,11 +48,12 @@ export function createHealthProbe(
     const url = engine.url + options.path;
     const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
     if (!isCurrent()) return 0;
-    if (ownOutcomes.has(fetched.outcome)) {
-      engine.meters.probe(fetched.outcome);
-      const reason = fetched.outcome === "late" ? "the event loop was late" : "this router could open no connection";
-      engine.logger.debug("health probe ignored", { url: engine.url, reason });
-      return tracker.nextDelayMs(false, options.timeoutMs);
+    const isBusy = fetched.outcome === "timeout" && engine.lastAnswerMs > startedMs;
+    const outcome = isBusy ? "busy" : fetched.outcome;
+    if (isOwnOutcome(outcome)) {
+      engine.meters.probe(outcome);
+      engine.logger.debug("health probe ignored", { url: engine.url, reason: whyIgnored[outcome] });
+      return tracker.nextDelayMs(false, clock.nowMs() - startedMs);
     }
     const changed = record(fetched);
     // A listener that heard of the change may have stopped or removed the engine.
@@ -59,8 +74,8 @@ export function createHealthProbe(
 
 /**
  * After a failed probe of an engine that is up, the next one begins after this share of the interval. With the default
- * options an engine that goes silent is so known to be down at most 2 + 2 x 1.4 + 1 = 5.8 s after its last healthy
- * probe began.
+ * options an engine that refuses connections is so known to be down at most 2 + 2 x 1.4 = 4.8 s after its last healthy
+ * probe began, and one that goes silent 2 + 3 x 3 = 11 s after it.
  */
 const confirmShare = 0.7;
 

@@ -1,5 +1,5 @@
 import type { Cancel } from "@espalier/common";
-import { controlFetch, createRepeatLoop, type Fetched, ownOutcomes } from "./control-fetch.ts";
+import { controlFetch, createRepeatLoop, type Fetched, isOwnOutcome } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
@@ -85,7 +85,7 @@ export function createMetricsScrape(
     if (!isCurrent()) return 0;
     const outcome = acceptPage(fetched, { startedMs, inFlight });
     engine.meters.scrape(outcome);
-    if (outcome !== "ok" && !ownOutcomes.has(fetched.outcome)) {
+    if (outcome !== "ok" && !isOwnOutcome(fetched.outcome)) {
       failures += 1;
       if (failures >= options.forgetAfterFailures) forget();
     }

@@ -68,6 +68,8 @@ interface TargetLoadOptions {
   readonly onInFlight?: (change: 1 | -1) => void;
   /** Any of the numbers changed. */
   readonly onChange?: () => void;
+  /** The engine has generated tokens. */
+  readonly onTokens?: () => void;
 }
 
 /** Begins idle. */
@@ -92,11 +94,13 @@ class Load implements TargetLoad {
   readonly #clock: Clock;
   readonly onInFlight: (change: 1 | -1) => void;
   readonly onChange: () => void;
+  readonly onTokens: () => void;
 
-  constructor({ clock, onInFlight = ignore, onChange = ignore }: TargetLoadOptions) {
+  constructor({ clock, onInFlight = ignore, onChange = ignore, onTokens = ignore }: TargetLoadOptions) {
     this.#clock = clock;
     this.onInFlight = onInFlight;
     this.onChange = onChange;
+    this.onTokens = onTokens;
   }
 
   get activeTokens(): number {
@@ -194,6 +198,7 @@ class Ticket implements LoadTicket {
     this.outstanding -= expected;
     this.#load.decodeTokens += generated;
     this.#load.outstandingOutputTokens -= expected;
+    if (generated > 0) this.#load.onTokens();
     this.#load.onChange();
   }
 

@@ -10,7 +10,7 @@ interface Fleet {
 }
 
 async function start(count: number, panicThreshold = 0.5): Promise<Fleet> {
-  const harness = await startHarness({ health: { panicThreshold }, breaker: quick });
+  const harness = await startHarness({ health: { panicThreshold, timeoutMs: 1_000 }, breaker: quick });
   const engines = names.slice(0, count).map((name) => harness.engine(name));
   await harness.apply(...engines);
   return { harness, engines };
@@ -152,7 +152,7 @@ test("an engine that is taken away while it is tried gets nothing more", async (
 });
 
 test("each model is judged by its own engines; an engine of two is tried when either needs it", async () => {
-  const harness = await startHarness({ breaker: quick });
+  const harness = await startHarness({ health: { timeoutMs: 1_000 }, breaker: quick });
   const of = (name: string, ...models: string[]): ScriptedEngine =>
     harness.engine(name, {}, { "/v1/models": modelsAnswer(...models) });
   const engines = [of("a", "m", "n"), of("b", "m"), of("c", "m"), of("d", "n")];

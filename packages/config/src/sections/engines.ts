@@ -180,8 +180,9 @@ export const health = section("Health checks, which find out whether an engine i
     maximum: "10m",
   }),
   timeout: duration({
-    description: "How long a health check waits for the answer.",
-    default: "1s",
+    description:
+      "How long a health check waits for the answer. SGLang takes a second or two. A check that an engine is too busy to answer does not count while requests are answered.",
+    default: "3s",
     minimum: "10ms",
     maximum: "1m",
   }),

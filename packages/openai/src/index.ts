@@ -24,4 +24,5 @@ export {
 } from "./session-key.ts";
 export { createSseUsageFilter, type SseUsageFilter, type SseUsageFilterOptions } from "./sse-usage-filter.ts";
 export { parseStoredResponsePath, readResponseId, type StoredResponsePath } from "./stored-response.ts";
+export { isUnknownModelAnswer } from "./unknown-model.ts";
 export type { Usage } from "./usage.ts";

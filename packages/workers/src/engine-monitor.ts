@@ -11,6 +11,8 @@ export interface EngineMonitor {
   stop(): void;
   /** Fetches the list of models again, if the engine is up and discovery does not name its models. */
   refreshModels(): void;
+  /** The same, at most every two seconds. @returns fulfilled when a fetch that is under way has ended */
+  readModelsAgain(): Promise<void>;
 }
 
 export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): EngineMonitor {
@@ -48,17 +50,30 @@ export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): Engi
     refreshModels() {
       if (engine.state === "up") models.start();
     },
+    readModelsAgain: async () => {
+      if (engine.state === "up") await models.again();
+    },
   };
 }
 
 const maxModelListBytes = 1024 * 1024;
 
+/** Least time between two fetches because an answer refuted the list. */
+const refutedEveryMs = 2_000;
+
 /** Fetches the list of models that the engine serves, unless discovery names them. A failed fetch keeps the known list. */
-function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; stop(): void } {
+function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; stop(): void; again(): Promise<void> } {
   const { clock, scheduler, random } = deps;
   const { models: options } = deps.options;
   let failures = 0;
+  let refutedMs = Number.NEGATIVE_INFINITY;
+  let isFetching = false;
+  const waiting: (() => void)[] = [];
 
+  const settle = (): void => {
+    isFetching = false;
+    for (const resolve of waiting.splice(0)) resolve();
+  };
   const failed = (reason: string): number => {
     // Logged once per run of failures: an engine without this path stays without it.
     if (failures === 0) engine.logger.warn("the engine's list of models could not be read", { reason });
@@ -66,9 +81,11 @@ function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; st
     return backoffDelayMs(failures - 1, { firstDelayMs: options.firstRetryMs, maxDelayMs: options.intervalMs }, random);
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
+    isFetching = true;
     const url = `${engine.url}/v1/models`;
     const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxModelListBytes });
     if (!isCurrent()) return 0;
+    settle();
     if (fetched.outcome !== "ok") return failed(describeOutcome(fetched));
     const list = parseModelList(fetched.body, Math.floor(clock.wallMs() / 1_000));
     if (!list) return failed("not a list of models");
@@ -76,12 +93,24 @@ function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; st
     engine.takeModels(list);
     return options.intervalMs;
   });
+  const stop = (): void => {
+    loop.stop();
+    settle();
+  };
   return {
     start() {
       failures = 0;
       if (engine.spec.models.length === 0) loop.start(0);
-      else loop.stop();
+      else stop();
     },
-    stop: loop.stop,
+    stop,
+    async again() {
+      if (engine.spec.models.length > 0) return;
+      if (!isFetching && clock.nowMs() - refutedMs >= refutedEveryMs) {
+        refutedMs = clock.nowMs();
+        loop.start(0);
+      }
+      if (isFetching) await new Promise<void>((resolve) => waiting.push(resolve));
+    },
   };
 }

@@ -159,13 +159,18 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("spec", this);
   }
 
+  /** See `Fleet.refreshModels`. */
+  refreshModels(): Promise<void> {
+    return this.#monitor.readModelsAgain();
+  }
+
   enter(state: EngineState, reason: string): void {
     const fields = { from: this.state, to: state, reason, url: this.url };
     this.state = state;
     this.stateReason = reason;
     this.stateSinceWallMs = this.#deps.clock.wallMs();
     if (state !== "removed") this.meters.up(state === "up");
-    if (state === "down") this.logger.warn("engine state changed", fields);
+    if (state === "down" || state === "unreachable") this.logger.warn("engine state changed", fields);
     else this.logger.info("engine state changed", fields);
     this.#deps.onChange("state", this);
   }

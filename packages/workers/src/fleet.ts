@@ -79,6 +79,13 @@ export interface Fleet extends Startable {
    */
   setDraining(id: EngineId, draining: boolean): boolean;
   /**
+   * Reads the list of models of one engine again, or those of all engines: an answer has shown that it may be wrong. An
+   * engine is asked at most every two seconds, and not at all where discovery names its models.
+   *
+   * @returns fulfilled when the lists are read; never rejected
+   */
+  refreshModels(id?: EngineId): Promise<void>;
+  /**
    * Targets that could take a whole request now: usable, serving a model, and not of prefill-only engines. Those of an engine
    * that is tried although it is down count once trial requests to it have succeeded.
    */
@@ -198,6 +205,12 @@ class EngineFleet implements Fleet {
     const engine = this.#active.get(id);
     engine?.setDraining(draining);
     return engine !== undefined;
+  }
+
+  async refreshModels(id?: EngineId): Promise<void> {
+    const one = id === undefined ? undefined : this.#active.get(id);
+    const engines = id === undefined ? [...this.#active.values()] : one ? [one] : [];
+    await Promise.all(engines.map((engine) => engine.refreshModels()));
   }
 
   usableCount(): number {

@@ -8,6 +8,7 @@ import {
   type OwnOutcome,
 } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
+import type { EngineState } from "./engine-record.ts";
 import type { HealthOptions } from "./fleet-options.ts";
 
 /** Largest answer to a health probe, which is a few bytes. */
@@ -20,7 +21,7 @@ const whyIgnored: Readonly<Record<OwnOutcome, string>> = {
   busy: "the engine answers requests",
 };
 
-/** Probes the engine's health and moves it between `starting`, `up` and `down`. */
+/** Probes the engine's health and moves it between `starting`, `unreachable`, `up` and `down`. */
 export function createHealthProbe(
   deps: EngineDeps,
   engine: Engine,
@@ -35,10 +36,12 @@ export function createHealthProbe(
     const { consecutiveFailures, consecutiveSuccesses } = tracker;
     engine.meters.probe(fetched.outcome);
     engine.health = { lastOutcome: fetched.outcome, consecutiveFailures, consecutiveSuccesses };
+    const failure = `${consecutiveFailures} failed probes, last: ${describeOutcome(fetched)}`;
     if (changed) {
-      const failure = `${consecutiveFailures} failed probes, last: ${describeOutcome(fetched)}`;
       engine.enter(tracker.state, tracker.state === "up" ? "healthy" : failure);
-    } else if (tracker.state === "starting" && consecutiveFailures === 1) {
+    } else if (tracker.state === "starting" && consecutiveFailures > 0) {
+      engine.stateReason = failure;
+      if (consecutiveFailures > 1) return false;
       engine.logger.warn("engine is not healthy yet", { reason: describeOutcome(fetched), url: engine.url });
     }
     return changed;
@@ -79,11 +82,14 @@ export function createHealthProbe(
  */
 const confirmShare = 0.7;
 
+/** A new engine is unreachable after this many failed probes: with the default options within a minute of refused ones. */
+const unreachableAfter = 30;
+
 /** Turns the results of probes into a state. Pure except for the jitter of its delays. */
 export class HealthTracker {
   readonly #options: HealthOptions;
   readonly #random: Random;
-  state: "starting" | "up" | "down" = "starting";
+  state: Exclude<EngineState, "removed"> = "starting";
   consecutiveFailures = 0;
   consecutiveSuccesses = 0;
   /** Probes since the last change of state; paces the probing of an engine that is not up. */
@@ -106,6 +112,10 @@ export class HealthTracker {
     this.consecutiveFailures += 1;
     this.consecutiveSuccesses = 0;
     this.#attempts += 1;
+    if (this.state === "starting" && this.consecutiveFailures >= unreachableAfter) {
+      this.state = "unreachable";
+      return true;
+    }
     return this.state === "up" && this.consecutiveFailures >= this.#options.downAfter && this.#become("down");
   }
 

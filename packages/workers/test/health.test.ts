@@ -349,3 +349,25 @@ test("a listener that removes an engine as it comes up leaves nothing running", 
   expect(harness.fleet.engines).toEqual([]);
   expect(harness.time.pendingCount).toBe(0);
 });
+
+// A dead engine stayed "starting" for the reason "new", and any mistyped model was 503, which clients retry, for as long.
+test.each(failures)(
+  "a new engine that %s is unreachable after 30 probes, says why, and is up with one good answer",
+  async (_, answer, reason) => {
+    const harness = await startHarness();
+    const engine = harness.engine("a", {}, { "/health": answer });
+    await harness.apply(engine);
+    await harness.time.advanceAsync(10_000);
+    const { state, stateReason, health } = harness.record("a");
+    expect([state, stateReason]).toEqual(["starting", `${health.consecutiveFailures} failed probes, last: ${reason}`]);
+    await harness.time.advanceAsync(160_000);
+    expect(harness.record("a")).toMatchObject({
+      state: "unreachable",
+      stateReason: `30 failed probes, last: ${reason}`,
+    });
+    expect(harness.target("a").usable).toBe(false);
+    engine.paths["/health"] = healthy;
+    await harness.time.advanceAsync(6_000);
+    expect(harness.record("a").state).toBe("up");
+  },
+);

@@ -38,13 +38,14 @@ function sourceOf(facts: number, placed: number): "facts" | "placements" | "noth
   return placed > 0 ? "placements" : "nothing";
 }
 
-type Health = "up" | "draining" | "open" | "starting" | "down";
+type Health = "up" | "draining" | "open" | "starting" | "unreachable" | "down";
 
 function healthOf({ state, reason, draining, breaker }: EngineFacts): {
   readonly health: Health;
   readonly note: string;
 } {
   if (state === "starting") return { health: "starting", note: reason || "not probed yet" };
+  if (state === "unreachable") return { health: "unreachable", note: reason };
   if (state !== "up") return { health: "down", note: reason || state };
   if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
   return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
@@ -93,6 +94,7 @@ export const healthText: Readonly<Record<Health, string>> = {
   draining: "draining",
   open: "circuit open",
   starting: "starting",
+  unreachable: "unreachable",
   down: "down",
 };
 

@@ -95,6 +95,8 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   #current: PlannedAttempt<Target> | undefined;
   #ticket: AdmissionTicket | undefined;
   #isAdmitted = false;
+  /** An engine did not serve the model, so that the planned targets may be wrong. */
+  #isOutdated = false;
   /** Targets with capacity for the first attempt. Further attempts may use any target. */
   #open: readonly Target[] | undefined;
   #leftOut: ReadonlyMap<string, Exclusion> | undefined;
@@ -208,6 +210,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#pair?.failed(kind);
     const dispatch = this.#current?.dispatch;
     if (!dispatch) return;
+    if (kind === "unknown_model") this.#isOutdated = true;
     if (kind !== "declined" && kind !== "withdrawn") this.#tried.add(dispatch.target.key);
     dispatch.release();
     if (!isBegun) dispatch.withdraw();
@@ -267,7 +270,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const { pool, onlyEngine } = request;
     const tried = this.#tried;
     // A request that was planned without any engine has waited for the first one.
-    const planned = request.targets.length > 0 ? request.targets : carrier.targets();
+    const planned = request.targets.length > 0 && !this.#isOutdated ? request.targets : carrier.targets();
     const targets = (tried.size === 0 ? this.#open : undefined) ?? planned;
     const accepts = planner?.alonePredicate(pool, targets, tried) ?? servesAlone;
     return carrier.select(targets, {

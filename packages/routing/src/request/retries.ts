@@ -11,6 +11,7 @@ import { type Clock, type CounterSeries, counterOf, EspalierError, type Meter } 
  * - `protocol`: the answer is not valid HTTP.
  * - `declined`: the answer began but was not wanted.
  * - `withdrawn`: the attempt was given up.
+ * - `unknown_model`: the engine does not serve the model. Nothing was computed.
  */
 export type FailureKind =
   | "connect"
@@ -20,7 +21,8 @@ export type FailureKind =
   | "status"
   | "protocol"
   | "declined"
-  | "withdrawn";
+  | "withdrawn"
+  | "unknown_model";
 
 /** A request that breaks this many engines counts as the cause. */
 const maxBroken = 2;
@@ -48,7 +50,8 @@ export function createRetryMeters(meter: Meter): RetryMeters {
  * Decides what may be resent for one client's request. The request may be what broke the engine, so each resend repeats
  * that risk. All attempts for the request share this state.
  *
- * A failure before the engine got the request is free: the next engine is tried at once. After that, one more attempt
+ * A failure before the engine got the request, or because it does not serve the model, is free: the next engine is tried
+ * at once. After that, one more attempt
  * is made if the retry budget allows it, and none once an engine has begun to answer.
  */
 export class Retries {
@@ -101,7 +104,7 @@ export class Retries {
    * @returns undefined if the request has failed
    */
   after<Choice>(kind: FailureKind, hasHeaders: boolean, choose: () => Choice | undefined): Choice | undefined {
-    if (isFree(kind)) {
+    if (freeKinds.has(kind)) {
       const next = choose();
       if (next !== undefined) this.#meters.free.add();
       return next;
@@ -134,9 +137,13 @@ export class Retries {
   }
 }
 
-function isFree(kind: FailureKind): boolean {
-  return kind === "connect" || kind === "overloaded" || kind === "declined" || kind === "withdrawn";
-}
+const freeKinds: ReadonlySet<FailureKind> = new Set([
+  "connect",
+  "overloaded",
+  "declined",
+  "withdrawn",
+  "unknown_model",
+]);
 
 export interface RetryBudgetOptions {
   /** Charged retries allowed per request, over a sliding window of 10 s. */

@@ -239,6 +239,7 @@ export function createRelayMetrics(meter: Meter): RelayMetrics {
       protocol: attempts.series("protocol"),
       declined: attempts.series("declined"),
       withdrawn: attempts.series("withdrawn"),
+      unknown_model: attempts.series("unknown_model"),
     },
     clientAborts: counterOf(
       meter,

@@ -151,7 +151,7 @@ export class PickedRun extends RequestRun {
   /** The gateway passes whatever the engine answers. */
   protected override judge(status: number, head: Buffer, ended: boolean): Verdict {
     const verdict = super.judge(status, head, ended);
-    return verdict === "decline" ? "pass" : verdict;
+    return verdict === "decline" || verdict === "unknown_model" ? "pass" : verdict;
   }
 
   #send({ upstream, body }: AttemptRequest): boolean {

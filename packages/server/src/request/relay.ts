@@ -80,8 +80,8 @@ export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | unde
   return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }
 
-/** The verdict on the beginning of an answer. `more` asks for a longer beginning. */
-export type Verdict = "pass" | "decline" | "more";
+/** The verdict on the beginning of an answer. `more` asks for a longer beginning; `unknown_model` is the engine's. */
+export type Verdict = "pass" | "decline" | "more" | "unknown_model";
 
 /** The engine of the next attempt: undefined when none is left, `later` when the subclass will call `proceed`. */
 export type NextEngine = Engine | "later" | undefined;
@@ -369,6 +369,10 @@ export abstract class Relay implements AttemptOwner {
       const verdict = this.judge(this.#status, head, ended);
       if (verdict === "decline") {
         this.#giveUp("declined", new EspalierError("no_engine_available"));
+        return undefined;
+      }
+      if (verdict === "unknown_model") {
+        this.#giveUp("unknown_model", new EspalierError("model_not_found", undefined, { param: "model" }));
         return undefined;
       }
       if (verdict === "more" && !ended && head.length < maxJudgedBytes) {

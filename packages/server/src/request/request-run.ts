@@ -1,6 +1,7 @@
 import type { AdmissionRequest } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
 import type { LegEdits } from "@espalier/disaggregation";
+import { isUnknownModelAnswer } from "@espalier/openai";
 import { retryAfterMs } from "@espalier/proxy";
 import {
   type ChosenAlone,
@@ -17,6 +18,7 @@ import {
   type Selection,
 } from "@espalier/routing";
 import type { Permit, Target } from "@espalier/workers";
+import { servesAdapter } from "../adapters/adapter-loader.ts";
 import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-run.ts";
@@ -70,8 +72,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   readonly #pair: HttpPair | undefined;
   /** Undefined for a request without a LoRA adapter. */
   readonly #adapter: AdapterRun | undefined;
-  /** `waiting` while an adapter is being loaded, then the outcome. */
+  /** `waiting` while an adapter is being loaded or lists of models are read again, then the outcome of the former. */
   #loading: { readonly engine: Engine | undefined } | "waiting" | undefined;
+  /** Whether the last engine did not serve the model. */
+  #isUnknown = false;
+  #hasAskedAgain = false;
   #permit: Permit | undefined;
   #watch: AnswerWatch | undefined;
   /** Estimated from a stream's chunks. */
@@ -143,8 +148,10 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   /** The planned targets when the pool has become empty: the attempt then fails as usual. */
   targets(): readonly Target[] {
-    const now = this.#context.fleet.pool(this.#plan.pool.model);
-    return now.length > 0 ? now : this.#plan.targets;
+    const { pool, targets, endpointId } = this.#plan;
+    const all = this.#context.fleet.pool(pool.model);
+    const now = this.#adapter ? all.filter(({ engine }) => servesAdapter(engine, endpointId)) : all;
+    return now.length > 0 ? now : targets;
   }
 
   /**
@@ -206,6 +213,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       this.#permit?.release();
     }
     const attempt = this.#lifecycle.next();
+    if (attempt === undefined && this.#isUnknown && !this.#hasAskedAgain) return this.#askAgain();
     return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
   }
 
@@ -222,7 +230,8 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#plan.trace?.attemptFailed(failure);
     this.#adapter?.ended();
     this.#coolDown(failure.retryAfterMs);
-    const isOwnDoing = kind === "declined" || kind === "withdrawn";
+    this.#isUnknown = kind === "unknown_model";
+    const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
     else if (beforeFirstByte) this.#permit?.failure(error.code);
     // The permit was settled when the answer began, but an engine that dies during it must still count as failed.
@@ -231,7 +240,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   protected judge(status: number, head: Buffer, ended: boolean): Verdict {
     const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
-    return verdict === "pass" ? this.#lifecycle.judge(status, head, ended) : verdict;
+    if (verdict !== "pass") return verdict;
+    if (status !== 400 && status !== 404) return this.#lifecycle.judge(status, head, ended);
+    if (isUnknownModelAnswer(status, head.toString("utf8"))) {
+      void this.#context.fleet.refreshModels(this.#lifecycle.selection?.target.engine.id);
+      return "unknown_model";
+    }
+    return ended ? this.#lifecycle.judge(status, head, ended) : "more";
   }
 
   protected answerStarted(status: number, headers: readonly string[]): void {
@@ -385,6 +400,20 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
         // Loading time must not be learned as prefill time.
         dispatch.delayed();
         this.#loading = { engine: loaded };
+        this.proceed();
+      })
+      .catch((thrown) => this.crash(thrown));
+    return "later";
+  }
+
+  /** Another engine may serve the model by now: reads all lists again before the last one is chosen, or none is. */
+  #askAgain(): "later" {
+    this.#hasAskedAgain = true;
+    this.#loading = "waiting";
+    this.#context.fleet
+      .refreshModels()
+      .then(() => {
+        this.#loading = undefined;
         this.proceed();
       })
       .catch((thrown) => this.crash(thrown));

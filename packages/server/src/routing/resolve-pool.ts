@@ -98,11 +98,17 @@ function onlyModel(fleet: ServedModels["fleet"]): string {
   });
 }
 
-/** An engine that has not listed its models may serve this one, so the error is then temporary. */
+/**
+ * An engine that has not listed its models may serve this one, so the error is then temporary. One that was never reached is
+ * not waited for once another has listed its models.
+ */
 function absent({ fleet, live: { modelRouter } }: ServedModels, model: string): EspalierError {
-  const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
+  const isListed = fleet.engines.some(({ models }) => models !== undefined);
+  const undecided = !isListed || fleet.engines.some(({ models, state }) => !models && state !== "unreachable");
   if (undecided || modelRouter.targetsOf(model).length > 0) {
     return new EspalierError("no_engine_available", "No engine that serves this model is up.");
   }
+  // One may have begun to serve it since its list was read: then the next request finds it.
+  void fleet.refreshModels();
   return new EspalierError("model_not_found", `The model ${JSON.stringify(model)} does not exist.`, { param: "model" });
 }

@@ -7,7 +7,7 @@ import type { TargetAdapters } from "./target-adapters.ts";
 import type { TargetLoad } from "./target-load.ts";
 
 /**
- * `starting`: new, not yet seen healthy. `unreachable`: new for a minute, and never seen healthy. `up` and `down`: as health probes say. `removed`: gone from discovery, kept
+ * `starting`: new, not yet seen healthy. `unreachable`: new, and none of 30 probes was answered. `up` and `down`: as health probes say. `removed`: gone from discovery, kept
  * only until its last request has ended.
  */
 export type EngineState = "starting" | "unreachable" | "up" | "down" | "removed";

@@ -32,7 +32,7 @@ export function createHealthProbe(
   let tracker = new HealthTracker(options, random);
 
   const record = (fetched: Fetched): boolean => {
-    const changed = tracker.record(fetched.outcome === "ok");
+    const changed = tracker.record(fetched.outcome === "ok", fetched.status > 0);
     const { consecutiveFailures, consecutiveSuccesses } = tracker;
     engine.meters.probe(fetched.outcome);
     engine.health = { lastOutcome: fetched.outcome, consecutiveFailures, consecutiveSuccesses };
@@ -82,7 +82,7 @@ export function createHealthProbe(
  */
 const confirmShare = 0.7;
 
-/** A new engine is unreachable after this many failed probes: with the default options within a minute of refused ones. */
+/** A new engine is unreachable after this many probes without any answer: within a minute of refused connections. */
 const unreachableAfter = 30;
 
 /** Turns the results of probes into a state. Pure except for the jitter of its delays. */
@@ -94,14 +94,20 @@ export class HealthTracker {
   consecutiveSuccesses = 0;
   /** Probes since the last change of state; paces the probing of an engine that is not up. */
   #attempts = 0;
+  /** Probes in a row without any answer. */
+  #unanswered = 0;
 
   constructor(options: HealthOptions, random: Random) {
     this.#options = options;
     this.#random = random;
   }
 
-  /** @returns whether the state changed */
-  record(healthy: boolean): boolean {
+  /**
+   * @param answered whether it answered at all: engines say 503 while they load
+   * @returns whether the state changed
+   */
+  record(healthy: boolean, answered = healthy): boolean {
+    this.#unanswered = answered ? 0 : this.#unanswered + 1;
     if (healthy) {
       this.consecutiveSuccesses += 1;
       this.consecutiveFailures = 0;
@@ -112,9 +118,10 @@ export class HealthTracker {
     this.consecutiveFailures += 1;
     this.consecutiveSuccesses = 0;
     this.#attempts += 1;
-    if (this.state === "starting" && this.consecutiveFailures >= unreachableAfter) {
-      this.state = "unreachable";
-      return true;
+    if (this.state === "starting" || this.state === "unreachable") {
+      const before = this.state;
+      this.state = this.#unanswered < unreachableAfter ? "starting" : "unreachable";
+      return this.state !== before;
     }
     return this.state === "up" && this.consecutiveFailures >= this.#options.downAfter && this.#become("down");
   }

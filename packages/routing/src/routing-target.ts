@@ -15,7 +15,7 @@ export interface RoutingTarget {
   };
   readonly load: TargetLoad;
   readonly signals: Omit<EngineSignals, "dialect">;
-  readonly adapters: Pick<TargetAdapters, "stateOf">;
+  readonly adapters: Pick<TargetAdapters, "stateOf" | "seen">;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;
   /** Up, not draining, and allowed by the breaker. */

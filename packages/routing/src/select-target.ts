@@ -1,4 +1,4 @@
-import { kvPullProtocols, type Random } from "@espalier/common";
+import { type EngineId, kvPullProtocols, type Random } from "@espalier/common";
 import {
   adapterState,
   type CandidateSet,
@@ -98,6 +98,8 @@ interface SelectorParts {
   readonly sessions?: SessionBindings;
   readonly rents?: CopyRents;
   readonly trust?: LendTrust;
+  /** Milliseconds since any router last used the adapter at the engine; Infinity if that is not known. */
+  readonly adapterUseAgeMs?: (engine: EngineId, adapter: string) => number;
   readonly log?: Pick<DecisionLog<unknown>, "add"> | undefined;
   /** Called for each target that a decision left out. */
   readonly onLeftOut?: ((reason: string) => void) | undefined;
@@ -107,7 +109,7 @@ interface SelectorParts {
 export function createTargetSelector(parts: SelectorParts): TargetSelector {
   const { random, knowledge, shared = noSharedLoad, traffic = noTraffic, log, onLeftOut } = parts;
   const isObserved = log !== undefined || onLeftOut !== undefined;
-  const { sessions = noSessions, rents = noRents, trust = fullTrust } = parts;
+  const { sessions = noSessions, rents = noRents, trust = fullTrust, adapterUseAgeMs } = parts;
   const candidates = createCandidateSet();
   return {
     select(pool, targets, { features, prompt, canPull }, restriction) {
@@ -135,9 +137,9 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
         }
         const index = addCandidate(candidates, target, i);
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
-        addAdapter(candidates, index, target, features.adapter);
         if (activeBlocks) addActive(candidates, index, target, activeBlocks, shared);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
+        if (features.adapter !== undefined) addAdapter(candidates, index, target, features.adapter, adapterUseAgeMs);
         snapshot?.describe(candidates, index, target);
         if (isPulling) addPull(candidates, index, target, shared, trust);
         if (isBurst) addPeerEstimate(candidates, index, traffic.peerTokensAt(target.index));
@@ -409,15 +411,29 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   return index;
 }
 
-/** Writes the target's state of the requested LoRA adapter; nothing if none is requested or the state is unknown. */
+/**
+ * Writes the target's state of the requested LoRA adapter; nothing if it is unknown. What shows that the target has loaded
+ * it, whichever router sent it there: blocks of the prompt, as the adapter is part of a chain, and what routers tell.
+ */
 function addAdapter(
   candidates: CandidateSet,
   index: number,
-  target: Pick<RoutingTarget, "adapters">,
-  adapter: string | undefined,
+  { adapters, engine }: Pick<RoutingTarget, "adapters" | "engine">,
+  adapter: string,
+  useAgeMs: SelectorParts["adapterUseAgeMs"],
 ): void {
-  if (adapter === undefined) return;
-  const state = target.adapters.stateOf(adapter);
+  let state = adapters.stateOf(adapter);
+  if (state !== "active") {
+    const isHeld = candidates.matchedTokens[index]! > 0;
+    // An age that is not a number: facts, of which nobody knows how old they are.
+    const heldAgeMs = isHeld ? candidates.matchAgeMs[index]! : Number.POSITIVE_INFINITY;
+    const usedAgeMs = useAgeMs?.(engine.id, adapter) ?? Number.POSITIVE_INFINITY;
+    const ageMs = Math.min(Number.isNaN(heldAgeMs) ? Number.POSITIVE_INFINITY : heldAgeMs, usedAgeMs);
+    if (isHeld || ageMs < Number.POSITIVE_INFINITY) {
+      adapters.seen(adapter, ageMs);
+      state = adapters.stateOf(adapter);
+    }
+  }
   if (state !== undefined) candidates.adapterState[index] = adapterState[state];
 }
 

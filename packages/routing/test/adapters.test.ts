@@ -4,6 +4,7 @@ import { adapterState, type CandidateSet, createPolicy, type Policy, type Reques
 import type { AdapterReading } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { createTargetSelector } from "../src/select-target.ts";
+import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
 type Knowledge = Parameters<typeof createTargetSelector>[0]["knowledge"];
@@ -102,6 +103,68 @@ describe("the column", () => {
     const targets = engines(2);
     chosen(targets, "sql", 1);
     for (const { adapters } of targets) expect(adapters.loaded()).toEqual([]);
+  });
+});
+
+// One router counted 128 ms for loading an adapter, and the others none, at an engine that held 800 tokens of it. Mechanism:
+// only what a router had sent itself, or what the engine's page named at that moment, counted as loaded.
+describe("an adapter that another router uses", () => {
+  /** What a decision sees of `sql` at one target that holds so many tokens of the prompt, of this age. */
+  function seenAt(
+    { adapters, key, engine, ...rest }: ScriptedTarget,
+    held: { readonly tokens: number; readonly ageMs: number },
+    useAgeMs = Number.POSITIVE_INFINITY,
+  ): number {
+    let seen = Number.NaN;
+    const inner = createPolicy("least_work");
+    const policy: Policy = {
+      ...inner,
+      choose(request, candidates: CandidateSet, random) {
+        seen = candidates.adapterState[0]!;
+        return inner.choose(request, candidates, random);
+      },
+    };
+    const knowledge: Knowledge = {
+      ...noKnowledge,
+      describe(_target, _prompt, candidates, at) {
+        candidates.matchedTokens[at] = held.tokens;
+        candidates.matchAgeMs[at] = held.ageMs;
+      },
+    };
+    const selector = createTargetSelector({
+      ...{ random: createSeededRandom(1), knowledge },
+      adapterUseAgeMs: (id, adapter) => (id === engine.id && adapter === "sql" ? useAgeMs : Number.POSITIVE_INFINITY),
+    });
+    const request = { features: { ...features, adapter: "sql" }, prompt: promptOf(tokensOf("a", 96)) };
+    selector.select({ policy }, [{ ...rest, adapters, key, engine }], request, { tried: new Set() });
+    return seen;
+  }
+  const nothing = { tokens: 0, ageMs: Number.NaN };
+  const target = (): ScriptedTarget => engines(1)[0]!;
+
+  test("is loaded where the engine holds blocks of it, or was sent some", () => {
+    expect(seenAt(target(), nothing)).toBeNaN();
+    expect(seenAt(target(), { tokens: 800, ageMs: Number.NaN })).toBe(adapterState.active);
+    expect(seenAt(target(), { tokens: 800, ageMs: 300 })).toBe(adapterState.active);
+  });
+
+  test("is loaded where a router says that it was used, whatever the prompt", () => {
+    expect(seenAt(target(), nothing, 5_000)).toBe(adapterState.active);
+  });
+
+  test("is not loaded if as many as there are slots were used since", () => {
+    const full = target();
+    full.adapters.accept(reading(2, ["a", "b"]), 0, true);
+    expect(seenAt(full, { tokens: 800, ageMs: Number.NaN }, 5_000)).toBe(adapterState.none);
+  });
+
+  test("still waits if the engine says so, and is not loaded by what an earlier process computed", () => {
+    const waiting = target();
+    waiting.adapters.accept(reading(2, ["a"], ["sql"]), 0, true);
+    expect(seenAt(waiting, { tokens: 800, ageMs: Number.NaN })).toBe(adapterState.waiting);
+    const restarted = target();
+    restarted.adapters.forget();
+    expect(seenAt(restarted, nothing, 5_000)).toBeNaN();
   });
 });
 

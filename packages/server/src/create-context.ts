@@ -3,6 +3,7 @@ import {
   type Clock,
   counterBy,
   counterOf,
+  type EngineId,
   type HttpClient,
   type Logger,
   type Meter,
@@ -39,7 +40,7 @@ import {
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
 import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
-import { createAdapterUse } from "./adapters/adapter-use.ts";
+import { type AdapterUse, createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionColumns } from "./admin/decision-columns.ts";
 import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
 import { createRecorder } from "./admin/recorder.ts";
@@ -130,7 +131,7 @@ export function createContext(
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   const decisionLog = new DecisionLog(keptDecisions, createDecisionColumns());
-  const selectors = createSelectors(engineSide, rents, decisionLog, ports);
+  const selectors = createSelectors(engineSide, adapterUse, rents, decisionLog, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
@@ -241,7 +242,8 @@ function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock
 
 /** The target selector, and a dry-run one that decides alike without side effects. */
 function createSelectors(
-  { mesh, prefix }: ReturnType<typeof createEngineSide>,
+  { mesh, prefix, fleet }: ReturnType<typeof createEngineSide>,
+  adapterUse: AdapterUse,
   rents: CopyRents,
   log: DecisionLog<DescribedDecision>,
   { clock, random, meter }: Ports,
@@ -255,7 +257,11 @@ function createSelectors(
     "espalier_left_out_total",
     `Targets that routing decisions left out, by reason: ${exclusions.join(", ")}, or the name of the policy's filter.`,
   );
-  const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust };
+  const adapterUseAgeMs = (id: EngineId, adapter: string): number => {
+    const engine = fleet.engine(id);
+    return engine ? adapterUse.ageMs(engine, adapter) : Number.POSITIVE_INFINITY;
+  };
+  const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust, adapterUseAgeMs };
   return {
     selector: createTargetSelector({ ...parts, traffic, sessions, rents, log, onLeftOut }),
     dryRunSelector: createTargetSelector({

@@ -75,6 +75,20 @@ test("an engine of the same name at another place has uses of its own", () => {
 });
 
 describe("other routers", () => {
+  test("know within a second how long ago it was used", () => {
+    const { uses, engine, advance } = rig(2);
+    const [one, other] = uses;
+    expect(other!.ageMs(engine, "a")).toBe(Number.POSITIVE_INFINITY);
+    one!.begin(engine, "a")();
+    advance(1_000);
+    expect([one, other].map((use) => use!.ageMs(engine, "a"))).toEqual([1_000, 1_000]);
+    advance(500);
+    expect(other!.ageMs(engine, "a")).toBe(1_500);
+    one!.unloaded(engine, "a");
+    advance(1_000);
+    expect(other!.ageMs(engine, "a")).toBe(Number.POSITIVE_INFINITY);
+  });
+
   test("know of a request that takes long, and for three words after it", () => {
     const { uses, engine, advance } = rig(2);
     const [one, other] = uses;

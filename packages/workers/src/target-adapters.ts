@@ -12,6 +12,12 @@ export interface TargetAdapters {
   stateOf(adapter: string): AdapterState | undefined;
   /** A request for the adapter is being sent there. */
   sent(adapter: string): void;
+  /**
+   * Something shows that the adapter was in use there, such as blocks that it computed.
+   *
+   * @param ageMs how long ago; Infinity if that is not known
+   */
+  seen(adapter: string, ageMs: number): void;
   /** The target was asked to unload the adapter. */
   unloaded(adapter: string): void;
   /** Adapters assumed to be loaded, least recently used first.  */
@@ -57,12 +63,17 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
   let reading: AdapterReading | undefined;
   /** When that scrape began. */
   let askedMs = Number.NEGATIVE_INFINITY;
+  /** When the process may have been replaced last: what is older says nothing of this one. */
+  let startMs = Number.NEGATIVE_INFINITY;
+  /** When each was last unloaded, unless it was used since. */
+  const unloadedMs = new Map<string, number>();
   /** Whether the engine reports adapters but has had none, so that all its slots are free. */
   let isUntouched = false;
 
   const slots = (): number => Math.min(maxLoadedAdapters, reading?.slots ?? assumedAdapterSlots);
   const use = (adapter: string, atMs: number): void => {
     usedMs.set(adapter, Math.max(atMs, usedMs.get(adapter) ?? Number.NEGATIVE_INFINITY));
+    unloadedMs.delete(adapter);
   };
   const evict = (): void => {
     while (usedMs.size > slots()) usedMs.delete(oldestOf(usedMs));
@@ -83,8 +94,19 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
       waiting.delete(adapter);
       evict();
     },
+    seen(adapter, ageMs) {
+      const knownMs = Math.max(startMs, unloadedMs.get(adapter) ?? Number.NEGATIVE_INFINITY);
+      const atMs = nowMs() - ageMs;
+      // Blocks outlive an adapter that is unloaded, but not the process.
+      if (waiting.has(adapter) || (ageMs === Number.POSITIVE_INFINITY ? unloadedMs.has(adapter) : atMs <= knownMs))
+        return;
+      use(adapter, Math.max(atMs, knownMs));
+      evict();
+    },
     unloaded(adapter) {
       usedMs.delete(adapter);
+      unloadedMs.set(adapter, nowMs());
+      if (unloadedMs.size > maxLoadedAdapters) unloadedMs.delete(unloadedMs.keys().next().value!);
     },
     accept(next, sampledMs, tellsAdapters) {
       // An adapter that waited at the last scrape and no longer waits has had a slot in between.
@@ -103,6 +125,8 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
       evict();
     },
     forget() {
+      startMs = nowMs();
+      unloadedMs.clear();
       usedMs.clear();
       waiting.clear();
       reading = undefined;

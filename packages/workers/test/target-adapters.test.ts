@@ -31,6 +31,45 @@ function rig(): OwnedTargetAdapters & { at(ms: number): OwnedTargetAdapters; say
   };
 }
 
+describe("an adapter that something shows in use", () => {
+  test("counts as used then, and is evicted in its turn", () => {
+    const adapters = rig();
+    adapters.says(reading(2));
+    adapters.at(1_000).sent("a");
+    adapters.at(2_000).seen("b", 500);
+    adapters.at(2_000).seen("c", 1_500);
+    expect(adapters.loaded()).toEqual(["a", "b"]);
+    adapters.at(2_000).seen("c", 100);
+    expect(adapters.loaded()).toEqual(["b", "c"]);
+  });
+
+  test("goes first when nobody knows when that was", () => {
+    const adapters = rig();
+    adapters.says(reading(2));
+    adapters.seen("old", Number.POSITIVE_INFINITY);
+    adapters.at(1).sent("a");
+    expect(adapters.loaded()).toEqual(["old", "a"]);
+    adapters.at(2).sent("b");
+    adapters.seen("old", Number.POSITIVE_INFINITY);
+    expect(adapters.loaded()).toEqual(["a", "b"]);
+  });
+
+  test("is not loaded by what was before it was unloaded, or before the process", () => {
+    const adapters = rig();
+    adapters.at(1_000).unloaded("a");
+    adapters.seen("a", Number.POSITIVE_INFINITY);
+    adapters.seen("a", 10);
+    expect(adapters.loaded()).toEqual([]);
+    adapters.at(1_020).seen("a", 10);
+    expect(adapters.loaded()).toEqual(["a"]);
+    adapters.at(2_000).forget();
+    adapters.seen("a", 980);
+    expect(adapters.loaded()).toEqual([]);
+    adapters.seen("a", Number.POSITIVE_INFINITY);
+    expect(adapters.loaded()).toEqual(["a"]);
+  });
+});
+
 describe("the state of an adapter", () => {
   test("is unknown until something is said or sent", () => {
     const adapters = rig();

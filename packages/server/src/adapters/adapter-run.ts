@@ -45,7 +45,7 @@ export class AdapterRun {
     const fields = adapterFields(target.engine, this.#adapter, this.#plan.endpointId);
     if (!fields) return Promise.resolve(undefined);
     this.#target = target;
-    if (this.isManaged) this.#endUse = adapterUse.begin(target.engine, this.#adapter);
+    this.#endUse = adapterUse.begin(target.engine, this.#adapter);
     const loading = adapterLoader.load(target.engine, this.#adapter, this.#plan.pool.upstreamHeaders);
     const { workMs, set } = edits;
     const send = (): Engine => this.#sent(target, engine, { workMs, set: { ...set, ...fields } });

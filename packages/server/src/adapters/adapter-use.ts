@@ -22,6 +22,8 @@ export interface AdapterUse {
   isInUse(engine: EngineRecord, adapter: string): boolean;
   /** When any router last used it, in milliseconds of the monotonic clock; -Infinity when unknown. */
   lastUsedMs(engine: EngineRecord, adapter: string): number;
+  /** Milliseconds since then, a second old at most; Infinity when unknown. Read for every candidate of a request. */
+  ageMs(engine: EngineRecord, adapter: string): number;
   /** Whether a router announced its use there and it was not unloaded since. */
   isKnownInUse(engine: EngineRecord, adapter: string): boolean;
   /** The engine unloaded the adapter. */
@@ -43,7 +45,13 @@ interface Use {
   /** When the last request began or ended. */
   lastMs: number;
   announcedMs: number;
+  /** When any router last used it, as far as was known at `lookedMs`. */
+  knownMs: number;
+  lookedMs: number;
 }
+
+/** How long `ageMs` does not look for announcements of others again. */
+const lookEveryMs = 1_000;
 
 /**
  * A shared binding from engine and adapter to the last router that used it announces the use; it is renewed while
@@ -60,7 +68,10 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
   const useOf = (engine: EngineRecord, adapter: string): Use => {
     const known = uses.get(engine) ?? new Map<string, Use>();
     uses.set(engine, known);
-    const use = known.get(adapter) ?? { key: keyOf(engine, adapter), requests: 0, lastMs: never, announcedMs: never };
+    const use = known.get(adapter) ?? {
+      ...{ key: keyOf(engine, adapter), requests: 0, lastMs: never, announcedMs: never },
+      ...{ knownMs: never, lookedMs: never },
+    };
     known.set(adapter, use);
     return use;
   };
@@ -82,6 +93,7 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
     const left = shared?.leftMs(key) ?? 0;
     return left > 0 ? rememberedMs - left : Number.POSITIVE_INFINITY;
   };
+  const lastUsedMs = (use: Use): number => Math.max(use.lastMs, clock.nowMs() - quietMs(use));
   return {
     begin(engine, adapter) {
       const use = useOf(engine, adapter);
@@ -107,14 +119,21 @@ export function createAdapterUse({ clock, scheduler, random, shared }: AdapterUs
       // Metrics from before the last request ended here may still count that request.
       return isNamedBy(engine, adapter, clock.nowMs() - use.lastMs);
     },
-    lastUsedMs(engine, adapter) {
+    lastUsedMs: (engine, adapter) => lastUsedMs(useOf(engine, adapter)),
+    ageMs(engine, adapter) {
       const use = useOf(engine, adapter);
-      return Math.max(use.lastMs, clock.nowMs() - quietMs(use));
+      const nowMs = clock.nowMs();
+      if (nowMs - use.lookedMs >= lookEveryMs) {
+        use.lookedMs = nowMs;
+        use.knownMs = lastUsedMs(use);
+      }
+      return nowMs - use.knownMs;
     },
     isKnownInUse: (engine, adapter) => (shared?.leftMs(keyOf(engine, adapter)) ?? 0) > 0,
     unloaded(engine, adapter) {
       const use = useOf(engine, adapter);
       use.announcedMs = never;
+      use.knownMs = never;
       shared?.forget(use.key);
     },
   };

@@ -21,19 +21,24 @@ interface Moment {
 /**
  * Reads the engine's metrics into the signals of its targets.
  *
- * @param hooks `onRestart` is called when the page is another process's than the last one was
+ * @param hooks `onRestart` is called when the page is another process's than the last one was, or nothing shows that it
+ *   is not after nothing had listened at the engine's address; with whether it is the first page since `start`
  */
 export function createMetricsScrape(
   deps: EngineDeps,
   engine: Engine,
-  hooks: { onRestart(): void },
+  hooks: { onRestart(isFirstPage: boolean): void },
 ): { start(): void; stop(): void } {
   const { clock, scheduler, random, sharing, metricsEveryMs } = deps;
   const { scrape: options } = deps.options;
   const paths = [options.path, fallbackPath];
   let pathIndex = 0;
   let failures = 0;
-  const isRestart = createRestartWatch();
+  const compare = createProcessWatch();
+  let hasStarted = false;
+  let isFirstPage = true;
+  /** Whether nothing has listened at its address since the last page: another process may have taken its place. */
+  let wasGone = false;
   let cancelExpiry: Cancel = () => {};
 
   const forget = (): void => {
@@ -49,14 +54,17 @@ export function createMetricsScrape(
     failures = 0;
     cancelExpiry();
     cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
-    const restarted = isRestart(reading);
+    const process = compare(reading);
+    const restarted = process === "other" || (process === "unknown" && wasGone);
+    wasGone = false;
     for (const [rank, { signals, adapters }] of engine.targets.entries()) {
       const { values, adapters: named } = reading.ranks[rank]!;
       if (restarted) adapters.forget();
       adapters.accept(named, moment.startedMs, reading.dialect === "vllm");
       signals.accept(reading.dialect, values, moment.startedMs, moment.inFlight[rank]!);
     }
-    if (restarted) hooks.onRestart();
+    if (restarted) hooks.onRestart(isFirstPage);
+    isFirstPage = false;
   };
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
@@ -83,7 +91,12 @@ export function createMetricsScrape(
     const { timeoutMs, maxBytes } = options;
     const fetched = await controlFetch(deps, { url: engine.url + paths[pathIndex]!, timeoutMs, maxBytes });
     if (!isCurrent()) return 0;
+    wasGone ||= fetched.outcome === "unreachable";
     const outcome = acceptPage(fetched, { startedMs, inFlight });
+    if (outcome === "absent" && pathIndex === paths.length - 1 && wasGone) {
+      wasGone = false;
+      hooks.onRestart(isFirstPage);
+    }
     engine.meters.scrape(outcome);
     if (outcome !== "ok" && !isOwnOutcome(fetched.outcome)) {
       failures += 1;
@@ -93,10 +106,13 @@ export function createMetricsScrape(
   });
   return {
     start() {
+      hasStarted = true;
+      isFirstPage = true;
       pathIndex = 0;
       loop.start(0);
     },
     stop() {
+      wasGone ||= hasStarted && engine.health.lastOutcome === "unreachable";
       loop.stop();
       forgetAll();
     },
@@ -113,18 +129,20 @@ const sameStartS = 1;
  * Compares each page with the last one, however long ago that was: a process is replaced while nobody can read it, when
  * the signals are long forgotten.
  *
- * @returns takes the reading; whether the process is another one than before
+ * @returns takes the reading. `unknown`: it names no start, and had counted nothing before
  */
-function createRestartWatch(): (reading: MetricsReading) => boolean {
+function createProcessWatch(): (reading: MetricsReading) => "same" | "other" | "unknown" {
   let startS = Number.NaN;
   let last: readonly (readonly number[])[] = [];
   return ({ ranks, processStartS }) => {
     // SGLang's page has no total before the first request: a total that is gone begins at 0 again.
     const now = ranks.map(({ values }) => totals.map((name) => values[name] || 0));
     const isLower = now.some((rank, at) => rank.some((total, which) => total < (last[at]?.[which] ?? 0)));
-    const isOtherStart = Math.abs(processStartS - startS) > sameStartS;
+    const awayS = Math.abs(processStartS - startS);
+    const isKnown = !Number.isNaN(awayS) || last.some((rank) => rank.some((total) => total > 0));
     if (!Number.isNaN(processStartS)) startS = processStartS;
     last = now;
-    return isLower || isOtherStart;
+    if (isLower || awayS > sameStartS) return "other";
+    return isKnown ? "same" : "unknown";
   };
 }

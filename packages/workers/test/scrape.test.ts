@@ -398,3 +398,31 @@ test("an engine that was away and is the same process is not restarted", async (
   await harness.time.advanceAsync(20_000);
   expect([harness.record("a").state, restarts]).toEqual(["up", 0]);
 });
+
+test.each([
+  ["whose page has counted nothing yet", sglangProcess(0, [0])],
+  ["without metrics", undefined],
+])("an engine %s is taken for restarted, once, when nothing had listened at its address", async (_, body) => {
+  const harness = await startHarness();
+  const page: Answer = body === undefined ? { status: 404 } : { status: 200, body };
+  const engine = harness.engine("a", {}, { "/health": "refused", "/metrics": page });
+  let restarts = 0;
+  harness.fleet.onChange((change) => {
+    if (change === "restarted") restarts++;
+  });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(20_000);
+  engine.paths["/health"] = healthy;
+  await harness.time.advanceAsync(20_000);
+  expect([harness.record("a").state, restarts]).toEqual(["up", 0]);
+  Object.assign(engine.paths, { "/health": "silent", "/metrics": "silent" });
+  await harness.time.advanceAsync(20_000);
+  Object.assign(engine.paths, { "/health": healthy, "/metrics": page });
+  await harness.time.advanceAsync(20_000);
+  expect(restarts).toBe(0);
+  Object.assign(engine.paths, { "/health": "refused", "/metrics": "refused" });
+  await harness.time.advanceAsync(20_000);
+  Object.assign(engine.paths, { "/health": healthy, "/metrics": page });
+  await harness.time.advanceAsync(60_000);
+  expect([harness.record("a").state, restarts]).toEqual(["up", 1]);
+});

@@ -115,8 +115,8 @@ test("a prompt that breaks engines breaks two, and the others serve on", async (
   for (let at = 0; at < 8; at++) expect((await post(url, chat())).status).toBe(200);
   const answer = await post(url, chat({ user: "poison" }));
   expect([answer.status, errorOf(answer).code]).toEqual([502, "request_breaks_engines"]);
-  // The first engine has it twice, since a kept connection that ends at once may have gone stale.
-  expect(executed).toHaveLength(3);
+  // The first engine has it twice if its connection ended within 50 ms, since a kept one that does so may have gone stale.
+  expect([2, 3]).toContain(executed.length);
   for (let at = 0; at < 8; at++) expect((await post(url, chat())).status).toBe(200);
   await router.untilIdle();
 });

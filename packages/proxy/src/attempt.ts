@@ -11,8 +11,11 @@ import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
  */
 const maxDiscardedBytes = 64 * 1024;
 const maxDiscardMs = 2_000;
-/** A stale kept connection fails about a round trip after the request was sent; later the engine was working on it. */
-const maxStaleMs = 1_000;
+/**
+ * A stale kept connection fails about a round trip after the request was written. Later the engine may have been working on
+ * it, and a copy is a resend like any other.
+ */
+const maxStaleMs = 50;
 
 /** An attempt as its owner controls it. */
 export interface RunningAttempt {
@@ -64,9 +67,10 @@ export interface AttemptTerms {
 
 /**
  * - `queued`: waits for a connection. - `dialling`: has one that may not be open yet. - `sent`: waits for the answer.
- * - `begun`: the body has begun. - `discarding`: the answer is unwanted. - `done`.
+ * - `headed`: has its head, and waits for the body. - `begun`: the body has begun. - `discarding`: the answer is unwanted.
+ * - `done`.
  */
-type Phase = "queued" | "dialling" | "sent" | "begun" | "discarding" | "done";
+type Phase = "queued" | "dialling" | "sent" | "headed" | "begun" | "discarding" | "done";
 
 /** One request to one engine: an undici handler that tracks its phase and time limits. */
 export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, ConnectionUser, Deadlined {
@@ -144,20 +148,21 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200 || this.#phase !== "sent") return;
+    this.#phase = "headed";
     const headers = controller.rawHeaders as Buffer[];
-    if (isCoded(headers)) {
-      this.#end(() => this.#owner.failed("protocol", new EspalierError("upstream_protocol_error")));
-      return;
-    }
-    if (this.#owner.answered(status, headers)) return;
+    const isWanted = this.#owner.answered(status, headers);
     if (this.#isDone()) return;
-    this.#phase = "discarding";
-    this.#sinceMs = this.#deadlines.nowMs();
+    if (!isWanted) {
+      this.#phase = "discarding";
+      this.#sinceMs = this.#deadlines.nowMs();
+    } else if (isCoded(headers)) {
+      this.#end(() => this.#owner.failed("protocol", new EspalierError("upstream_protocol_error")));
+    }
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#phase === "discarding") this.#discard(chunk);
-    if (this.#phase === "sent") this.#phase = "begun";
+    if (this.#phase === "headed") this.#phase = "begun";
     if (this.#phase !== "begun") return;
     this.#active = true;
     if (this.#owner.received(chunk) || this.#paused || this.#isDone()) return;
@@ -204,6 +209,7 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
         if (nowMs - this.#sinceMs >= this.#limits.connectTimeoutMs) this.#overdue("connect", "upstream_connect_failed");
         break;
       case "sent":
+      case "headed":
         if (nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs) this.#overdue("timeout", "upstream_timeout");
         break;
       case "begun":

@@ -99,7 +99,7 @@ export class Retries {
   /**
    * Decides what follows a failure.
    *
-   * @param hasHeaders whether the engine had begun to answer
+   * @param hasHeaders whether the head of an answer came: the engine may have computed the prompt
    * @param choose returns the next attempt; undefined if there is none
    * @returns undefined if the request has failed
    */
@@ -109,7 +109,7 @@ export class Retries {
       if (next !== undefined) this.#meters.free.add();
       return next;
     }
-    if (kind === "timeout" || (kind === "reset" && (hasHeaders || this.isDangerous))) return undefined;
+    if (hasHeaders || kind === "timeout" || (kind === "reset" && this.isDangerous)) return undefined;
     return this.mayCharge() ? this.charged(choose) : undefined;
   }
 

@@ -140,7 +140,11 @@ function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
   for (const { target, unusable } of feeds) {
     if (unusable) targetsByReason.set(unusable, [...(targetsByReason.get(unusable) ?? []), target]);
   }
-  if (targetsByReason.size === 0) return [tick("feeds", "", `the KV events of ${feeds.length} targets can be used`)];
+  if (targetsByReason.size === 0) {
+    const holes = [...new Set(feeds.filter(({ state }) => state === "partial").map(({ reason }) => reason))];
+    const lack = holes.length === 0 ? "" : `; some lack blocks: ${holes.join(", ")}`;
+    return [tick("feeds", "", `the KV events of ${feeds.length} targets can be used${lack}`)];
+  }
   return [...targetsByReason].map(([why, targets]) => {
     const left = targets.length - namedFeeds;
     const of = targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");

@@ -24,6 +24,8 @@ export type FeedReason =
   | "replay-failed"
   /** partial: a message was refused. */
   | "message-refused"
+  /** partial: all messages came, but blocks in them follow others that the engine never announced. */
+  | "unknown-parents"
   /** replaying: after the first connection or a new one, for a gap, after a restart, or after a queue overflow. */
   | "first-connection"
   | "reconnected"

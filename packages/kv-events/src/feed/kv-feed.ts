@@ -59,6 +59,8 @@ export interface KvFeed extends Startable {
   readonly reason: FeedReason;
   /** Why its endpoint cannot be used; undefined while it can. */
   readonly failure: string | undefined;
+  /** @param lacksParents whether blocks follow others that the engine never announced: then it is not complete */
+  setLacksParents(lacksParents: boolean): void;
   /** Plain JSON for the admin API. */
   describe(): KvFeedDescription;
 }
@@ -109,6 +111,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   #cancelQuietCheck: Cancel = () => {};
   #cancelReopen: Cancel = () => {};
   failure: string | undefined;
+  #lacksParents = false;
   /** How often the endpoint could not be used, since the last connection. */
   #failures = 0;
   #wasHeard = false;
@@ -150,6 +153,12 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     this.#turnOff("stopped");
     this.#cancelQuietCheck();
     this.#record.remove();
+  }
+
+  setLacksParents(lacksParents: boolean): void {
+    if (lacksParents === this.#lacksParents) return;
+    this.#lacksParents = lacksParents;
+    this.settle();
   }
 
   describe(): KvFeedDescription {
@@ -314,7 +323,8 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     if (this.#replay && this.#replayCause !== "quiet-check") return ["replaying", this.#replayCause];
     if (isUnverified) return ["stale", "unverified"];
     if (this.#backlog.isBehind) return ["stale", "behind"];
-    if (last >= 0) return holeReason ? ["partial", holeReason] : ["live", "complete"];
+    const lack = holeReason ?? (this.#lacksParents ? "unknown-parents" : undefined);
+    if (last >= 0) return lack ? ["partial", lack] : ["live", "complete"];
     if (this.#isHistoryEmpty) return ["live", "nothing-published"];
     return ["partial", hasReplayFailed ? "replay-failed" : "nothing-received"];
   }

@@ -4,6 +4,7 @@ import { type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import type { BlockDigests } from "./block-digests.ts";
 import { nodeFlag } from "./block-tree.ts";
+import type { OfferedTrees } from "./floating-blocks.ts";
 import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";
 import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
 import { type LedgerSink, SinkRuns } from "./ledger-sink.ts";
@@ -106,10 +107,16 @@ export class FeedLedger {
   /**
    * Attaches waiting blocks whose position is recognized by their contents; see `AttachHints`. If an engine block is
    * smaller than a router block, it cannot be recognized.
+   *
+   * @param trees `all` after `find` has learned something, `fresh` after events: what was offered in vain is not offered
+   *   again with each of them
    */
-  attachFloating(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): LedgerReport {
+  attachFloating(
+    find: (contents: Uint32Array, blocks: number) => ChainPath | undefined,
+    trees: OfferedTrees = "all",
+  ): LedgerReport {
     resetLedgerReport(this.#report);
-    this.#held?.attachment.offer(find);
+    this.#held?.attachment.offer(find, trees);
     this.#held?.presence.reconcile();
     this.#runs.flush();
     return this.#report;
@@ -129,6 +136,12 @@ export class FeedLedger {
     this.#engineBlockSize = 0;
     this.#unusable = undefined;
     this.#groups = new CacheGroups();
+  }
+
+  /** Whether blocks wait for a parent that the engine never announced, or were dropped while they waited. */
+  get lacksParents(): boolean {
+    const floating = this.#held?.floating;
+    return floating !== undefined && floating.count + floating.dropped > 0;
   }
 
   stats(): LedgerStats {

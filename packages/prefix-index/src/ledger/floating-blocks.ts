@@ -38,6 +38,8 @@ export class FloatingBlocks {
   readonly #table: NodeTable;
   readonly #names: NodeMap;
   #oldest = 0;
+  /** Roots below which blocks came that were not offered yet. */
+  readonly #fresh = new Set<number>();
 
   /** @param maxBlocks bound on records: blocks, and the unknown ones above them */
   constructor(payloadWords: number, maxBlocks: number) {
@@ -117,6 +119,19 @@ export class FloatingBlocks {
     return record;
   }
 
+  /** Blocks came below a record: its tree is fresh, unless they are too deep to be offered. */
+  refresh(record: number): void {
+    let root = record;
+    for (let depth = 0; depth < maxOfferedBlocks; depth++) {
+      const parent = this.parentOf(root);
+      if (parent === 0) {
+        this.#fresh.add(root);
+        return;
+      }
+      root = parent;
+    }
+  }
+
   /**
    * Stores a block below a record. The caller has made space.
    *
@@ -128,6 +143,7 @@ export class FloatingBlocks {
     this.tiersUsed |= 1 << tier;
     if (record !== 0 && !this.isKnown(record)) {
       if (this.#rootOf(parent) === record) return 0;
+      this.#fresh.delete(record);
       this.#unlink(record);
       this.#link(record, parent);
       this.#fill(record, block);
@@ -193,13 +209,20 @@ export class FloatingBlocks {
     return dropped;
   }
 
-  /** The roots of trees, the youngest first. */
-  *roots(): Generator<number> {
-    for (let record = this.firstChild(0); record !== 0; ) {
-      const next = this.nextSibling(record);
-      yield record;
-      record = next;
+  /** The roots of up to `max` trees, the youngest first. */
+  roots(max: number): number[] {
+    const roots: number[] = [];
+    for (let record = this.firstChild(0); record !== 0 && roots.length < max; record = this.nextSibling(record)) {
+      roots.push(record);
     }
+    return roots;
+  }
+
+  /** The roots of up to `max` fresh trees, the youngest first. None is fresh afterwards. */
+  takeFresh(max: number): number[] {
+    const roots = [...this.#fresh].slice(-max).reverse();
+    this.#fresh.clear();
+    return roots;
   }
 
   #dropOldest(): void {
@@ -246,6 +269,7 @@ export class FloatingBlocks {
   #release(record: number): void {
     this.#clearName(record);
     this.#unlink(record);
+    this.#fresh.delete(record);
     this.#table.release(record);
   }
 
@@ -274,6 +298,9 @@ export class FloatingBlocks {
     else words[this.at(parent) + field.child] = next;
   }
 }
+
+/** Which floating trees are offered: `all`, or the `fresh` ones, to which blocks have come since the last offer. */
+export type OfferedTrees = "all" | "fresh";
 
 /** Bound of floating trees offered for attachment at a time (the youngest), and of engine blocks of each. */
 export const maxOfferedTrees = 256;
@@ -314,11 +341,14 @@ export class FloatingAttachment {
    *
    * @param find finds the chain before a run
    */
-  offer(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): void {
+  offer(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined, trees: OfferedTrees): void {
     if (this.#shape.kind !== "parts") return;
+    const fresh = this.#floating.takeFresh(maxOfferedTrees);
+    const offered = trees === "fresh" ? fresh : this.#floating.roots(maxOfferedTrees);
+    if (offered.length === 0) return;
     const { partsPerBlock } = this.#shape;
     const contents = new Uint32Array(2 * maxOfferedBlocks * partsPerBlock);
-    for (const root of Array.from(this.#floating.roots()).slice(0, maxOfferedTrees)) {
+    for (const root of offered) {
       const first = this.#floating.firstChild(root);
       const path = find(contents, this.#copyRun(first, contents));
       if (path !== undefined) this.#attachRoot(root, path, partsPerBlock);

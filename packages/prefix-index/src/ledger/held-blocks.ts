@@ -144,6 +144,7 @@ export class HeldBlocks {
     const known = floating.find(parentLow, parentHigh);
     const record = known === 0 ? floating.begin(parentLow, parentHigh) : known;
     const stored = this.#float(run, record);
+    if (stored) floating.refresh(record);
     // If the run contained the root itself, the record is gone.
     const isIdle = floating.find(parentLow, parentHigh) === record && floating.firstChild(record) === 0;
     if (known === 0 && isIdle) floating.forget(record);

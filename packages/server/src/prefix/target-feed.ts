@@ -73,7 +73,6 @@ export class TargetFeed {
   readonly #ledger: FeedLedger;
   readonly #feed: KvFeed;
   readonly #output: FeedOutput;
-  #hasFloating = false;
   #state: FeedState = "off";
   #reason: FeedReason = "not-started";
   /** In the present epoch. */
@@ -101,6 +100,7 @@ export class TargetFeed {
         batch: (batch, sequence, checksum) => this.#batch(batch, sequence, checksum),
         newEpoch: () => {
           this.#ledger.clear();
+          this.#feed.setLacksParents(false);
           this.#lastSequence = undefined;
           this.#isUnusable = false;
           this.#unplacedBlocks = 0;
@@ -135,9 +135,12 @@ export class TargetFeed {
 
   /** Attaches floating blocks where a recently placed prompt contains them. */
   attach(): void {
-    if (!this.#hasFloating) return;
-    this.#ledger.attachFloating(this.#parts.recent.find);
-    this.#hasFloating = this.#ledger.stats().floatingBlocks > 0;
+    this.#attach("all");
+  }
+
+  #attach(trees: "all" | "fresh"): void {
+    if (this.#ledger.lacksParents) this.#ledger.attachFloating(this.#parts.recent.find, trees);
+    this.#feed.setLacksParents(this.#ledger.lacksParents);
   }
 
   describe(): TargetFeedDescription {
@@ -165,12 +168,11 @@ export class TargetFeed {
     this.#isComplete = sequence === expected && (this.#lastSequence === undefined || this.#isComplete);
     if (sequence > expected && this.#lastSequence !== undefined) this.#output.gap(expected, sequence - 1);
     this.#lastSequence = sequence;
-    const { floatedBlocks, refusedEvents, unknownMoves, unknownRemovals } = this.#ledger.apply(batch);
+    const { refusedEvents, unknownMoves, unknownRemovals } = this.#ledger.apply(batch);
     this.#unplacedBlocks += unknownMoves;
-    this.#hasFloating ||= floatedBlocks > 0;
     const wasUnusable = this.#isUnusable;
     if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
-    this.attach();
+    this.#attach("fresh");
     const timestampUs = microsecondsOf(batch.timestampS);
     this.#output.batch({ sequence, timestampUs, checksum }, { isComplete: this.#isComplete, unknownRemovals });
     if (this.#isUnusable !== wasUnusable) this.#tellCondition();

@@ -132,6 +132,22 @@ describe("events become facts of the index", () => {
     expect(depth(prompt)).toBe(5);
   });
 
+  /** Blocks below others that no message announced are in no chain: the feed said `live`, `complete` without them. */
+  test("of blocks below unknown ones none: the feed is partial and says so, until the unknown ones are announced", async () => {
+    const live = await liveRig();
+    const { socket, depth } = live;
+    socket.tell(0, stored(tokens.subarray(0, 16), { first: 1 }));
+    expect(live.state).toBe("live complete complete");
+    socket.tell(1, stored(tokens.subarray(32, 64), { first: 3, parent: 2 }));
+    expect([live.state, depth(prompt)]).toEqual(["partial unknown-parents partial", 1]);
+    socket.tell(2, stored(tokens.subarray(16, 32), { first: 2, parent: 1 }));
+    expect([live.state, depth(prompt)]).toEqual(["live complete complete", 4]);
+    socket.tell(3, stored(tokens.subarray(64, 80), { first: 90, parent: 80 }));
+    expect(live.state).toBe("partial unknown-parents partial");
+    socket.tell(4, { type: "cleared" });
+    expect(live.state).toBe("live complete complete");
+  });
+
   test.each([4, 8, 32, 48])("whatever the engine's block size: %i tokens", async (size) => {
     const { socket, depth, feed } = await liveRig();
     socket.tell(0, stored(tokens, { first: 1, size }));

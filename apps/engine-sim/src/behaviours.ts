@@ -15,9 +15,19 @@ export const behaviours = [
     summary: "GET /health generates a token, and answers after 1 s of sleep",
     source: "sglang/srt/entrypoints/http_server.py, health_generate (SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION)",
   },
+  {
+    name: "vllm-0.32.0:second-node-ranks",
+    summary: "has the rank 4 of a second node, in metrics and KV events, and refuses requests for other ranks",
+    source: "vllm/engine/arg_utils.py, --data-parallel-start-rank; report vllm-project/router#210",
+  },
 ] as const satisfies readonly Behaviour[];
 
 export type BehaviourName = (typeof behaviours)[number]["name"];
+
+/** Data-parallel rank of a simulated engine. */
+export function rankOf(behaviours: ReadonlySet<BehaviourName>): number {
+  return behaviours.has("vllm-0.32.0:second-node-ranks") ? 4 : 0;
+}
 
 /**
  * Names of behaviours from what `--behaviour` was given: one of them, or a release for all of its own.

@@ -230,7 +230,7 @@ Pull from other engines' CPU memory
   --p2p-timeout-ms N             real time until a pull is given up (30000)
 
 Whose
-  --behaviour NAME         a behaviour of a real release, or a release for all of its own, see below; may be repeated
+  --behaviour NAME         a behaviour of a real release, or a release for all of its own; may be repeated
 
 How
   --speed X                engine time per real time (1)

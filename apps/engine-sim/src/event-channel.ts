@@ -32,16 +32,15 @@ export type EventChannel = ReturnType<typeof createEventChannel>;
 
 interface EventChannelOptions extends EventStreamOptions {
   readonly scheduler: Scheduler;
+  /** Data-parallel rank that the messages name. */
+  readonly rank: number;
 }
 
 /** A byte that is never valid in msgpack. */
 const junk = Uint8Array.of(0xc1);
 
-/** Data-parallel rank of a simulated engine. */
-const rank = 0;
-
 export function createEventChannel(options: EventChannelOptions) {
-  const { dialect, topic, bufferSteps, clock, scheduler, logger } = options;
+  const { dialect, topic, bufferSteps, clock, scheduler, rank, logger } = options;
   const stream = createEventStream(options);
   const faults = createMessageFaults(scheduler);
   let replaySilent = false;

@@ -1,5 +1,6 @@
 import { createSeededRandom, systemRandom } from "@espalier/common";
 import { createStoredResponses } from "./api/responses.ts";
+import { rankOf } from "./behaviours.ts";
 import { createAdapterRegistry } from "./engine/adapters.ts";
 import { createRequestLog } from "./engine/request-log.ts";
 import {
@@ -202,14 +203,15 @@ function createPeers(
 }
 
 function createChannel(
-  { clock, scheduler, logger }: ResolvedOptions,
+  { clock, scheduler, logger, behaviours }: ResolvedOptions,
   kvEvents: ResolvedKvEvents | undefined,
   index: number,
 ): EventChannel | undefined {
   if (!kvEvents) return undefined;
   const port = portOf(kvEvents.port, portsPerEngine * index);
   const name = `engine-sim-${hexadecimal(systemRandom.integer(2 ** 32))}-${index}`;
-  return createEventChannel({ ...kvEvents, port, replayPort: portOf(port, 1), name, clock, scheduler, logger });
+  const rank = rankOf(behaviours);
+  return createEventChannel({ ...kvEvents, port, replayPort: portOf(port, 1), name, clock, scheduler, rank, logger });
 }
 
 /** 0 stays 0: any free port. */

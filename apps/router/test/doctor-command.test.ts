@@ -43,6 +43,20 @@ async function startRouter(text: object) {
   return router;
 }
 
+test("an engine whose entry has other ranks than it publishes KV events of: a cross that names both", async () => {
+  const behaviours = ["vllm-0.32.0:second-node-ranks"];
+  const [url] = await startSims({ kvEvents: { dialect: "vllm-0.32" }, behaviours });
+  const examineEntry = (entry: object) => {
+    const config = temporaryFile("ranks.json", JSON.stringify({ engines: [{ url, ...entry }] }));
+    return examine("--config", config, ...anyPorts);
+  };
+  expect(of(await examineEntry({ "first-rank": 4 }), "kv events").every(({ ok }) => ok)).toBe(true);
+  expect(of(await examineEntry({ ranks: 2, "first-rank": 4 }), "kv events")).toMatchObject([
+    { ok: false, of: url, says: "publishes KV events of the ranks 4; its entry has 2 from 4" },
+  ]);
+  expect(of(await examineEntry({ "first-rank": 0 }), "kv events")).toMatchObject([{ ok: false }]);
+});
+
 test("a whole fleet in order: ticks only, for engines, clocks, events, versions, tokenizer and this machine", async () => {
   const engines = await startSims({ engines: 2, kvEvents: { dialect: "vllm-0.32" } });
   const flags = engines.flatMap((url) => ["--engine", url]);

@@ -81,6 +81,8 @@ export interface EngineSpec {
   readonly region?: string;
   /** Number of data-parallel ranks; each is a target. 1 if absent. */
   readonly ranks?: number;
+  /** The engine's number of its first rank. Learned from the engine if absent. */
+  readonly firstRank?: number;
   /** Undefined to ask the engine. */
   readonly kvEvents?: KvEventsSpec;
   /** Undefined for an engine that does not serve split requests. */

@@ -58,11 +58,11 @@ test.each([
   ["engines: http://a", "engines: expected a list, found a plain text (e.yaml:1:1)"],
   [
     "engines: [5]",
-    "engines[0]: expected a section with url, id, models, role, weight, region, ranks, kv-events, kv-transfer, kv-pull, labels, found a number (e.yaml:1:11)",
+    "engines[0]: expected a section with url, id, models, role, weight, region, ranks, first-rank, kv-events, kv-transfer, kv-pull, labels, found a number (e.yaml:1:11)",
   ],
   [
     "engines: [[]]",
-    "engines[0]: expected a section with url, id, models, role, weight, region, ranks, kv-events, kv-transfer, kv-pull, labels, found a list (e.yaml:1:11)",
+    "engines[0]: expected a section with url, id, models, role, weight, region, ranks, first-rank, kv-events, kv-transfer, kv-pull, labels, found a list (e.yaml:1:11)",
   ],
   ["engines: [{ id: a }]", "engines[0].url: is required (e.yaml:1:11)"],
   ["engines: [~]", "engines[0].url: is required (e.yaml:1:11)"],

@@ -113,7 +113,7 @@ const sglang: TransferProtocol = {
       set: {
         bootstrap_host: JSON.stringify(transferHost(prefill)),
         bootstrap_port: String(prefill.transfer.port ?? bootstrapPort),
-        bootstrap_room: bootstrapRoom(random, prefill.rank, prefill.rankCount),
+        bootstrap_room: bootstrapRoom(random, prefill.rank % prefill.rankCount, prefill.rankCount),
       },
       headers: [],
     };

@@ -58,6 +58,19 @@ export interface EngineRecord {
   coolDown(pauseMs: number): void;
   /** One per rank. */
   readonly targets: readonly Target[];
+  /** The engine's number of its first rank: not 0 at the second node of vLLM's hybrid load balancing. */
+  readonly firstRank: number;
+}
+
+/** The number by which its engine knows a rank. */
+export function rankNumber({
+  engine,
+  rank,
+}: {
+  readonly engine: Pick<EngineRecord, "firstRank">;
+  rank: number;
+}): number {
+  return engine.firstRank + rank;
 }
 
 /** The key of a target, the same in every router: the engine's id, with `#rank` after it for ranks other than 0. */
@@ -71,7 +84,7 @@ export interface Target {
   readonly index: TargetIndex;
   /** See `targetKey`. */
   readonly key: string;
-  /** Data-parallel rank, from 0. */
+  /** Position among the engine's data-parallel ranks, from 0. */
   readonly rank: number;
   readonly engine: EngineRecord;
   readonly load: TargetLoad;

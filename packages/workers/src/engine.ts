@@ -71,6 +71,8 @@ export class Engine implements EngineRecord {
   readonly #monitor: EngineMonitor;
   #breakerState: BreakerState = "closed";
   #cooldownUntilMs = Number.NEGATIVE_INFINITY;
+  #shownFirstRank = 0;
+  #hasOtherRanks = false;
 
   /** @param indices one for each rank */
   constructor(deps: EngineDeps, spec: EngineSpec, indices: readonly TargetIndex[]) {
@@ -135,6 +137,38 @@ export class Engine implements EngineRecord {
 
   get region(): string | undefined {
     return this.spec.region;
+  }
+
+  get firstRank(): number {
+    return this.spec.firstRank ?? this.#shownFirstRank;
+  }
+
+  /**
+   * Its metrics name these ranks.
+   *
+   * @param numbers ascending
+   * @returns whether its first rank is another one than before
+   */
+  ranksShown(numbers: readonly number[]): boolean {
+    if (numbers.length === 0) return false;
+    const before = this.firstRank;
+    const [first] = numbers;
+    const count = this.targets.length;
+    const isWhole = numbers.length === count && numbers[count - 1] === first! + count - 1;
+    if (isWhole) this.#shownFirstRank = first!;
+    const isOther = count > 1 && !this.targets.every(({ rank }) => numbers.includes(this.firstRank + rank));
+    if (isOther && !this.#hasOtherRanks) {
+      const { firstRank } = this;
+      this.logger.warn("the metrics of an engine name other ranks than its entry", {
+        shown: numbers,
+        firstRank,
+        count,
+      });
+    }
+    this.#hasOtherRanks = isOther;
+    if (this.firstRank === before) return false;
+    this.#deps.onChange("spec", this);
+    return true;
   }
 
   get labels(): EngineSpec["labels"] {

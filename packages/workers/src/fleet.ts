@@ -321,9 +321,9 @@ function selectSpecs(specs: readonly EngineSpec[]): {
   return { wanted, refused };
 }
 
-/** Whether two specs mean the same engine: its URL and its number of targets cannot change. */
+/** Whether two specs mean the same engine: its URL and its ranks cannot change. */
 function samePlace(left: EngineSpec, right: EngineSpec): boolean {
-  return left.url === right.url && (left.ranks ?? 1) === (right.ranks ?? 1);
+  return left.url === right.url && (left.ranks ?? 1) === (right.ranks ?? 1) && left.firstRank === right.firstRank;
 }
 
 /** Whether two specs of one engine are equal. */

@@ -10,7 +10,14 @@ export {
   engineDescription,
   type TargetDescription,
 } from "./describe-engine.ts";
-export { type EngineHealth, type EngineRecord, type EngineState, engineKindOf, type Target } from "./engine-record.ts";
+export {
+  type EngineHealth,
+  type EngineRecord,
+  type EngineState,
+  engineKindOf,
+  rankNumber,
+  type Target,
+} from "./engine-record.ts";
 export type { EngineDialect, EngineSignals, SignalValues } from "./engine-signals.ts";
 export {
   type ApplyReport,

@@ -17,6 +17,8 @@ export interface MetricsReading {
   readonly processStartS: number;
   /** Malformed lines with a known name. */
   readonly malformedLines: number;
+  /** The ranks that the page names, ascending. */
+  readonly rankNumbers: readonly number[];
 }
 
 /** The numbers of one data-parallel rank. */
@@ -26,6 +28,9 @@ export interface RankReading {
   /** Absent where the page names no LoRA adapters. */
   readonly adapters?: AdapterReading;
 }
+
+/** Most ranks that a page may name; further ones are not listed. */
+const maxRankNumbers = 1_024;
 
 /** Samples with a known name beyond this many are counted as malformed and skipped. */
 const maxSamples = 4_096;
@@ -56,9 +61,11 @@ for (const [order, source] of signalSources.entries()) {
  */
 export function readMetricsPage(page: string, ranks: readonly number[] = []): MetricsReading {
   const found = Array.from({ length: Math.max(1, ranks.length) }, createRankSamples);
+  const numbers = new Set<number>();
   const byLabel = new Map(ranks.length < 2 ? [] : ranks.map((rank, at) => [String(rank), [found[at]!]]));
   const foundFor = ({ labels }: Sample): readonly RankSamples[] => {
     const rank = labels.get("dp_rank") ?? labels.get("engine");
+    if (rank !== undefined && numbers.size < maxRankNumbers && /^\d{1,6}$/.test(rank)) numbers.add(Number(rank));
     return rank === undefined || byLabel.size === 0 ? found : (byLabel.get(rank) ?? []);
   };
   let dialect: EngineDialect | undefined;
@@ -82,7 +89,13 @@ export function readMetricsPage(page: string, ranks: readonly number[] = []): Me
     }
     at = end + 1;
   }
-  return { dialect, ranks: found.map((samples) => readingOf(samples, found.length)), processStartS, malformedLines };
+  return {
+    dialect,
+    ranks: found.map((samples) => readingOf(samples, found.length)),
+    processStartS,
+    malformedLines,
+    rankNumbers: [...numbers].sort((a, b) => a - b),
+  };
 }
 
 /** What a page says of one rank. */

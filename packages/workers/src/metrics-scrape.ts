@@ -1,6 +1,7 @@
 import type { Cancel } from "@espalier/common";
 import { controlFetch, createRepeatLoop, type Fetched, isOwnOutcome } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
+import { rankNumber } from "./engine-record.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 
@@ -69,8 +70,9 @@ export function createMetricsScrape(
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
     if (fetched.outcome !== "ok") return fetched.outcome;
-    const ranks = engine.targets.map(({ rank }) => rank);
-    const reading = readMetricsPage(fetched.body, ranks);
+    const read = (): MetricsReading => readMetricsPage(fetched.body, engine.targets.map(rankNumber));
+    let reading = read();
+    if (engine.ranksShown(reading.rankNumbers)) reading = read();
     if (reading.malformedLines > 0) engine.meters.malformedLines(reading.malformedLines);
     if (!reading.dialect) return "absent";
     accept(reading, moment);

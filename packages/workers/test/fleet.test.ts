@@ -1,5 +1,5 @@
 import { asEngineId, asTargetIndex, createSeededRandom, type EngineSpec } from "@espalier/common";
-import { type LoadTicket, maxEngines } from "@espalier/workers";
+import { type LoadTicket, maxEngines, rankNumber } from "@espalier/workers";
 import { expect, test } from "vitest";
 import { createHarness, type Harness, makeSpec, modelsAnswer, startHarness } from "./fleet-harness.ts";
 
@@ -377,6 +377,24 @@ test("an engine has a target for each rank, and other ranks make it another engi
   expect(harness.fleet.target(asTargetIndex(2))).toBeUndefined();
   harness.fleet.apply([named("before"), named("a"), named("after"), named("late", { ranks: 2 })]);
   expect(harness.record("late").targets.map(({ index }) => index)).toEqual([2, 3]);
+});
+
+/** The ranks 4 to 7 of a second node were asked for as 0 to 3, which it refuses, and none of its numbers was read. */
+test("ranks have the engine's own numbers: learned from its metrics, or of the entry", async () => {
+  const harness = await startHarness();
+  const page = [4, 5].map((rank) => `vllm:num_requests_running{engine="${rank}"} ${rank}\n`).join("");
+  const paths = { "/metrics": { status: 200, body: page } };
+  await harness.apply(harness.engine("a", { ranks: 2 }, paths), harness.engine("b", { ranks: 2, firstRank: 5 }, paths));
+  await harness.time.advanceAsync(3_000);
+  const [a, b] = [harness.record("a"), harness.record("b")];
+  expect(a.targets.map(rankNumber)).toEqual([4, 5]);
+  expect(a.targets.map(({ key, signals }) => [key, signals.running])).toEqual([
+    ["a", 4],
+    ["a#1", 5],
+  ]);
+  expect(b.targets.map(rankNumber)).toEqual([5, 6]);
+  const warnings = harness.lines.filter(({ message }) => message.includes("other ranks than its entry"));
+  expect(warnings).toHaveLength(1);
 });
 
 test("numbers below the first index are left to others, also when an engine is replaced", () => {

@@ -1,3 +1,4 @@
+import { rankOf } from "../behaviours.ts";
 import type { EventChannelDescription } from "../event-channel.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import {
@@ -48,8 +49,10 @@ export function version({ flavour }: EngineContext, exchange: Exchange): void {
 }
 
 /** `GET /metrics` */
-export function metrics({ flavour, models, adapters, engine, clock, peers }: EngineContext, exchange: Exchange): void {
+export function metrics(context: EngineContext, exchange: Exchange): void {
+  const { flavour, models, adapters, engine, clock, peers, behaviours } = context;
   const source = {
+    rank: rankOf(behaviours),
     engine,
     model: models[0],
     pretendsIdle: exchange.fault?.kind === "metrics-lie",
@@ -187,10 +190,10 @@ const kvRoles = { prefill: "kv_producer", decode: "kv_consumer", both: "kv_both"
  * `GET /kv_event_sources` of vLLM 0.32: the publisher's configuration by data-parallel rank, empty when none is on.
  * Version 0.23 and other engines have no such path.
  */
-export function kvEventSources({ flavour, kvEvents }: EngineContext, exchange: Exchange): void {
+export function kvEventSources({ flavour, kvEvents, behaviours }: EngineContext, exchange: Exchange): void {
   const events = kvEvents?.describe();
   if (flavour === "sglang" || (events && events.dialect !== "vllm-0.32")) throw new ApiError(404, "Not Found");
-  sendJson(exchange, 200, events ? { 0: vllmConfiguration(events) } : {});
+  sendJson(exchange, 200, events ? { [rankOf(behaviours)]: vllmConfiguration(events) } : {});
 }
 
 /** Bounds of vLLM's publisher that have no effect here, at their defaults. */

@@ -9,6 +9,8 @@ interface MetricsSource {
   readonly pretendsIdle: boolean;
   /** LoRA adapters in the engine. */
   readonly adapterCount: number;
+  /** Data-parallel rank. */
+  readonly rank: number;
   /** Unix seconds. */
   readonly nowS: number;
   /** Bytes of KV per token; only of engines that pull from others. */
@@ -17,10 +19,10 @@ interface MetricsSource {
 
 /** The metrics page of vLLM 0.32, as far as a router reads it. Times are engine time. */
 export function vllmMetrics(source: MetricsSource): string {
-  const { engine, model, pretendsIdle, adapterCount, nowS, pulledBytesPerToken } = source;
+  const { engine, model, pretendsIdle, adapterCount, rank, nowS, pulledBytesPerToken } = source;
   const { parameters, tallies } = engine;
   const stats = engine.stats();
-  const page = createExposition({ engine: "0", model_name: model });
+  const page = createExposition({ engine: String(rank), model_name: model });
   const load = (value: number): number => (pretendsIdle ? 0 : value);
   page.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", load(stats.running));
   page.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", load(stats.waiting));
@@ -62,7 +64,7 @@ export function vllmMetrics(source: MetricsSource): string {
   page.histogram("vllm:inter_token_latency_seconds", "Inter-token latency.", tallies.interTokenLatencySeconds);
   page.histogram("vllm:e2e_request_latency_seconds", "Latency of whole requests.", tallies.endToEndSeconds);
   page.histogram("vllm:request_queue_time_seconds", "Time spent waiting.", tallies.queueSeconds);
-  const config = createExposition({ engine: "0" });
+  const config = createExposition({ engine: String(rank) });
   config.gauge("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", 1, {
     block_size: String(parameters.blockSize),
     enable_prefix_caching: parameters.prefixCaching ? "True" : "False",

@@ -29,8 +29,9 @@ import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } fr
 import { countTokens, messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
+import { rankOf } from "../behaviours.ts";
 import type { EngineContext } from "./engine-context.ts";
-import type { Exchange } from "./exchange.ts";
+import { ApiError, type Exchange } from "./exchange.ts";
 
 export type Method = "GET" | "POST" | "DELETE";
 
@@ -47,7 +48,20 @@ export interface Route {
   readonly onlyFor?: CacheFlavour;
 }
 
-const model = (handler: Handler): Route => ({ methods: { POST: handler }, isModelRequest: true, isGuarded: true });
+const model = (handler: Handler): Route => ({
+  methods: {
+    POST(context, exchange, body) {
+      const wanted = exchange.request.headers["x-data-parallel-rank"];
+      if (wanted !== undefined && context.behaviours.has("vllm-0.32.0:second-node-ranks")) {
+        const rank = rankOf(context.behaviours);
+        if (wanted !== String(rank)) throw new ApiError(400, `data_parallel_rank ${wanted} is not ${rank}`);
+      }
+      return handler(context, exchange, body);
+    },
+  },
+  isModelRequest: true,
+  isGuarded: true,
+});
 const open = (methods: Route["methods"]): Route => ({ methods, isModelRequest: false, isGuarded: false });
 const guarded = (methods: Route["methods"]): Route => ({ methods, isModelRequest: false, isGuarded: true });
 

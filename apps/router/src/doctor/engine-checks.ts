@@ -8,7 +8,7 @@ import { compareTokenizer, versionAt } from "../commands/verify-tokenizer.ts";
 import { type Check, checkClock, cross, reasonOf, tick, tryConnection } from "./check.ts";
 
 /** An engine to check, and what the configuration says of it. */
-export type CheckedEngine = Pick<EngineSpec, "url" | "models" | "kvEvents">;
+export type CheckedEngine = Pick<EngineSpec, "url" | "models" | "kvEvents" | "ranks" | "firstRank">;
 
 interface Found {
   readonly url: string;
@@ -107,7 +107,7 @@ async function versionOf(http: HttpClient, url: string): Promise<string | undefi
 
 async function checkEvents(
   { kvEvents }: CompiledConfig,
-  { url, kvEvents: spec }: CheckedEngine,
+  { url, kvEvents: spec, ranks = 1, firstRank }: CheckedEngine,
   http: HttpClient,
 ): Promise<readonly Check[]> {
   if (kvEvents.mode === "off") return [];
@@ -115,6 +115,13 @@ async function checkEvents(
   const sources = given ? [given] : await findEventSources(http, url);
   const dialled = sources?.filter(({ mode }) => mode === "connect") ?? [];
   if (sources?.length === 0) return [tick("kv events", url, "publishes none: what it caches is predicted")];
+  const published = (given ? [] : (sources ?? [])).map((source) => ("rank" in source ? source.rank : 0));
+  const isOther = firstRank !== undefined && published[0] !== firstRank;
+  if (published.length > 0 && (published.length !== ranks || isOther)) {
+    const entry = `its entry has ${ranks} from ${firstRank ?? published[0]}`;
+    const says = `publishes KV events of the ranks ${published.join(", ")}; ${entry}`;
+    return [cross("kv events", url, says, "correct `ranks` and `first-rank` of the engine")];
+  }
   const endpoints = dialled.flatMap(({ endpoint, replayEndpoint }) => [
     endpoint,
     ...(replayEndpoint ? [replayEndpoint] : []),

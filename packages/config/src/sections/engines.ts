@@ -64,6 +64,14 @@ export const engines = list(
         minimum: 1,
         maximum: 64,
       }),
+      "first-rank": Type.Optional(
+        integer({
+          description:
+            "Number of the engine's first rank, as its `--data-parallel-start-rank`: with vLLM's `--data-parallel-hybrid-lb` a second node of four ranks begins at 4. Without it the engine's metrics show it.",
+          minimum: 0,
+          maximum: 1_023,
+        }),
+      ),
       "kv-events": Type.Optional(
         section(
           "Where the engine publishes its KV events. A plain string is the `endpoint`.",
@@ -306,23 +314,26 @@ type EngineTree = ConfigTree["engines"][number];
 
 /** Compiles a checked list of engines into specs with normalized URLs and unique ids. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
-  return engines.map(({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, ...engine }) => ({
-    id: asEngineId(idOf(engine)),
-    url: normalizeUrl(engine.url) ?? engine.url,
-    models: engine.models,
-    role: engine.role,
-    weight: engine.weight,
-    labels: engine.labels,
-    ...(engine.region === undefined ? {} : { region: engine.region }),
-    ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
-    ...(events === undefined
-      ? {}
-      : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
-    ...(transfer === undefined
-      ? {}
-      : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
-    ...(pull === undefined ? {} : { kvPull: { protocol: pull.protocol, host: pull.host, port: pull.port } }),
-  }));
+  return engines.map(
+    ({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, "first-rank": firstRank, ...engine }) => ({
+      id: asEngineId(idOf(engine)),
+      url: normalizeUrl(engine.url) ?? engine.url,
+      models: engine.models,
+      role: engine.role,
+      weight: engine.weight,
+      labels: engine.labels,
+      ...(engine.region === undefined ? {} : { region: engine.region }),
+      ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
+      ...(firstRank === undefined ? {} : { firstRank }),
+      ...(events === undefined
+        ? {}
+        : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
+      ...(transfer === undefined
+        ? {}
+        : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
+      ...(pull === undefined ? {} : { kvPull: { protocol: pull.protocol, host: pull.host, port: pull.port } }),
+    }),
+  );
 }
 
 /** Checks that every URL is valid, and no id or URL occurs twice. */

@@ -106,7 +106,8 @@ function planView(
   const canPull = targets.some(
     ({ engine }) => engine.kvPull && pullProtocols[engine.kvPull.protocol].endpoints.has(endpoint.id),
   );
-  const isEdited = canPull || parent !== undefined || fieldsFor !== undefined;
+  const isRanked = endpoint.id === "generate" && targets.some(({ engine }) => engine.targets.length > 1);
+  const isEdited = canPull || isRanked || parent !== undefined || fieldsFor !== undefined;
   const { trace } = request;
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;

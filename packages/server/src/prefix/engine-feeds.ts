@@ -31,7 +31,7 @@ import {
   type KnownPool,
   maxKnownTargets,
 } from "@espalier/routing";
-import type { EngineRecord, Fleet, Target } from "@espalier/workers";
+import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/workers";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** A target's feed; if another router reads it, only what that router reports. */
@@ -193,7 +193,7 @@ export class EngineFeeds implements Startable {
     entry.asks = 0;
     const { listen } = this.#options;
     const { kvEvents } = engine;
-    if (kvEvents) this.#make(entry, (target) => sourceBySpec(kvEvents, target.rank));
+    if (kvEvents) this.#make(entry, (target) => sourceBySpec(kvEvents, rankNumber(target)));
     else if (listen !== undefined) {
       this.#make(entry, ({ key }) => ({ endpoint: listen, mode: "bind", topic: key, replayEndpoint: undefined }));
     } else if (engine.state === "up") void this.#ask(entry);
@@ -207,7 +207,17 @@ export class EngineFeeds implements Startable {
     // The engine may have gone or changed meanwhile.
     if (this.#entries.get(engine.id) !== entry || entry.looks !== looks || engine.state !== "up") return;
     if (sources) {
-      this.#make(entry, ({ rank }) => sources.find((source) => source.rank === rank));
+      // As many as there are ranks are those ranks, whatever the first one's number.
+      const areAll = sources.length === engine.targets.length;
+      this.#make(entry, (target) =>
+        areAll ? sources[target.rank] : sources.find(({ rank }) => rank === rankNumber(target)),
+      );
+      if (sources.length > 0 && entry.feeds.length < engine.targets.length) {
+        const [ranks, published] = [engine.targets.map(rankNumber), sources.map(({ rank }) => rank)];
+        this.#options.logger.warn("an engine publishes KV events of other ranks than its entry has", {
+          ...{ engine: engine.id, ranks, published },
+        });
+      }
       return;
     }
     entry.cancelAsk = scheduler.after(backoffDelayMs(attempt, askAgain, random), () => void this.#ask(entry));

@@ -2,10 +2,10 @@ import type { Random, Span } from "@espalier/common";
 import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/disaggregation";
 import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
 import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
-import type { Permit, Target } from "@espalier/workers";
+import { type Permit, rankNumber, type Target } from "@espalier/workers";
 import { adapterFields } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PlannedRequest } from "./planned-request.ts";
+import type { BodyFields, PlannedRequest } from "./planned-request.ts";
 
 /** Limit of a prefill engine's answer, which names the blocks of even the longest prompts. */
 const maxAnswerBytes = 1_048_576;
@@ -132,17 +132,18 @@ export class HttpPair {
   }
 }
 
-function legEngine({ engine, rank }: Target): LegEngine {
+function legEngine(target: Target): LegEngine {
+  const { engine } = target;
   const transfer = engine.kvTransfer;
   if (!transfer) throw new TypeError(`engine ${engine.id} hands over no KV blocks`);
-  return { url: engine.url, transfer, rank, rankCount: engine.targets.length };
+  return { url: engine.url, transfer, rank: rankNumber(target), rankCount: engine.targets.length };
 }
 
 /** What a request's engine has to be told to pull blocks from another one. */
 export function pullEdits({ source }: ChosenPull<Target>, random: Random): LegEdits {
   const { url, kvPull: pull } = source.engine;
   if (!pull) throw new TypeError(`engine ${source.engine.id} lends no KV blocks`);
-  return pullProtocols[pull.protocol].edits({ url, pull, rank: source.rank }, random);
+  return pullProtocols[pull.protocol].edits({ url, pull, rank: rankNumber(source) }, random);
 }
 
 export interface PrefillRequest {
@@ -216,9 +217,14 @@ export class PrefillLeg {
 }
 
 /** Headers for an engine of a pool. The header that vLLM and SGLang know selects a rank of an engine with several. */
-export function engineHeaders(
-  { upstreamHeaders }: PlannedRequest["pool"],
-  { engine, rank }: Target,
-): readonly string[] {
-  return engine.targets.length === 1 ? upstreamHeaders : [...upstreamHeaders, "x-data-parallel-rank", String(rank)];
+export function engineHeaders({ upstreamHeaders }: PlannedRequest["pool"], target: Target): readonly string[] {
+  if (target.engine.targets.length === 1) return upstreamHeaders;
+  return [...upstreamHeaders, "x-data-parallel-rank", String(rankNumber(target))];
+}
+
+/** SGLang reads the rank of `/generate` from the body (`GenerateReqInput` in `managers/io_struct.py`, 0.5.23). */
+export function rankFields({ endpointId }: Pick<PlannedRequest, "endpointId">, target: Target): BodyFields {
+  return endpointId === "generate" && target.engine.targets.length > 1
+    ? { routed_dp_rank: String(rankNumber(target)) }
+    : {};
 }

@@ -24,7 +24,7 @@ import { describeDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-run.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
-import { engineHeaders, HttpPair, pullEdits } from "./http-pair.ts";
+import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { type AttemptFailure, type Engine, type NextEngine, Relay, type RelayOutcome, type Verdict } from "./relay.ts";
 import { reportEnd } from "./request-end.ts";
@@ -380,14 +380,15 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     }
     const pull = leg === "whole" && selection.pull ? pullEdits(selection.pull, this.#context.random) : undefined;
     if (pull) headers = [...headers, ...pull.headers];
-    const isEdited = workMs > 0 || pull !== undefined;
-    const body = isEdited && !this.#adapter ? bodyWith?.(pull?.set ?? {}, workMs) : undefined;
+    const set = { ...pull?.set, ...rankFields(this.#plan, target) };
+    const isEdited = workMs > 0 || Object.keys(set).length > 0;
+    const body = isEdited && !this.#adapter ? bodyWith?.(set, workMs) : undefined;
     let engine: Engine = { url, headers, body };
     if (leg !== "whole" && this.#pair) {
       const own = this.#pair.of(leg, target);
       engine = { url, headers: [...headers, ...own.headers], body: own.body };
     }
-    return this.#withAdapter(dispatch, engine, pull?.set);
+    return this.#withAdapter(dispatch, engine, set);
   }
 
   /** Returns the engine if it has the adapter loaded; else `later`, and loads it. */

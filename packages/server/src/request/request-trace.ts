@@ -1,7 +1,7 @@
 import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/common";
 import type { RequestView, Usage } from "@espalier/openai";
 import type { Selection } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
+import { rankNumber, type Target } from "@espalier/workers";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
@@ -104,7 +104,7 @@ export class RequestTrace {
         "server.address": hostname,
         "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
         "espalier.worker": target.engine.id,
-        "espalier.rank": target.engine.targets.length > 1 ? target.rank : undefined,
+        "espalier.rank": target.engine.targets.length > 1 ? rankNumber(target) : undefined,
         "espalier.cache_hit_tokens": matchedTokens,
       },
     });

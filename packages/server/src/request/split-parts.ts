@@ -2,7 +2,7 @@ import type { Clock, EngineId, HttpClient, Meter } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
-import type { EngineRecord, Fleet, Target } from "@espalier/workers";
+import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/workers";
 
 /** Shared parts of disaggregated serving. */
 export interface SplitParts {
@@ -77,10 +77,11 @@ function createPeerIds({ http, fleet }: { readonly http: HttpClient; readonly fl
   };
 
   return {
-    idOf({ engine, rank }, queryUrl) {
-      const names = known.get(engine.id);
-      if (names) return names[rank];
-      return ask(engine.id, queryUrl).then((found) => found?.[rank]);
+    idOf(target, queryUrl) {
+      const { id } = target.engine;
+      const names = known.get(id);
+      if (names) return names[rankNumber(target)];
+      return ask(id, queryUrl).then((found) => found?.[rankNumber(target)]);
     },
     forget: (engine) => void known.delete(engine),
   };

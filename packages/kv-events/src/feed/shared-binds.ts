@@ -31,12 +31,8 @@ export function createSharedBinds(transport: EventTransport, logger: Logger): Ev
       if (routes.has(options.topic) || routes.size >= maxRoutes) return refuse(options, routes.size);
       if (bind.socket) replayState(bind, options.observer);
       routes.set(options.topic, options.observer);
-      try {
-        bind.socket ??= transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
-      } catch (error) {
-        routes.delete(options.topic);
-        throw error;
-      }
+      // Remembered once it is open: what throws leaves no topic behind.
+      bind.socket ??= transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
       binds.set(options.endpoint, bind);
       return routeOf(bind, options, () => binds.delete(options.endpoint));
     },

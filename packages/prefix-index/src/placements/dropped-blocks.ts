@@ -1,75 +1,76 @@
 /** Default of what is remembered. */
 export const maxDroppedBlocks = 262_144;
 
-/** Slots where a block may be. */
-const window = 8;
+/** Places where a block may be: together they fill one cache line. */
+const places = 4;
+/** Words of a record: the hash, its high word mixed with the target, and the number of a use. */
+const words = 4;
 
 /**
  * The blocks that targets dropped last, and how many uses of placements came before. An open table that never grows: of
- * the blocks that share a window, the oldest goes. A placement of a block that is forgotten counts until its TTL ends.
+ * the blocks that share a line, the oldest goes. A placement of a block that is forgotten counts until its TTL ends.
  */
 export class DroppedBlocks {
   readonly #capacity: number;
-  /** Undefined until the first block is dropped. */
-  #columns: ReturnType<typeof createColumns> | undefined;
+  /** Undefined until the first block is dropped. Uses count from 1, so an empty record is older than any. */
+  #records: Uint32Array | undefined;
   /** Changes which one goes of those that are equally old. */
   #turn = 0;
 
-  /** @param capacity a power of two, at least 8 */
+  /** @param capacity a power of two, at least 4 */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
 
   get byteLength(): number {
-    return this.#columns ? this.#capacity * bytesPerBlock : 0;
+    return this.#records?.byteLength ?? 0;
   }
 
   /** @param uses number of the last use before it */
   add(target: number, low: number, high: number, uses: number): void {
-    this.#columns ??= createColumns(this.#capacity);
-    const { lows, highs, targets, lastUses } = this.#columns;
-    const first = this.#firstSlot(target, low);
-    let slot = first;
+    this.#records ??= new Uint32Array(this.#capacity * words);
+    const records = this.#records;
+    const line = this.#lineOf(target, low);
+    const mixed = mixedWith(target, high);
+    let oldest = line;
     this.#turn += 1;
-    for (let at = 0; at < window; at++) {
-      const probe = first + ((this.#turn + at) & (window - 1));
-      if (lows[probe] === low && highs[probe] === high && targets[probe] === target) {
-        slot = probe;
+    for (let at = 0; at < places; at++) {
+      const record = line + ((this.#turn + at) & (places - 1)) * words;
+      if (records[record] === low && records[record + 1] === mixed) {
+        oldest = record;
         break;
       }
-      if (at === 0 || lastUses[probe]! < lastUses[slot]!) slot = probe;
+      // The low words will do: that they begin again changes at most which one is forgotten.
+      if (at === 0 || records[record + 2]! < records[oldest + 2]!) oldest = record;
     }
-    lows[slot] = low;
-    highs[slot] = high;
-    targets[slot] = target;
-    lastUses[slot] = uses;
+    records[oldest] = low;
+    records[oldest + 1] = mixed;
+    records[oldest + 2] = uses;
+    records[oldest + 3] = uses / 2 ** 32;
   }
 
   /** Whether the target dropped the block after use number `use`. */
   isDroppedSince(target: number, low: number, high: number, use: number): boolean {
-    if (!this.#columns) return false;
-    const { lows, highs, targets, lastUses } = this.#columns;
-    const first = this.#firstSlot(target, low);
-    for (let probe = first; probe < first + window; probe++) {
-      if (lows[probe] === low && highs[probe] === high && targets[probe] === target) return lastUses[probe]! >= use;
+    const records = this.#records;
+    if (!records) return false;
+    const line = this.#lineOf(target, low);
+    const mixed = mixedWith(target, high);
+    for (let record = line; record < line + places * words; record += words) {
+      if (records[record] === low && records[record + 1] === mixed) return useOf(records, record) >= use;
     }
     return false;
   }
 
-  #firstSlot(target: number, low: number): number {
-    const mixed = Math.imul(low ^ Math.imul(target, 0x9e3779b1), 0x85ebca6b);
-    return (mixed ^ (mixed >>> 15)) & (this.#capacity - window);
+  #lineOf(target: number, low: number): number {
+    const mixed = Math.imul(mixedWith(target, low), 0x85ebca6b);
+    return ((mixed ^ (mixed >>> 15)) & (this.#capacity - places)) * words;
   }
 }
 
-const bytesPerBlock = 18;
+function mixedWith(target: number, word: number): number {
+  return (word ^ Math.imul(target + 1, 0x9e3779b1)) >>> 0;
+}
 
-function createColumns(capacity: number) {
-  return {
-    lows: new Uint32Array(capacity),
-    highs: new Uint32Array(capacity),
-    targets: new Uint16Array(capacity),
-    // Uses count from 1, so that an empty slot is older than any.
-    lastUses: new Float64Array(capacity),
-  };
+function useOf(records: Uint32Array, record: number): number {
+  return records[record + 3]! * 2 ** 32 + records[record + 2]!;
 }

@@ -4,6 +4,7 @@
  */
 
 export type { JsonObject } from "@espalier/json-body";
+export type { AnswerFault } from "./answer-content.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
@@ -22,7 +23,12 @@ export {
   readSessionKey,
   type SessionKeySource,
 } from "./session-key.ts";
-export { createSseUsageFilter, type SseUsageFilter, type SseUsageFilterOptions } from "./sse-usage-filter.ts";
+export {
+  createSseUsageFilter,
+  readAnswerHead,
+  type SseUsageFilter,
+  type SseUsageFilterOptions,
+} from "./sse-usage-filter.ts";
 export { parseStoredResponsePath, readResponseId, type StoredResponsePath } from "./stored-response.ts";
 export { isUnknownModelAnswer } from "./unknown-model.ts";
 export type { Usage } from "./usage.ts";

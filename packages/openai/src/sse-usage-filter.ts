@@ -1,8 +1,12 @@
+import type { JsonObject } from "@espalier/json-body";
+import { type AnswerFault, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
+import { isJsonObject } from "./field-readers.ts";
 import { GrowableBuffer } from "./growable-buffer.ts";
+import { memberKey, scanObject } from "./json-scan.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
 
 export interface SseUsageFilterOptions {
-  /** Remove the usage-only event, which the router requested and the client did not. */
+  /** Remove the report of usage, which the router requested and the client did not, and an event with nothing else. */
   readonly strip: boolean;
 }
 
@@ -13,7 +17,9 @@ const maxEventBytes = 1_048_576;
 const reportNeedle = Buffer.from('_tokens"');
 
 const colon = 0x3a;
+const letterC = 0x63;
 const letterE = 0x65;
+const letterI = 0x69;
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
@@ -35,11 +41,17 @@ export class SseUsageFilter {
   /** Set while an event beyond `maxEventBytes` passes: its role, applied when it ends. */
   #oversized: EventRole | undefined;
   #events = 0;
+  #hasContent = false;
   #isDone = false;
   #hasEnded = false;
+  #errorStatus: number | undefined;
   /** Events with token counts. Only the first and the last are kept, and parsed only on request. */
   #firstReport: Buffer | undefined;
   #lastReport: Buffer | undefined;
+  /** The last data event without token counts, as a part of some chunk. */
+  #lastPlain: Buffer | undefined;
+  #lastPlainStart = 0;
+  #lastPlainEnd = 0;
 
   constructor(strip: boolean) {
     this.#strip = strip;
@@ -61,12 +73,15 @@ export class SseUsageFilter {
       if (partial.size > 0) {
         partial.append(chunk.subarray(0, end));
         const event = partial.take();
-        if (!this.#finishEvent(event, 0, event.length, event.includes(reportNeedle))) pieces.push(event);
+        const kept = this.#finishEvent(event, 0, event.length, event.includes(reportNeedle));
+        if (kept !== undefined) pieces.push(kept);
         passFrom = end;
       } else {
         if (reportAt >= 0 && reportAt < start) reportAt = chunk.indexOf(reportNeedle, start);
-        if (this.#finishEvent(chunk, start, end, reportAt >= 0 && reportAt < end)) {
+        const kept = this.#finishEvent(chunk, start, end, reportAt >= 0 && reportAt < end);
+        if (kept !== chunk) {
           if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
+          if (kept !== undefined) pieces.push(kept);
           passFrom = end;
         }
       }
@@ -90,8 +105,8 @@ export class SseUsageFilter {
     const event = this.#partial.take();
     // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
     const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
-    const drop = complete && this.#finishEvent(event, 0, event.length, event.includes(reportNeedle));
-    return this.#strip && !drop ? event : undefined;
+    const kept = complete ? this.#finishEvent(event, 0, event.length, event.includes(reportNeedle)) : event;
+    return this.#strip ? kept : undefined;
   }
 
   /** The numbers reported so far; undefined before a report that counts the prompt. */
@@ -109,6 +124,19 @@ export class SseUsageFilter {
     return this.#hasEnded;
   }
 
+  /** Whether a part of the answer has passed. Comments, and events that only open an answer, are none. */
+  hasContent(): boolean {
+    return this.#hasContent;
+  }
+
+  /** What the stream lacks, once it has ended; undefined for a whole answer. */
+  fault(): AnswerFault | undefined {
+    const status = this.#errorStatus ?? errorStatus(this.#lastData()) ?? errorStatus(parseEventData(this.#lastReport));
+    if (status !== undefined) return { kind: "error", status };
+    if (!this.#hasContent) return { kind: "empty", status: brokenStatus };
+    return this.#isCut() ? { kind: "cut", status: brokenStatus } : undefined;
+  }
+
   /** Data events so far, except `[DONE]`: about one per token. */
   tokensSeen(): number {
     return this.#events;
@@ -119,19 +147,53 @@ export class SseUsageFilter {
     return this.#oversized !== undefined || (!this.#strip && this.#partial.size > 0);
   }
 
-  /** Processes a complete event. Returns true when it is to be dropped. */
-  #finishEvent(bytes: Buffer, start: number, end: number, hasReport: boolean): boolean {
+  /**
+   * Processes a complete event.
+   *
+   * @returns what passes of it: `bytes` for the event as it is, undefined for nothing
+   */
+  #finishEvent(bytes: Buffer, start: number, end: number, hasReport: boolean): Buffer | undefined {
     const readable = this.#oversized === undefined;
     const role = this.#oversized ?? eventRole(bytes, start, end);
     this.#oversized = undefined;
-    if (role === "data" || role === "last") this.#events++;
     if (role === "done") this.#isDone = true;
     if (role === "done" || role === "last") this.#hasEnded = true;
-    if (!hasReport || !readable) return false;
+    if (role === "data" || role === "last") {
+      this.#events++;
+      if (!readable) this.#hasContent = true;
+      else this.#readData(bytes, start, end, hasReport);
+    }
+    if (!hasReport || !readable) return bytes;
     const event = bytes.subarray(start, end);
     this.#firstReport ??= event;
     this.#lastReport = event;
-    return this.#strip && isUsageOnly(event);
+    return this.#strip && mayBeUsageOnly(event) ? withoutUsage(event, bytes) : bytes;
+  }
+
+  /** The beginning of an answer is parsed; after the first content, only what may be an error is. */
+  #readData(bytes: Buffer, start: number, end: number, hasReport: boolean): void {
+    if (!hasReport) {
+      this.#lastPlain = bytes;
+      this.#lastPlainStart = start;
+      this.#lastPlainEnd = end;
+    }
+    if (this.#hasContent && !mayBeError(bytes, start, end)) return;
+    const event = bytes.subarray(start, end);
+    const data = parseEventData(event);
+    const status = errorStatus(data) ?? (isErrorEvent(event) ? brokenStatus : undefined);
+    if (status !== undefined) this.#errorStatus ??= status;
+    else this.#hasContent ||= data === undefined || hasContent(data);
+  }
+
+  #lastData(): JsonObject | undefined {
+    return parseEventData(this.#lastPlain?.subarray(this.#lastPlainStart, this.#lastPlainEnd));
+  }
+
+  /** Not told of streams in an unknown form, which may end in any way. */
+  #isCut(): boolean {
+    if (this.#hasEnded) return false;
+    const known = [this.#lastData(), parseEventData(this.#lastReport)].filter((data) => data !== undefined);
+    return this.#partial.size > 0 || (known.length > 0 && known.every(lacksEnd));
   }
 
   /** Passes on an event that is too long to keep; the rest of it passes as it arrives. */
@@ -160,29 +222,112 @@ const maxDoneBytes = 64;
 const maxNameBytes = 48;
 
 const doneData = /^data: ?\[DONE\]\r?$/m;
-/**
- * The events that end a stream in the Responses API and in Anthropic's API, which both name their events. An error
- * event also ends a stream: the engine sends nothing after it.
- */
-const lastEvent =
-  /^event: ?(?:message_stop|response\.completed|response\.failed|response\.incomplete|error)(?:\r\n?|\n)/;
+/** The name of an event. */
+const eventName = /^event: ?([a-z_.]+)(?:\r\n?|\n)/;
 
 /** @param start where the event begins in `bytes`; `end` is just after its last line end */
 function eventRole(bytes: Buffer, start: number, end: number): EventRole {
-  if (end - start <= 2) return "empty";
-  if (end - start <= maxDoneBytes && doneData.test(bytes.toString("latin1", start, end))) return "done";
-  const first = bytes[start];
+  const from = start + markBytes(bytes, start);
+  if (end - from <= 2) return "empty";
+  if (end - from <= maxDoneBytes && doneData.test(bytes.toString("latin1", from, end))) return "done";
+  const first = bytes[from];
   if (first !== letterE) return first === colon ? "comment" : "data";
-  return lastEvent.test(bytes.toString("latin1", start, Math.min(end, start + maxNameBytes))) ? "last" : "data";
+  const name = eventName.exec(bytes.toString("latin1", from, Math.min(end, from + maxNameBytes)))?.[1];
+  return isEndType(name) ? "last" : "data";
+}
+
+/** A byte order mark may begin a stream (HTML Living Standard, section 9.2.6). */
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+
+function markBytes(bytes: Buffer, start: number): number {
+  return bytes[start] === byteOrderMark[0] && bytes.indexOf(byteOrderMark, start) === start ? byteOrderMark.length : 0;
+}
+
+/** The status of an answer whose fault has no status. */
+const brokenStatus = 502;
+
+const errorEvent = /^event: ?(?:error|response\.failed)(?:\r\n?|\n)/;
+
+function isErrorEvent(event: Buffer): boolean {
+  return errorEvent.test(event.toString("latin1", 0, maxNameBytes));
+}
+
+/** The events of errors: their names, or the first key of their data. */
+const errorBeginning =
+  /^\s*(?:event: ?(?:error|response\.failed)|(?:data:)?\s*\{\s*"(?:error"|(?:object|type)"\s*:\s*"(?:error|response\.failed)"))/;
+/** Fits what `errorBeginning` matches. */
+const maxBeginningBytes = 64;
+
+/** What tells the first key of an error from those of most chunks, `id` and `choices`: its first letter, behind `data: {"`. */
+function mayBeError(bytes: Buffer, start: number, end: number): boolean {
+  const letter = bytes[start + 8];
+  if (bytes[start] !== letterE && (letter === letterI || letter === letterC)) return false;
+  return errorBeginning.test(bytes.toString("latin1", start, Math.min(end, start + maxBeginningBytes)));
+}
+
+/** Longest beginning that does not show yet whether an error follows. */
+const maxUnclearBytes = 40;
+const blankLine = /\r\n\r?\n|\n\r?\n|\r\r/;
+/** Values that may tell of an error further in: SGLang's reason to finish, and the status in the Responses API. */
+const errorNeedles = ['"abort"', '"failed"'].map((text) => Buffer.from(text));
+
+/**
+ * Reads whether an answer with status 200 begins with an error, or is empty.
+ *
+ * @param head the first bytes of its body
+ * @param ended whether they are all
+ * @returns `more` when a longer beginning must show that; undefined for an answer that begins as others
+ */
+export function readAnswerHead(head: Buffer, ended: boolean): AnswerFault | "more" | undefined {
+  const beginning = head.toString("latin1", markBytes(head, 0), maxBeginningBytes).trimStart();
+  if (beginning === "") return ended ? { kind: "empty", status: brokenStatus } : "more";
+  if (!errorBeginning.test(beginning) && !errorNeedles.some((needle) => head.includes(needle))) {
+    const isUnclear = beginning.length < maxUnclearBytes && /^[de{]/.test(beginning) && !blankLine.test(beginning);
+    return isUnclear && !ended ? "more" : undefined;
+  }
+  const text = head.toString("utf8").trimStart();
+  const isEvents = !text.startsWith("{") && !text.startsWith("[");
+  const end = isEvents ? text.search(blankLine) : -1;
+  if (end < 0 && !ended) return "more";
+  const first = Buffer.from(end < 0 ? text : text.slice(0, end));
+  const status = isEvents
+    ? (errorStatus(parseEventData(first)) ?? (isErrorEvent(first) ? brokenStatus : undefined))
+    : errorStatus(parseJson(text));
+  return status === undefined ? undefined : { kind: "error", status };
 }
 
 const noChoices = /"choices"\s*:\s*\[\s*\]/;
 
-/** Whether an event contains only usage: an object with an empty `choices` and a report. */
-function isUsageOnly(event: Buffer): boolean {
-  if (!noChoices.test(event.toString("latin1"))) return false;
+/** Whether an event may be an object with an empty `choices`. */
+function mayBeUsageOnly(event: Buffer): boolean {
+  return noChoices.test(event.toString("latin1"));
+}
+
+/** The keys that every chunk has. */
+const envelopeKeys: ReadonlySet<string> = new Set(["id", "object", "created", "model", "choices", "usage"]);
+
+/**
+ * An event of usage as an engine sends it that is not asked for usage: without it, or not at all if nothing else is in it.
+ *
+ * @returns `bytes` for an event that stays as it is; undefined for nothing
+ */
+function withoutUsage(event: Buffer, bytes: Buffer): Buffer | undefined {
   const data = parseEventData(event);
-  return Array.isArray(data?.choices) && data.choices.length === 0 && findUsageReport(data) !== undefined;
+  const isUsage = Array.isArray(data?.choices) && data.choices.length === 0 && findUsageReport(data) !== undefined;
+  if (!data || !isUsage) return bytes;
+  const isMore = Object.keys(data).some((key) => !envelopeKeys.has(key) && data[key] !== null);
+  if (!isMore) return undefined;
+  const text = event.toString("latin1");
+  const line = /(?:^|[\r\n])data:/.exec(text);
+  const members = line ? scanObject(text, line.index + line[0].length) : [];
+  const at = members.findIndex((member) => memberKey(text, member) === "usage");
+  const usage = members[at];
+  // Data in several lines stay as they are: no engine writes them.
+  if (!usage) return bytes;
+  const previous = members[at - 1];
+  const next = members[at + 1];
+  const from = next || !previous ? usage.keyStart : previous.valueEnd;
+  return Buffer.from(text.slice(0, from) + text.slice(next ? next.keyStart : usage.valueEnd), "latin1");
 }
 
 /** The report in an event's data, if it has one. */
@@ -191,13 +336,18 @@ function eventUsage(event: Buffer | undefined): UsageReport | undefined {
 }
 
 /** The JSON object in an event's data lines; undefined when they contain none or only a part of one. */
-function parseEventData(event: Buffer): Readonly<Record<string, unknown>> | undefined {
+function parseEventData(event: Buffer | undefined): JsonObject | undefined {
+  if (!event) return undefined;
   let data = "";
-  for (const line of event.toString("utf8").split(/\r\n?|\n/))
+  for (const line of event.toString("utf8", markBytes(event, 0)).split(/\r\n?|\n/))
     if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
+  const parsed = parseJson(data);
+  return isJsonObject(parsed) ? parsed : undefined;
+}
+
+function parseJson(text: string): unknown {
   try {
-    const parsed: unknown = JSON.parse(data);
-    return typeof parsed === "object" && parsed !== null ? (parsed as Readonly<Record<string, unknown>>) : undefined;
+    return JSON.parse(text);
   } catch {
     return undefined;
   }

@@ -29,6 +29,8 @@ export interface RunningAttempt {
 
 /** Receives the events of an attempt. Nothing follows `ended`, `failed`, `refused` or `stalled`. */
 export interface AttemptOwner {
+  /** Whether a body that has begun has no content yet, such as a stream of comments alone. */
+  readonly awaitsContent: boolean;
   /** The final status and headers arrived. @returns false to discard the answer without further events */
   answered(status: number, rawHeaders: readonly Buffer[]): boolean;
   /** @returns false to pause until `resume` */
@@ -213,7 +215,9 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
         if (nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs) this.#overdue("timeout", "upstream_timeout");
         break;
       case "begun":
-        this.#sweepBody(nowMs);
+        if (this.#owner.awaitsContent && nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs)
+          this.#overdue("timeout", "upstream_timeout");
+        else this.#sweepBody(nowMs);
         break;
       case "discarding":
         if (nowMs - this.#sinceMs >= maxDiscardMs) this.cancel();

@@ -78,6 +78,7 @@ export function sendSideRequest({ pools, deadlines, options }: SideContext, requ
 
 /** Collects an answer up to a size. */
 class SideAnswer implements AttemptOwner {
+  readonly awaitsContent = false;
   readonly #keptBytes: number;
   readonly #settle: (outcome: SideOutcome) => void;
   #chunks: Buffer[] = [];

@@ -25,6 +25,7 @@ export async function attemptRig({ options = {}, time }: ProxySetup = {}): Promi
     new Promise((ended) => {
       let [status, text] = [0, ""];
       const owner = {
+        awaitsContent: false,
         answered(code: number): boolean {
           status = code;
           return true;

@@ -10,15 +10,17 @@ beforeEach(async () => {
   rig = await exchangeRig();
 });
 
-/** The first bytes of an answer come. */
+/** The first bytes of an answer come: of a stream, its first content. */
 function start(exchange: Exchange, upstream: Upstream, status = 200, contentType = "text/event-stream") {
   const filter = exchange.bodyFilter(status, contentType);
   exchange.responseStarted(upstream, status);
   exchange.firstByte();
+  filter?.push(event("x"));
   return filter;
 }
 
 const event = (text: string) => Buffer.from(`data: {"choices":[{"index":0,"text":"${text}"}]}\n\n`);
+const ended = Buffer.from("data: [DONE]\n\n");
 
 function complete(exchange: Exchange, status = 200): void {
   exchange.finish({ kind: "completed", status, bytes: 10 });
@@ -38,10 +40,11 @@ describe("a streamed answer", () => {
     const filter = start(exchange, upstream);
     expect(samples()).toBe(1);
     expect(pending(upstream.key)).toBe(0);
-    for (let at = 0; at < 11; at++) {
+    for (let at = 0; at < 10; at++) {
+      rig.time.advance(30);
       filter?.push(event("x"));
-      if (at > 0) rig.time.advance(30);
     }
+    filter?.push(ended);
     complete(exchange);
     expect(rig.work.pace.msPerToken).toBeCloseTo(30, 0);
     expect(rig.work.busy.sentTo(0)).toBeGreaterThan(0);
@@ -50,7 +53,7 @@ describe("a streamed answer", () => {
   test("that is cut teaches no pace", () => {
     const exchange = rig.exchange();
     const upstream = begin(exchange);
-    start(exchange, upstream)?.push(event("x"));
+    start(exchange, upstream);
     rig.time.advance(100);
     fail(exchange, upstream, { beforeFirstByte: false });
     exchange.finish(failedOutcome);
@@ -60,6 +63,50 @@ describe("a streamed answer", () => {
 });
 
 describe("nothing is learned", () => {
+  /**
+   * Comments that keep a connection alive, and events that only open an answer, come while the prompt waits or is computed
+   * (vLLM's --sse-keep-alive-interval; the Responses and Messages APIs). Taken for the first token, they taught that engines
+   * compute prompts 500 times faster than they do.
+   */
+  test.each([
+    ["a comment", ": keep-alive\n\n"],
+    ["a chunk with a role alone", 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'],
+    ["progress on the prompt", 'data: {"choices":[{"delta":{"content":null}}],"prompt_progress":{"total":9}}\n\n'],
+    ["message_start", 'event: message_start\ndata: {"type":"message_start","message":{"content":[]}}\n\n'],
+    ["a ping", 'event: ping\ndata: {"type":"ping"}\n\n'],
+    ["response.created", 'event: response.created\ndata: {"type":"response.created","response":{}}\n\n'],
+    ["an empty text of SGLang", 'data: {"text":"","meta_info":{"finish_reason":null}}\n\n'],
+  ])("of %s: the prompt is still computed, until content comes", (_, opening) => {
+    const exchange = rig.exchange();
+    const upstream = begin(exchange);
+    const filter = exchange.bodyFilter(200, "text/event-stream");
+    exchange.responseStarted(upstream, 200);
+    exchange.firstByte();
+    filter?.push(Buffer.from(opening));
+    expect(samples()).toBe(0);
+    expect(pending(upstream.key)).toBeGreaterThan(0);
+    rig.time.advance(700);
+    filter?.push(event("x"));
+    expect(samples()).toBe(1);
+    complete(exchange);
+  });
+
+  test.each([
+    ["is an error", 'data: {"error":{"message":"EngineCore","code":500}}\n\n'],
+    ["is empty", "data: [DONE]\n\n"],
+  ])("of a stream that %s", (_, body) => {
+    const exchange = rig.exchange();
+    const upstream = begin(exchange);
+    const filter = exchange.bodyFilter(200, "text/event-stream");
+    exchange.responseStarted(upstream, 200);
+    exchange.firstByte();
+    filter?.push(Buffer.from(body));
+    complete(exchange);
+    expect(samples()).toBe(0);
+    expect(rig.work.pace.msPerToken).toBe(0);
+    expect(pending(upstream.key)).toBe(0);
+  });
+
   test("of an answer that comes as a whole, since nobody sees when its prompt was computed", () => {
     const exchange = rig.exchange();
     const upstream = begin(exchange);

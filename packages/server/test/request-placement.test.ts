@@ -146,6 +146,10 @@ describe("an attempt that fails", () => {
     const rig = await exchangeRig();
     const exchange = rig.exchange();
     const upstream = begin(exchange);
+    if (failed.beforeFirstByte === false) {
+      exchange.responseStarted(upstream, 200);
+      exchange.firstByte();
+    }
     fail(exchange, upstream, failed);
     expect(rig.held(upstream.key)).toBe(held);
     expect(rig.target(upstream.key).load.inFlight).toBe(0);

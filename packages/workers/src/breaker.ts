@@ -11,6 +11,8 @@ export interface Permit {
   success(): void;
   /** @param reason a short stable word for the log, such as an error code */
   failure(reason: string): void;
+  /** The engine answered with a client error, which may be its own fault. */
+  refused(): void;
   /** The request says nothing about the engine: the client left, or the engine said 429, which is load. */
   release(): void;
 }
@@ -22,6 +24,11 @@ export interface Breaker {
   readonly reason: string;
   /** Whether `begin` would give a permit now. */
   readonly allows: boolean;
+  /**
+   * Whether its last answers, as many as the failures in a row that open it, were client errors. Ask another engine too before
+   * the client is blamed for one more.
+   */
+  readonly isDoubted: boolean;
   begin(): Permit | undefined;
 }
 
@@ -57,6 +64,8 @@ class EngineBreaker implements OwnedBreaker {
   period = Symbol("period");
   #consecutiveFailures = 0;
   #trialSuccesses = 0;
+  /** Client errors since the last success. */
+  #refusals = 0;
   /** While half-open: the trial request in flight. */
   #trial: Permit | undefined;
   /** Openings since it was last closed; sets the length of the next one. */
@@ -72,6 +81,10 @@ class EngineBreaker implements OwnedBreaker {
     return this.state === "closed" || (this.state === "half-open" && !this.#trial);
   }
 
+  get isDoubted(): boolean {
+    return this.#refusals >= this.#deps.options.consecutiveFailures;
+  }
+
   begin(): Permit | undefined {
     if (!this.allows) return undefined;
     const permit = new EnginePermit(this);
@@ -79,7 +92,17 @@ class EngineBreaker implements OwnedBreaker {
     return permit;
   }
 
+  refused(): void {
+    this.#refusals += 1;
+    this.#answered();
+  }
+
   succeeded(): void {
+    this.#refusals = 0;
+    this.#answered();
+  }
+
+  #answered(): void {
     this.#deps.onSuccess();
     if (this.state === "half-open") this.#trialSucceeded();
     else this.#count(false, "mixed results");
@@ -164,6 +187,10 @@ class EnginePermit implements Permit {
 
   failure(reason: string): void {
     if (this.#settle()) this.#breaker.failed(reason);
+  }
+
+  refused(): void {
+    if (this.#settle()) this.#breaker.refused();
   }
 
   release(): void {

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Harness, startHarness } from "./fleet-harness.ts";
 
-type Verdict = "success" | "failure" | "release";
+type Verdict = "success" | "failure" | "refused" | "release";
 
 /** One engine that stays healthy to probes throughout, so that only its breaker decides. */
 async function startOne(seed = 1): Promise<Harness> {
@@ -293,4 +293,23 @@ test("what was counted before it opened is not taken away again from what is cou
     expect(breaker.state).toBe("closed");
     await harness.time.advanceAsync(windowMs);
   }
+});
+
+/**
+ * A replica that answers every request with a fast client error, which the others would not give, draws the traffic: it is
+ * always idle. Only the same request at another engine tells its errors from those of clients.
+ */
+test("an engine is doubted after 5 client errors without a success between, and a success ends that", async () => {
+  const harness = await startOne();
+  const { breaker } = harness.record("a");
+  sendAll(harness, ...times(4, "refused"), "release");
+  expect(breaker.isDoubted).toBe(false);
+  send(harness, "refused");
+  expect([breaker.isDoubted, breaker.state]).toEqual([true, "closed"]);
+  sendAll(harness, ...times(5, "failure"));
+  expect([breaker.isDoubted, breaker.state]).toEqual([true, "open"]);
+  await waitForTrial(harness);
+  expect(breaker.isDoubted).toBe(true);
+  send(harness, "success");
+  expect(breaker.isDoubted).toBe(false);
 });

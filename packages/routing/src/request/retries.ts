@@ -9,6 +9,7 @@ import { type Clock, type CounterSeries, counterOf, EspalierError, type Meter } 
  * - `timeout`: the engine was silent for too long.
  * - `status`: the engine answered with a status after which another engine may do better.
  * - `protocol`: the answer is not valid HTTP.
+ * - `broken`: the answer has status 200, and is an error, empty or without its end.
  * - `declined`: the answer began but was not wanted.
  * - `withdrawn`: the attempt was given up.
  * - `unknown_model`: the engine does not serve the model. Nothing was computed.
@@ -20,6 +21,7 @@ export type FailureKind =
   | "timeout"
   | "status"
   | "protocol"
+  | "broken"
   | "declined"
   | "withdrawn"
   | "unknown_model";

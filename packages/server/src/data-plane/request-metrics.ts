@@ -237,6 +237,7 @@ export function createRelayMetrics(meter: Meter): RelayMetrics {
       timeout: attempts.series("timeout"),
       status: attempts.series("status"),
       protocol: attempts.series("protocol"),
+      broken: attempts.series("broken"),
       declined: attempts.series("declined"),
       withdrawn: attempts.series("withdrawn"),
       unknown_model: attempts.series("unknown_model"),

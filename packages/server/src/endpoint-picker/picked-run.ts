@@ -151,7 +151,11 @@ export class PickedRun extends RequestRun {
   /** The gateway passes whatever the engine answers. */
   protected override judge(status: number, head: Buffer, ended: boolean): Verdict {
     const verdict = super.judge(status, head, ended);
-    return verdict === "decline" || verdict === "unknown_model" ? "pass" : verdict;
+    return verdict === "more" ? "more" : "pass";
+  }
+
+  protected override passesOver(): boolean {
+    return false;
   }
 
   #send({ upstream, body }: AttemptRequest): boolean {

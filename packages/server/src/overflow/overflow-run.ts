@@ -1,5 +1,6 @@
 import { type ErrorCode, EspalierError, silentMeter } from "@espalier/common";
 import type { OverflowReason } from "@espalier/config";
+import { readAnswerHead } from "@espalier/openai";
 import { retryAfterMs } from "@espalier/proxy";
 import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing";
 import { describeDecision } from "../admin/decision-feed.ts";
@@ -205,8 +206,16 @@ class OverflowRun extends Relay {
     this.#context.logger.warn("an overflow backend failed", details);
   }
 
-  protected judge(): Verdict {
-    return "pass";
+  /** An answer that begins with an error is like one with its status. */
+  protected judge(_status: number, head: Buffer, ended: boolean): Verdict {
+    const fault = readAnswerHead(head, ended);
+    if (typeof fault !== "object") return fault ?? "pass";
+    this.#status = fault.status;
+    return "decline";
+  }
+
+  get awaitsContent(): boolean {
+    return this.#watch?.isStream === true && this.#streamedTokens === 0;
   }
 
   protected bodyFilter(status: number, contentType: string): AnswerWatch | undefined {

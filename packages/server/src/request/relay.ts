@@ -1,5 +1,5 @@
 import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
-import { type ApiFamily, errorStreamFrame } from "@espalier/openai";
+import { type AnswerFault, type ApiFamily, errorStreamFrame } from "@espalier/openai";
 import {
   type FailureKind as AttemptFailureKind,
   type AttemptOwner,
@@ -80,8 +80,11 @@ export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | unde
   return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }
 
-/** The verdict on the beginning of an answer. `more` asks for a longer beginning; `unknown_model` is the engine's. */
-export type Verdict = "pass" | "decline" | "more" | "unknown_model";
+/**
+ * The verdict on the beginning of an answer. `more` asks for a longer beginning; `unknown_model` is the engine's, and so is a
+ * fault of an answer with status 200.
+ */
+export type Verdict = "pass" | "decline" | "more" | "unknown_model" | AnswerFault;
 
 /** The engine of the next attempt: undefined when none is left, `later` when the subclass will call `proceed`. */
 export type NextEngine = Engine | "later" | undefined;
@@ -144,6 +147,8 @@ export abstract class Relay implements AttemptOwner {
   protected abstract judge(status: number, head: Buffer, ended: boolean): Verdict;
   /** The filter that reads or changes the body in transit. */
   protected abstract bodyFilter(status: number, contentType: string): BodyFilter | undefined;
+  /** See `AttemptOwner`. */
+  abstract readonly awaitsContent: boolean;
   /** Flat pairs, names in lower case, for the client's response. They replace the engine's headers of the same names. */
   protected abstract responseHeaders(): readonly string[];
   /** The client gets this answer, and there are no more attempts. @param headers the engine's, as flat pairs */
@@ -152,6 +157,11 @@ export abstract class Relay implements AttemptOwner {
   protected abstract firstByte(): void;
   /** The request is over. Called once. */
   protected abstract settled(outcome: RelayOutcome): void;
+
+  /** Whether another engine may do better than one that answers with this status. */
+  protected passesOver(status: number): boolean {
+    return this.#parts.retryStatuses.has(status);
+  }
 
   protected get isDone(): boolean {
     return this.#done;
@@ -224,7 +234,7 @@ export abstract class Relay implements AttemptOwner {
 
   answered(status: number, rawHeaders: readonly Buffer[]): boolean {
     try {
-      if (this.#parts.retryStatuses.has(status) && this.#passOver(status, rawHeaders)) return false;
+      if (this.passesOver(status) && this.#passOver(status, rawHeaders)) return false;
     } catch (thrown) {
       this.crash(thrown);
       return false;
@@ -365,8 +375,8 @@ export abstract class Relay implements AttemptOwner {
   #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
     const head = this.#judgedHead ? Buffer.concat([this.#judgedHead, chunk ?? noBytes]) : chunk;
     this.#judgedHead = undefined;
-    if (head !== undefined) {
-      const verdict = this.judge(this.#status, head, ended);
+    if (head !== undefined || ended) {
+      const verdict = this.judge(this.#status, head ?? noBytes, ended);
       if (verdict === "decline") {
         this.#giveUp("declined", new EspalierError("no_engine_available"));
         return undefined;
@@ -375,10 +385,11 @@ export abstract class Relay implements AttemptOwner {
         this.#giveUp("unknown_model", new EspalierError("model_not_found", undefined, { param: "model" }));
         return undefined;
       }
-      if (verdict === "more" && !ended && head.length < maxJudgedBytes) {
+      if (verdict === "more" && head !== undefined && !ended && head.length < maxJudgedBytes) {
         this.#judgedHead = Buffer.from(head);
         return undefined;
       }
+      if (typeof verdict === "object" && this.#giveUpFaulty(verdict)) return undefined;
     }
     const headers = this.#writeHead();
     if (headers instanceof EspalierError) {
@@ -417,6 +428,22 @@ export abstract class Relay implements AttemptOwner {
     for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
     this.#body = null;
     this.#sent = null;
+  }
+
+  /**
+   * Gives up an answer with status 200 that is empty, or begins with an error by which the engine says that it did not take the
+   * request. After any other error, it may have computed.
+   */
+  #giveUpFaulty({ kind, status }: AnswerFault): boolean {
+    if (kind === "empty") {
+      this.#giveUp("broken", new EspalierError("upstream_cut_short"));
+      return true;
+    }
+    const attempt = this.#attempt;
+    const isRefusal = status < 500 || status === 503;
+    if (!isRefusal || !this.passesOver(status) || !this.#passOver(status, [])) return false;
+    attempt?.cancel();
+    return true;
   }
 
   /** Cancels the current attempt; others may follow. */

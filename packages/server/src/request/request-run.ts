@@ -1,7 +1,7 @@
 import type { AdmissionRequest } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
 import type { LegEdits } from "@espalier/disaggregation";
-import { isUnknownModelAnswer } from "@espalier/openai";
+import { type AnswerFault, isUnknownModelAnswer, readAnswerHead } from "@espalier/openai";
 import { retryAfterMs } from "@espalier/proxy";
 import {
   type ChosenAlone,
@@ -78,6 +78,11 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #isUnknown = false;
   #hasAskedAgain = false;
   #permit: Permit | undefined;
+  /** Of an engine whose client errors are doubted, while another one is asked whether it gives one too. */
+  #doubted: Permit | undefined;
+  /** The fault with which the present answer begins. */
+  #fault: AnswerFault | undefined;
+  #hasContent = false;
   #watch: AnswerWatch | undefined;
   /** Estimated from a stream's chunks. */
   #outputTokens = 0;
@@ -225,23 +230,39 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   protected attemptFailed(failure: AttemptFailure): void {
-    const { kind, status, beforeFirstByte, error } = failure;
-    this.#lifecycle.failed(kind, !beforeFirstByte);
+    const { kind, status, error } = failure;
+    this.#lifecycle.failed(kind, this.#hasContent);
     this.#plan.trace?.attemptFailed(failure);
     this.#adapter?.ended();
     this.#coolDown(failure.retryAfterMs);
     this.#isUnknown = kind === "unknown_model";
     const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
-    else if (beforeFirstByte) this.#permit?.failure(error.code);
-    // The permit was settled when the answer began, but an engine that dies during it must still count as failed.
-    else this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(error.code);
+    else if (isClientError(status) && !super.passesOver(status)) this.#doubted = this.#permit;
+    else this.#blame(error.code);
+  }
+
+  /** Counts a failure of the engine. The permit was settled when content came, but what fails after that counts as well. */
+  #blame(reason: string): void {
+    if (this.#hasContent) this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(reason);
+    else this.#permit?.failure(reason);
+  }
+
+  /** A replica may give client errors that others would not, and fast. An error that another gives too is the client's. */
+  protected override passesOver(status: number): boolean {
+    if (super.passesOver(status)) return true;
+    return (
+      isClientError(status) && !this.#doubted && this.#lifecycle.selection?.target.engine.breaker.isDoubted === true
+    );
   }
 
   protected judge(status: number, head: Buffer, ended: boolean): Verdict {
     const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
     if (verdict !== "pass") return verdict;
-    if (status !== 400 && status !== 404) return this.#lifecycle.judge(status, head, ended);
+    if (status !== 400 && status !== 404) {
+      const paired = this.#lifecycle.judge(status, head, ended);
+      return paired === "pass" && status === 200 ? this.#judgeContent(head, ended) : paired;
+    }
     if (isUnknownModelAnswer(status, head.toString("utf8"))) {
       void this.#context.fleet.refreshModels(this.#lifecycle.selection?.target.engine.id);
       return "unknown_model";
@@ -249,14 +270,37 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return ended ? this.#lifecycle.judge(status, head, ended) : "more";
   }
 
-  protected answerStarted(status: number, headers: readonly string[]): void {
-    this.#plan.trace?.answered(status);
+  #judgeContent(head: Buffer, ended: boolean): Verdict {
+    if (!this.#isJudged) return "pass";
+    const fault = readAnswerHead(head, ended);
+    if (typeof fault === "object") this.#fault = fault;
+    return fault ?? "pass";
+  }
+
+  /** Whether answers of this endpoint are known well enough to tell a fault. */
+  get #isJudged(): boolean {
+    const { endpointId, method } = this.#plan;
+    return method === "POST" && endpointId !== "forwarded" && endpointId !== "stored_response";
+  }
+
+  protected answerStarted(answered: number, headers: readonly string[]): void {
+    const status = this.#fault?.status ?? answered;
+    this.#plan.trace?.answered(answered);
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
     this.#lifecycle.answering(status);
+    if (this.#doubted !== this.#permit) this.#settleDoubt(status);
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
-    else this.#permit?.success();
+    else if (status >= 400) this.#permit?.refused();
+    else if (!this.awaitsContent) this.#permit?.success();
+  }
+
+  /** @param status what another engine answered to the same request */
+  #settleDoubt(status: number): void {
+    if (status < 400) this.#doubted?.failure("client errors that another engine does not give");
+    else if (isClientError(status)) this.#doubted?.success();
+    else this.#doubted?.release();
   }
 
   protected responseHeaders(): readonly string[] {
@@ -292,6 +336,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       stripUsage,
       readId: storesResponse,
       onTokens: (count) => {
+        this.#contentBegun();
         this.#outputTokens += count;
         this.#lifecycle.progress(count);
       },
@@ -299,7 +344,19 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return this.#watch;
   }
 
+  get awaitsContent(): boolean {
+    return this.#watch?.isStream === true && !this.#hasContent;
+  }
+
   protected firstByte(): void {
+    if (!this.#fault && !this.awaitsContent) this.#contentBegun();
+  }
+
+  /** Comments, and events that only open an answer, come before the engine has computed anything. */
+  #contentBegun(): void {
+    if (this.#hasContent) return;
+    this.#hasContent = true;
+    this.#permit?.success();
     this.#firstByteMs = this.#context.clock.nowMs();
     this.#plan.trace?.firstByte();
     // An answer without streaming arrives when it is complete.
@@ -317,6 +374,8 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#leaveQueue(outcome.kind);
     this.#lifecycle.leave();
     this.#adapter?.ended();
+    const isWhole = outcome.kind === "completed" && !this.#blameFault();
+    this.#doubted?.release();
     this.#permit?.release();
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
     const usage = this.#watch?.usage();
@@ -324,7 +383,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (stored !== undefined && selection) this.#context.storedResponses.remember(stored, selection.target.engine.id);
     const outputTokens = usage?.completionTokens ?? this.#outputTokens;
     this.#lifecycle.finish({
-      isCompleted: outcome.kind === "completed",
+      isCompleted: isWhole,
       status: outcome.kind === "completed" ? outcome.status : 0,
       isStream: this.#isStream,
       cachedTokens: usage?.cachedTokens,
@@ -351,6 +410,17 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     report();
   }
 
+  /** @returns whether the answer, which is complete for HTTP, is none */
+  #blameFault(): boolean {
+    const fault = this.#fault ?? (this.#isJudged ? this.#watch?.fault() : undefined);
+    if (!fault) return false;
+    this.#context.relay.relayMetrics.failed.broken.add();
+    if (fault.status >= 500) this.#blame(`${fault.kind} answer`);
+    else if (fault.status === 429) this.#permit?.release();
+    else this.#permit?.refused();
+    return true;
+  }
+
   /** The request to the engine of an attempt. */
   #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
     const { pool, trace, method, bodyWith, requestId, features } = this.#plan;
@@ -371,6 +441,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       matchedTokens: selection.matchedTokens,
     });
     this.#isStream = false;
+    this.#fault = undefined;
     this.#permit = target.engine.breaker.begin();
     const { url } = target.engine;
     let headers = engineHeaders(pool, target);
@@ -452,6 +523,10 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
   }
+}
+
+function isClientError(status: number | undefined): status is number {
+  return status !== undefined && status >= 400 && status < 500 && status !== 429;
 }
 
 /** The source of a pull, what is fetched, and the expected milliseconds beside those of computing it. */

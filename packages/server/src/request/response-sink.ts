@@ -1,4 +1,10 @@
-import { createJsonUsageReader, createSseUsageFilter, readResponseId, type Usage } from "@espalier/openai";
+import {
+  type AnswerFault,
+  createJsonUsageReader,
+  createSseUsageFilter,
+  readResponseId,
+  type Usage,
+} from "@espalier/openai";
 
 const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
@@ -125,7 +131,11 @@ function withOwn(pairs: readonly string[], own: Readonly<Record<string, unknown>
 
 /** Reads usage and id from an answer in transit. */
 export interface AnswerWatch extends BodyFilter {
+  /** Whether `onTokens` tells when the answer's content begins: it is a stream. */
+  readonly isStream: boolean;
   usage(): Usage | undefined;
+  /** Why the answer, which has ended, is none; undefined for a whole one. */
+  fault(): AnswerFault | undefined;
   /** The id of a stored response, if the answer is one and enough of it has passed. */
   responseId(): string | undefined;
 }
@@ -136,7 +146,7 @@ interface AnswerWatchOptions {
   readonly stripUsage: boolean;
   /** Reads the id of a response object from the first bytes. */
   readonly readId: boolean;
-  /** Called with the estimated number of tokens in a chunk. */
+  /** Called with the estimated number of tokens in a chunk; the first time when the content begins. */
   readonly onTokens: (count: number) => void;
 }
 
@@ -154,17 +164,19 @@ function watchStream({ stripUsage, readId, onTokens }: AnswerWatchOptions): Answ
   const head = createHead(readId);
   let counted = 0;
   return {
+    isStream: true,
     changesLength: stripUsage,
     push(chunk) {
       head.push(chunk);
       const passed = filter.push(chunk);
-      const seen = filter.tokensSeen();
+      const seen = filter.hasContent() ? filter.tokensSeen() : 0;
       if (seen > counted) onTokens(seen - counted);
       counted = seen;
       return passed;
     },
     end: () => filter.end(),
     usage: () => filter.usage(),
+    fault: () => filter.fault(),
     responseId: head.responseId,
   };
 }
@@ -173,6 +185,7 @@ function watchJson({ readId }: AnswerWatchOptions): AnswerWatch {
   const reader = createJsonUsageReader();
   const head = createHead(readId);
   return {
+    isStream: false,
     changesLength: false,
     push(chunk) {
       head.push(chunk);
@@ -181,6 +194,7 @@ function watchJson({ readId }: AnswerWatchOptions): AnswerWatch {
     },
     end: () => undefined,
     usage: () => reader.usage(),
+    fault: () => undefined,
     responseId: head.responseId,
   };
 }

@@ -136,6 +136,8 @@ class RigRelay extends Relay {
     return this.#exchange.bodyFilter?.(status, contentType);
   }
 
+  readonly awaitsContent = false;
+
   protected responseHeaders(): readonly string[] {
     return this.#exchange.observer.responseHeaders?.(this.#upstream!, this.#status) ?? [];
   }

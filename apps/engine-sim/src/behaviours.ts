@@ -20,9 +20,32 @@ export const behaviours = [
     summary: "has the rank 4 of a second node, in metrics and KV events, and refuses requests for other ranks",
     source: "vllm/engine/arg_utils.py, --data-parallel-start-rank; report vllm-project/router#210",
   },
+  {
+    name: "vllm-0.32.0:errors-are-events",
+    summary: "errors of streamed requests (faults `sick` and `status`, a full engine) are an event after status 200",
+    source:
+      "vllm/entrypoints/generate/base/serving.py, create_streaming_error_response; its callers yield it and [DONE]",
+  },
+  {
+    name: "sglang-0.5.23:errors-are-events",
+    summary: "errors of streamed requests (faults `sick` and `status`, a full engine) are an event after status 200",
+    source:
+      "sglang/srt/entrypoints/openai/serving_base.py, create_streaming_error_response, for requests that are aborted with a " +
+      "status (managers/tokenizer_manager.py, _handle_abort_finish_reason), as a full queue does",
+  },
+  {
+    name: "vllm-0.32.0:keep-alive-comments",
+    summary: "an idle stream gets a comment every second, as with --sse-keep-alive-interval 1",
+    source: "vllm/entrypoints/serve/utils/sse_keep_alive.py",
+  },
 ] as const satisfies readonly Behaviour[];
 
 export type BehaviourName = (typeof behaviours)[number]["name"];
+
+/** Whether a streamed request fails by an event. */
+export function hasErrorEvents(on: ReadonlySet<BehaviourName>): boolean {
+  return on.has("vllm-0.32.0:errors-are-events") || on.has("sglang-0.5.23:errors-are-events");
+}
 
 /** Data-parallel rank of a simulated engine. */
 export function rankOf(behaviours: ReadonlySet<BehaviourName>): number {

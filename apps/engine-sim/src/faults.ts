@@ -101,6 +101,12 @@ function matches({ kind, path: prefix }: Fault, path: string, isModelRequest: bo
   }
 }
 
+/** The status that a fault answers with; undefined for other faults. */
+export function injectedStatus(fault: Fault | undefined): number | undefined {
+  if (fault?.kind === "sick") return 500;
+  return fault?.kind === "status" ? fault.status : undefined;
+}
+
 const maxDelayMs = 600_000;
 
 /**

@@ -27,3 +27,47 @@ test("sglang-0.5.23:health-takes-a-second answers /health after its sleep", asyn
   time.advance(1);
   expect(await answer).toBe(200);
 });
+
+test.each([
+  [
+    "vllm",
+    "vllm-0.32.0:errors-are-events",
+    "/v1/chat/completions",
+    'data: {"error":{"message":"injected fault: sick","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n',
+  ],
+  [
+    "sglang",
+    "sglang-0.5.23:errors-are-events",
+    "/v1/chat/completions",
+    'data: {"error":{"object":"error","message":"injected fault: sick","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n',
+  ],
+  [
+    "vllm",
+    "vllm-0.32.0:errors-are-events",
+    "/v1/messages",
+    'event: error\ndata: {"type":"error","error":{"type":"InternalServerError","message":"injected fault: sick"}}\n\n',
+  ],
+] as const)(
+  "%s, %s: a streamed request to %s fails by an event, another one by its status",
+  async (flavour, name, path, events) => {
+    const sim = await startSim({ parameters: { flavour }, behaviours: [name] });
+    await sim.post("/sim/faults", { kind: "sick" });
+    const body = { messages: [{ role: "user", content: "hi" }], max_tokens: 4 };
+    const streamed = await sim.post(path, { ...body, stream: true });
+    expect([streamed.status, streamed.text]).toEqual([200, events]);
+    expect((await sim.post(path, body)).status).toBe(500);
+  },
+);
+
+test("vllm-0.32.0:keep-alive-comments breaks the silence of a stream every second", async () => {
+  const time = createVirtualTime();
+  const behaviours = ["vllm-0.32.0:keep-alive-comments"];
+  const sim = await startSim({ speed: 1, behaviours, clock: time.clock, scheduler: time.scheduler });
+  const body = { messages: [{ role: "user", content: "hi" }], max_tokens: 2, stream: true };
+  await sim.post("/sim/faults", { kind: "slow", afterTokens: 1, delayMs: 2_500 });
+  const before = time.pendingCount;
+  const answer = sim.post("/v1/chat/completions", body);
+  await waitFor(() => time.pendingCount > before + 1, { what: "a step, and the next comment" });
+  time.advance(60_000);
+  expect((await answer).text).toMatch(/\n\n(: keep-alive\n\n){2}data: [\s\S]*\[DONE\]\n\n$/);
+});

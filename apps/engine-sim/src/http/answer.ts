@@ -116,7 +116,7 @@ export class Answer {
     const { response, path } = this.#exchange;
     const { status, message, param } = error;
     const body = errorBody(this.#context.flavour, path, { status, message, param });
-    if (response.headersSent) response.end(`data: ${body}\n\ndata: [DONE]\n\n`);
+    if (response.headersSent) response.end(errorEvents(this.#context.flavour, path, body));
     else send(this.#exchange, status, jsonType, body);
     this.#settle("rejected");
   }
@@ -194,6 +194,12 @@ export class Answer {
   }
 }
 
+/** The end of a stream that failed: Anthropic's events have names, and SGLang's flat errors are nested in streams. */
+function errorEvents(flavour: EngineContext["flavour"], path: string, body: string): string {
+  if (path.startsWith("/v1/messages")) return `event: error\ndata: ${body}\n\n`;
+  return `data: ${flavour === "sglang" ? `{"error":${body}}` : body}\n\ndata: [DONE]\n\n`;
+}
+
 function liveRequest(
   { path, requestId, response }: Exchange,
   { model, stream, sequences }: Generation,
@@ -222,18 +228,23 @@ interface Sink {
 
 type Settle = (as: Outcome) => void;
 
+/** vLLM takes whole seconds of silence. */
+const keepAliveMs = 1_000;
+
 /** Streams tokens. */
 function streamSink(
-  { clock, scheduler }: EngineContext,
+  { behaviours, clock, scheduler }: EngineContext,
   { response, fault }: Exchange,
   format: AnswerFormat,
   settle: Settle,
 ): Sink {
-  const writer = createEventWriter({ response, fault, clock, scheduler, ended: settle });
+  const keepsAlive = behaviours.has("vllm-0.32.0:keep-alive-comments");
+  const writer = createEventWriter({ response, fault, clock, scheduler, keepsAlive, ended: settle });
   return {
     begin() {
       response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
       response.flushHeaders();
+      writer.begin();
     },
     token: (sequence, index) => writer.add(format.token(sequence, index)),
     complete: (reports) => writer.close(format.end(reports)),
@@ -283,13 +294,15 @@ interface EventWriterOptions {
   readonly fault: Fault | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  /** Whether silence is broken by comments. */
+  readonly keepsAlive: boolean;
   /** Called once, when the answer is complete or the client was dropped. Not called after a fault broke the stream. */
   readonly ended: (how: "finished" | "dropped-slow-client") => void;
 }
 
 /** Streams an answer, with the mid-stream faults. */
 function createEventWriter(options: EventWriterOptions) {
-  const { response, fault, clock, scheduler, ended } = options;
+  const { response, fault, clock, scheduler, keepsAlive, ended } = options;
   const breaksAfter = breakPoint(fault);
   const slowsAfter =
     fault?.kind === "slow" ? (fault.afterTokens ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
@@ -298,6 +311,7 @@ function createEventWriter(options: EventWriterOptions) {
   /** Events that the fault `slow` delays, sent one by one. */
   const delayed: string[] = [];
   let cancelDelayed: Cancel | undefined;
+  let cancelKeepAlive: Cancel | undefined;
   let last: string | undefined;
   let over = false;
   let behindSinceMs = Number.POSITIVE_INFINITY;
@@ -306,6 +320,11 @@ function createEventWriter(options: EventWriterOptions) {
     if (response.writableLength <= maxBufferedBytes) behindSinceMs = Number.POSITIVE_INFINITY;
     else behindSinceMs = Math.min(behindSinceMs, clock.nowMs());
     return clock.nowMs() - behindSinceMs >= maxBehindMs;
+  };
+  const keepAlive = (): void => {
+    if (!keepsAlive) return;
+    cancelKeepAlive?.();
+    cancelKeepAlive = scheduler.every(keepAliveMs, () => response.write(": keep-alive\n\n"));
   };
   const releaseDelayed = (): void => {
     cancelDelayed = undefined;
@@ -322,7 +341,10 @@ function createEventWriter(options: EventWriterOptions) {
       over = true;
       breakAnswer(response, fault, pending);
     } else {
-      if (pending !== "") response.write(pending);
+      if (pending !== "") {
+        response.write(pending);
+        keepAlive();
+      }
       pending = "";
       if (delayed.length > 0) cancelDelayed ??= scheduler.after(fault?.delayMs ?? 0, releaseDelayed);
       else if (last !== undefined) {
@@ -333,6 +355,7 @@ function createEventWriter(options: EventWriterOptions) {
     }
   }
   return {
+    begin: keepAlive,
     /** Queues the events of one token. */
     add(events: string): void {
       if (tokens >= breaksAfter) return;
@@ -348,6 +371,7 @@ function createEventWriter(options: EventWriterOptions) {
     stop(): void {
       over = true;
       cancelDelayed?.();
+      cancelKeepAlive?.();
     },
   };
 }

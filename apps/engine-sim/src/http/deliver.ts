@@ -1,10 +1,12 @@
 import type { RequestReport } from "@espalier/engine-model";
+import { hasErrorEvents } from "../behaviours.ts";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import { injectedStatus } from "../faults.ts";
 import type { AnswerExtra, Arrival, Exporter, Importer, Leg } from "../transfer/leg.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 import { Answer, type AnswerFormat, type Generation } from "./answer.ts";
 import type { EngineContext } from "./engine-context.ts";
-import { asApiError, type Exchange } from "./exchange.ts";
+import { ApiError, asApiError, type Exchange } from "./exchange.ts";
 
 /** A request, and this engine's part in it if several engines work on it. */
 interface Delivery extends Generation {
@@ -26,8 +28,19 @@ export function deliver(context: EngineContext, exchange: Exchange, generation: 
     void runLeg({ context, transfers: context.transfers, answer, leg, sequence, format });
     return;
   }
-  answer.submit(sequences);
+  if (!generation.stream || !hasErrorEvents(context.behaviours)) {
+    answer.submit(sequences);
+    answer.begin();
+    return;
+  }
   answer.begin();
+  try {
+    const status = injectedStatus(exchange.fault);
+    if (status !== undefined) throw new ApiError(status, `injected fault: ${exchange.fault?.kind}`);
+    answer.submit(sequences);
+  } catch (error) {
+    answer.fail(asApiError(error));
+  }
 }
 
 interface LegRun {

@@ -1,5 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isObject, type JsonObject, quoteLongIntegers } from "../api/body-fields.ts";
+import { hasErrorEvents } from "../behaviours.ts";
+import { injectedStatus } from "../faults.ts";
 import type { EngineContext } from "./engine-context.ts";
 import {
   ApiError,
@@ -82,10 +84,9 @@ function breakBeforeHeaders(context: EngineContext, exchange: Exchange, answer: 
       sendGarbage(response, { status: 200, contentType: "text/event-stream", sizeBytes: hugeBytes });
       break;
     case "status":
-      fail(fault.status);
-      break;
     case "sick":
-      fail(500);
+      if (hasErrorEvents(context.behaviours)) return false;
+      fail(injectedStatus(fault) ?? 500);
       break;
     case "slow":
       if (fault.afterTokens !== undefined) return false;
@@ -115,7 +116,11 @@ async function answerRequest(
   if (route.isGuarded && apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
     throw new ApiError(401, "Unauthorized");
   }
-  await handler(context, exchange, method === "POST" ? parseBody(await readBody(request), route) : {});
+  const body = method === "POST" ? parseBody(await readBody(request), route) : {};
+  const status = injectedStatus(exchange.fault);
+  if (status !== undefined && body.stream !== true)
+    throw new ApiError(status, `injected fault: ${exchange.fault?.kind}`);
+  await handler(context, exchange, body);
 }
 
 function parseBody(text: string, { isModelRequest }: Route): JsonObject {

@@ -131,7 +131,7 @@ export class SseUsageFilter {
 
   /** What the stream lacks, once it has ended; undefined for a whole answer. */
   fault(): AnswerFault | undefined {
-    const status = this.#errorStatus ?? errorStatus(this.#lastData()) ?? errorStatus(parseEventData(this.#lastReport));
+    const status = this.#errorStatus ?? endStatus(this.#lastData()) ?? endStatus(this.#lastReport);
     if (status !== undefined) return { kind: "error", status };
     if (!this.#hasContent) return { kind: "empty", status: brokenStatus };
     return this.#isCut() ? { kind: "cut", status: brokenStatus } : undefined;
@@ -180,19 +180,19 @@ export class SseUsageFilter {
     if (this.#hasContent && !mayBeError(bytes, start, end)) return;
     const event = bytes.subarray(start, end);
     const data = parseEventData(event);
-    const status = errorStatus(data) ?? (isErrorEvent(event) ? brokenStatus : undefined);
+    const status = eventStatus(event, data);
     if (status !== undefined) this.#errorStatus ??= status;
     else this.#hasContent ||= data === undefined || hasContent(data);
   }
 
-  #lastData(): JsonObject | undefined {
-    return parseEventData(this.#lastPlain?.subarray(this.#lastPlainStart, this.#lastPlainEnd));
+  #lastData(): Buffer | undefined {
+    return this.#lastPlain?.subarray(this.#lastPlainStart, this.#lastPlainEnd);
   }
 
   /** Not told of streams in an unknown form, which may end in any way. */
   #isCut(): boolean {
     if (this.#hasEnded) return false;
-    const known = [this.#lastData(), parseEventData(this.#lastReport)].filter((data) => data !== undefined);
+    const known = [this.#lastData(), this.#lastReport].map(parseEventData).filter((data) => data !== undefined);
     return this.#partial.size > 0 || (known.length > 0 && known.every(lacksEnd));
   }
 
@@ -237,10 +237,11 @@ function eventRole(bytes: Buffer, start: number, end: number): EventRole {
 }
 
 /** A byte order mark may begin a stream (HTML Living Standard, section 9.2.6). */
-const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+const byteOrderMark = Buffer.from("\ufeff");
+const firstMarkByte = 0xef;
 
 function markBytes(bytes: Buffer, start: number): number {
-  return bytes[start] === byteOrderMark[0] && bytes.indexOf(byteOrderMark, start) === start ? byteOrderMark.length : 0;
+  return bytes[start] === firstMarkByte && bytes.indexOf(byteOrderMark, start) === start ? byteOrderMark.length : 0;
 }
 
 /** The status of an answer whose fault has no status. */
@@ -248,28 +249,49 @@ const brokenStatus = 502;
 
 const errorEvent = /^event: ?(?:error|response\.failed)(?:\r\n?|\n)/;
 
-function isErrorEvent(event: Buffer): boolean {
-  return errorEvent.test(event.toString("latin1", 0, maxNameBytes));
+/** The status of the error that an event reports by its data, or else by its name; undefined if it reports none. */
+function eventStatus(event: Buffer, data: JsonObject | undefined): number | undefined {
+  const status = errorStatus(data);
+  if (status !== undefined || event[0] !== letterE) return status;
+  return errorEvent.test(event.toString("latin1", 0, maxNameBytes)) ? brokenStatus : undefined;
 }
 
-/** The events of errors: their names, or the first key of their data. */
-const errorBeginning =
-  /^\s*(?:event: ?(?:error|response\.failed)|(?:data:)?\s*\{\s*"(?:error"|(?:object|type)"\s*:\s*"(?:error|response\.failed)"))/;
-/** Fits what `errorBeginning` matches. */
+/** How errors begin, without white space: the names of their events, or the first keys of their objects. */
+const errorBeginnings = [
+  "event:error",
+  "event:response.failed",
+  '{"error"',
+  '{"object":"error"',
+  '{"type":"error"',
+  '{"type":"response.failed"',
+];
+/** Fits the longest one, with white space. */
 const maxBeginningBytes = 64;
+
+/** Whether an event or a body that starts with `text` is an error: `more` while it is too short to tell. */
+function beginsError(text: string): boolean | "more" {
+  const dense = text.replaceAll(/\s/g, "");
+  if ("data:".startsWith(dense)) return "more";
+  const beginning = dense.startsWith("data:") ? dense.slice("data:".length) : dense;
+  if (errorBeginnings.some((known) => beginning.startsWith(known))) return true;
+  return errorBeginnings.some((known) => known.startsWith(beginning)) ? "more" : false;
+}
 
 /** What tells the first key of an error from those of most chunks, `id` and `choices`: its first letter, behind `data: {"`. */
 function mayBeError(bytes: Buffer, start: number, end: number): boolean {
   const letter = bytes[start + 8];
   if (bytes[start] !== letterE && (letter === letterI || letter === letterC)) return false;
-  return errorBeginning.test(bytes.toString("latin1", start, Math.min(end, start + maxBeginningBytes)));
+  return beginsError(bytes.toString("latin1", start, Math.min(end, start + maxBeginningBytes))) === true;
 }
 
-/** Longest beginning that does not show yet whether an error follows. */
-const maxUnclearBytes = 40;
 const blankLine = /\r\n\r?\n|\n\r?\n|\r\r/;
-/** Values that may tell of an error further in: SGLang's reason to finish, and the status in the Responses API. */
-const errorNeedles = ['"abort"', '"failed"'].map((text) => Buffer.from(text));
+/** Values that may tell of an error further in: reasons to finish, and the status in the Responses API. */
+const errorWords = /"(?:abort|failed)"|"finish_reason": ?"error"/;
+
+/** The status of an error at the end of a stream. */
+function endStatus(event: Buffer | undefined): number | undefined {
+  return event && errorWords.test(event.toString("latin1")) ? errorStatus(parseEventData(event)) : undefined;
+}
 
 /**
  * Reads whether an answer with status 200 begins with an error, or is empty.
@@ -279,20 +301,16 @@ const errorNeedles = ['"abort"', '"failed"'].map((text) => Buffer.from(text));
  * @returns `more` when a longer beginning must show that; undefined for an answer that begins as others
  */
 export function readAnswerHead(head: Buffer, ended: boolean): AnswerFault | "more" | undefined {
-  const beginning = head.toString("latin1", markBytes(head, 0), maxBeginningBytes).trimStart();
-  if (beginning === "") return ended ? { kind: "empty", status: brokenStatus } : "more";
-  if (!errorBeginning.test(beginning) && !errorNeedles.some((needle) => head.includes(needle))) {
-    const isUnclear = beginning.length < maxUnclearBytes && /^[de{]/.test(beginning) && !blankLine.test(beginning);
-    return isUnclear && !ended ? "more" : undefined;
-  }
-  const text = head.toString("utf8").trimStart();
+  const text = head.toString("latin1", markBytes(head, 0)).trimStart();
+  if (text === "") return ended ? { kind: "empty", status: brokenStatus } : "more";
+  const isError = beginsError(text.slice(0, maxBeginningBytes));
+  if (isError === "more") return ended || blankLine.test(text) ? undefined : "more";
+  if (!isError && !errorWords.test(text)) return undefined;
   const isEvents = !text.startsWith("{") && !text.startsWith("[");
   const end = isEvents ? text.search(blankLine) : -1;
   if (end < 0 && !ended) return "more";
-  const first = Buffer.from(end < 0 ? text : text.slice(0, end));
-  const status = isEvents
-    ? (errorStatus(parseEventData(first)) ?? (isErrorEvent(first) ? brokenStatus : undefined))
-    : errorStatus(parseJson(text));
+  const first = Buffer.from(end < 0 ? text : text.slice(0, end), "latin1");
+  const status = isEvents ? eventStatus(first, parseEventData(first)) : errorStatus(parseJson(first.toString("utf8")));
   return status === undefined ? undefined : { kind: "error", status };
 }
 
@@ -338,9 +356,12 @@ function eventUsage(event: Buffer | undefined): UsageReport | undefined {
 /** The JSON object in an event's data lines; undefined when they contain none or only a part of one. */
 function parseEventData(event: Buffer | undefined): JsonObject | undefined {
   if (!event) return undefined;
+  const text = event.toString("utf8", markBytes(event, 0));
+  const lineEnd = text.indexOf("\n");
   let data = "";
-  for (const line of event.toString("utf8", markBytes(event, 0)).split(/\r\n?|\n/))
-    if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
+  // Nearly all events are one line of data.
+  if (text.startsWith("data:") && lineEnd === text.length - 2) data = text.slice(5, lineEnd);
+  else for (const line of text.split(/\r\n?|\n/)) if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
   const parsed = parseJson(data);
   return isJsonObject(parsed) ? parsed : undefined;
 }

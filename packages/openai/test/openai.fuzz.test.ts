@@ -8,6 +8,7 @@ import {
   editBody,
   endpoints,
   parseStoredResponsePath,
+  readAnswerHead,
   readJsonMember,
   readRequestView,
   readResponseId,
@@ -82,6 +83,9 @@ const streams: readonly Uint8Array[] = [
   utf8(
     `: ping\r\n\r\nevent: message_start\r\n${sse({ type: "message_start", message: { usage: { input_tokens: 3 } } })}`,
   ),
+  utf8(`${sse({ error: { message: "x", code: 503 } })}data: [DONE]\n\n`),
+  utf8(sse({ text, meta_info: { finish_reason: { type: "abort", status_code: 503 } } })),
+  utf8(sse({ id: "x", choices: [], usage, timings: { prompt_ms: 1 } })),
   utf8(`event: response.completed\n${sse({ type: "response.completed", response: { id: "resp_1", usage } })}`),
 ];
 
@@ -96,7 +100,9 @@ function readStream(bytes: Uint8Array, random: Random): void {
   if (strip) expect(sent.length).toBeLessThanOrEqual(came.length);
   else expect(sent.equals(came)).toBe(true);
   filter.usage();
+  filter.fault();
   filter.insideEvent();
+  readAnswerHead(came, random.integer(2) === 0);
 }
 
 const targets: readonly FuzzTarget[] = [

@@ -1,4 +1,4 @@
-import { createSseUsageFilter, type SseUsageFilter, type Usage } from "@espalier/openai";
+import { createSseUsageFilter, readAnswerHead, type SseUsageFilter, type Usage } from "@espalier/openai";
 import { describe, expect, test } from "vitest";
 
 const chunkEvent = (content: string, more = "") =>
@@ -383,4 +383,109 @@ test("a stream whose lines end in carriage returns alone passes event by event, 
   expect(filter.push(Buffer.from(report))).toBeUndefined();
   expect(filter.push(Buffer.from(events[1]!))?.toString()).toBe(events[1]);
   expect([filter.usage()?.promptTokens, filter.sawDone(), filter.end()]).toEqual([3, true, undefined]);
+});
+
+/*
+ * The last chunk was dropped whole where the router had asked for usage: vLLM's fingerprint and llama.cpp's timings, which
+ * engines put there when they are asked for usage, were lost.
+ */
+describe("with strip, only usage goes of an event that has more", () => {
+  const usageMember = '"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}';
+  test.each([
+    [
+      "last",
+      `{"id":"c","choices":[],"timings":{"n":12345678901234567890},${usageMember}}`,
+      '{"id":"c","choices":[],"timings":{"n":12345678901234567890}}',
+    ],
+    [
+      "in the middle",
+      `{"choices":[], ${usageMember} , "system_fingerprint":"\u00e9"}`,
+      '{"choices":[], "system_fingerprint":"\u00e9"}',
+    ],
+    ["first", `{${usageMember},"choices":[],"timings":{}}`, '{"choices":[],"timings":{}}'],
+    ["beside null", `{"choices":[],"system_fingerprint":null,${usageMember}}`, undefined],
+  ])("%s", (_, data, kept) => {
+    const { filter, output } = run(true, [chunkEvent("a"), `data: ${data}\n\n`, doneEvent]);
+    expect(output).toBe(chunkEvent("a") + (kept === undefined ? "" : `data: ${kept}\n\n`) + doneEvent);
+    expect(filter.usage()).toEqual({ promptTokens: 9, completionTokens: 2, cachedTokens: 0 });
+  });
+
+  test("a byte order mark before it changes nothing", () => {
+    const { filter, output } = run(true, [`\ufeff${usageEvent}`, chunkEvent("a"), doneEvent]);
+    expect(output).toBe(chunkEvent("a") + doneEvent);
+    expect(filter.usage()).toEqual(usage);
+  });
+});
+
+describe("fault tells a whole answer from one that is none", () => {
+  const end = (finish_reason: unknown) => `data: ${JSON.stringify({ choices: [{ delta: {}, finish_reason }] })}\n\n`;
+  test.each([
+    ["whole", chunkEvent("a") + end("stop") + usageEvent + doneEvent, undefined],
+    ["ended by its reason alone", chunkEvent("a") + end("length"), undefined],
+    ["ended by its reason, with usage behind it", chunkEvent("a") + end("length") + usageEvent, undefined],
+    ["in an unknown form", "data: hello\n\ndata: world\n\n", undefined],
+    ["ended without any text", end("stop") + doneEvent, undefined],
+    ["without an end", chunkEvent("a"), { kind: "cut", status: 502 }],
+    ["cut inside an event", `${chunkEvent("a")}data: {"ch`, { kind: "cut", status: 502 }],
+    ["of comments alone", ": ping\n\n: ping\n\n", { kind: "empty", status: 502 }],
+    ["of nothing", "", { kind: "empty", status: 502 }],
+    [
+      "an error with a status in words",
+      `data: {"error":{"code":"503"}}\n\n${doneEvent}`,
+      { kind: "error", status: 503 },
+    ],
+    ["an error in another order", `data: { "object" : "error", "code": 400 }\n\n`, { kind: "error", status: 400 }],
+    [
+      "an error with no status",
+      `${chunkEvent("a")}data: {"error":"broken"}\n\n${doneEvent}`,
+      { kind: "error", status: 500 },
+    ],
+    [
+      "an error event with data that is no JSON",
+      `${chunkEvent("a")}event: error\ndata: oops\n\n`,
+      { kind: "error", status: 502 },
+    ],
+    [
+      "aborted with a status",
+      `${chunkEvent("a")}data: {"text":"a","meta_info":{"prompt_tokens":1,"finish_reason":{"type":"abort","status_code":503}}}\n\n${doneEvent}`,
+      { kind: "error", status: 503 },
+    ],
+    [
+      "with a text about errors",
+      chunkEvent('"error"') + chunkEvent('"finish_reason":"abort"') + end("stop") + doneEvent,
+      undefined,
+    ],
+  ])("%s", (_, stream, expected) => {
+    for (const strip of [false, true]) {
+      expect(run(strip, [stream]).filter.fault()).toEqual(expected);
+      expect(run(strip, [...stream]).filter.fault()).toEqual(expected);
+    }
+  });
+});
+
+describe("readAnswerHead reads no further than it must", () => {
+  test.each([
+    ["a comment", ": pi", undefined],
+    ["a chunk", chunkEvent("a"), undefined],
+    ["a chunk of which enough has come", 'data: {"id":"chatcmpl-0123456789abcdef0123"', undefined],
+    ["a chunk whose first key is that of no error", 'data: {"id', undefined],
+    ["a chunk of which too little has come", 'data: {"', "more"],
+    ["an object of which too little has come", '{"object":"e', "more"],
+    ["an error of which not all has come", `data: {"error":{"message":"${"x".repeat(100)}`, "more"],
+    ["a body", '{"id":"chatcmpl-0123456789abcdef0123456"', undefined],
+    ["a body with an error of null", '{"id":"r","object":"response","error":null', undefined],
+    ["no JSON", "binary \u0000", undefined],
+    ["a blank line first", `\n\ndata: {"error":{"code":500}}\n\n`, { kind: "error", status: 500 }],
+  ])("%s", (_, head, expected) => {
+    expect(readAnswerHead(Buffer.from(head), false)).toEqual(expected);
+  });
+
+  test.each([
+    ["what is short ends as itself", "{}", undefined],
+    ["nothing is an empty answer", "", { kind: "empty", status: 502 }],
+    ["white space as well", " \n", { kind: "empty", status: 502 }],
+    ["an error is read at the end", '{"error":{"type":"rate_limit_error"}}', { kind: "error", status: 429 }],
+  ])("%s", (_, body, expected) => {
+    expect(readAnswerHead(Buffer.from(body), true)).toEqual(expected);
+  });
 });

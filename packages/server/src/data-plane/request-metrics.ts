@@ -8,7 +8,7 @@ interface FinishedRequest {
   readonly model: string;
   readonly status: number;
   readonly durationS: number;
-  /** From acceptance to the first byte of the engine's answer; NaN when none came. */
+  /** From acceptance to the first content of the engine's answer; NaN when none came. */
   readonly firstByteS: number;
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
@@ -70,7 +70,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   });
   const firstByte = meter.histogram({
     name: "espalier_time_to_first_byte_seconds",
-    help: "From acceptance to the first byte of the engine's answer.",
+    help: "From acceptance to the first content of the engine's answer; comments and events that only open it are none.",
     labels: ["endpoint", "model"],
     buckets: latencyBuckets,
   });

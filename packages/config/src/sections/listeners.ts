@@ -213,7 +213,8 @@ export const timeouts = section("How long the router waits for clients and engin
     maximum: "60s",
   }),
   "first-byte": duration({
-    description: "How long to wait for the first content of an engine's answer, which comments are not. Long prompts and queues need minutes.",
+    description:
+      "How long to wait for the first content of an engine's answer, which comments are not. Long prompts and queues need minutes.",
     default: "10m",
     minimum: "100ms",
     maximum: "24h",

@@ -148,10 +148,10 @@ export class PickedRun extends RequestRun {
     return work?.expectedMs ?? Math.max(0, this.#plan.features.promptTokens - matchedTokens) / guessedTokensPerMs;
   }
 
-  /** The gateway passes whatever the engine answers. */
-  protected override judge(status: number, head: Buffer, ended: boolean): Verdict {
-    const verdict = super.judge(status, head, ended);
-    return verdict === "more" ? "more" : "pass";
+  /** The gateway passes whatever the engine answers, as it comes. */
+  protected override judge(status: number, head: Buffer): Verdict {
+    super.judge(status, head, true);
+    return "pass";
   }
 
   protected override passesOver(): boolean {

@@ -28,7 +28,7 @@ export interface Breaker {
    * Whether its last answers, as many as the failures in a row that open it, were client errors. Ask another engine too before
    * the client is blamed for one more.
    */
-  readonly isDoubted: boolean;
+  readonly isSuspect: boolean;
   begin(): Permit | undefined;
 }
 
@@ -81,7 +81,7 @@ class EngineBreaker implements OwnedBreaker {
     return this.state === "closed" || (this.state === "half-open" && !this.#trial);
   }
 
-  get isDoubted(): boolean {
+  get isSuspect(): boolean {
     return this.#refusals >= this.#deps.options.consecutiveFailures;
   }
 

@@ -299,17 +299,17 @@ test("what was counted before it opened is not taken away again from what is cou
  * A replica that answers every request with a fast client error, which the others would not give, draws the traffic: it is
  * always idle. Only the same request at another engine tells its errors from those of clients.
  */
-test("an engine is doubted after 5 client errors without a success between, and a success ends that", async () => {
+test("an engine is suspect after 5 client errors without a success between, and a success ends that", async () => {
   const harness = await startOne();
   const { breaker } = harness.record("a");
   sendAll(harness, ...times(4, "refused"), "release");
-  expect(breaker.isDoubted).toBe(false);
+  expect(breaker.isSuspect).toBe(false);
   send(harness, "refused");
-  expect([breaker.isDoubted, breaker.state]).toEqual([true, "closed"]);
+  expect([breaker.isSuspect, breaker.state]).toEqual([true, "closed"]);
   sendAll(harness, ...times(5, "failure"));
-  expect([breaker.isDoubted, breaker.state]).toEqual([true, "open"]);
+  expect([breaker.isSuspect, breaker.state]).toEqual([true, "open"]);
   await waitForTrial(harness);
-  expect(breaker.isDoubted).toBe(true);
+  expect(breaker.isSuspect).toBe(true);
   send(harness, "success");
-  expect(breaker.isDoubted).toBe(false);
+  expect(breaker.isSuspect).toBe(false);
 });

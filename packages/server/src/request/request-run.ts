@@ -78,8 +78,8 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #isUnknown = false;
   #hasAskedAgain = false;
   #permit: Permit | undefined;
-  /** Of an engine whose client errors are doubted, while another one is asked whether it gives one too. */
-  #doubted: Permit | undefined;
+  /** Of an engine whose client errors are suspect, while another one is asked whether it gives one too. */
+  #suspect: Permit | undefined;
   /** The fault with which the present answer begins. */
   #fault: AnswerFault | undefined;
   #hasContent = false;
@@ -238,7 +238,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#isUnknown = kind === "unknown_model";
     const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
-    else if (isClientError(status) && !super.passesOver(status)) this.#doubted = this.#permit;
+    else if (isClientError(status) && !super.passesOver(status)) this.#suspect = this.#permit;
     else this.#blame(error.code);
   }
 
@@ -252,7 +252,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   protected override passesOver(status: number): boolean {
     if (super.passesOver(status)) return true;
     return (
-      isClientError(status) && !this.#doubted && this.#lifecycle.selection?.target.engine.breaker.isDoubted === true
+      isClientError(status) && !this.#suspect && this.#lifecycle.selection?.target.engine.breaker.isSuspect === true
     );
   }
 
@@ -289,7 +289,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
     this.#lifecycle.answering(status);
-    if (this.#doubted !== this.#permit) this.#settleDoubt(status);
+    if (this.#suspect !== this.#permit) this.#settleSuspect(status);
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
     else if (status >= 400) this.#permit?.refused();
@@ -297,10 +297,10 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   /** @param status what another engine answered to the same request */
-  #settleDoubt(status: number): void {
-    if (status < 400) this.#doubted?.failure("client errors that another engine does not give");
-    else if (isClientError(status)) this.#doubted?.success();
-    else this.#doubted?.release();
+  #settleSuspect(status: number): void {
+    if (status < 400) this.#suspect?.failure("client errors that another engine does not give");
+    else if (isClientError(status)) this.#suspect?.success();
+    else this.#suspect?.release();
   }
 
   protected responseHeaders(): readonly string[] {
@@ -375,7 +375,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#lifecycle.leave();
     this.#adapter?.ended();
     const isWhole = outcome.kind === "completed" && !this.#blameFault();
-    this.#doubted?.release();
+    this.#suspect?.release();
     this.#permit?.release();
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
     const usage = this.#watch?.usage();

@@ -177,6 +177,25 @@ test("the next provider gets what the first one refuses, and a failure sends the
   await open.body;
 });
 
+test.each([
+  [503, "provider"],
+  [400, "provider"],
+  // It may have computed, and be paid for.
+  [500, "failing"],
+])("a stream of a provider that begins with an error of status %d is the answer of %s", async (status, answering) => {
+  const event = `data: {"error":{"message":"no","code":${status}}}\n\n`;
+  const failing = await httpEngine(rig, ({ response }) =>
+    response.writeHead(200, { "content-type": "text/event-stream" }).end(event),
+  );
+  const { url } = await provider();
+  const router = await rig.router({
+    config: { overflow: [backend(failing.url, { name: "failing" }), backend(url)] },
+  });
+  const answer = await post(chatUrl(router), chat({ stream: true, max_tokens: 2 }));
+  expect(answer.headers["x-espalier-overflow"]).toBe(answering);
+  expect(answer.text.includes(event)).toBe(answering === "failing");
+});
+
 test("a pool that scales from zero holds what no provider takes", async () => {
   const pools = [{ models: ["tiny"], "scale-from-zero": { hold: "60s" } }];
   const { url } = await provider();

@@ -6,7 +6,14 @@ import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing"
 import { describeDecision } from "../admin/decision-feed.ts";
 import { createRelayMetrics } from "../data-plane/request-metrics.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
-import { type AttemptFailure, type NextEngine, Relay, type RelayOutcome, type Verdict } from "../request/relay.ts";
+import {
+  type AttemptFailure,
+  isRefusal,
+  type NextEngine,
+  Relay,
+  type RelayOutcome,
+  type Verdict,
+} from "../request/relay.ts";
 import { reportEnd } from "../request/request-end.ts";
 import { type AnswerWatch, type ClientResponse, watchAnswer } from "../request/response-sink.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -206,12 +213,12 @@ class OverflowRun extends Relay {
     this.#context.logger.warn("an overflow backend failed", details);
   }
 
-  /** An answer that begins with an error is like one with its status. */
+  /** An answer that begins with a refusal is like one with its status. After another error it may be charged. */
   protected judge(_status: number, head: Buffer, ended: boolean): Verdict {
     const fault = readAnswerHead(head, ended);
     if (typeof fault !== "object") return fault ?? "pass";
     this.#status = fault.status;
-    return "decline";
+    return fault.kind === "error" && isRefusal(fault.status) ? "decline" : fault;
   }
 
   get awaitsContent(): boolean {

@@ -1,5 +1,6 @@
 import type { Random, Span } from "@espalier/common";
 import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/disaggregation";
+import { readAnswerHead } from "@espalier/openai";
 import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
 import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
 import { type Permit, rankNumber, type Target } from "@espalier/workers";
@@ -9,6 +10,8 @@ import type { BodyFields, PlannedRequest } from "./planned-request.ts";
 
 /** Limit of a prefill engine's answer, which names the blocks of even the longest prompts. */
 const maxAnswerBytes = 1_048_576;
+/** Limit of an answer that only tells whether the leg has failed: errors are short. */
+const maxErrorBytes = 4_096;
 
 const noEdits: LegEdits = { set: {}, headers: [] };
 
@@ -75,7 +78,7 @@ export class HttpPair {
     const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: false, workMs }) ?? [];
     return new PrefillLeg(this.#context, {
       ...{ plan: this.#plan, dispatch, body, headers, resends: this.#resends },
-      keptBytes: keepsAnswer ? maxAnswerBytes : 0,
+      keptBytes: keepsAnswer ? maxAnswerBytes : maxErrorBytes,
       onDefect: this.#onDefect,
       settled: (outcome) => {
         if (!outcome.isDone) this.#context.split.peers.forget(target.engine.id);
@@ -192,21 +195,22 @@ export class PrefillLeg {
   }
 
   #settle(outcome: SideOutcome): void {
-    const isDone = outcome.kind === "answered" && outcome.status === 200;
-    this.#endSpan(outcome);
+    const status = outcome.kind === "answered" ? statusOf(outcome) : 0;
+    const isDone = status === 200;
+    this.#endSpan(outcome, status);
     if (outcome.kind === "cancelled") this.#permit?.release();
     else if (outcome.kind === "failed") this.#fail(outcome.failure, outcome.error.code);
-    else if (outcome.status >= 500) this.#permit?.failure(`status ${outcome.status}`);
-    else if (outcome.status === 429) this.#permit?.release();
+    else if (status >= 500) this.#permit?.failure(`status ${status}`);
+    else if (status === 429) this.#permit?.release();
     else this.#permit?.success();
-    if (!this.#isCancelled) this.#settled({ isDone, answer: isDone ? outcome.body : undefined });
+    const answer = isDone && outcome.kind === "answered" ? outcome.body : undefined;
+    if (!this.#isCancelled) this.#settled({ isDone, answer });
   }
 
-  #endSpan(outcome: SideOutcome): void {
+  #endSpan(outcome: SideOutcome, status: number): void {
     if (outcome.kind === "answered") this.#span?.set({ "http.response.status_code": outcome.status });
     const failure = outcome.kind === "failed" ? outcome.failure : undefined;
-    const isRefused = outcome.kind === "answered" && outcome.status >= 400;
-    this.#span?.end(this.#clock.nowMs(), isRefused ? String(outcome.status) : failure);
+    this.#span?.end(this.#clock.nowMs(), status >= 400 ? String(status) : failure);
   }
 
   #fail(kind: string, code: string): void {
@@ -214,6 +218,12 @@ export class PrefillLeg {
     if (kind === "overloaded") this.#permit?.release();
     else this.#permit?.failure(code);
   }
+}
+
+/** The status of an answer: that of the error in it, if it has one. */
+function statusOf({ status, body }: Extract<SideOutcome, { readonly kind: "answered" }>): number {
+  const fault = status === 200 && body && body.length > 0 ? readAnswerHead(body, true) : undefined;
+  return typeof fault === "object" ? fault.status : status;
 }
 
 /** Headers for an engine of a pool. The header that vLLM and SGLang know selects a rank of an engine with several. */

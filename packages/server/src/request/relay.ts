@@ -86,6 +86,11 @@ export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | unde
  */
 export type Verdict = "pass" | "decline" | "more" | "unknown_model" | AnswerFault;
 
+/** Whether a request was not taken, by the status of the error with which its answer begins. */
+export function isRefusal(status: number): boolean {
+  return status < 500 || status === 503;
+}
+
 /** The engine of the next attempt: undefined when none is left, `later` when the subclass will call `proceed`. */
 export type NextEngine = Engine | "later" | undefined;
 
@@ -440,8 +445,7 @@ export abstract class Relay implements AttemptOwner {
       return true;
     }
     const attempt = this.#attempt;
-    const isRefusal = status < 500 || status === 503;
-    if (!isRefusal || !this.passesOver(status) || !this.#passOver(status, [])) return false;
+    if (!isRefusal(status) || !this.passesOver(status) || !this.#passOver(status, [])) return false;
     attempt?.cancel();
     return true;
   }

@@ -47,6 +47,8 @@ test.each<readonly [string, SideOutcome, string]>([
   ["fails", failed, "open"],
   ["answers with 500", answered({}, 500), "open"],
   ["answers with 503", answered({}, 503), "open"],
+  ["answers with 200 and an error", answered({ error: { message: "EngineCore", code: 500 } }), "open"],
+  ["answers with 200 and a refusal", answered({ error: { message: "no", code: 400 } }), "closed"],
   ["answers with 429", answered({}, 429), "closed"],
   ["answers with 400", answered({}, 400), "closed"],
   ["answers", answered({}), "closed"],
@@ -60,6 +62,12 @@ test.each<readonly [string, SideOutcome, string]>([
   const rig = await rigOf();
   for (let time = 0; time < openAfter; time++) await settle(rig, outcome);
   expect(rig.fleet.engine("p").breaker.state).toBe(state);
+});
+
+test("an answer of 200 that is an error computed nothing: the leg has failed", async () => {
+  const rig = await rigOf();
+  const body = { object: "error", message: "The request queue is full.", code: 503 };
+  expect(await settle(rig, answered(body))).toEqual({ isDone: false, answer: undefined });
 });
 
 test("what came before the end is told, once", async () => {

@@ -165,7 +165,7 @@ describe("both legs at once", () => {
     run.started(() => {});
     expect([rig.legs.map(({ engine }) => engine), run.prefillWorker]).toEqual([["p"], "p"]);
     expect(bodyOfLeg(rig.legs[0]!)).toEqual(bodyOf(step));
-    expect(rig.legs[0]!.request.keptBytes).toBe(0);
+    expect(rig.legs[0]!.request.keptBytes).toBe(4_096);
     run.firstByte();
     run.finish(done);
     expect([rig.legs[0]!.isCancelled, rig.inFlight()]).toEqual([false, { p: 1 }]);

@@ -8,11 +8,11 @@ test("a served request goes where it was explained to go, and why is said", asyn
   const router = await serveWithFeeds(urls, 0, "--policy", "consistent_hashing");
   const body = JSON.stringify({ model: "tiny", messages: [{ role: "user", content: "hello" }], max_tokens: 2 });
   const file = temporaryFile("request.json", body);
-  const asked = ["explain", "--url", router.adminUrl, "--header", "x-session-id: seven"];
+  const asked = ["explain", "--admin", router.adminUrl, "--header", "x-session-id: seven"];
   const [table, json, nowhere, wrong] = await Promise.all([
     run([...asked, "--file", file]),
     run([...asked, "--file", file, "--json"]),
-    run(["explain", "--url", "http://127.0.0.1:1", "--file", file]),
+    run(["explain", "--admin", "http://127.0.0.1:1", "--file", file]),
     run([
       ...asked,
       "--file",
@@ -32,7 +32,7 @@ test("a served request goes where it was explained to go, and why is said", asyn
   });
   expect(served.headers.get("x-espalier-worker")).toBe(report.choice.key);
   expect([nowhere.code, nowhere.stdout]).toEqual([1, ""]);
-  expect(nowhere.stderr).toContain("--url names another address");
+  expect(nowhere.stderr).toContain("--admin names another address");
   expect([wrong.code, wrong.stdout]).toEqual([1, ""]);
   expect(wrong.stderr).toContain("model_not_found");
 });

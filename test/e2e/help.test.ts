@@ -34,7 +34,7 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["workers list", ["--admin <url>", "--json"]],
   ["workers drain", ["<id>", "--admin <url>", "--json"]],
   ["workers undrain", ["<id>", "--admin <url>", "--json"]],
-  ["explain", ["--url <url>", "--file <file>", "--endpoint <name>", "--header <", "--key <key>", "--json"]],
+  ["explain", ["--admin <url>", "--file <file>", "--endpoint <name>", "--header <", "--key <key>", "--json"]],
   ["check-config", ["--config <file>", "--json", "Listen: ", "--engine <"]],
   ["migrate", ["<input...>", "--from <name>", "llm-d (EndpointPickerConfig)", "smg (flags of SMG", "--json"]],
   ["version", ["--json"]],
@@ -57,7 +57,7 @@ test("every command explains itself, in groups, and exits with 0", async () => {
     for (const word of words) expect(stdout).toContain(word);
   }
   const [{ stdout: overview } = { stdout: "" }] = outcomes;
-  expect(overview).toContain("Exit codes: 0 done, 1 it failed, 2 it was called wrongly.");
+  expect(overview).toContain("Exit codes: 0 done, 1 it failed, 2 it was called wrongly, 130 or 143 a second");
 });
 
 test("the version, for people and for programs", async () => {

@@ -49,7 +49,10 @@ program.configureHelp({ ...helpLayout, subcommandTerm: (command) => command.name
 program.addHelpCommand(
   new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
 );
-program.addHelpText("after", "\nExit codes: 0 done, 1 it failed, 2 it was called wrongly.");
+program.addHelpText(
+  "after",
+  "\nExit codes: 0 done, 1 it failed, 2 it was called wrongly, 130 or 143 a second signal ended it.",
+);
 
 // `espalier ... | head` closes the pipe after enough output, which is no failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
@@ -86,7 +89,7 @@ function report(error: unknown): number {
     return exitUsage;
   }
   if (error instanceof EspalierError) {
-    writeNote(`error: ${error.message} (${error.code})\n${error.kind.action}`);
+    writeNote(`error: ${error.message} (${error.code})\n${error.action}`);
     return exitFailure;
   }
   writeNote(`error: ${error instanceof Error ? error.message : String(error)}`);

@@ -1,13 +1,13 @@
 import { setMaxListeners } from "node:events";
 import { type Scheduler, systemScheduler } from "@espalier/common";
 
-/** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once. */
+/** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once, as a shell reports it. */
 export function abortOnSignal(): AbortSignal {
   const controller = new AbortController();
   // Every open request listens to it.
   setMaxListeners(0, controller.signal);
-  const stop = (): void => {
-    if (controller.signal.aborted) process.exit(1);
+  const stop = (_: NodeJS.Signals, number: number): void => {
+    if (controller.signal.aborted) process.exit(128 + number);
     controller.abort();
   };
   process.on("SIGINT", stop);

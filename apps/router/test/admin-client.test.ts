@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import type { EspalierError } from "@espalier/common";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { askAdmin } from "../src/commands/admin-client.ts";
-import { temporaryAdmin } from "./temporary.ts";
+import { temporaryAdmin, temporaryServer } from "./temporary.ts";
 
 test("a question is a GET, with the key when there is one; a slash after the address does no harm", async () => {
   const { admin, seen } = await temporaryAdmin('{"ready":true}', 200);
@@ -52,3 +53,33 @@ test.each(["http://127.0.0.1:1", "nonsense"])(
     });
   },
 );
+
+// The catalogue advised to check the engine's address, and clients to use another API key.
+test.each([
+  ["nobody listens", "upstream_connect_failed", /espalier serve/, () => "http://127.0.0.1:1"],
+  ["the key is missing", "invalid_api_key", /--key or ESPALIER_ADMIN_KEY/, refusing],
+  ["another program listens", "upstream_protocol_error", /a router's admin listener/, other],
+])("the advice is about the router where %s", async (_, code, action, start) => {
+  await expect(askAdmin({ admin: await start() }, "/admin/status")).rejects.toMatchObject({
+    code,
+    action: expect.stringMatching(action),
+  });
+});
+
+test("a router that is slow is said to be slow itself, not its engines", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "setInterval", "performance", "Date"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const asked = askAdmin({ admin: await temporaryServer(() => {}) }, "/admin/status").catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(20_000);
+  const error = (await asked) as EspalierError;
+  expect(error).toMatchObject({ code: "upstream_timeout", message: expect.stringMatching(/^The router at .* 5 s\.$/) });
+  expect(error.action).not.toMatch(/first-byte|engine/);
+});
+
+async function refusing(): Promise<string> {
+  return (await temporaryAdmin({ error: { message: "No.", code: "invalid_api_key" } }, 401)).admin;
+}
+
+async function other(): Promise<string> {
+  return (await temporaryAdmin("<html>", 404)).admin;
+}

@@ -188,10 +188,10 @@ describe("for people", () => {
 
 describe("the command", () => {
   test("sends the file as it is, with the key, the endpoint and headers of the request", async () => {
-    const { admin: url, seen } = await temporaryAdmin(report);
+    const { admin, seen } = await temporaryAdmin(report);
     const file = temporaryFile("request.json", body);
     const outcome = await explain(
-      ...["--url", url, "--file", file, "--key", "secret", "--endpoint", "/v1/messages"],
+      ...["--admin", admin, "--file", file, "--key", "secret", "--endpoint", "/v1/messages"],
       ...["--header", "X-Session-Id: 7", "--header", "x-empty:"],
     );
     expect(outcome).toMatchObject({ error: undefined, exitCode: undefined, stderr: "" });
@@ -208,21 +208,21 @@ describe("the command", () => {
 
   test("with --json prints what the router said, and fails where nobody can take the request", async () => {
     const nobody = { ...report, choice: null, reason: null, candidates: [] };
-    const { admin: url } = await temporaryAdmin(nobody);
-    const outcome = await explain("--url", url, "--json", "--file", temporaryFile("request.json", body));
+    const { admin } = await temporaryAdmin(nobody);
+    const outcome = await explain("--admin", admin, "--json", "--file", temporaryFile("request.json", body));
     expect([JSON.parse(outcome.stdout), outcome.exitCode]).toEqual([nobody, 1]);
   });
 
   test("passes on why a request would be refused, and says when no router is there", async () => {
     const file = temporaryFile("request.json", body);
-    const { admin: url } = await temporaryAdmin({ error: { message: "No such model.", code: "model_not_found" } }, 404);
-    expect((await explain("--url", url, "--file", file)).error).toMatchObject({
+    const { admin } = await temporaryAdmin({ error: { message: "No such model.", code: "model_not_found" } }, 404);
+    expect((await explain("--admin", admin, "--file", file)).error).toMatchObject({
       code: "model_not_found",
       message: expect.stringContaining("No such model."),
     });
-    expect((await explain("--url", "http://127.0.0.1:1", "--file", file)).error).toMatchObject({
+    expect((await explain("--admin", "http://127.0.0.1:1", "--file", file)).error).toMatchObject({
       code: "upstream_connect_failed",
-      message: "No router answers at http://127.0.0.1:1. Is it running? --url names another address.",
+      message: "No router answers at http://127.0.0.1:1. Is it running? --admin names another address.",
     });
   });
 
@@ -261,8 +261,8 @@ describe("a request that has been", () => {
   };
 
   test("is explained in one sentence, and in full", async () => {
-    const { admin: url, seen } = await temporaryAdmin(past);
-    const outcome = await explain("--url", url, "--request-id", "req/1", "--key", "secret");
+    const { admin, seen } = await temporaryAdmin(past);
+    const outcome = await explain("--admin", admin, "--request-id", "req/1", "--key", "secret");
     expect(outcome).toMatchObject({ error: undefined, exitCode: undefined, stdout: describePast(past) });
     expect(seen).toMatchObject([
       { method: "GET", path: "/admin/requests/req%2F1", headers: { authorization: "Bearer secret" } },
@@ -291,16 +291,13 @@ describe("a request that has been", () => {
   });
 
   test("is printed as JSON", async () => {
-    const { admin: url } = await temporaryAdmin(past);
-    expect(JSON.parse((await explain("--url", url, "--request-id", "req/1", "--json")).stdout)).toEqual(past);
+    const { admin } = await temporaryAdmin(past);
+    expect(JSON.parse((await explain("--admin", admin, "--request-id", "req/1", "--json")).stdout)).toEqual(past);
   });
 
   test("that no router knows is an error", async () => {
-    const { admin: url } = await temporaryAdmin(
-      { error: { code: "decision_not_found", message: "Not found: older" } },
-      404,
-    );
-    const { error } = await explain("--url", url, "--request-id", "x");
+    const { admin } = await temporaryAdmin({ error: { code: "decision_not_found", message: "Not found: older" } }, 404);
+    const { error } = await explain("--admin", admin, "--request-id", "x");
     expect(error).toMatchObject({ code: "decision_not_found", message: expect.stringContaining("Not found: older") });
   });
 

@@ -1,11 +1,17 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { waitFor } from "@espalier/testing";
 import { readTrace } from "@espalier/workload";
 import { expect, test } from "vitest";
-import { type Recording, type RecordTraceOptions, recordTrace, registerRecord } from "../src/commands/record.ts";
+import {
+  freeTraceName,
+  type Recording,
+  type RecordTraceOptions,
+  recordTrace,
+  registerRecord,
+} from "../src/commands/record.ts";
 import { runCommand } from "./run-command.ts";
 import { type SeenRequest, temporaryFile, temporaryServer } from "./temporary.ts";
 
@@ -168,4 +174,23 @@ test("the command says what it has, and how to simulate it", async () => {
 test.each(["0", "-1", "1441", "soon"])("--minutes %s is refused", async (minutes) => {
   const { error } = await runCommand(registerRecord, "record", "--minutes", minutes);
   expect(error).toMatchObject({ name: "UsageError", message: expect.stringContaining("--minutes") });
+});
+
+// The second recording of a day replaced the first one, which cannot be made again.
+test("a trace is never overwritten: a file that exists is an error before anything is asked, or when it appears later", async () => {
+  const file = temporaryFile("trace.jsonl", "of yesterday");
+  const { error } = await runCommand(registerRecord, "record", "--admin", "http://127.0.0.1:1", "--out", file);
+  const message = `--out: ${file} exists already: name another file, or move it away`;
+  expect(error).toMatchObject({ name: "UsageError", message });
+  const router = await routerThat((response) => response.write(lines(requestAt(0))));
+  const signal = new AbortController().signal;
+  await expect(recordTrace({ admins: [router.url], durationMs: 60_000, file, signal })).rejects.toThrow(message);
+  expect(readFileSync(file, "utf8")).toBe("of yesterday");
+});
+
+test("without --out the trace gets the first number that is free", () => {
+  const folder = dirname(temporaryFile("trace-2.jsonl.gz", ""));
+  expect(freeTraceName(folder)).toBe(join(folder, "trace.jsonl.gz"));
+  writeFileSync(join(folder, "trace.jsonl.gz"), "");
+  expect(freeTraceName(folder)).toBe(join(folder, "trace-3.jsonl.gz"));
 });

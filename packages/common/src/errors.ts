@@ -241,6 +241,8 @@ export interface ErrorDetails {
   readonly param?: string;
   /** When the client may try again, in seconds. */
   readonly retryAfterSeconds?: number;
+  /** What the reader should do next, where the catalogue's advice is for somebody else. */
+  readonly action?: string;
   readonly cause?: unknown;
 }
 
@@ -250,12 +252,15 @@ export class EspalierError extends Error {
   readonly code: ErrorCode;
   readonly param: string | undefined;
   readonly retryAfterSeconds: number | undefined;
+  /** What the reader should do next, in one line. */
+  readonly action: string;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? errorCatalogue[code].meaning, details.cause === undefined ? undefined : { cause: details.cause });
     this.code = code;
     this.param = details.param;
     this.retryAfterSeconds = details.retryAfterSeconds;
+    this.action = details.action ?? errorCatalogue[code].action;
   }
 
   get kind(): ErrorKind {

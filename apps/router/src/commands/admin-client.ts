@@ -84,11 +84,12 @@ export async function askAdminText(
     if (status === 200 || status === 201 || status === outcomeStatus) return body;
     throw refusalOf(admin, status, body);
   } catch (error) {
-    if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
-      throw new EspalierError(
-        error.code,
-        `No router answers at ${admin}. Is it running? ${flag} names another address.`,
-      );
+    if (!(error instanceof EspalierError)) throw error;
+    if (error.code === "upstream_connect_failed") {
+      throw errorOfRouter(error.code, `No router answers at ${admin}. Is it running? ${flag} names another address.`);
+    }
+    if (error.code === "upstream_timeout") {
+      throw errorOfRouter(error.code, `The router at ${admin} did not answer within ${timeoutMs / 1_000} s.`);
     }
     throw error;
   }
@@ -97,7 +98,20 @@ export async function askAdminText(
 /** The error of an answer that refuses. */
 export function refusalOf(admin: string, status: number, body: string): EspalierError {
   const { code, message } = readError(body);
-  return new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
+  return errorOfRouter(code, `The router at ${admin} answered ${status}: ${message}`);
+}
+
+/** The catalogue advises those who wait for an engine, and clients; here somebody waits for a router. */
+const actions: Partial<Readonly<Record<ErrorCode, string>>> = {
+  upstream_connect_failed: "`espalier serve` starts one; `espalier doctor` says what it lacks.",
+  upstream_timeout: "It is stopped or overloaded: see its log, and try again.",
+  upstream_protocol_error: "Check that a router's admin listener has this address, and no other program.",
+  invalid_api_key: "Give the router's admin key with --key or ESPALIER_ADMIN_KEY.",
+};
+
+function errorOfRouter(code: ErrorCode, message: string): EspalierError {
+  const action = actions[code];
+  return new EspalierError(code, message, action === undefined ? {} : { action });
 }
 
 /** The error in the router's own terms; another program may listen at the address. */

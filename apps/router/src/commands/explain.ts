@@ -1,37 +1,29 @@
 import type { PastRequest as Answered, Explanation } from "@espalier/server";
 import type { TableColumn } from "@espalier/workload";
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { askAdmin } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { collect, readInput, UsageError } from "./read-flags.ts";
 
-interface ExplainFlags {
-  readonly url: string;
+interface ExplainFlags extends AdminOptions {
   readonly file?: string;
   readonly requestId?: string;
   readonly endpoint?: string;
   readonly header: readonly string[];
-  readonly key?: string;
-  readonly json?: boolean;
 }
 
 /** Headers of the admin request itself, not of the request to explain. */
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
 export function registerExplain(program: Command): void {
-  addCommand(program, "explain")
+  const command = addCommand(program, "explain")
     .description(
       "Has a running router plan a request as if a client had sent it: every candidate with its cost and each term of it, the " +
         "load, what is known of the prompt there, by which router and since when, and who is left out and why. The request " +
         "is sent to no engine, and no later decision is another one for it. With --request-id it says what was decided about " +
         "a request that has been, by whichever router of the mesh: in one sentence, and the candidates with their costs.",
-    )
-    .addOption(
-      new Option("--url <url>", "admin address of the router")
-        .default("http://127.0.0.1:9090")
-        .env("ESPALIER_ADMIN_URL"),
     )
     .option("--request-id <id>", "x-request-id of the answer to an earlier request")
     .option("--file <file>", "with the request's body, as a client would send it; - for standard input")
@@ -41,20 +33,17 @@ export function registerExplain(program: Command): void {
       "a header of the request, such as `x-session-id: 7`; may be repeated",
       collect,
       [],
-    )
-    .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
-    .option("--json", "print JSON")
-    .action(explain);
+    );
+  addAdminOptions(command).action(explain);
 }
 
 async function explain(flags: ExplainFlags): Promise<void> {
-  const { url, key, file, requestId, endpoint, header, json } = flags;
-  const options = { admin: url, flag: "--url", ...(key === undefined ? {} : { key }) };
+  const { file, requestId, endpoint, header, json } = flags;
   if ((file === undefined) === (requestId === undefined)) throw new UsageError("give either --file or --request-id");
   if (file === undefined) {
     if (endpoint !== undefined || header.length > 0)
       throw new UsageError("--request-id: goes without --endpoint and --header");
-    const past = await askAdmin<PastRequest>(options, `/admin/requests/${encodeURIComponent(requestId!)}`);
+    const past = await askAdmin<PastRequest>(flags, `/admin/requests/${encodeURIComponent(requestId!)}`);
     if (json) writeJson(past);
     else writeResult(describePast(past));
     return;
@@ -62,7 +51,7 @@ async function explain(flags: ExplainFlags): Promise<void> {
   const headers = Object.fromEntries(header.map(readHeader));
   const body = { method: "POST", json: readInput(file, "--file"), headers } as const;
   const query = endpoint === undefined ? "" : `?endpoint=${encodeURIComponent(endpoint)}`;
-  const report = await askAdmin<ExplainReport>(options, `/admin/explain${query}`, body);
+  const report = await askAdmin<ExplainReport>(flags, `/admin/explain${query}`, body);
   if (json) writeJson(report);
   else writeResult(describeExplanation(report));
   if (report.choice === null) process.exitCode = 1;

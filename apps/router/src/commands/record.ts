@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { createWriteStream, statSync } from "node:fs";
+import { createWriteStream, existsSync, statSync } from "node:fs";
+import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { finished, pipeline } from "node:stream/promises";
 import { createGzip, type Gzip } from "node:zlib";
@@ -18,13 +19,15 @@ interface RecordFlags {
   readonly admin?: readonly string[];
   readonly key?: string;
   readonly minutes: string;
-  readonly out: string;
+  readonly out?: string;
   readonly model?: string;
   readonly json?: boolean;
 }
 
 const maxMinutes = 24 * 60;
 const usualAdmin = "http://127.0.0.1:9090";
+const usualName = "trace";
+const usualEnding = ".jsonl.gz";
 
 export function registerRecord(program: Command): void {
   addCommand(program, "record")
@@ -43,15 +46,19 @@ export function registerRecord(program: Command): void {
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
     .option("--minutes <n>", "how long, at most a day", "10")
-    .option("--out <file>", "the trace; gzipped where the name ends in .gz", "trace.jsonl.gz")
+    .option(
+      "--out <file>",
+      `the trace, a file that does not exist yet; gzipped where the name ends in .gz (default: ${usualName}${usualEnding}, or with a number where that exists)`,
+    )
     .option("--model <name>", "only requests for this model")
     .option("--json", "print JSON")
     .action(record);
 }
 
 async function record(flags: RecordFlags): Promise<void> {
-  const { key, out, model, json } = flags;
+  const { key, out = freeTraceName(), model, json } = flags;
   const durationMs = readNumber(flags.minutes, "--minutes", { min: 0.001, max: maxMinutes }) * 60_000;
+  if (existsSync(out)) throw new UsageError(existsAlready(out));
   const admins = flags.admin ?? [usualAdmin];
   const fleet = await fleetOf(admins[0]!, key);
   const recording = await recordTrace({
@@ -77,6 +84,16 @@ async function record(flags: RecordFlags): Promise<void> {
   if (requests === 0) writeNote("no request came");
   if (requests === 0 || lost.length === admins.length) process.exitCode = 1;
 }
+
+/** No recording can be made twice, so none is overwritten. */
+export function freeTraceName(folder = ""): string {
+  for (let number = 1; ; number += 1) {
+    const name = join(folder, `${usualName}${number === 1 ? "" : `-${number}`}${usualEnding}`);
+    if (!existsSync(name)) return name;
+  }
+}
+
+const existsAlready = (path: string): string => `--out: ${path} exists already: name another file, or move it away`;
 
 /** How many engines and routers there are, for the simulation of the trace. */
 async function fleetOf(admin: string, key: string | undefined): Promise<{ engines: number; routers: number }> {
@@ -202,7 +219,7 @@ function createTraceFile(path: string, onFailed: () => void) {
   let lines = 0;
   let bytes = 0;
   const open = (): NonNullable<typeof sink> => {
-    const file = createWriteStream(path);
+    const file = createWriteStream(path, { flags: "wx" });
     const out = path.endsWith(".gz") ? createGzip() : file;
     const isWritten = out === file ? finished(file) : pipeline(out as Gzip, file);
     isWritten.catch(onFailed);
@@ -226,7 +243,8 @@ function createTraceFile(path: string, onFailed: () => void) {
     },
     async end(): Promise<void> {
       sink?.out.end();
-      await sink?.isWritten.catch((error: Error) => {
+      await sink?.isWritten.catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "EEXIST") throw new UsageError(existsAlready(path));
         throw new UsageError(`--out: ${path} cannot be written: ${error.message}`);
       });
     },

@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { constants } from "node:os";
 import { type Scheduler, systemScheduler } from "@espalier/common";
 
 /** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once, as a shell reports it. */
@@ -6,8 +7,8 @@ export function abortOnSignal(): AbortSignal {
   const controller = new AbortController();
   // Every open request listens to it.
   setMaxListeners(0, controller.signal);
-  const stop = (_: NodeJS.Signals, number: number): void => {
-    if (controller.signal.aborted) process.exit(128 + number);
+  const stop = (name: NodeJS.Signals): void => {
+    if (controller.signal.aborted) process.exit(128 + constants.signals[name]);
     controller.abort();
   };
   process.on("SIGINT", stop);

@@ -95,7 +95,7 @@ test("without any source the configuration is complete", () => {
     forwardPaths: [],
     injectUsage: true,
     trustTransferFields: false,
-    health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2, panicThreshold: 0.5 },
+    health: { path: "/health", intervalMs: 2_000, timeoutMs: 3_000, downAfter: 3, upAfter: 2, panicThreshold: 0.5 },
     scrape: { path: "/metrics", intervalMs: undefined, timeoutMs: 1_000 },
     breaker: {
       consecutiveFailures: 5,

@@ -9,7 +9,7 @@ test("flags go before the environment, the environment before the file, the file
     flags: { "--health-interval": "3s" },
   });
   expect(config.drain).toEqual({ delayMs: 2_000, graceMs: 1_000 });
-  expect(config.health).toMatchObject({ intervalMs: 3_000, timeoutMs: 1_000 });
+  expect(config.health).toMatchObject({ intervalMs: 3_000, timeoutMs: 3_000 });
 });
 
 test("a list from a higher source replaces the lower one whole", () => {

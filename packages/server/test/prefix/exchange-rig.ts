@@ -153,6 +153,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     dryRunSelector: createTargetSelector({ random: createSeededRandom(3), knowledge }),
     storedResponses: createStoredResponses(10),
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
+    adapterUse: { begin: () => () => {}, ageMs: () => Number.POSITIVE_INFINITY },
     drain: { started: false },
     decisions: { isWatched: false },
     recorder: { isOn: false },

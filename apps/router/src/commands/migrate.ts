@@ -1,3 +1,5 @@
+import { EspalierError } from "@espalier/common";
+import { loadConfig } from "@espalier/config";
 import type { Command } from "commander";
 import { describeEntry, isNotable, type Migration, renderMigration } from "../migrate/migration.ts";
 import { type MigrationSource, migrationSources } from "../migrate/sources.ts";
@@ -33,11 +35,30 @@ function migrate(input: readonly string[], { from, json }: MigrateFlags): void {
   const source = migrationSources[name] as MigrationSource;
   const migration = translate(name, source, input);
   for (const entry of migration.entries.filter(isNotable)) writeNote(describeEntry(entry));
+  const text = renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` (${source.reads}).`);
+  const problems = problemsOf(text);
+  for (const problem of problems) writeNote(`error: ${problem}`);
+  if (problems.length > 0) process.exitCode = 1;
   if (json) writeJson({ from: name, configuration: migration.settings, entries: migration.entries });
-  else writeResult(renderMigration(migration, `Translated by \`espalier migrate --from ${name}\` (${source.reads}).`));
+  else writeResult(text);
 }
 
-/** @throws UsageError for flags of a router that is configured by a file, and for flags that the router does not have */
+/** What `check-config` has to say of a result, whose variables count as set. */
+function problemsOf(text: string): readonly string[] {
+  const variables = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, variable = ""]) => [
+    variable,
+    "set-where-it-runs",
+  ]);
+  try {
+    loadConfig({ file: { path: "the result", text }, env: Object.fromEntries(variables) });
+    return [];
+  } catch (error) {
+    if (error instanceof EspalierError && error.code === "config_invalid") return error.message.split("\n");
+    throw error;
+  }
+}
+
+/** @throws UsageError for flags of a router that is configured by a file, and for a file without any flag */
 function translate(name: string, source: MigrationSource, input: readonly string[]): Migration {
   const [file = "", ...more] = input;
   if (more.length > 0 || file.startsWith("--")) {

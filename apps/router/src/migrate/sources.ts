@@ -1,6 +1,8 @@
-import { translateFlags } from "./flags/flag-table.ts";
+import { UsageError } from "../commands/read-flags.ts";
+import { commandLineIn } from "./command-lines.ts";
+import { type FlagRouter, flagFinder, translateFlags } from "./flags/flag-table.ts";
 import { foreignRouters } from "./flags/foreign-routers.ts";
-import { flagsOfValues } from "./flags/production-stack.ts";
+import { translateValues } from "./flags/production-stack.ts";
 import { translateLlmd } from "./llm-d/translate.ts";
 import type { Migration } from "./migration.ts";
 
@@ -11,13 +13,10 @@ export interface MigrationSource {
   /**
    * @param file names the text in messages
    * @throws EspalierError `config_invalid` with the line and column of every mistake
+   * @throws UsageError for a file without any flag of the router
    */
   translate(text: string, file: string): Migration;
-  /**
-   * Absent for a router whose flags are not its configuration.
-   *
-   * @throws UsageError for a flag that it does not have
-   */
+  /** Absent for a router whose flags are not its configuration. */
   translateFlags?(words: readonly string[]): Migration;
 }
 
@@ -26,28 +25,21 @@ const flagSources = Object.entries(foreignRouters).map(([name, router]): [string
   {
     reads: `flags of ${router.title}`,
     translate: (text, file) =>
-      translateFlags(
-        router,
-        (name === "vllm-production-stack" ? flagsOfValues(text, file) : undefined) ?? splitWords(text),
-      ),
+      (name === "vllm-production-stack" ? translateValues(text, file) : undefined) ??
+      translateFlags(router, commandLineOf(router, text, file)),
     translateFlags: (words) => translateFlags(router, words),
   },
 ]);
+
+function commandLineOf(router: FlagRouter, text: string, file: string): readonly string[] {
+  const find = flagFinder(router);
+  const words = commandLineIn(text, (word) => find(word) !== undefined);
+  if (!words) throw new UsageError(`${file}: no command line with a flag of ${router.title} is in it`);
+  return words;
+}
 
 /** By the name that `--from` takes. */
 export const migrationSources: Readonly<Record<string, MigrationSource>> = {
   "llm-d": { reads: "EndpointPickerConfig", translate: translateLlmd },
   ...Object.fromEntries(flagSources),
 };
-
-/** The words of a command line as a POSIX shell splits it, without its variables. */
-export function splitWords(text: string): readonly string[] {
-  const joined = text.replace(/\\\r?\n/g, " ").replace(/^\s*#.*$/gm, "");
-  const words = joined.match(/(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+/gs) ?? [];
-  return words.map((word) =>
-    word.replace(
-      /\\(.)|"((?:[^"\\]|\\.)*)"|'([^']*)'/gs,
-      (_, escaped, quoted, literal) => escaped ?? literal ?? String(quoted).replace(/\\(["\\$`])/g, "$1"),
-    ),
-  );
-}

@@ -6,7 +6,7 @@ import { registerMigrate } from "../../src/commands/migrate.ts";
 import { type FlagRouter, flagsOf, knownFlags, translateFlags } from "../../src/migrate/flags/flag-table.ts";
 import { adviseOnFlag, foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
 import { renderMigration } from "../../src/migrate/migration.ts";
-import { migrationSources, splitWords } from "../../src/migrate/sources.ts";
+import { migrationSources } from "../../src/migrate/sources.ts";
 import { runCommand } from "../run-command.ts";
 import { temporaryFile } from "../temporary.ts";
 
@@ -24,6 +24,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   "--host": ["127.0.0.2"],
   "--prometheus-host": ["127.0.0.2"],
   "--worker-urls": ["http://a:1", "http://b:1"],
+  "--cors-allowed-origins": ["https://chat.example.com", "*"],
   "--policy": ["round_robin"],
   "--health-check-endpoint": ["/live"],
   "--log-level": ["debug"],
@@ -280,17 +281,133 @@ test("a file with the command line, as a shell reads it", async () => {
     tokenizers: [{ path: "/models/m" }],
     listen: { port: 8_000 },
   });
-  expect(splitWords(String.raw`a\ b "c \"d\" $e" 'f "g"' h"i"j`)).toEqual(["a b", 'c "d" $e', 'f "g"', "hij"]);
+});
+
+test("words of a command line have no quotes, as behind a shell", () => {
+  const text = String.raw`smg --selector a\=1 "c=\"d\"" 'f="g"' h"i"=j --service-discovery`;
+  expect(migrationSources.smg?.translate(text, "start.sh").settings.discovery).toEqual({
+    pods: [{ selector: 'a=1,c="d",f="g",hi=j', port: 80 }],
+  });
+});
+
+// What stands around a command line in a file was taken for its flags, or the file for empty: an empty configuration came of it.
+const launch = "python3 -m sglang_router.launch_router --worker-urls http://a:1 http://b:1 --policy cache_aware";
+test.each([
+  ["output and errors that go to a file", `${launch} >> router.log 2>&1\n`],
+  [
+    "a pipe, in the background, after another command",
+    `cd /srv && RUST_LOG=info nohup ${launch} 2>&1 | tee log &\nwait\n`,
+  ],
+  [
+    "a unit of systemd",
+    `[Service]\nExecStart=/usr/bin/${launch.replace(" --policy", " \\\n  --policy")}\nRestart=always\n`,
+  ],
+  ["a container's program", `docker run -d --name router -p 1:1 sglang ${launch}\n`],
+  [
+    "a compose file with a text",
+    `services:\n  router:\n    command: ${launch}\n  other:\n    command: [serve, --port, 1]\n`,
+  ],
+  ["a compose file with a list", `services:\n  r:\n    entrypoint: [sh, -ec, "cd /; exec ${launch} > log"]\n`],
+  [
+    "the second part of a manifest",
+    `kind: Service\n---\nspec:\n  containers:\n    - command: [python3]\n      args: ${JSON.stringify(launch.split(" ").slice(1))}\n`,
+  ],
+])("a file with %s: the command line in it is translated, and nothing else", async (_, text) => {
+  const { stdout, stderr, error, exitCode } = await run("--from", "sglang-router", temporaryFile("launch", text));
+  expect([error, exitCode]).toEqual([undefined, undefined]);
+  expect(loadConfig({ file: { path: "espalier.yaml", text: stdout } })).toMatchObject({
+    engines: [{ url: "http://a:1" }, { url: "http://b:1" }],
+    policy: { name: "cache_aware" },
+  });
+  expect(stderr).not.toContain("not translated");
+});
+
+test("a file without a flag of the router is refused", async () => {
+  for (const text of ["kind: Service\nspec: { ports: [] }\n", "#!/bin/sh\necho ready\n", ""]) {
+    const file = temporaryFile("nothing", text);
+    const { error, stdout } = await run("--from", "smg", file);
+    expect(String(error)).toContain(`${file}: no command line with a flag of SMG 1.9.0 is in it`);
+    expect(stdout).toBe("");
+  }
 });
 
 test.each([
-  [["--from", "smg", "--", "--queue-sise", "1"], "--queue-sise is not a flag of SMG 1.9.0; did you mean --queue-size?"],
-  [["--from", "smg", "--", "--queue-size"], "--queue-size needs a value"],
-  [["--from", "smg", "--", "--log-json", "yes"], '"yes" is not a flag of SMG 1.9.0'],
-  [["--from", "llm-d", "--", "--grpc-port", "1"], "llm-d is translated from one file: its EndpointPickerConfig"],
-] as const)("%j is refused", async (args, message) => {
-  const { error, stdout } = await run(...args);
-  expect(String(error)).toContain(message);
+  [
+    "a flag of another release",
+    ["--queue-sise", "x", "y"],
+    "--queue-sise: not translated: SMG 1.9.0 has no such flag; did you mean --queue-size?",
+  ],
+  ["a flag without its value", ["--queue-size"], "--queue-size: not translated: it has no value"],
+  ["a word behind a switch", ["--log-json", "yes"], "--log-json yes: not translated: the flag takes no value"],
+  ["a second word", ["--host", "::", "y"], "--host y: not translated: the flag takes one value"],
+  [
+    "an unknown policy",
+    ["--policy", "consistent_hash"],
+    "--policy consistent_hash: here `policy: predicted_latency`: it is the name of no policy; did you mean consistent_hashing?",
+  ],
+])("%s is said, and the rest is translated", async (_, words, line) => {
+  const { stdout, stderr, exitCode } = await run("--from", "smg", "--", ...words, "--worker-urls", "http://a:1");
+  expect(stderr).toContain(line);
+  expect(loadConfig({ file: { path: "espalier.yaml", text: stdout } }).engines).toMatchObject([{ url: "http://a:1" }]);
+  expect(exitCode).toBeUndefined();
+});
+
+test("a result that check-config would refuse is printed, with its problems on standard error and status 1", async () => {
+  const { stdout, stderr, exitCode } = await run(
+    "--from",
+    "smg",
+    "--",
+    "--port",
+    "many",
+    "--health-check-endpoint",
+    "x",
+  );
+  expect(stdout).toContain("port: many");
+  expect(stderr).toMatch(/^error: listen\.port: .*many/m);
+  expect(stderr).toMatch(/^error: health\.path: /m);
+  expect(exitCode).toBe(1);
+});
+
+test("flags of a program that starts engines and a router have their prefix", () => {
+  const words = ["--dp-size", "2", "--router-policy", "round_robin", "--router-queue-size=7"];
+  expect(translateFlags(sglangRouter, words).settings).toMatchObject({
+    policy: { name: "round_robin" },
+    admission: { "max-queued": 7 },
+  });
+});
+
+test("defaults of theirs that clients and engines notice are set, or said", () => {
+  const { settings, entries } = translateFlags(smg, []);
+  expect(check(settings).effective).toMatchObject({
+    limits: { "max-body-bytes": 512 * 1_024 * 1_024 },
+    health: { timeout: 5_000, interval: 2_000 },
+  });
+  expect(entries).toContainEqual(expect.objectContaining({ theirs: "--health-check-interval-secs 60, their default" }));
+});
+
+test.each([
+  ["servingEngineSpec.vllmApiKey", "servingEngineSpec: { vllmApiKey: 'a${B}c' }\nrouterSpec: {}\n", "a$${B}c"],
+  ["routerSpec.vllmApiKey", "routerSpec: { vllmApiKey: { secretName: s, secretKey: k } }\n", "${VLLM_API_KEY}"],
+  ["routerSpec.env, VLLM_API_KEY", "routerSpec: { env: [{ name: VLLM_API_KEY, value: key }] }\n", "key"],
+])("the production stack's chart: %s is the key of the engines", async (theirs, text, key) => {
+  const { stdout, stderr, exitCode } = await run("--from", "vllm-production-stack", temporaryFile("values.yaml", text));
+  expect(stdout).toContain(`engine-api-key: ${key}\n`);
+  expect(stderr).toContain(`${theirs}: here \`pools[].engine-api-key\``);
+  expect(exitCode).toBeUndefined();
+});
+
+test("the production stack's chart: replicas and values that are not read are told of", async () => {
+  const text = "routerSpec: { replicaCount: 3, hpa: { enabled: true }, env: [{ name: A, value: b }], sessionKey: x }\n";
+  const { stderr } = await run("--from", "vllm-production-stack", temporaryFile("values.yaml", text));
+  expect(stderr).toMatch(/^routerSpec\.replicaCount: 3: not translated: .*mesh/m);
+  expect(stderr).toContain("routerSpec.env, A: not translated");
+  expect(stderr).toContain("routerSpec.hpa: not translated");
+  expect(stderr).not.toContain("sessionKey");
+});
+
+test("flags of a router that is configured by a file are refused", async () => {
+  const { error, stdout } = await run("--from", "llm-d", "--", "--grpc-port", "1");
+  expect(String(error)).toContain("llm-d is translated from one file: its EndpointPickerConfig");
   expect(stdout).toBe("");
 });
 

@@ -419,3 +419,16 @@ function changeOne(tree: unknown, random: Random): void {
   else if (random.integer(10) < 7 && typeof node[key] === "object") changeOne(node[key], random);
   else node[key] = strange;
 }
+
+test("parameters that another release of the scheduler has are no misspellings", () => {
+  const text = `kind: EndpointPickerConfig
+plugins:
+- type: prefix-cache-scorer
+  parameters: { hashBlockSize: 5, maxPrefixBlocksToMatch: 256, lruCapacityPerServer: 31250, maxPrefixBlocks: 1 }
+`;
+  const { entries } = translate(text);
+  const adviceOn = (key: string) => entries.find(({ theirs }) => theirs.endsWith(`parameters.${key}`))?.instead;
+  expect(["hashBlockSize", "maxPrefixBlocksToMatch", "lruCapacityPerServer", "maxPrefixBlocks"].map(adviceOn)).toEqual([
+    ...["`prefix.block-size`", "`policy.max-prefix-tokens`", "`prefix.placement-tokens`", "look for a misspelling"],
+  ]);
+});

@@ -1,7 +1,6 @@
 import { didYouMean } from "@espalier/common";
 import { type FlagEntry, flagCatalogue } from "@espalier/config";
-import { UsageError } from "../../commands/read-flags.ts";
-import type { Migration, MigrationEntry } from "../migration.ts";
+import type { MigrationEntry } from "../migration.ts";
 import { Translation, takesOption } from "../translation.ts";
 import type { Setter } from "./setters.ts";
 
@@ -70,6 +69,8 @@ export interface FlagRouter {
   readonly rows: readonly FlagRow[];
   /** Other spellings of flags. */
   readonly synonyms?: Readonly<Record<string, string>>;
+  /** What stands before the names of its flags where another program takes them, too. */
+  readonly prefix?: string;
   /** The policy, which decides what options mean; undefined when it is ours that is best left alone. */
   policy(given: GivenFlags): string | undefined;
   /** What several flags come to together, and what is said by leaving flags out. */
@@ -108,32 +109,54 @@ export function knownFlags({ rows }: FlagRouter): ReadonlyMap<string, KnownFlag>
   );
 }
 
-/**
- * Reads a command line of the router as its own parser does. Words before the first flag are the program.
- *
- * @throws UsageError for a flag that the router does not have, or one without its value
- */
-function readFlagWords(router: FlagRouter, words: readonly string[]): GivenFlags {
+/** Finds the router's own name of a flag; undefined for a word that is no flag of it. The value may stand behind `=`. */
+export function flagFinder(router: FlagRouter): (word: string) => string | undefined {
   const known = knownFlags(router);
+  return (word) => {
+    const [written = ""] = word.split("=", 1);
+    const { synonyms = {}, prefix } = router;
+    const bare = prefix !== undefined && written.startsWith(prefix) ? `--${written.slice(prefix.length)}` : written;
+    return [written, Object.hasOwn(synonyms, written) ? synonyms[written] : undefined, bare].find(
+      (name) => name !== undefined && known.has(name),
+    );
+  };
+}
+
+/**
+ * Reads a command line of the router as its own parser does. Words before the first flag are the program. What that parser
+ * would refuse is said, and the rest is read.
+ */
+function readFlagWords(router: FlagRouter, words: readonly string[], translation: Translation): GivenFlags {
+  const known = knownFlags(router);
+  const find = flagFinder(router);
   const given = new Map<string, string[]>();
   const start = words.findIndex((word) => word.startsWith("--"));
   for (let at = start < 0 ? words.length : start; at < words.length; at += 1) {
-    const [, written = "", inline] = /^(--[^=]+)(?:=(.*))?$/s.exec(words[at] ?? "") ?? [];
-    const name = router.synonyms?.[written] ?? written;
-    const flag = known.get(name);
-    if (!flag) {
-      const shown = written === "" ? JSON.stringify(words[at]) : written;
-      throw new UsageError(`${shown} is not a flag of ${router.title}${didYouMean(written, [...known.keys()])}`);
-    }
+    const [, written = "", inline] = /^(--[^=]*)(?:=(.*))?$/s.exec(words[at] ?? "") ?? [];
     const values = inline === undefined ? [] : [inline];
-    const wanted = { none: 0, one: 1, many: Number.POSITIVE_INFINITY }[flag.values];
-    while (values.length < wanted && at + 1 < words.length && !words[at + 1]?.startsWith("--")) {
+    while (at + 1 < words.length && !words[at + 1]?.startsWith("--")) {
       at += 1;
       values.push(words[at] ?? "");
     }
-    if (flag.values === "one" && values.length === 0) throw new UsageError(`${name} needs a value`);
+    const name = find(written);
+    const flag = known.get(name ?? "");
+    if (name === undefined || !flag) {
+      // Its words are not shown: one of them may be a key.
+      const why = `${router.title} has no such flag${didYouMean(written, [...known.keys()])}`;
+      translation.missing(written, why, "look in docs/CONFIGURATION.md for what it does");
+      continue;
+    }
+    const wanted = { none: 0, one: 1, many: values.length }[flag.values];
+    if (values.length > wanted) {
+      const left = shownFlag(name, values.slice(wanted));
+      translation.missing(left, `the flag takes ${wanted === 0 ? "no value" : "one value"}`, "look for a mistake");
+    }
+    if (flag.values === "one" && values.length === 0) {
+      translation.missing(name, "it has no value", "look for a mistake");
+      continue;
+    }
     // Of one value, the last one counts.
-    given.set(name, flag.values === "many" ? [...(given.get(name) ?? []), ...values] : values);
+    given.set(name, flag.values === "many" ? [...(given.get(name) ?? []), ...values] : values.slice(0, wanted));
   }
   return given;
 }
@@ -142,12 +165,11 @@ function readFlagWords(router: FlagRouter, words: readonly string[]): GivenFlags
  * Translates a command line of another router.
  *
  * @param words the flags, with or without the program before them
- * @throws UsageError for a flag that the router does not have
  */
-export function translateFlags(router: FlagRouter, words: readonly string[]): Migration {
-  const given = readFlagWords(router, words);
-  const known = knownFlags(router);
+export function translateFlags(router: FlagRouter, words: readonly string[]): Translation {
   const translation = new Translation();
+  const given = readFlagWords(router, words, translation);
+  const known = knownFlags(router);
   const policy = router.policy(given);
   if (policy !== undefined) translation.set("policy.name", policy);
   const shown = new Map<FlagRow, string[]>();
@@ -163,7 +185,7 @@ export function translateFlags(router: FlagRouter, words: readonly string[]): Mi
   // Flags that come to something together are told of together.
   for (const [row, flags] of shown) translation.remark({ theirs: flags.join(" "), ...outcomeOf(row) });
   router.finish(given, translation);
-  return { settings: translation.settings, entries: translation.entries };
+  return translation;
 }
 
 function outcomeOf({ how, ours, why, instead }: FlagRow): Outcome & Pick<MigrationEntry, "outcome"> {
@@ -184,7 +206,7 @@ function translateAccepted(flag: string, values: readonly string[], { why }: Fla
   if (!entry) throw new Error(`${flag} is no flag of serve`);
   const theirs = shownFlag(flag, values);
   const [option] = entry.path.match(/(?<=^policy\.).*/) ?? [];
-  const policy = translation.get("policy.name");
+  const policy = translation.get("policy.name") ?? "predicted_latency";
   if (option !== undefined && !takesOption(policy, option)) {
     translation.remark({ theirs, outcome: "same", ours: `without effect on \`policy: ${policy}\`` });
     return;

@@ -1,4 +1,5 @@
 import { parseYaml } from "@espalier/config";
+import type { Migration } from "../migration.ts";
 import { isSection, type Section, type Translation } from "../translation.ts";
 import {
   accepted,
@@ -8,6 +9,7 @@ import {
   givenValue,
   none,
   translated,
+  translateFlags,
 } from "./flag-table.ts";
 import { type ForeignPolicies, policyNamed, sayPolicy, setCollector, setText } from "./setters.ts";
 
@@ -210,14 +212,51 @@ const valueFlags: Readonly<Record<string, string>> = {
   lmcacheControllerHeartbeatPort: "--lmcache-controller-heartbeat-port",
 };
 
+/** Values of `routerSpec` that are read otherwise. */
+const otherValues = ["otel", "extraArgs", "vllmApiKey", "env", "replicaCount"];
+
+/** The variable by which engines and their router get the engines' key. */
+const keyVariable = "VLLM_API_KEY";
+
+/** Translates the key of the engines, which the chart gives to its router, too. */
+function translateKey(spec: Section, engineSpec: Section, translation: Translation): void {
+  const variables = (Array.isArray(spec.env) ? spec.env : []).filter(isSection);
+  const variable = variables.find(({ name }) => name === keyVariable);
+  const [theirs, key] = [
+    ["routerSpec.vllmApiKey", spec.vllmApiKey],
+    [`routerSpec.env, ${keyVariable}`, variable && (variable.value ?? variable.valueFrom)],
+    ["servingEngineSpec.vllmApiKey", engineSpec.vllmApiKey],
+  ].find(([, written]) => isSection(written) || (typeof written === "string" && written !== "")) ?? [""];
+  const unread = variables.flatMap(({ name }) => (name === keyVariable ? [] : [`routerSpec.env, ${String(name)}`]));
+  sayUnread(unread, translation);
+  if (key === undefined) return;
+  const isSecret = isSection(key);
+  const value = isSecret ? `\${${keyVariable}}` : String(key).replaceAll("${", () => "$${");
+  translation.set("pools", [{ models: ["*"], "engine-api-key": value }]);
+  translation.remark({
+    theirs: String(theirs),
+    outcome: "differs",
+    ours: "`pools[].engine-api-key`",
+    why: `the router sends it for every client${isSecret ? `, and reads it from the variable ${keyVariable}, which the secret must set` : ""}`,
+    instead: "`api-keys`, so that clients need a key as well",
+  });
+}
+
+function sayUnread(theirs: readonly string[], translation: Translation): void {
+  if (theirs.length === 0) return;
+  const why = "the chart makes no flag of it that is read here";
+  translation.missing(theirs.join(", "), why, "the same value of our own chart or manifest, where the router needs it");
+}
+
 /**
- * The flags that the production stack's chart (`helm/templates/deployment-router.yaml`) starts its router with.
+ * Translates what the production stack's chart (`helm/templates/deployment-router.yaml`) starts its router with.
  *
  * @param text the chart's values
  * @returns undefined when there is no `routerSpec` in it
  * @throws EspalierError `config_invalid` for text that is no YAML
  */
-export function flagsOfValues(text: string, file: string): readonly string[] | undefined {
+export function translateValues(text: string, file: string): Migration | undefined {
+  if (!text.includes("routerSpec")) return undefined;
   const { value } = parseYaml(text, file);
   const spec = isSection(value) ? value.routerSpec : undefined;
   if (!isSection(value) || !isSection(spec)) return undefined;
@@ -241,5 +280,20 @@ export function flagsOfValues(text: string, file: string): readonly string[] | u
   if (otel.endpoint) flags.push("--otel-endpoint", String(otel.endpoint), ...(otel.secure ? ["--otel-secure"] : []));
   if (otel.endpoint && otel.serviceName) flags.push("--otel-service-name", String(otel.serviceName));
   const extra = Array.isArray(given.extraArgs) ? given.extraArgs : [];
-  return [...flags, ...extra.map(String)];
+  const translation = translateFlags(productionStack, [...flags, ...extra.map(String)]);
+  translateKey(spec, engineSpec, translation);
+  if (typeof spec.replicaCount === "number" && spec.replicaCount > 1) {
+    translation.missing(
+      `routerSpec.replicaCount: ${spec.replicaCount}`,
+      "replicas know of each other's requests in a mesh only",
+      "`mesh.host`, `mesh.port`, `mesh.seed-pods` and `mesh.secret`",
+    );
+  }
+  const read = [...Object.keys(valueFlags), ...otherValues];
+  const unread = Object.keys(spec).filter((key) => !read.includes(key));
+  sayUnread(
+    unread.map((key) => `routerSpec.${key}`),
+    translation,
+  );
+  return translation;
 }

@@ -1,3 +1,5 @@
+import { didYouMean } from "@espalier/common";
+import { policyCatalogue, policyNames } from "@espalier/policies";
 import type { Translation } from "../translation.ts";
 import type { Outcome } from "./flag-table.ts";
 
@@ -20,6 +22,14 @@ export const setText =
     return undefined;
   };
 
+/** Sets every value of a list. */
+export const setList =
+  (path: string): Setter =>
+  (values, translation) => {
+    translation.set(path, values);
+    return undefined;
+  };
+
 /** Sets a number of ours; the nearest one within the bounds is taken. */
 export const setNumber =
   (path: string, { min, max }: { readonly min: number; readonly max: number }): Setter =>
@@ -35,15 +45,21 @@ export const setNumber =
 /** What policies are here that do not have their name here; without `name`, our default is the nearest. */
 export type ForeignPolicies = Readonly<Record<string, Outcome & { readonly name?: string }>>;
 
+function counterpart(written: string, policies: ForeignPolicies): Outcome & { readonly name?: string } {
+  if (Object.hasOwn(policies, written)) return policies[written] ?? {};
+  if (Object.hasOwn(policyCatalogue, written)) return { name: written };
+  return { why: `it is the name of no policy${didYouMean(written, [...Object.keys(policies), ...policyNames])}` };
+}
+
 /** The policy that a name of theirs stands for; undefined for our default. */
 export const policyNamed = (written: string, policies: ForeignPolicies): string | undefined =>
-  Object.hasOwn(policies, written) ? policies[written]?.name : written;
+  counterpart(written, policies).name;
 
 /** Says what became of a policy, which is set before everything else. */
 export const sayPolicy =
   (policies: ForeignPolicies): Setter =>
   ([written = ""]) => {
-    const { name, ...said } = (Object.hasOwn(policies, written) ? policies[written] : undefined) ?? { name: written };
+    const { name, ...said } = counterpart(written, policies);
     const ours = `\`policy: ${name ?? "predicted_latency"}\``;
     return { ours, outcome: said.why === undefined ? "same" : "differs", ...said };
   };

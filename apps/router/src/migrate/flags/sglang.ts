@@ -9,7 +9,16 @@ import {
   type Outcome,
   translated,
 } from "./flag-table.ts";
-import { type ForeignPolicies, policyNamed, sayPolicy, setCollector, setNumber, setText, setTo } from "./setters.ts";
+import {
+  type ForeignPolicies,
+  policyNamed,
+  sayPolicy,
+  setCollector,
+  setList,
+  setNumber,
+  setText,
+  setTo,
+} from "./setters.ts";
 
 /** Policies of both that have another name here, or none. The others have the same name. */
 const policies: ForeignPolicies = {
@@ -142,7 +151,7 @@ const shared: readonly FlagRow[] = [
   none("--log-dir", "logs go to standard error", "a file for standard error"),
   none({ lists: "--prometheus-duration-buckets" }, "the buckets are fixed"),
   none({ lists: "--request-id-headers" }, "it is `x-request-id`"),
-  none({ lists: "--cors-allowed-origins" }, "browsers are no clients", "a gateway in front"),
+  translated({ lists: "--cors-allowed-origins" }, "`cors.origins`", { set: setList("cors.origins") }),
   none("--reasoning-parser --tool-call-parser --mcp-config-path", "engines do that", "the engines' own flags"),
   none(
     "--history-backend --oracle-wallet-path --oracle-tns-alias --oracle-password --oracle-pool-min --oracle-pool-max --oracle-pool-timeout-secs --postgres-db-url --redis-url --redis-retention-days",
@@ -260,7 +269,14 @@ const smgOnly: readonly FlagRow[] = [
   none("--runtime-worker-threads", "a router is one process with one event loop", "`processes`"),
 ];
 
-const defaults = { host: "0.0.0.0", port: 30_000, metricsPort: 29_000, meshPort: 39_527 };
+const defaults = {
+  host: "0.0.0.0",
+  port: 30_000,
+  metricsPort: 29_000,
+  meshPort: 39_527,
+  body: "512MiB",
+  healthTimeout: "5s",
+};
 
 /** Shortest key that a client may have here. */
 const minKeyLength = 8;
@@ -388,9 +404,19 @@ function finish(given: GivenFlags, translation: Translation): void {
     ["--host", "listen.host", defaults.host],
     ["--port", "listen.port", defaults.port],
     ["--prometheus-port", "admin.port", defaults.metricsPort],
+    ["--max-payload-size", "limits.max-body-bytes", defaults.body],
+    ["--health-check-timeout-secs", "health.timeout", defaults.healthTimeout],
   ] as const;
   for (const [flag, path, value] of unset) {
     if (!given.has(flag)) translation.translate(path, value, { theirs: `${flag}, their default` });
+  }
+  if (!given.has("--health-check-interval-secs")) {
+    translation.remark({
+      theirs: "--health-check-interval-secs 60, their default",
+      outcome: "differs",
+      ours: "`health.interval: 2s`",
+      why: "an engine that is down is found within seconds",
+    });
   }
   if (!given.has("--prometheus-host")) {
     translation.remark({
@@ -410,6 +436,8 @@ const policy = (given: GivenFlags): string | undefined =>
 export const sglangRouter: FlagRouter = {
   title: "sglang-router 0.3.2",
   rows: [...shared, ...sglangOnly],
+  // `sglang_router.launch_server` starts engines and a router, whose flags have it.
+  prefix: "--router-",
   policy,
   finish,
 };

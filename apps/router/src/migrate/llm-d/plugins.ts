@@ -132,10 +132,12 @@ const preciseParameters: ParameterRules = {
   speculativeTTL: missing("how long that lasts has another name", "`prefix.placement-ttl`"),
 };
 
+const blockCharacters = missing("blocks are counted in tokens, not in characters", "`prefix.block-size`", 0);
+
 const approximateParameters: ParameterRules = {
   autoTune: same("the size of caches is read from engines' metrics"),
   blockSizeTokens: blockSize,
-  blockSize: missing("blocks are counted in tokens, not in characters", "`prefix.block-size`", 0),
+  blockSize: blockCharacters,
   maxPrefixTokensToMatch: read,
   maxPrefixBlocksToMatch: read,
   lruCapacityPerServer: read,
@@ -178,7 +180,11 @@ const labels: PluginRule = absent(
 const role = here("filter", "`engines[].role`, or the pods' label `llm-d.ai/role`");
 
 const places = (kind: PluginKind): PluginRule =>
-  absent(kind, "hosts, racks and zones of engines are not known", "a fleet of routers for each zone");
+  absent(
+    kind,
+    "regions of engines are known; hosts, racks and zones are not",
+    "`engines[].region`, or the label `topology.kubernetes.io/region`, with `mesh.region` of each router",
+  );
 
 const attribute = (kind: PluginKind): PluginRule =>
   absent(
@@ -260,6 +266,10 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
       ...prefixMatch,
       matchLengthWeight: missing("the cached share of the prompt counts, not its length", nothing, 0),
       matchLengthScaleTokens: read,
+      // Of the Gateway API Inference Extension, where the scorer kept the index itself.
+      ...{ hashBlockSize: blockCharacters, blockSize: blockCharacters },
+      maxPrefixBlocksToMatch: missing("it counts blocks of characters", "`policy.max-prefix-tokens`"),
+      lruCapacityPerServer: missing("it counts blocks of characters", "`prefix.placement-tokens`"),
     },
   }),
   "precise-prefix-cache-scorer": scorer("prefix-cache-weight", {
@@ -455,8 +465,8 @@ export const llmdPlugins: Readonly<Record<string, PluginRule>> = {
   "mm-embeddings-cache-producer": imageCaches("producer"),
   "p2p-source-producer": absent(
     "producer",
-    "engines are not told to fetch a prefix from another engine",
-    "a KV pool outside the engines: `kv-pools`",
+    "an engine fetches a prefix from another one where its settings say that it can",
+    "`engines[].kv-pull`, or `kv-pull` of a source under `discovery`",
   ),
   "agent-identity": here("producer", "`session-key`, where a session plugin reads it", {
     why: "it is no tenant: tenants come from API keys or `x-espalier-tenant`",

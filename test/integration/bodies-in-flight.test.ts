@@ -133,6 +133,7 @@ test("the room of a body is free as soon as its answer has begun, while the stre
   const last = openPost(url, ofSize(6_000));
   await waitFor(() => engine.requests.length === 5, { what: "request at the engine" });
   expect((await post(url, ofSize(6_000))).status).toBe(429);
-  engine.requests[4]!.response.end();
+  held.pop()!();
+  engine.requests[4]!.response.end("data: [DONE]\n\n");
   expect((await last.head).statusCode).toBe(200);
 });

@@ -63,7 +63,7 @@ export function deleteResponse(context: EngineContext, exchange: Exchange, id: s
 }
 
 const textMessage = (role: string, text: string): ChatMessage => ({ role, parts: [{ text }] });
-const notFound = (id: string): ApiError => new ApiError(404, `Response with id '${id}' not found.`);
+const notFound = (id: string): ApiError => new ApiError(404, `Response with id '${id}' not found.`, "response_id");
 
 /** The stored conversation, then the input. */
 function conversationOf(context: EngineContext, body: JsonObject, previousId: string | undefined): ChatMessage[] {

@@ -46,7 +46,7 @@ export function start(args: readonly string[], { env = {}, script, openFiles }: 
     cwd: root,
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
-    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ...env },
+    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ESPALIER_CONFIG: "", ...env },
   });
   const { pid } = child;
   if (pid === undefined) throw new Error("the program did not start");

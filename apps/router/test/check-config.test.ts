@@ -1,18 +1,30 @@
+import { dirname, resolve } from "node:path";
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { registerCheckConfig } from "../src/commands/check-config.ts";
 import { runCommand } from "./run-command.ts";
 import { temporaryFile } from "./temporary.ts";
 
 const engine = ["--engine", "http://a:1"];
+// What this machine has in the usual places is not the test's.
+beforeEach(() => {
+  vi.stubEnv("ESPALIER_CONFIG", "");
+  return () => vi.unstubAllEnvs();
+});
+
 const notesOf = async (...args: readonly string[]) =>
   (await runCommand(registerCheckConfig, "check-config", ...engine, ...args)).stderr;
 
-/** A path that does not exist passed without a word, and so did KV events that no prompt is compared with. */
-test("says which tokenizer is not there", async () => {
-  expect(await notesOf("--tokenizer", "/nowhere/at/all")).toContain(
-    "tokenizers[0].path: /nowhere/at/all has no tokenizer.json",
-  );
+/** A path that does not exist passed, also before a unit's start, and so did KV events that no prompt is compared with. */
+test("fails for a tokenizer that is not there, with its path as it is found from here", async () => {
+  const failed = async (path: string) =>
+    (await runCommand(registerCheckConfig, "check-config", ...engine, "--tokenizer", path)).error;
+  expect(await failed("nowhere/at/all")).toMatchObject({
+    code: "config_invalid",
+    message: expect.stringContaining(`tokenizers[0].path: ${resolve("nowhere/at/all")} does not exist`),
+  });
+  const folder = dirname(temporaryFile("config.json", "{}"));
+  expect(await failed(folder)).toMatchObject({ message: expect.stringContaining(`${folder} has no tokenizer.json`) });
   expect(await notesOf("--tokenizer", shippedModelFolder())).toBe("");
 });
 
@@ -64,4 +76,10 @@ test("--changed prints what differs: settings, durations and sizes as text, and 
   const { stdout } = await runCommand(registerCheckConfig, "check-config", "--changed", "--config", file);
   expect(stdout).toContain("drain:\n  grace: 2m\n");
   expect(stdout).not.toContain("delay");
+});
+
+test("says which file it read where no flag named it", async () => {
+  const file = temporaryFile("espalier.yaml", "engines: [http://a:1]");
+  vi.stubEnv("ESPALIER_CONFIG", file);
+  expect((await runCommand(registerCheckConfig, "check-config")).stderr).toBe(`read ${file}\n`);
 });

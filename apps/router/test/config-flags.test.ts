@@ -2,18 +2,19 @@ import { createHash } from "node:crypto";
 import { type CompiledConfig, flagCatalogue } from "@espalier/config";
 import { Command } from "commander";
 import { beforeEach, expect, test, vi } from "vitest";
-import { addConfigFlags, readConfig } from "../src/commands/config-flags.ts";
+import { addConfigFlags, configFile, readConfig } from "../src/commands/config-flags.ts";
 import { temporaryFile } from "./temporary.ts";
 
 beforeEach(() => {
   for (const name of Object.keys(process.env)) if (name.startsWith("ESPALIER_")) vi.stubEnv(name, undefined);
+  vi.stubEnv("ESPALIER_CONFIG", "");
   return () => vi.unstubAllEnvs();
 });
 
 function read(...written: string[]): CompiledConfig {
   const command = addConfigFlags(new Command("serve").exitOverride().configureOutput({ writeErr: () => {} }));
   command.parse(written, { from: "user" });
-  return readConfig(command);
+  return readConfig(command, configFile(command));
 }
 
 test("every flag of the configuration is a flag of the command, under its heading", () => {
@@ -101,4 +102,35 @@ test("secrets stand in files of their own, of 64 KiB at most", () => {
   const long = temporaryFile("long", "x".repeat(65_537));
   const other = temporaryFile("other.yaml", `admin: { key: "\${file:${long}}" }`);
   expect(() => read("--config", other)).toThrow(/it has 65537 bytes, more than 65536/);
+});
+
+test("the file is the flag's, or the environment's, or the first usual one that exists; set to nothing it is none", () => {
+  const [first, second] = [temporaryFile("espalier.yaml", ""), temporaryFile("espalier.yaml", "")];
+  const fileOf = (usual: readonly string[], ...written: string[]) => {
+    const command = addConfigFlags(new Command("serve"));
+    command.parse(written, { from: "user" });
+    return configFile(command, usual);
+  };
+  expect(fileOf([first, second])).toBeUndefined();
+  vi.stubEnv("ESPALIER_CONFIG", undefined);
+  expect([fileOf([first, second]), fileOf(["/nowhere.yaml", second]), fileOf([])]).toEqual([first, second, undefined]);
+  vi.stubEnv("ESPALIER_CONFIG", "of-the-environment.yaml");
+  expect([fileOf([first]), fileOf([first], "-c", "of-the-flag.yaml")]).toEqual([
+    "of-the-environment.yaml",
+    "of-the-flag.yaml",
+  ]);
+});
+
+test("an engine that is named by host and port alone is one that speaks HTTP", () => {
+  const { engines } = read("--engine", "127.0.0.1:22000", "--engine", "gpu-7:8000/prefix", "--engine", "[::1]:8000");
+  expect(engines.map(({ id, url }) => [id, url])).toEqual([
+    ["127.0.0.1:22000", "http://127.0.0.1:22000"],
+    ["gpu-7:8000/prefix", "http://gpu-7:8000/prefix"],
+    ["[::1]:8000", "http://[::1]:8000"],
+  ]);
+  const file = temporaryFile("espalier.yaml", "engines: [127.0.0.1:22000, { url: gpu-7:8000 }]");
+  expect(read("-c", file).engines.map(({ url }) => url)).toEqual(["http://127.0.0.1:22000", "http://gpu-7:8000"]);
+  for (const wrong of ["ftp://a:1", "gpu-7", "user@a:1", "a:port"]) {
+    expect(() => read("--engine", wrong)).toThrow("is not an http:// or https:// URL");
+  }
 });

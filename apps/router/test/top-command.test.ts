@@ -28,13 +28,19 @@ const engine = (id: string, inFlight: number, { hits = 0, queries = 0 }: Counted
 /** A router whose counters a test sets; `gone` makes it fail. */
 async function createRouter(name: string, peers: readonly string[] = [], engines = ["b", "a"]) {
   const counted: Counted = {};
-  const state = { gone: false };
+  const state = { gone: false, lost: [] as readonly string[] };
   const admin = await temporaryServer(({ path, response }) => {
     if (state.gone) return response.destroy();
     const { requests = 0, failed = 0, firstBytes = 0, firstByteS = 0, prompt = 0, cached = 0 } = counted;
     if (path === "/admin/status") {
       const adminUrls = peers.map((adminUrl) => ({ router: "other", adminUrl }));
-      const status = { ready: true, draining: false, inFlight: 5, url: `http://${name}:8080`, mesh: { router: name } };
+      const status = {
+        ready: true,
+        draining: false,
+        inFlight: 5,
+        url: `http://${name}:8080`,
+        mesh: { router: name, lost: state.lost.map((router) => ({ router, address: null, sinceMs: 0 })) },
+      };
       return response.end(JSON.stringify({ ...status, peers: adminUrls }));
     }
     if (path === "/admin/workers") {
@@ -92,6 +98,24 @@ test("counters that begin again, as after a restart, give no rate", async () => 
   expect((await fleet.look()).routers[0]!.requestsPerSecond).toBeNull();
 });
 
+// A router that was killed vanished from the table, or stood there by an address that nobody knows it by.
+test("a router that the mesh lost stays as lost, by its name, whether it was followed or not", async () => {
+  const second = await createRouter("r2");
+  const first = await createRouter("r1", [second.admin]);
+  const fleet = followFleet({ admin: first.admin });
+  await fleet.look();
+  second.state.gone = true;
+  first.state.lost = ["r2", "r3"];
+  expect((await fleet.look()).routers).toMatchObject([
+    { router: "r1", state: "ready" },
+    { router: "r2", state: "lost", inFlight: null },
+    { router: "r3", state: "lost", inFlight: null },
+  ]);
+  Object.assign(second.state, { gone: false });
+  first.state.lost = [];
+  expect((await fleet.look()).routers).toMatchObject([{ router: "r1" }, { router: "r2", state: "ready" }]);
+});
+
 test("the other routers are followed, also when the first is gone, and it when it is back", async () => {
   const second = await createRouter("r2");
   const first = await createRouter("r1", [second.admin, "http://127.0.0.1:1"]);
@@ -100,7 +124,7 @@ test("the other routers are followed, also when the first is gone, and it when i
   expect((await fleet.look()).engines[0]!.inFlight).toEqual({ r1: 1, r2: 1 });
   first.state.gone = true;
   const frame = await fleet.look();
-  expect(frame.routers).toMatchObject([{ router: first.admin, state: "no answer", inFlight: null }, { router: "r2" }]);
+  expect(frame.routers).toMatchObject([{ router: "r1", state: "no answer", inFlight: null }, { router: "r2" }]);
   expect(frame.engines[0]).toMatchObject({ running: 3, inFlight: { r2: 1 } });
   second.state.gone = true;
   await expect(fleet.look()).rejects.toThrow(/./);

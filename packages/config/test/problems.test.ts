@@ -48,8 +48,8 @@ test.each([
     'engines[0].url: "ftp://a" is not an http:// or https:// URL without credentials, query or fragment (e.yaml:1:11)',
   ],
   [
-    "engines: [10.0.0.1:8000]",
-    'engines[0].url: "10.0.0.1:8000" is not an http:// or https:// URL without credentials, query or fragment (e.yaml:1:11)',
+    "engines: [10.0.0.1]",
+    'engines[0].url: "10.0.0.1" is not an http:// or https:// URL without credentials, query or fragment (e.yaml:1:11)',
   ],
   [
     "engines: ['http://a?b']",

@@ -1,13 +1,14 @@
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
+import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, configJsonSchema, describeConfig, renderConfigYaml } from "@espalier/config";
 import { createPolicy } from "@espalier/policies";
 import { loadPlugins } from "@espalier/server";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
-import { addConfigFlags, readConfig } from "./config-flags.ts";
+import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
 
 export function registerCheckConfig(program: Command): void {
   const command = addCommand(program, "check-config")
@@ -18,10 +19,14 @@ export function registerCheckConfig(program: Command): void {
     .option("--changed", "print only what differs from the defaults")
     .option("--json", "print JSON instead of YAML");
   addConfigFlags(command).action(async () => {
-    const config = readConfig(command);
+    const file = configFile(command);
+    const config = readConfig(command, file);
+    if (file !== undefined && command.getOptionValueSource("config") !== "cli") writeNote(`read ${resolve(file)}`);
     await checkPlugins(config);
+    const missing = missingTokenizers(config);
+    if (missing.length > 0) throw new EspalierError("config_invalid", missing.join("\n"));
     const { changed, json } = command.opts<{ changed?: boolean; json?: boolean }>();
-    for (const warning of [...config.warnings, ...tokenizerWarnings(config)]) writeNote(`warning: ${warning}`);
+    for (const warning of [...config.warnings, ...eventWarnings(config)]) writeNote(`warning: ${warning}`);
     const shown = changed ? { ...config, effective: changedSettings(config) } : config;
     if (json) writeJson(describeConfig(shown));
     else writeResult(renderConfigYaml(shown));
@@ -86,16 +91,19 @@ function isDefault(value: unknown, standard: unknown): boolean {
   return typeof value === "number" && value === Number(digits) * (unitSizes[unit] ?? Number.NaN);
 }
 
-/** What the configuration requires and this machine lacks. The router may run on another machine. */
-export function tokenizerWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
-  const absent = tokenizers.flatMap(({ path }, at) =>
+/** Tokenizers whose files are not on this machine. A router serves without them, and matches prompts by their bytes. */
+export function missingTokenizers({ tokenizers }: CompiledConfig): readonly string[] {
+  return tokenizers.flatMap(({ path }, at) =>
     path === undefined || existsSync(join(path, "tokenizer.json"))
       ? []
       : [
-          `tokenizers[${at}].path: ${path} has no tokenizer.json here: its models' prompts would be matched by their bytes`,
+          `tokenizers[${at}].path: ${resolve(path)} ${existsSync(path) ? "has no tokenizer.json" : "does not exist"}: its models' prompts would be matched by their bytes`,
         ],
   );
+}
+
+export function eventWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
   const asksForEvents = kvEvents.listen !== undefined || engines.some((engine) => engine.kvEvents !== undefined);
-  if (!asksForEvents || tokenizers.some(({ mode }) => mode !== "bytes")) return absent;
-  return [...absent, "there is no tokenizer: KV events of engines are read, and no prompt is compared with them"];
+  if (!asksForEvents || tokenizers.some(({ mode }) => mode !== "bytes")) return [];
+  return ["there is no tokenizer: KV events of engines are read, and no prompt is compared with them"];
 }

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
@@ -7,7 +7,12 @@ import { collect } from "./read-flags.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
 export function addConfigFlags(command: Command): Command {
-  command.addOption(new Option("-c, --config <file>", "YAML or JSON file with the configuration"));
+  command.addOption(
+    new Option(
+      "-c, --config <file>",
+      `YAML or JSON file with the configuration (default: ${usualFiles.join(", or else ")}, where there is one)`,
+    ).env("ESPALIER_CONFIG"),
+  );
   for (const entry of flagCatalogue) {
     const standard = entry.default === undefined ? "" : ` (default: ${entry.default})`;
     const choices = entry.type.startsWith("one of") ? ` ${entry.type}.` : "";
@@ -35,21 +40,28 @@ export function addConfigFlags(command: Command): Command {
   });
 }
 
+const usualFiles = ["./espalier.yaml", "/etc/espalier/espalier.yaml"];
+
+/** The file that a flag or the environment names, or else the first usual one that exists; undefined for none. */
+export function configFile(command: Command, usual: readonly string[] = usualFiles): string | undefined {
+  const { config } = command.opts<{ config?: string }>();
+  return config === undefined ? usual.find((path) => existsSync(path)) : config || undefined;
+}
+
 /**
  * Loads the configuration from flags, environment and file.
  *
  * @throws EspalierError `config_invalid` or `config_unreadable`
  */
-export function readConfig(command: Command): CompiledConfig {
+export function readConfig(command: Command, path: string | undefined): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
   const flags: Record<string, string | readonly string[]> = {};
   for (const flag of flagCatalogue.flatMap((entry) => [entry.flag, ...entry.aliases])) {
     const value = values[optionName(flag)];
     if (value !== undefined) flags[flag] = value;
   }
-  const path = values.config;
   return loadConfig({
-    ...(typeof path === "string" ? { file: { path, text: readConfigFile(path) } } : {}),
+    ...(path === undefined ? {} : { file: { path, text: readConfigFile(path) } }),
     env: process.env,
     readText: readSecretFile,
     flags: flags as FlagValues,

@@ -11,9 +11,9 @@ import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { wrapText } from "../terminal-layout.ts";
 import { askWorkers, withHttpClient } from "./admin-client.ts";
-import { tokenizerWarnings } from "./check-config.ts";
+import { eventWarnings, missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
-import { addConfigFlags, readConfig } from "./config-flags.ts";
+import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
 import { readVersion } from "./version.ts";
 
 export function registerDoctor(program: Command): void {
@@ -27,7 +27,7 @@ export function registerDoctor(program: Command): void {
     .option("--json", "print JSON");
   addConfigFlags(command).action(async () => {
     const { key, json } = command.opts<{ key?: string; json?: boolean }>();
-    const checks = await examine(() => readConfig(command), key);
+    const checks = await examine(() => readConfig(command, configFile(command)), key);
     if (json) writeJson(checks);
     else writeResult(describeChecks(checks));
     if (checks.some(({ ok }) => !ok)) process.exitCode = 1;
@@ -69,7 +69,7 @@ function attempt(read: () => CompiledConfig): CompiledConfig | Check {
 
 function checkConfiguration(config: CompiledConfig): readonly Check[] {
   const said = config.warnings.length === 0 ? "valid" : `valid, but: ${config.warnings.join(" ")}`;
-  const absent = tokenizerWarnings(config).map((warning) =>
+  const absent = [...missingTokenizers(config), ...eventWarnings(config)].map((warning) =>
     cross("tokenizer", "", warning, "--tokenizer names the folder of the model's files"),
   );
   return [tick("configuration", "", said), ...absent];

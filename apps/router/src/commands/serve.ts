@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { resolve } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
@@ -19,8 +20,9 @@ import { createMeshSecret, launchClusterProcess } from "../processes/cluster-pro
 import { isGroupMember, joinGroup, memberConfig } from "../processes/group-member.ts";
 import type { MemberAddresses } from "../processes/process-group.ts";
 import { ProcessGroup } from "../processes/process-group.ts";
+import { missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
-import { addConfigFlags, readConfig } from "./config-flags.ts";
+import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
 import { readVersion } from "./version.ts";
 
 /** The maximum for `auto`; a number may ask for as many. */
@@ -33,8 +35,9 @@ export function registerServe(program: Command): void {
   // For `espalier demo`, whose routers the user may kill: the page shows how.
   command.addOption(new Option("--demo").hideHelp());
   addConfigFlags(command).action(async () => {
-    const { config: file, demo = false } = command.opts<{ config?: string; demo?: boolean }>();
-    await serve({ file, read: () => readConfig(command) }, demo);
+    const { demo = false } = command.opts<{ demo?: boolean }>();
+    const file = configFile(command);
+    await serve({ file, read: () => readConfig(command, file) }, demo);
   });
 }
 
@@ -141,7 +144,10 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   const levelled = createLogger(loggerOptions(config.log));
   const logger = levelled.child(fields);
   outliveRejections(logger);
+  const file = source.file && resolve(source.file);
+  logger.info(file ? "configuration read" : "configuration read, without a file", { file });
   for (const warning of config.warnings) logger.warn(warning);
+  for (const problem of missingTokenizers(config)) logger.error(problem);
   const dashboard = dashboardPage(config, logger, isDemo);
   const router = createRouter({
     config,

@@ -121,10 +121,13 @@ const maxRouters = 32;
 /** Follows a fleet from one of its routers on, also when that one is gone later. */
 export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const samples = new Map<string, Sample[]>([[options.admin, []]]);
+  /** Names of routers by their admin address, also of those that are gone. */
+  const nameOfAdmin = new Map<string, string>();
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
     const [status, workers, page] = await Promise.all([askStatus(of), askWorkers(of), askAdminText(of, "/metrics")]);
     kept.push({ atMs: clock.nowMs(), status, workers, totals: readTotals(page) });
+    nameOfAdmin.set(admin, nameOf(status));
     if (kept.length > keptSamples) kept.shift();
   };
   return {
@@ -147,7 +150,7 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
         if (url !== undefined && !names.has(url)) samples.set(admin, kept);
         if (url !== undefined) names.add(url);
       }
-      return frameOf(samples);
+      return frameOf(samples, nameOfAdmin);
     },
   };
 }
@@ -172,29 +175,40 @@ function readTotals(page: string): Totals {
   };
 }
 
-function frameOf(samples: ReadonlyMap<string, readonly Sample[]>): TopFrame {
+function frameOf(samples: ReadonlyMap<string, readonly Sample[]>, nameOfAdmin: ReadonlyMap<string, string>): TopFrame {
   const all = [...samples].map(([admin, kept]) => ({ admin, first: kept[0], last: kept.at(-1) }));
   const spans = all.map(({ first, last }) => (first && last ? (last.atMs - first.atMs) / 1_000 : 0));
   const alive = all.flatMap(({ first, last }) => (first && last ? [{ first, last }] : []));
   const ids = [...new Set(alive.flatMap(({ last }) => last.workers.map(({ id }) => id)))];
+  const routers = all.map(({ admin, first, last }) => routerRow(nameOfAdmin.get(admin) ?? admin, first, last));
+  const lost = new Set(alive.flatMap(({ last }) => last.status.mesh?.lost.map(({ router }) => router) ?? []));
+  const followed = new Set(routers.map(({ router }) => router));
   return {
     seconds: Math.max(0, ...spans),
-    routers: all.map(({ admin, first, last }) => routerRow(admin, first, last)),
+    routers: [
+      ...routers.map((row) => (row.inFlight === null && lost.has(row.router) ? lostRow(row.router) : row)),
+      ...[...lost].filter((router) => !followed.has(router)).map(lostRow),
+    ],
     engines: ids.map((id) => engineRow(id, alive)).sort((one, other) => (one.engine < other.engine ? -1 : 1)),
   };
 }
 
-function routerRow(admin: string, first: Sample | undefined, last: Sample | undefined): RouterRow {
-  if (!first || !last) {
-    const unknown = { inFlight: null, requestsPerSecond: null, failedPerSecond: null, cachedShare: null };
-    return { router: admin, state: "no answer", ...unknown, firstByteMs: null };
-  }
+const silent = {
+  ...{ inFlight: null, requestsPerSecond: null, failedPerSecond: null, cachedShare: null, firstByteMs: null },
+  state: "no answer",
+};
+
+/** The mesh knows for half an hour which routers failed. */
+const lostRow = (router: string): RouterRow => ({ ...silent, router, state: "lost" });
+
+function routerRow(router: string, first: Sample | undefined, last: Sample | undefined): RouterRow {
+  if (!first || !last) return { ...silent, router };
   const { status, totals } = last;
   const since = (key: keyof Totals): number => totals[key] - first.totals[key];
   const seconds = (last.atMs - first.atMs) / 1_000;
   const firstByteS = ratio(since("firstByteS"), since("firstBytes"));
   return {
-    router: nameOf(status),
+    router,
     state: status.draining ? "draining" : status.ready ? "ready" : "not ready",
     inFlight: status.inFlight,
     requestsPerSecond: ratio(since("requests"), seconds),

@@ -46,7 +46,7 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
     stdio: ["ignore", options.output ?? "ignore", "pipe", "ipc"],
     ...(options.nodeProgram === undefined ? {} : { execPath: options.nodeProgram }),
     ...(options.nodeFlags === undefined ? {} : { execArgv: [...options.nodeFlags] }),
-    env: { ...surroundings(), ...options.environment, ESPALIER_SKIP_BUILD: "1" },
+    env: { ...surroundings(), ESPALIER_CONFIG: "", ...options.environment, ESPALIER_SKIP_BUILD: "1" },
   });
   const errorText = collectErrorText(child);
   const exited = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));

@@ -29,9 +29,10 @@ export const engines = list(
     "An engine. A plain string is its `url`.",
     {
       url: text({
-        description: "Base URL of the engine: `http://host:port` or `https://host:port`, with an optional path prefix.",
+        description:
+          "Base URL of the engine: `http://host:port` or `https://host:port`, with an optional path prefix. `host:port` alone is `http://`.",
         maxLength: 2_048,
-        pattern: "^https?://[^\\s/?#@\\\\]+(/[^\\s?#\\\\]*)?$",
+        pattern: "^(https?://[^\\s/?#@\\\\]+|([A-Za-z0-9._-]+|\\[[0-9a-fA-F:.]+\\]):\\d{1,5})(/[^\\s?#\\\\]*)?$",
         expected: "an http:// or https:// URL without credentials, query or fragment",
       }),
       id: Type.Optional(
@@ -380,10 +381,11 @@ function idOf({ id, url }: EngineTree): string {
   return `${whole.slice(0, maxIdLength - checksum.length - 1)}~${checksum}`;
 }
 
-/** Host in lower case, no default port, no trailing slash; undefined if it is not a URL. */
+/** With its scheme, host in lower case, no default port, no trailing slash; undefined if it is not a URL. */
 function normalizeUrl(written: string): string | undefined {
-  if (!URL.canParse(written)) return undefined;
-  const { protocol, host, pathname } = new URL(written);
+  const whole = /^https?:\/\//.test(written) ? written : `http://${written}`;
+  if (!URL.canParse(whole)) return undefined;
+  const { protocol, host, pathname } = new URL(whole);
   return `${protocol}//${host}${pathname.replace(/\/+$/, "")}`;
 }
 

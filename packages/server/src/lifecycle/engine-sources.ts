@@ -147,11 +147,15 @@ function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSou
     "espalier_discovery_rewritten_models",
     "Models that InferenceModelRewrites of the inference pools that are followed name in a match.",
   );
+  let wereSome = false;
   tables.onChange(() => {
     const counts = { objectives: tables.objectives.length, rewrittenModels: tables.rewrittenModels.length };
     objectives(counts.objectives);
     rewritten(counts.rewrittenModels);
-    logger.info("objectives and model rewrites of inference pools changed", counts);
+    const areSome = counts.objectives + counts.rewrittenModels > 0;
+    // Without Kubernetes, and where nobody writes any, there is nothing to tell.
+    if (areSome || wereSome) logger.info("objectives and model rewrites of inference pools changed", counts);
+    wereSome = areSome;
     const { leftOut } = tables;
     if (leftOut > 0) logger.warn("inference model rewrites name too many models; the others are left out", { leftOut });
   });

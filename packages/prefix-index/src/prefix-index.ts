@@ -99,7 +99,7 @@ export class PrefixIndex {
   }
 
   /**
-   * Records that a target dropped blocks whose children it does not hold in that tier.
+   * Records that a target dropped blocks. If it still holds children of one in that tier, `removeOrphan` must follow.
    *
    * @returns how many of them it held
    */
@@ -114,15 +114,13 @@ export class PrefixIndex {
   }
 
   /**
-   * Records that a target dropped or lacks a block although it holds children of it in that tier.
+   * Records that a target lacks a block although it holds children of it in that tier. That says nothing of placements:
+   * the engine may hold it and have told so before anyone read its feed. What it dropped, `removeFacts` says.
    *
    * @returns whether it was held
    */
   removeOrphan(target: number, inTier: Tier, words: Uint32Array, block: OrphaningBlock): boolean {
-    if (inTier === tier.gpu) {
-      this.placements.dropped(target, words, block.index, block.index + 1);
-      return this.#gpu.removeOrphaning(target, words, block);
-    }
+    if (inTier === tier.gpu) return this.#gpu.removeOrphaning(target, words, block);
     return this.removeFacts(target, inTier, words, block.index, block.index + 1) > 0;
   }
 

@@ -121,7 +121,6 @@ class IndexRun {
     const words = forest.wordsOf(path);
     if (from > 0 && !this.#onGpu(target, path[from - 1]!)) {
       index.removeOrphan(target, tier.gpu, words, { index: from - 1, depth: from - 1 });
-      this.#droppedAfter[target]![path[from - 1]!] = this.#uses;
     }
     index.storeFacts(target, tier.gpu, words, from, path.length);
     for (const block of path.slice(from)) this.tiersOf[target]![block]! |= 1;
@@ -135,8 +134,8 @@ class IndexRun {
     this.#droppedAfter[target]![block] = this.#uses;
     const holdsChild = forest.children[block]!.some((child) => this.#onGpu(target, child));
     const at = { index: block, depth: forest.depth[block]! };
+    index.removeFacts(target, tier.gpu, forest.hashes, block, block + 1);
     if (holdsChild) index.removeOrphan(target, tier.gpu, forest.hashes, at);
-    else index.removeFacts(target, tier.gpu, forest.hashes, block, block + 1);
   }
 
   #changeSlow(target: number): void {

@@ -78,6 +78,22 @@ test("slower tiers continue what the GPU has, each block counted in its fastest 
   expect(matches.tierBlocks.map((column) => column[2])).toEqual([0, 0, 0, 3]);
 });
 
+// A router that joined an engine without replay at times sent the next turn of a chat to another engine. Mechanism: once
+// the engine's new blocks were found to follow the chat, the blocks before them, which it had announced to nobody here,
+// counted as dropped by it, and its placement ended there.
+test("a block that an engine never announced does not end its placement, and one that it drops does", () => {
+  const { index, matches, match } = createIndex();
+  const words = chain(10);
+  index.place(1, words, 10, { nowMs: 0, ttlMs: 1_000 });
+  for (let hole = 0; hole < 6; hole++) index.removeOrphan(1, tier.gpu, words, { index: hole, depth: hole });
+  index.storeFacts(1, tier.gpu, words, 6, 10);
+  expect([match(words), matches.placedBlocks[1]]).toEqual([[1], 10]);
+  index.storeFacts(1, tier.gpu, words, 0, 6);
+  index.removeFacts(1, tier.gpu, words, 3, 4);
+  index.removeOrphan(1, tier.gpu, words, { index: 3, depth: 3 });
+  expect([match(words), matches.gpuBlocks[1], matches.placedBlocks[1]]).toEqual([[1], 3, 3]);
+});
+
 test("targets join and leave a walk through slow tiers at different blocks", () => {
   const { index, matches, match } = createIndex();
   const words = chain(200);

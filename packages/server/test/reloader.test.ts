@@ -1,8 +1,8 @@
-import { EspalierError, systemRandom } from "@espalier/common";
+import { EspalierError, silentMeter, systemRandom } from "@espalier/common";
 import { type CompiledConfig, loadConfig } from "@espalier/config";
 import { createInferenceTables } from "@espalier/discovery";
 import { createPolicy } from "@espalier/policies";
-import { PoolWork } from "@espalier/routing";
+import { createFleetLearning } from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
@@ -14,11 +14,12 @@ const read = (text: string): CompiledConfig => loadConfig({ file: { path: "espal
 
 /** A router's configuration, its file a text in memory. */
 function start(first: string) {
-  const { clock } = createVirtualTime();
+  const { clock, scheduler } = createVirtualTime();
   const logger = createRecordingLogger();
   const metrics = createMetrics({ processMetrics: false });
   const config = read(first);
-  const pools = createPools(poolRules(config), () => new PoolWork(clock));
+  const learning = createFleetLearning({ channel: undefined, clock, scheduler, meter: silentMeter });
+  const pools = createPools(poolRules(config), learning.workOf);
   const taken: CompiledConfig[] = [];
   const rewrites = createInferenceTables();
   const live = createLiveConfig({

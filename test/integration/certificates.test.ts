@@ -193,7 +193,7 @@ if (!hasOpenssl()) {
           shownBy.push((socket as TLSSocket).getPeerCertificate().fingerprint256);
           response.writeHead(200, { "content-type": "text/event-stream", connection: "close" });
           if (JSON.parse(body.toString()).stream === true) response.write("data: {}\n\n");
-          else response.end("{}");
+          else response.end("data: {}\n\ndata: [DONE]\n\n");
         },
         { tls: { ...own, ca: trusted, requestCert: true, rejectUnauthorized: true } },
       );

@@ -138,6 +138,7 @@ export const engines = {
       [
         [sum(rate("espalier_kv_feed_replays_total"), "outcome"), "{{outcome}}"],
         [sum(rate("espalier_kv_feed_resyncs_total")), "resyncs"],
+        [sum(rate("espalier_kv_feed_open_failures_total")), "cannot open"],
       ],
       "Requests for an engine's history.",
     ),

@@ -71,7 +71,21 @@ export const mesh = {
       [[of("espalier_mesh_waiting_bytes"), "{{instance}}"]],
       "On all links together. Beyond limits.max-mesh-buffer new requests are refused.",
     ),
-    plot("Ends of links", "ops", [[sum(rate("espalier_mesh_link_ends_total"), "why"), "{{why}}"]], "Why."),
+    plot(
+      "Ends of links",
+      "ops",
+      [
+        [sum(rate("espalier_mesh_link_ends_total"), "why"), "{{why}}"],
+        [sum(rate("espalier_mesh_handler_failures_total")), "own failures"],
+      ],
+      "Why. Own failures are this router's, on what a peer sent; the link goes on.",
+    ),
+    plot(
+      "Notes not shared",
+      "ops",
+      [[sum(rate("espalier_note_posts_refused_total"), "kind"), "{{kind}}"]],
+      "A router has at most 256 notes of a kind.",
+    ),
     plot(
       "Dialing",
       "ops",

@@ -29,6 +29,12 @@ export const queues = {
       "queue_full and deadline_missed are 429 to the client, no_engine is 503.",
     ),
     plot(
+      "Engines left out",
+      "ops",
+      [[sum(rate("espalier_left_out_total"), "reason"), "{{reason}}"]],
+      "Per decision, by the reason: filters, partitions and what an engine cannot take now.",
+    ),
+    plot(
       "Tokens by class",
       "short",
       [[sum(rate("espalier_admission_tokens_total"), "class, kind"), "{{class}} {{kind}}"]],

@@ -231,6 +231,7 @@ export const traffic = {
       [
         [of("process_resident_memory_bytes"), "{{instance}} bytes"],
         [of("nodejs_eventloop_lag_p99_seconds"), "{{instance}} loop p99 (s)"],
+        [rate("espalier_log_dropped_lines_total"), "{{instance}} log lines dropped"],
       ],
       "An event loop that lags delays every stream.",
     ),

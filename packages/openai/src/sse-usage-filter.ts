@@ -321,8 +321,13 @@ function mayBeUsageOnly(event: Buffer): boolean {
   return noChoices.test(event.toString("latin1"));
 }
 
-/** The keys that every chunk has. */
-const envelopeKeys: ReadonlySet<string> = new Set(["id", "object", "created", "model", "choices", "usage"]);
+/**
+ * The keys that any chunk may have. vLLM puts `system_fingerprint` in its usage chunk (`chat_completion/serving.py`), which a
+ * client that asked for no usage must not get for that: clients read `choices[0]` of each chunk.
+ */
+const envelopeKeys: ReadonlySet<string> = new Set([
+  ...["id", "object", "created", "model", "system_fingerprint", "choices", "usage"],
+]);
 
 /**
  * An event of usage as an engine sends it that is not asked for usage: without it, or not at all if nothing else is in it.

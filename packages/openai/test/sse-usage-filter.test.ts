@@ -397,12 +397,9 @@ describe("with strip, only usage goes of an event that has more", () => {
       `{"id":"c","choices":[],"timings":{"n":12345678901234567890},${usageMember}}`,
       '{"id":"c","choices":[],"timings":{"n":12345678901234567890}}',
     ],
-    [
-      "in the middle",
-      `{"choices":[], ${usageMember} , "system_fingerprint":"\u00e9"}`,
-      '{"choices":[], "system_fingerprint":"\u00e9"}',
-    ],
+    ["in the middle", `{"choices":[], ${usageMember} , "timings":"\u00e9"}`, '{"choices":[], "timings":"\u00e9"}'],
     ["first", `{${usageMember},"choices":[],"timings":{}}`, '{"choices":[],"timings":{}}'],
+    ["beside the fingerprint of vLLM", `{"choices":[],"system_fingerprint":"f",${usageMember}}`, undefined],
     ["beside null", `{"choices":[],"system_fingerprint":null,${usageMember}}`, undefined],
   ])("%s", (_, data, kept) => {
     const { filter, output } = run(true, [chunkEvent("a"), `data: ${data}\n\n`, doneEvent]);

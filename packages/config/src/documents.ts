@@ -18,7 +18,7 @@ in this order of precedence. Sections are merged key by key; a list replaces the
 - In strings of the file, \`\${NAME}\` is replaced by the environment variable; \`\${NAME:-default}\` uses the default if the
   variable is unset or empty; \`\${file:PATH}\` is replaced by the content of a file, without trailing line breaks; \`$\${\`
   stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML requires quotes: \`{ key: "\${NAME}" }\`.
-- Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`; a bare number is in milliseconds.
+- Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`. A number without a unit is refused, apart from 0.
 - Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
 - In environment variables, the elements of a list are separated by commas; a flag for a list may be repeated. An empty
   variable counts as unset. An unknown variable that begins with \`ESPALIER_\` is refused, unless the file refers to it.

@@ -122,7 +122,8 @@ function refuse(expected: string, written: unknown, path: Path, { problems }: Re
 
 function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Path, context: ReadContext): unknown {
   const value = typeof written === "string" ? readText(notes.kind, written) : written;
-  if (Value.Check(schema, value)) return value;
+  const lacksUnit = notes.kind === "duration" && Number(written) > 0 && isNumeral(String(written));
+  if (!lacksUnit && accepts(schema, notes, value)) return value;
   // A plain string that replaces the enclosing section becomes this value and has that section's path.
   const places = [formatPath(path), formatPath(path.slice(0, -1))];
   if (places.some((place) => context.unfilled.has(place))) return value;
@@ -130,11 +131,21 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   const { enum: choices } = schema as { readonly enum?: readonly string[] };
   const mayMean = choices && typeof value === "string" && !notes.isSecret ? didYouMean(value, choices) : "";
   const advice = isUnquoted ? "; put it in quotes if it is meant as text" : mayMean;
-  const shown = notes.isSecret
-    ? mask
-    : (places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined) ?? show(written));
-  context.problems.push({ path, message: `${shown} is not ${notes.expected}${advice}` });
+  const uninterpolated = places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined);
+  const shown = notes.isSecret ? mask : (uninterpolated ?? show(written));
+  const digits = uninterpolated ?? String(written);
+  context.problems.push({
+    path,
+    message: lacksUnit
+      ? `${shown} has no unit; write ${digits}s or ${digits}ms`
+      : `${shown} is not ${notes.expected}${advice}`,
+  });
   return undefined;
+}
+
+function accepts(schema: TSchema, { range }: LeafNotes, value: unknown): boolean {
+  if (range === undefined) return Value.Check(schema, value);
+  return typeof value === "number" && value >= range.minimum && value <= range.maximum;
 }
 
 /** Text that cannot be parsed stays text, which the schema then refuses. */
@@ -147,7 +158,11 @@ function readText(kind: LeafKind, text: string): unknown {
 }
 
 function readNumber(text: string): unknown {
-  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+  return isNumeral(text) ? Number(text) : text;
+}
+
+function isNumeral(text: string): boolean {
+  return /^-?\d+(\.\d+)?$/.test(text);
 }
 
 const maxShownLength = 80;

@@ -118,6 +118,13 @@ export interface LeafNotes {
   readonly expected: string;
   /** The value must not be shown. */
   readonly isSecret?: boolean;
+  /** Bounds of the value as it is read, where the schema itself is of the text that is written. */
+  readonly range?: Range;
+}
+
+interface Range {
+  readonly minimum: number;
+  readonly maximum: number;
 }
 
 interface LeafOptions<Value> {
@@ -186,17 +193,15 @@ export function number(options: RangeOptions<number>) {
   return Type.Unsafe<number>({ type: "number", ...options, espalier: { kind: "number", expected } });
 }
 
-/** A duration, read as milliseconds. Bounds and default are given as text, such as `2s`. */
+/** A duration, read as milliseconds. Bounds and default are given as text, such as `2s`. Only 0 needs no unit. */
 export function duration({ minimum, maximum, ...options }: RangeOptions<string>) {
-  const bounds = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
-  const range = `${formatDuration(bounds.minimum)} to ${formatDuration(bounds.maximum)}`;
+  const range: Range = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
+  const expected = `a duration from ${formatDuration(range.minimum)} to ${formatDuration(range.maximum)}`;
+  const written = { type: "string", pattern: durationPattern };
   return Type.Unsafe<number>({
-    anyOf: [
-      { type: "string", pattern: durationPattern },
-      { type: "number", ...bounds },
-    ],
+    ...(range.minimum === 0 ? { anyOf: [written, { const: 0 }] } : written),
     ...options,
-    espalier: { kind: "duration", expected: `a duration from ${range}` },
+    espalier: { kind: "duration", expected, range },
   });
 }
 

@@ -1,7 +1,7 @@
 const millisecondsPer = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 const bytesPer = { B: 1, KiB: 1_024, MiB: 1_048_576, GiB: 1_073_741_824, kB: 1e3, MB: 1e6, GB: 1e9 } as const;
 
-/** Durations as text; a bare number is in milliseconds. */
+/** Durations as text. A number alone is none, apart from 0: some programs count in seconds, others in milliseconds. */
 export const durationPattern = "^\\d+(\\.\\d+)?(ms|s|m|h)$";
 /** Sizes as text; a bare number is in bytes. */
 export const sizePattern = "^\\d+(\\.\\d+)?(B|KiB|MiB|GiB|kB|MB|GB)$";

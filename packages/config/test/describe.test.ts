@@ -36,7 +36,7 @@ test("any duration and size survives being written and read", () => {
     fc.integer({ min: 0, max: 86_400_000 }),
     fc.integer({ min: 1_024, max: 1_073_741_824 }),
     (graceMs, maxBodyBytes) => {
-      const text = `{ drain: { grace: ${graceMs} }, limits: { max-body-bytes: ${maxBodyBytes} } }`;
+      const text = `{ drain: { grace: ${graceMs}ms }, limits: { max-body-bytes: ${maxBodyBytes} } }`;
       const again = load(renderConfigYaml(load(text)));
       expect(again.drain.graceMs).toBe(graceMs);
       expect(again.limits.maxBodyBytes).toBe(maxBodyBytes);

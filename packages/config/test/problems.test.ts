@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { type Environment, type FlagValues, loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
 import { load, problemsOf } from "./loading.ts";
 
@@ -86,6 +86,37 @@ test.each([
   expect(problems).toHaveLength(1);
   expect(problems[0]).toEqual(typeof expected === "string" ? expected : expect.stringMatching(expected));
 });
+
+/*
+ * Symptom: with `timeouts.answer: 30`, copied from a router that counts in seconds, every answer ended after 30 ms.
+ * Mechanism: a duration without a unit was read as milliseconds, in silence.
+ */
+test.each<[{ readonly text?: string; readonly env?: Environment; readonly flags?: FlagValues }, string]>([
+  [{ text: "timeouts: { answer: 30 }" }, "timeouts.answer: 30 has no unit; write 30s or 30ms (e.yaml:1:13)"],
+  [{ text: 'timeouts: { answer: "1.5" }' }, 'timeouts.answer: "1.5" has no unit; write 1.5s or 1.5ms (e.yaml:1:13)'],
+  [
+    { flags: { "--timeouts-answer": "30" } },
+    'timeouts.answer: "30" has no unit; write 30s or 30ms (--timeouts-answer)',
+  ],
+  [
+    { env: { ESPALIER_TIMEOUTS_ANSWER: "30" } },
+    'timeouts.answer: "30" has no unit; write 30s or 30ms (ESPALIER_TIMEOUTS_ANSWER)',
+  ],
+  [
+    { text: `timeouts: { answer: "\${LIMIT}" }`, env: { LIMIT: "30" } },
+    `timeouts.answer: \${LIMIT} has no unit; write \${LIMIT}s or \${LIMIT}ms (e.yaml:1:13)`,
+  ],
+  [
+    { text: "discovery: { dns: [{ name: 'e:1', interval: 30 }] }" },
+    "discovery.dns[0].interval: 30 has no unit; write 30s or 30ms (e.yaml:1:35)",
+  ],
+  [{ text: "timeouts: { answer: 0 }" }, "timeouts.answer: 0 is not a duration from 100ms to 24h (e.yaml:1:13)"],
+])(
+  "a duration without a unit in %j is refused, with the units that may be meant",
+  ({ text = "", ...outside }, expected) => {
+    expect(problemsOf(text, outside)).toEqual([expected]);
+  },
+);
 
 test.each([
   ["listn: {}", "listn: is not a known key; did you mean listen? (e.yaml:1:1)"],

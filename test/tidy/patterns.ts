@@ -41,7 +41,7 @@ const patterns: readonly Pattern[] = [
     advice: "is a test that is singled out, left out or tried again",
   },
   {
-    files: /^package-lock\.json$/,
+    files: /(^|\/)package-lock\.json$/,
     text: /"resolved": "[^"]*:\/\//g,
     advice: "names a package registry: take the host out",
   },

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { checkCommands, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
+import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
@@ -112,6 +113,7 @@ test.each([
   ["packages/a/test/b.test.ts", 'test.each([(1)]).skip("a", run);', "is a test that"],
   ["packages/a/test/b.test.ts", 'test("a", { timeout: 9, retry: 3 }, run);', "is a test that"],
   ["package-lock.json", '"resolved": "https://example.com/a-1.0.0.tgz"', "names a package registry"],
+  ["docs/site/package-lock.json", '"resolved": "https://example.com/a-1.0.0.tgz"', "names a package registry"],
 ])("%s may not say %s", (file, text, advice) => {
   const [first, ...more] = checkPatterns(treeOf({ [file]: `\n${text}\n` }));
   expect(more).toEqual([]);
@@ -251,6 +253,53 @@ test.each([
 test("an exception for a figure that is gone is told", () => {
   expect(checkFigures(treeOf({ "docs/A.md": "5 s" }), [["docs/A.md", "5 %", "a share"]])).toEqual([
     'docs/A.md:1 no longer has "5 %": drop the exception',
+  ]);
+});
+
+/** A library whose native packages are `native`, with what is locked beside it. */
+const lockOf = (native: readonly string[], locked: object): string =>
+  JSON.stringify(
+    {
+      packages: {
+        "": { name: "espalier" },
+        "node_modules/tool": { optionalDependencies: Object.fromEntries(native.map((name) => [name, "1.0.0"])) },
+        ...locked,
+      },
+    },
+    null,
+    1,
+  );
+
+const lockAdvice = "remove node_modules, then npm install --package-lock-only";
+
+test.each([
+  [["@tool/linux-x64", "colours"], { "node_modules/@tool/linux-x64": { os: ["linux"] }, "node_modules/colours": {} }],
+  [["@tool/darwin-64"], { "node_modules/tool/node_modules/@tool/darwin-64": { os: ["darwin"] } }],
+  [["@tool/darwin-64"], {}, "@tool/darwin-64"],
+  [["@tool/darwin-64"], { "node_modules/other/node_modules/@tool/darwin-64": { os: ["darwin"] } }, "@tool/darwin-64"],
+  [["tool-win32-x64-msvc"], { "node_modules/tool-win32-x64-msvc": {} }, "the system of tool-win32-x64-msvc"],
+])(
+  "a native package that a lock file lacks, or has for no system, is told: %j beside %j",
+  (native, locked, ...lacks) => {
+    const found = checkPlatforms(treeOf({ "docs/package-lock.json": lockOf(native, locked) }));
+    expect(found).toEqual(
+      lacks.map((lack) => `docs/package-lock.json:6 node_modules/tool lacks ${lack}: ${lockAdvice}`),
+    );
+  },
+);
+
+test("install scripts that nobody decided on are told, and decisions on scripts that are gone", () => {
+  const lock = lockOf([], {
+    "node_modules/a/node_modules/@native/b": { hasInstallScript: true },
+    "node_modules/c": { hasInstallScript: true },
+  });
+  const manifestOf = (allowScripts: object): string => JSON.stringify({ name: "espalier", allowScripts }, null, 1);
+  const violations = (allowScripts: object): string[] =>
+    checkInstallScripts(treeOf({ "package-lock.json": lock, "package.json": manifestOf(allowScripts) }));
+  expect(violations({ "@native/b": false, c: true })).toEqual([]);
+  expect(violations({ c: false, d: false })).toEqual([
+    "package.json:3 allowScripts lacks @native/b",
+    "package.json:3 allowScripts has d, which has no install script",
   ]);
 });
 

@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { checkCommands, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
+import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
@@ -15,6 +16,8 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "project references equal dependencies": checkReferences,
   "tests do not import files of other packages": checkTestImports,
   "versions are pinned": checkVersions,
+  "lock files hold the native packages of every system": checkPlatforms,
+  "install scripts of libraries are allowed or denied": checkInstallScripts,
   "no build product is tracked": checkNoBuildProducts,
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
   "names are the words of the field": checkWords,

@@ -11,6 +11,7 @@ import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, c
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
 import { checkWords, oldWords } from "./words.ts";
+import { checkActions, checkRights, runActionlint } from "./workflows.ts";
 
 /** A rule that cannot fail is a defect: each is shown a tree that breaks it. */
 
@@ -303,6 +304,41 @@ test("install scripts that nobody decided on are told, and decisions on scripts 
   ]);
 });
 
+const commit = "3d3c42e5aac5ba805825da76410c181273ba90b1";
+const workflowFile = ".github/workflows/ci.yml";
+
+test.each([
+  [`- uses: actions/checkout@${commit} # v7.0.1`],
+  ["uses: ./.github/workflows/other.yml"],
+  ["- uses: actions/checkout@v7", "actions/checkout@v7"],
+  [`- uses: actions/checkout@${commit}`, `actions/checkout@${commit}`],
+  [`- uses: actions/checkout@${commit.slice(0, 7)} # v7.0.1`, `actions/checkout@${commit.slice(0, 7)}`],
+  [`  uses: other/repository/.github/workflows/a.yml@main`, "other/repository/.github/workflows/a.yml@main"],
+  ["- uses: docker://alpine:3", "docker://alpine:3"],
+])("actions of a workflow: %s", (line, ...unpinned: string[]) => {
+  const expected = unpinned.map((action) => `${workflowFile}:2 ${action}: pin it as @COMMIT # vRELEASE`);
+  expect(checkActions(treeOf({ [workflowFile]: `steps:\n${line}\n` }))).toEqual(expected);
+});
+
+const ownStep = `steps: [{ uses: actions/checkout@${commit} }]`;
+const foreignStep = `steps: [{ run: "true" }, { uses: other/deploy@${commit} }]`;
+const mayWrite = `${workflowFile}:1 may write: give such rights to the job that needs them`;
+const publishes = `${workflowFile}:4 the job a may publish, and runs other/deploy@${commit}`;
+
+test.each([
+  ["permissions: {}", `permissions: { contents: write, id-token: write }\n    ${ownStep}`],
+  ["permissions: { contents: read }", `permissions: { contents: write }\n    ${foreignStep}`],
+  ["name: a", ownStep, mayWrite],
+  ["permissions: write-all", ownStep, mayWrite],
+  ["permissions: { contents: write }", ownStep, mayWrite],
+  ["permissions: {}", `permissions: { id-token: write }\n    ${foreignStep}`, publishes],
+  ["permissions: {}", `permissions: write-all\n    ${foreignStep}`, publishes],
+  ["permissions: {}", `env: { TOKEN: "\${{ secrets.NPM }}" }\n    ${foreignStep}`, publishes],
+  ["permissions: {}", `secrets: inherit\n    uses: other/deploy@${commit}`, publishes],
+])("rights of a workflow: %s, of its job: %s", (rights, job, ...expected: string[]) => {
+  expect(checkRights(treeOf({ [workflowFile]: `${rights}\non: push\njobs:\n  a:\n    ${job}\n` }))).toEqual(expected);
+});
+
 const repository = fileURLToPath(new URL("../..", import.meta.url));
 let root = "";
 beforeEach(() => {
@@ -374,6 +410,12 @@ test("what only a test reaches is told, and an import of what only development h
   const reported = await knipOf(files, productionFlags);
   expect(reported).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
   expect(reported).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
+});
+
+test("a job that waits for none that exists is reported by actionlint", { timeout: 120_000 }, async () => {
+  const job = 'needs: gone\n    runs-on: ubuntu-24.04\n    steps: [{ run: "true" }]';
+  write({ [workflowFile]: `on: push\njobs:\n  a:\n    ${job}\n` });
+  expect(await runActionlint(root)).toMatch(/ci\.yml:3:3 .*"gone"/);
 });
 
 test("biome's rules for this tree bite", () => {

@@ -7,6 +7,7 @@ import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, c
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
 import { checkWords } from "./words.ts";
+import { checkActions, checkRights, runActionlint } from "./workflows.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const tree = loadTree(root);
@@ -19,6 +20,8 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "lock files hold the native packages of every system": checkPlatforms,
   "install scripts of libraries are allowed or denied": checkInstallScripts,
   "no build product is tracked": checkNoBuildProducts,
+  "actions of workflows are pinned by commit": checkActions,
+  "workflows take the least rights, and publish without actions of others": checkRights,
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
   "names are the words of the field": checkWords,
   "links in documents lead somewhere": checkLinks,
@@ -36,4 +39,8 @@ test.concurrent.for([
   ["what is built needs no test to be reached, and no dependency of development", productionFlags],
 ] as const)("%s", { timeout: 120_000 }, async ([, flags], { expect }) => {
   expect(await runKnip(root, flags)).toBe("");
+});
+
+test.concurrent("actionlint finds nothing in the workflows", { timeout: 120_000 }, async ({ expect }) => {
+  expect(await runActionlint(root)).toBe("");
 });

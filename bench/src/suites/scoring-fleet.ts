@@ -154,6 +154,7 @@ function createTarget(at: number, requests: number, clock: Clock, random: Random
     },
     adapters: createTargetAdapters(() => 0),
     usable: true,
+    exclusion: undefined,
     networkMs: Number.NaN,
   };
 }

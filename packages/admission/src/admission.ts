@@ -254,8 +254,12 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     return true;
   }
 
-  /** Expected milliseconds until its turn, from the recent drain rate; 0 while that is unknown. */
+  /**
+   * Expected milliseconds until its turn, from the recent drain rate; 0 while that is unknown, and for the first one: how long an
+   * earlier queue took says little, and nobody would learn better if nothing were queued.
+   */
   #predictMs({ serviceClass, uncachedTokens }: WaitingRequest<Target>): number {
+    if (this.queued === 0) return 0;
     let tokens = uncachedTokens;
     for (let rank = 0; rank <= serviceClass.rank; rank++) tokens += this.#classes[rank]!.queue.uncachedTokens;
     return this.#drain.predictMs(tokens, this.#clock.nowMs()) ?? 0;
@@ -406,10 +410,14 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
         return;
       }
       const { tenant, onlyEngine } = waiting.request;
-      const targets = this.#unsaturated.find(waiting.listener.targets(), waiting.within(maxPendingMs), nowMs);
+      const wanted = waiting.within(maxPendingMs);
+      const all = waiting.listener.targets();
+      const targets = this.#unsaturated.find(all, wanted, nowMs);
       if (targets && this.#shouldBackOff(waiting, targets, nowMs)) return;
-      if (targets) this.#dispatch(waiting, targets, nowMs);
-      else {
+      if (targets) {
+        waiting.leftOut = this.#unsaturated.leftOut(all, targets, wanted);
+        this.#dispatch(waiting, targets, nowMs);
+      } else {
         if (onlyEngine === undefined) maxPendingMs = Math.min(maxPendingMs, waiting.maxPendingMs);
         scan.set(tenant, (scan.get(tenant) ?? 0) + 1);
       }
@@ -430,7 +438,6 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     this.#drain.left(waiting.uncachedTokens, nowMs);
     waiting.waitedMs = nowMs - waiting.arrivedMs;
     waiting.serviceClass.meters.waited(waiting.waitedMs);
-    waiting.leftOut = this.#unsaturated.leftOut(waiting.listener.targets(), targets, waiting);
     waiting.listener.admitted(targets, waiting);
   }
 }

@@ -55,6 +55,7 @@ export class ClassQueue<Waiting extends Entry> {
     this.#fleet = fleet;
     this.served = new ServedTokens(usageHalfLifeMs, {
       of: (tenant) => fleet.elsewhere(settings.name, tenant),
+      neediest: () => fleet.neediest(settings.name),
       lifted: (tenant, tokens) => fleet.lifted(settings.name, tenant, tokens),
     });
   }
@@ -180,9 +181,14 @@ export class DeficitScheduler<Waiting extends Entry> {
     this.#served.charge(name, this.#rule === "strict" ? tokens : tokens / Math.max(leastWeight, share), nowMs);
   }
 
-  /** The queue of a class is no longer empty. */
+  /** The queue of a class is no longer empty. It does not catch up on what others were served before. */
   arrived({ settings }: ClassQueue<Waiting>, nowMs: number): void {
-    if (this.#rule === "strict") return;
+    if (this.#rule === "strict") {
+      const { name, share } = settings;
+      const others = this.#total(nowMs) - this.#served.virtualTokens(name, nowMs);
+      if (share < 1) this.#served.lift(name, (others * share) / (1 - share), nowMs);
+      return;
+    }
     const waiting = this.#queues.filter(({ count }) => count > 0).map((queue) => queue.settings.name);
     this.#served.arrived(settings.name, waiting, nowMs);
   }

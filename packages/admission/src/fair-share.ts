@@ -58,13 +58,16 @@ interface Account {
 interface ServedElsewhere {
   /** Undefined for an owner that no other router has reported. */
   of(owner: string): TenantElsewhere | undefined;
+  /** The least counter of those that wait at another router; Infinity when none does. */
+  neediest(): number;
   lifted(owner: string, tokens: number): void;
 }
 
 /**
  * Virtual token counters: the owner with the least service goes next (Sheng and others, "Fairness in Serving Large
- * Language Models", OSDI 2024). An owner that returns is lifted to the least counter of those that wait, so that idle
- * time saves nothing up. An owner that waits at another router was not idle. Service decays, so counters of several
+ * Language Models", OSDI 2024). An owner that returns is lifted to the least counter of those that wait at any router, or to
+ * that of the owner served last when none waits, so that idle time saves nothing up. An owner that waits at another router
+ * was not idle. Service decays, so counters of several
  * routers can be added no matter when each began to count. Routers lift an owner for the same absence, so the greatest
  * lift counts and not the sum.
  */
@@ -72,6 +75,7 @@ export class ServedTokens {
   readonly #halfLifeMs: number;
   readonly #elsewhere: ServedElsewhere | undefined;
   readonly #accounts = new RecencyMap<string, Account>();
+  #servedLast: string | undefined;
 
   /** @param elsewhere undefined when no other router serves these owners */
   constructor(halfLifeMs: number, elsewhere?: ServedElsewhere) {
@@ -82,6 +86,7 @@ export class ServedTokens {
   charge(owner: string, tokens: number, nowMs: number): void {
     this.#account(owner).served.add(tokens, nowMs);
     this.#accounts.use(owner);
+    this.#servedLast = owner;
   }
 
   /** Tokens served by all routers, plus the lift. The owner with the least goes next. */
@@ -97,14 +102,21 @@ export class ServedTokens {
   arrived(owner: string, waiting: Iterable<string>, nowMs: number): void {
     const others = this.#elsewhere?.of(owner);
     if (others?.waits === true) return;
-    let least = Number.POSITIVE_INFINITY;
+    let least = this.#elsewhere?.neediest() ?? Number.POSITIVE_INFINITY;
     for (const other of waiting) {
       if (other !== owner) least = Math.min(least, this.virtualTokens(other, nowMs));
     }
-    const missing = least - this.virtualTokens(owner, nowMs);
-    if (!(missing > 0 && least < Number.POSITIVE_INFINITY)) return;
+    if (least === Number.POSITIVE_INFINITY && this.#servedLast !== undefined)
+      least = this.virtualTokens(this.#servedLast, nowMs);
+    if (least < Number.POSITIVE_INFINITY) this.lift(owner, least, nowMs);
+  }
+
+  /** Its counter is at least so much from now. */
+  lift(owner: string, tokens: number, nowMs: number): void {
+    const missing = tokens - this.virtualTokens(owner, nowMs);
+    if (!(missing > 0)) return;
     const { lift } = this.#account(owner);
-    lift.set(Math.max(lift.at(nowMs), others?.lift ?? 0) + missing, nowMs);
+    lift.set(Math.max(lift.at(nowMs), this.#elsewhere?.of(owner)?.lift ?? 0) + missing, nowMs);
     this.#elsewhere?.lifted(owner, lift.at(nowMs));
   }
 

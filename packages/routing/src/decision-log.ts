@@ -1,4 +1,5 @@
 import { type CandidateSet, type Choice, matchedInAll } from "@espalier/policies";
+import { targetExclusions } from "@espalier/workers";
 
 /** Decisions that are kept; further ones replace the oldest. */
 export const keptDecisions = 16_384;
@@ -27,7 +28,7 @@ export interface LoggedCandidate {
 
 /** Why the router leaves a target out of a decision. `cache_memory`: the prompt would evict what is likelier to be reused. */
 export const exclusions = [
-  "unusable",
+  ...targetExclusions,
   "role",
   "tried",
   "stored_response",

@@ -1,5 +1,5 @@
 import type { EngineId, EngineRole, KvPullSpec, TargetIndex } from "@espalier/common";
-import type { EngineSignals, TargetAdapters, TargetLoad } from "@espalier/workers";
+import type { EngineSignals, TargetAdapters, TargetExclusion, TargetLoad } from "@espalier/workers";
 
 /** A rank of an engine as decisions see it: the `Target` of workers without the means to reach it. */
 export interface RoutingTarget {
@@ -18,6 +18,8 @@ export interface RoutingTarget {
   readonly adapters: Pick<TargetAdapters, "stateOf" | "seen">;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;
-  /** Up, not draining, and allowed by the breaker. */
+  /** Whether it gets requests. */
   readonly usable: boolean;
+  /** Why it gets none; undefined for a usable one. */
+  readonly exclusion: TargetExclusion | undefined;
 }

@@ -210,7 +210,8 @@ function whyNoCandidate<Target extends RoutingTarget>(
     accepts,
   }: Required<Pick<Restriction<Target>, "tried" | "accepts">> & Pick<Restriction, "onlyEngine">,
 ): Exclusion | undefined {
-  if (!target.usable) return "unusable";
+  const { exclusion } = target;
+  if (exclusion !== undefined) return exclusion;
   if (!accepts(target)) return "role";
   if (tried.size > 0 && tried.has(target.key)) return "tried";
   return onlyEngine !== undefined && target.engine.id !== onlyEngine ? "stored_response" : undefined;

@@ -126,7 +126,7 @@ test("a decision about an id one character longer than ids are is not kept, and 
 test("targets that were left out are kept with their reasons, up to a bound, and counted beyond it", () => {
   const log = logOf(2);
   const candidates = candidatesOf([100, 200]);
-  const leftOut = Array.from({ length: keptLeftOut + 1 }, (_, at) => ({ key: `x-${at}`, reason: "unusable" }));
+  const leftOut = Array.from({ length: keptLeftOut + 1 }, (_, at) => ({ key: `x-${at}`, reason: "down" }));
   log.name(log.add(candidates, leastWork.choose(request, candidates, random), leftOut), "id", "facts");
   expect(log.find("id")[0]).toMatchObject({ leftOut: leftOut.slice(0, keptLeftOut), leftOutCount: keptLeftOut + 1 });
   log.name(decide(log, [100]), "other", "facts");

@@ -12,6 +12,7 @@ import {
 import { createSeededRandom, silentMeter } from "@espalier/common";
 import { createPolicy } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
+import { type TargetExclusion, targetExclusions } from "@espalier/workers";
 import { expect, test } from "vitest";
 import type { Exclusion } from "../src/decision-log.ts";
 import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
@@ -93,18 +94,16 @@ function partition(one: Rig): () => void {
   return one.arrive("batch");
 }
 
-const guards: Readonly<Record<Exclude<Exclusion, "cache_memory"> | "below_hotspot", readonly Guard[]>> = {
-  unusable: [
-    {
-      withinMs: 0,
-      begin({ targets }) {
-        targets[0]!.usable = false;
-        return () => {
-          targets[0]!.usable = true;
-        };
-      },
-    },
-  ],
+function keepOut(target: ScriptedTarget, reason: TargetExclusion): () => void {
+  Object.assign(target, { usable: false, unusableBy: reason });
+  return () => {
+    target.usable = true;
+  };
+}
+
+const guards: Readonly<
+  Record<Exclude<Exclusion, TargetExclusion | "cache_memory"> | "below_hotspot", readonly Guard[]>
+> = {
   role: [
     {
       withinMs: 0,
@@ -182,9 +181,14 @@ const guards: Readonly<Record<Exclude<Exclusion, "cache_memory"> | "below_hotspo
   below_hotspot: [{ withinMs: 0, begin: ({ targets }) => load(targets[0]!, 1_000) }],
 };
 
-const rows = Object.entries(guards).flatMap(([reason, all]) =>
-  all.map((guard, at) => ({ reason, at, className: "interactive", ...guard })),
-);
+/** How these end is the workers' business. */
+const unusable = targetExclusions.map((reason) => {
+  return { reason, withinMs: 0, begin: ({ targets }: Rig) => keepOut(targets[0]!, reason) };
+});
+const rows = [
+  ...unusable,
+  ...Object.entries(guards).flatMap(([reason, all]) => all.map((guard) => ({ reason, ...guard }))),
+].map((row, at) => ({ className: "interactive", ...row, at }));
 
 test.each(rows)("every engine is a candidate again once the cause of $reason has gone, case $at", (row) => {
   const one = rig();

@@ -1,5 +1,10 @@
 import { asEngineId, asTargetIndex, type Clock, type EngineRole } from "@espalier/common";
-import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters } from "@espalier/workers";
+import {
+  createTargetAdapters,
+  createTargetLoad,
+  type OwnedTargetAdapters,
+  type TargetExclusion,
+} from "@espalier/workers";
 import type { RoutingTarget } from "../src/routing-target.ts";
 
 type Signals = RoutingTarget["signals"];
@@ -21,6 +26,8 @@ export interface TargetChanges {
 /** A target whose use and signals a test may change; it has no metrics unless they are given. */
 export interface ScriptedTarget extends RoutingTarget {
   usable: boolean;
+  /** Why, while it is not usable. */
+  unusableBy: TargetExclusion;
   readonly signals: { -readonly [Name in keyof Signals]: Signals[Name] };
   readonly adapters: OwnedTargetAdapters;
 }
@@ -53,6 +60,10 @@ export function scriptedTarget(index: number, key: string, changes: TargetChange
     signals: { ...noMetrics, ...signals },
     adapters: createTargetAdapters(() => 0),
     usable,
+    unusableBy: "down",
+    get exclusion() {
+      return this.usable ? undefined : this.unusableBy;
+    },
     networkMs,
   };
 }

@@ -5,7 +5,7 @@ export type BreakerState = "closed" | "half-open" | "open";
 
 /**
  * Permission to send one request. The first call settles it; later ones do nothing. Settle it as soon as the answer's first
- * byte or the failure is known: while half-open, the breaker lets no other request through until then.
+ * byte or the failure is known: while half-open, the breaker lets no other request through until then, or for `openMs`.
  */
 export interface Permit {
   success(): void;
@@ -47,6 +47,8 @@ interface BreakerDeps {
 export interface OwnedBreaker extends Breaker {
   /** Makes a closed breaker half-open: one trial request at a time, until enough have succeeded. */
   halfOpen(reason: string): void;
+  /** Undoes `halfOpen`, unless a trial has failed since. */
+  trust(reason: string): void;
   stop(): void;
 }
 
@@ -66,8 +68,9 @@ class EngineBreaker implements OwnedBreaker {
   #trialSuccesses = 0;
   /** Client errors since the last success. */
   #refusals = 0;
-  /** While half-open: the trial request in flight. */
+  /** While half-open: the latest trial request in flight, and when it began. */
   #trial: Permit | undefined;
+  #trialMs = Number.NEGATIVE_INFINITY;
   /** Openings since it was last closed; sets the length of the next one. */
   #openings = 0;
   #cancelTimer: Cancel = () => {};
@@ -78,7 +81,13 @@ class EngineBreaker implements OwnedBreaker {
   }
 
   get allows(): boolean {
-    return this.state === "closed" || (this.state === "half-open" && !this.#trial);
+    return this.state === "closed" || (this.state === "half-open" && !this.#isTrialPending);
+  }
+
+  /** A trial may take minutes, or get no answer at all: another one follows when the breaker has waited as long as if it had failed. */
+  get #isTrialPending(): boolean {
+    const { clock, options } = this.#deps;
+    return this.#trial !== undefined && clock.nowMs() - this.#trialMs < options.openMs;
   }
 
   get isSuspect(): boolean {
@@ -88,7 +97,10 @@ class EngineBreaker implements OwnedBreaker {
   begin(): Permit | undefined {
     if (!this.allows) return undefined;
     const permit = new EnginePermit(this);
-    if (this.state === "half-open") this.#trial = permit;
+    if (this.state === "half-open") {
+      this.#trial = permit;
+      this.#trialMs = this.#deps.clock.nowMs();
+    }
     return permit;
   }
 
@@ -119,6 +131,10 @@ class EngineBreaker implements OwnedBreaker {
 
   halfOpen(reason: string): void {
     if (this.state === "closed") this.#change("half-open", reason);
+  }
+
+  trust(reason: string): void {
+    if (this.state === "half-open" && this.#openings === 0) this.#change("closed", reason);
   }
 
   stop(): void {

@@ -54,13 +54,30 @@ export interface EngineRecord {
   readonly isTried: boolean;
   /** Whether it is in a `Retry-After` cooldown and gets no requests. */
   readonly isCoolingDown: boolean;
-  /** Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. */
+  /**
+   * Starts a cooldown, 10 s at most: it answered that it is saturated, with `Retry-After`. It ends when a model has no other
+   * usable engine.
+   */
   coolDown(pauseMs: number): void;
   /** One per rank. */
   readonly targets: readonly Target[];
   /** The engine's number of its first rank: not 0 at the second node of vLLM's hybrid load balancing. */
   readonly firstRank: number;
 }
+
+/** Why a target gets no requests: the state of its engine, or what keeps one that is up from use. */
+export const targetExclusions = [
+  "starting",
+  "unreachable",
+  "down",
+  "removed",
+  "draining",
+  "circuit_open",
+  "half_open",
+  "cooldown",
+] as const;
+/** `half_open`: the trial request of its circuit breaker is in flight. `cooldown`: it answered with `Retry-After`. */
+export type TargetExclusion = (typeof targetExclusions)[number];
 
 /** The number by which its engine knows a rank. */
 export function rankNumber({
@@ -92,8 +109,10 @@ export interface Target {
   readonly adapters: TargetAdapters;
   /** That of its engine. */
   readonly networkMs: number;
-  /** Up or tried although down, not draining, not in a cooldown, and not excluded by its breaker. */
+  /** Whether it gets requests. */
   readonly usable: boolean;
+  /** Why it gets none; undefined for a usable one. */
+  readonly exclusion: TargetExclusion | undefined;
 }
 
 /**

@@ -11,7 +11,14 @@ import type {
 } from "@espalier/common";
 import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.ts";
 import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
-import { type EngineHealth, type EngineRecord, type EngineState, type Target, targetKey } from "./engine-record.ts";
+import {
+  type EngineHealth,
+  type EngineRecord,
+  type EngineState,
+  type Target,
+  type TargetExclusion,
+  targetKey,
+} from "./engine-record.ts";
 import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
 import type { FleetSharing } from "./fleet.ts";
 import type { EngineMeters } from "./fleet-meters.ts";
@@ -22,7 +29,7 @@ import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapter
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
 /** What changed about an engine. */
-export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "restarted";
+export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "cooldown" | "restarted";
 
 export interface EngineDeps {
   readonly clock: Clock;
@@ -231,6 +238,13 @@ export class Engine implements EngineRecord {
     const untilMs = this.#deps.clock.nowMs() + Math.min(maxCooldownMs, pauseMs);
     this.#cooldownUntilMs = Math.max(this.#cooldownUntilMs, untilMs);
     this.logger.debug("engine asked for a pause", { pauseMs });
+    this.#deps.onChange("cooldown", this);
+  }
+
+  /** Panic mode: no other engine is left for a model. */
+  endCooldown(): void {
+    this.#cooldownUntilMs = Number.NEGATIVE_INFINITY;
+    this.logger.info("engine cooldown ended: it is a model's last one");
   }
 
   overrule(isOverruled: boolean): void {
@@ -242,7 +256,7 @@ export class Engine implements EngineRecord {
   }
 
   /**
-   * Sends it requests although it is down. The breaker is half-open first, so that one request at a time tests whether
+   * Sends it requests although it is down. The breaker is half-open meanwhile, so that one request at a time tests whether
    * the health checks are right.
    */
   tryThoughDown(isTried: boolean): void {
@@ -250,6 +264,7 @@ export class Engine implements EngineRecord {
     this.isTried = isTried;
     if (this.state !== "removed") this.meters.tried(isTried);
     if (isTried) this.breaker.halfOpen("tried although health checks say it is down");
+    else this.breaker.trust("health checks count again");
   }
 
   /** Uses the models that discovery names, if it names any. */
@@ -347,7 +362,14 @@ class RankTarget implements Target {
   }
 
   get usable(): boolean {
+    return this.exclusion === undefined;
+  }
+
+  get exclusion(): TargetExclusion | undefined {
     const { state, draining, breaker, isOverruled, isTried, isCoolingDown } = this.engine;
-    return (state === "up" || isTried) && !draining && (breaker.allows || isOverruled) && !isCoolingDown;
+    if (state !== "up" && !isTried) return state;
+    if (draining) return "draining";
+    if (!breaker.allows && !isOverruled) return breaker.state === "open" ? "circuit_open" : "half_open";
+    return isCoolingDown ? "cooldown" : undefined;
   }
 }

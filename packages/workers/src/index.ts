@@ -17,6 +17,8 @@ export {
   engineKindOf,
   rankNumber,
   type Target,
+  type TargetExclusion,
+  targetExclusions,
 } from "./engine-record.ts";
 export type { EngineDialect, EngineSignals, SignalValues } from "./engine-signals.ts";
 export {

@@ -5,7 +5,8 @@ import type { FleetOptions } from "./fleet-options.ts";
 
 /**
  * Panic mode: when circuit breakers or health checks exclude too many engines of a model at once, they are ignored.
- * Some other failure is then more likely than a failure of that many engines.
+ * Some other failure is then more likely than a failure of that many engines. A `Retry-After` cooldown is ignored while it
+ * excludes the last one.
  */
 export interface PanicMode {
   /** Call it after every change, before listeners are notified. */
@@ -26,6 +27,8 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
   const ejected = new Set<Engine>();
   /** Engines that are down, or are tried nevertheless. */
   const down = new Set<Engine>();
+  /** Engines in a cooldown, or that have just been in one. */
+  const cooling = new Set<Engine>();
   let panicked: ReadonlyMap<string, ModelInPanic> = new Map();
 
   /** Recomputes whose breakers are overruled. */
@@ -52,6 +55,18 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
       if (engine.state !== "down") down.delete(engine);
     }
   };
+  /** Ends the latest cooldown of a model that has no usable engine. */
+  const updateCooling = (): void => {
+    for (const engine of cooling) if (!engine.isCoolingDown || !has(engine)) cooling.delete(engine);
+    if (cooling.size === 0) return;
+    for (const targets of pools().values()) {
+      if (targets.some(({ usable }) => usable)) continue;
+      const last = [...cooling].findLast((engine) => {
+        return targets.some((target) => target.engine === engine && target.exclusion === "cooldown");
+      });
+      last?.endCooldown();
+    }
+  };
 
   return {
     changed(change, engine) {
@@ -59,6 +74,8 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
       if (down.size > 0 && change !== "breaker") updateTried();
       if (change === "breaker" && engine.breaker.state !== "closed") ejected.add(engine);
       if (ejected.size > 0) updateOverruled();
+      if (change === "cooldown") cooling.add(engine);
+      if (cooling.size > 0) updateCooling();
     },
   };
 }

@@ -21,7 +21,7 @@ test("an engine that asks for a pause is not usable meanwhile, for 10 s at most"
 
 test("a shorter pause does not end a longer one", async () => {
   const harness = await startHarness();
-  await harness.apply(harness.engine("a"));
+  await harness.apply(harness.engine("a"), harness.engine("b"));
   harness.record("a").coolDown(5_000);
   harness.record("a").coolDown(10);
   await harness.time.advanceAsync(4_000);

@@ -492,15 +492,9 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return "later";
   }
 
-  /**
-   * Starts the Retry-After cooldown of an engine while the model has another usable one. The last one is asked anyway.
-   *
-   * @param pauseMs the engine's Retry-After; undefined when it sent none
-   */
+  /** @param pauseMs the engine's Retry-After; undefined when it sent none */
   #coolDown(pauseMs: number | undefined): void {
-    const engine = this.#lifecycle.selection?.target.engine;
-    if (!engine || !pauseMs) return;
-    if (this.#plan.targets.some((other) => other.usable && other.engine !== engine)) engine.coolDown(pauseMs);
+    if (pauseMs) this.#lifecycle.selection?.target.engine.coolDown(pauseMs);
   }
 
   #leaveQueue(outcome: string): void {

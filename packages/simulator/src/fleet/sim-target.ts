@@ -184,6 +184,10 @@ export class SimTarget implements RoutingTarget {
     this.adapters.forget();
   }
 
+  get exclusion(): "down" | undefined {
+    return this.usable ? undefined : "down";
+  }
+
   /** A request was refused, or the engine disappeared while it answered. */
   failed(): void {
     this.usable = false;

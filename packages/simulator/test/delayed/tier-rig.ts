@@ -185,6 +185,7 @@ function targetOf({ number, key }: SimEngine, clock: Clock, changed: (target: Ro
     },
     adapters: createTargetAdapters(() => clock.nowMs()),
     usable: true,
+    exclusion: undefined,
     networkMs: unknown,
   };
   return target;

@@ -70,7 +70,7 @@ interface Guard {
 const equalClasses = [testClass("default", { share: 0.5 }), testClass("low", { share: 0.5 })];
 const classes = [testClass("default"), testClass("low", { share: 0.1 })];
 const wide = [testClass("default", { maxPendingTokens: 10_000 }), testClass("low", { share: 0.1 })];
-const patient = [testClass("default", { maxColdWaitMs: 60_000 }), testClass("low", { share: 0.1 })];
+const parking = [testClass("default", { maxColdWaitMs: 60_000 }), testClass("low", { share: 0.1 })];
 
 const guards: readonly Guard[] = [
   {
@@ -97,7 +97,7 @@ const guards: readonly Guard[] = [
   },
   {
     guard: "memory that a cold prompt would evict",
-    options: { settings: { classes: patient } },
+    options: { settings: { classes: parking } },
     withinMs: recheckEveryMs,
     begin(rig) {
       rig.fitsInMemory = false;

@@ -169,6 +169,10 @@ test("the status tells engines, models and what is under way", async () => {
     settings: expect.stringMatching(/^[0-9a-f]{8}$/),
     draining: false,
     inFlight: 0,
+    totals: {
+      ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+      ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0, firstBytes: 0, firstByteS: 0 },
+    },
     engines: 2,
     usableEngines: 1,
     models: ["other", "tiny"],

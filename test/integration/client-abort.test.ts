@@ -23,7 +23,7 @@ test("a client that leaves in mid-stream: the engine stops computing at once", a
   expect((await sim!.state()).active).toEqual([]);
   await router.untilIdle();
   const page = await router.metrics();
-  expect(page.sum("espalier_proxy_client_aborts_total")).toBe(1);
+  expect(page.sum("espalier_requests_total", { outcome: "cancelled" })).toBe(1);
   expect(page.sum("espalier_requests_total", { status: "499", endpoint: "chat" })).toBe(1);
   expect(page.sum("espalier_requests_in_flight")).toBe(0);
   expect(page.sum("espalier_engine_requests_in_flight")).toBe(0);

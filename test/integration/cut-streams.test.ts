@@ -27,7 +27,7 @@ test.each(["cut-mid-stream", "reset-mid-stream"])("%s: an error frame, no [DONE]
   expect(answer.headers["x-espalier-attempts"]).toBe("1");
   await router.untilIdle();
   const page = await router.metrics();
-  expect(page.sum("espalier_proxy_cut_responses_total")).toBe(1);
+  expect(page.sum("espalier_requests_total", { outcome: "cut" })).toBe(1);
   expect(page.sum("espalier_requests_total", { status: "502" })).toBe(1);
 });
 
@@ -86,7 +86,7 @@ test("a whole answer that is cut cannot be repaired: the connection ends before 
     await expect(request.body).rejects.toThrow("aborted");
   }
   await router.untilIdle();
-  expect((await router.metrics()).sum("espalier_proxy_cut_responses_total")).toBe(2);
+  expect((await router.metrics()).sum("espalier_requests_total", { outcome: "cut" })).toBe(2);
 });
 
 test("garbage in the chunks of a stream is noticed as such", async () => {

@@ -72,7 +72,7 @@ test("a streamed chat with a retry is one trace, from its caller to the engine t
     "http.response.status_code": 200,
     "server.address": "127.0.0.1",
     "server.port": router.port,
-    "espalier.outcome": "completed",
+    "espalier.outcome": "answered",
     "espalier.policy": "round_robin",
     "espalier.worker": good.id,
     "espalier.stream": true,

@@ -13,7 +13,7 @@ export function decision(changes: Partial<Decision> = {}): Decision {
 
 export function counts(changes: Partial<TrafficCounts> = {}): TrafficCounts {
   return {
-    ...{ requests: 0, failed: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+    ...{ requests: 0, refused: 0, failed: 0, cut: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
     ...{ firstBytes: 0, firstByteMs: 0, inFlight: 0, facts: 0, placed: 0 },
     ...changes,
   };

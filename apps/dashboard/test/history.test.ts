@@ -26,10 +26,12 @@ test("plots begin with what the router remembers, whatever its clock says", () =
 test("routers are added up; of medians the mean by requests counts, of the rest the worst", () => {
   const tenS = (value: number | null) => Array.from({ length: 10 }, () => value);
   const one = answer({
+    ...{ refusedPerS: tenS(2), cutPerS: tenS(0.5) },
     ...{ requestsPerS: tenS(3), failedPerS: tenS(1), promptTokensPerS: tenS(100), cachedTokensPerS: tenS(100) },
     ...{ firstByteP50Ms: tenS(100), firstByteP99Ms: tenS(900), waiting: tenS(2), eventLagMs: tenS(null) },
   });
   const other = answer({
+    ...{ refusedPerS: tenS(1), cutPerS: tenS(0) },
     ...{ requestsPerS: tenS(1), failedPerS: tenS(0), promptTokensPerS: tenS(300), cachedTokensPerS: tenS(0) },
     ...{ firstByteP50Ms: tenS(500), firstByteP99Ms: tenS(600), waiting: tenS(1), eventLagMs: tenS(4) },
   });
@@ -38,6 +40,7 @@ test("routers are added up; of medians the mean by requests counts, of the rest 
     nowMs,
   );
   expect(last(series.firstByteP50Ms)).toBeCloseTo(200);
+  expect([series.refusedPerS, series.cutPerS].map(last)).toEqual([3, 0.5]);
   const { requestsPerS, failedPerS, cachedShare, firstByteP99Ms, waiting, eventLagMs } = series;
   expect([requestsPerS, failedPerS, cachedShare, firstByteP99Ms, waiting, eventLagMs].map(last)).toEqual([
     ...[4, 1, 0.25, 900, 3, 4],

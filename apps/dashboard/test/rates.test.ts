@@ -12,12 +12,21 @@ test("rates are differences over five seconds", () => {
     sample(0, { requests: 0 }),
     sample(1_000, { requests: 100, promptTokens: 1_000, cachedTokens: 500, completionTokens: 50 }),
     sample(6_000, {
-      ...{ requests: 150, failed: 5, promptTokens: 2_000, cachedTokens: 1_400, completionTokens: 550 },
+      ...{ requests: 150, failed: 5, refused: 15, cut: 10, promptTokens: 2_000, cachedTokens: 1_400 },
+      completionTokens: 550,
       ...{ firstBytes: 10, firstByteMs: 2_000 },
     }),
   ];
   expect(ratesOf([samples], 6_000)).toEqual({
-    ...{ requestsPerS: 10, failedPerS: 1, outputTokensPerS: 100, cachedShare: 0.9, firstByteMs: 200 },
+    ...{
+      requestsPerS: 10,
+      failedPerS: 1,
+      refusedPerS: 3,
+      cutPerS: 2,
+      outputTokensPerS: 100,
+      cachedShare: 0.9,
+      firstByteMs: 200,
+    },
   });
 });
 

@@ -22,6 +22,6 @@ test("every document has content from the code", () => {
   expect(textOf("CONFIGURATION.md")).toContain("`--listen-port`");
   expect(textOf("POLICIES.md")).toContain("## consistent_hashing");
   expect(textOf("PRESETS.md")).toContain("## a10g-7b");
-  expect(textOf("METRICS.md")).toContain("`espalier_requests_total` | counter | endpoint, model, status");
+  expect(textOf("METRICS.md")).toContain("`espalier_requests_total` | counter | endpoint, model, status, outcome");
   expect(JSON.parse(textOf("configuration.schema.json"))).toMatchObject({ type: "object" });
 });

@@ -43,6 +43,7 @@ const status = {
   reasons: [],
   draining: false,
   inFlight: 0,
+  totals: { requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
   engines: 1,
   usableEngines: 1,
   models: ["m"],
@@ -122,6 +123,8 @@ test.each<[string, Partial<typeof member>, string[]]>([
   expect(rowOf(change)).toEqual(cells);
 });
 
+const noRequests = "requests  0 answered, 0 refused, 0 failed, 0 cut, 0 cancelled by their clients";
+
 test("no other router: a sentence", () => {
   expect(
     describeMesh({ ...mesh, members: [] })
@@ -132,8 +135,16 @@ test("no other router: a sentence", () => {
 
 test("`espalier status` shows it below the router's own state", async () => {
   const { stdout, exitCode } = await statusWith(mesh);
-  expect(stdout.split("\n").slice(0, 7)).toEqual([
-    ...["ready", "version   0.1.0, settings 0a1b2c3d", "engines   1 of 1 usable", "models    m", "in flight 0", ""],
+  expect(stdout.split("\n").slice(0, 8)).toEqual([
+    ...[
+      "ready",
+      "version   0.1.0, settings 0a1b2c3d",
+      "engines   1 of 1 usable",
+      "models    m",
+      "in flight 0",
+      noRequests,
+      "",
+    ],
     "mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946",
   ]);
   expect(stdout).toContain("router-2");
@@ -142,7 +153,9 @@ test("`espalier status` shows it below the router's own state", async () => {
 
 test("a router that shares nothing has no such part", async () => {
   const { stdout } = await statusWith(null);
-  expect(stdout).toBe("ready\nversion   0.1.0, settings 0a1b2c3d\nengines   1 of 1 usable\nmodels    m\nin flight 0\n");
+  expect(stdout).toBe(
+    `ready\nversion   0.1.0, settings 0a1b2c3d\nengines   1 of 1 usable\nmodels    m\nin flight 0\n${noRequests}\n`,
+  );
 });
 
 test("as JSON it is all that the router told", async () => {

@@ -4,13 +4,12 @@ import { describeFrame, followFleet, registerTop, type TopFrame } from "../src/c
 import { runCommand } from "./run-command.ts";
 import { temporaryServer } from "./temporary.ts";
 
-interface Counted {
-  requests?: number;
-  failed?: number;
-  firstBytes?: number;
-  firstByteS?: number;
-  prompt?: number;
-  cached?: number;
+const noTotals = {
+  ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+  ...{ firstBytes: 0, firstByteS: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+};
+
+interface Counted extends Partial<typeof noTotals> {
   hits?: number;
   queries?: number;
 }
@@ -31,33 +30,20 @@ async function createRouter(name: string, peers: readonly string[] = [], engines
   const state = { gone: false, lost: [] as readonly string[] };
   const admin = await temporaryServer(({ path, response }) => {
     if (state.gone) return response.destroy();
-    const { requests = 0, failed = 0, firstBytes = 0, firstByteS = 0, prompt = 0, cached = 0 } = counted;
+    const { hits: _, queries: __, ...totals } = counted;
     if (path === "/admin/status") {
       const adminUrls = peers.map((adminUrl) => ({ router: "other", adminUrl }));
       const status = {
         ready: true,
         draining: false,
         inFlight: 5,
+        totals: { ...noTotals, ...totals },
         url: `http://${name}:8080`,
         mesh: { router: name, lost: state.lost.map((router) => ({ router, address: null, sinceMs: 0 })) },
       };
       return response.end(JSON.stringify({ ...status, peers: adminUrls }));
     }
-    if (path === "/admin/workers") {
-      return response.end(JSON.stringify({ workers: engines.map((id) => engine(id, id.length, counted)) }));
-    }
-    return response.end(
-      [
-        "# TYPE espalier_requests_total counter",
-        `espalier_requests_total{endpoint="chat",model="m",status="200"} ${requests - failed}`,
-        `espalier_requests_total{endpoint="chat",model="m",status="503"} ${failed}`,
-        `espalier_time_to_first_byte_seconds_sum{endpoint="chat",model="m"} ${firstByteS}`,
-        `espalier_time_to_first_byte_seconds_count{endpoint="chat",model="m"} ${firstBytes}`,
-        `espalier_tokens_total{model="m",kind="prompt"} ${prompt}`,
-        `espalier_tokens_total{model="m",kind="cached"} ${cached}`,
-        "espalier_resident_bytes 1.5e+9",
-      ].join("\n"),
-    );
+    return response.end(JSON.stringify({ workers: engines.map((id) => engine(id, id.length, counted)) }));
   });
   return { admin, counted, state };
 }
@@ -65,17 +51,19 @@ async function createRouter(name: string, peers: readonly string[] = [], engines
 test("rates, shares and times are of what was counted between the frames", async () => {
   const time = createVirtualTime();
   const { admin, counted } = await createRouter("r1");
-  Object.assign(counted, { requests: 1_000, firstBytes: 900, firstByteS: 90, prompt: 5_000, cached: 100, queries: 70 });
+  Object.assign(counted, { requests: 1_000, firstBytes: 900, firstByteS: 90, promptTokens: 5_000, cachedTokens: 100 });
+  counted.queries = 70;
   const fleet = followFleet({ admin }, time.clock);
   expect((await fleet.look()).routers).toMatchObject([{ router: "r1", requestsPerSecond: null, cachedShare: null }]);
   await time.advanceAsync(2_000);
-  Object.assign(counted, { requests: 1_010, failed: 4, firstBytes: 904, firstByteS: 90.2, prompt: 6_000, cached: 850 });
-  Object.assign(counted, { queries: 170, hits: 40 });
+  Object.assign(counted, { requests: 1_010, failed: 4, refused: 2, cut: 1, firstBytes: 904, firstByteS: 90.2 });
+  Object.assign(counted, { promptTokens: 6_000, cachedTokens: 850, queries: 170, hits: 40 });
   const frame = await fleet.look();
   expect(frame.seconds).toBe(2);
   expect(frame.routers).toEqual([
     {
-      ...{ router: "r1", state: "ready", inFlight: 5, requestsPerSecond: 5, failedPerSecond: 2, cachedShare: 0.75 },
+      ...{ router: "r1", state: "ready", inFlight: 5, requestsPerSecond: 5, cachedShare: 0.75 },
+      ...{ refusedPerSecond: 1, failedPerSecond: 2, cutPerSecond: 0.5 },
       firstByteMs: expect.closeTo(50),
     },
   ]);
@@ -149,7 +137,8 @@ const frame: TopFrame = {
   seconds: 10.2,
   routers: [
     {
-      ...{ router: "r1", state: "ready", inFlight: 7, requestsPerSecond: 2.55, failedPerSecond: 0 },
+      ...{ router: "r1", state: "ready", inFlight: 7, requestsPerSecond: 2.55 },
+      ...{ refusedPerSecond: 1.25, failedPerSecond: 0, cutPerSecond: 0.4 },
       cachedShare: 0.9,
       firstByteMs: 41.6,
     },
@@ -159,8 +148,8 @@ const frame: TopFrame = {
 
 test("a frame has routers, engines and whose requests are there; it fits the screen", () => {
   const text = describeFrame({ ...frame, engines: frame.engines.slice(0, 2) });
-  expect(text).toContain("router  state  in flight  req/s  failed/s  cached (%)  first byte (ms)");
-  expect(text).toMatch(/^r1 +ready +7 +2\.5 +0\.0 +90\.0 +42$/m);
+  expect(text).toContain("router  state  in flight  req/s  refused/s  failed/s  cut/s  cached (%)  first byte (ms)");
+  expect(text).toMatch(/^r1 +ready +7 +2\.5 +1\.\d +0\.0 +0\.4 +90\.0 +42$/m);
   expect(text).toMatch(/^engine +state +running +waiting +kv use \(%\) +cached \(%\) +of r1$/m);
   expect(text).toMatch(/^engine-1 +up +1 +0 +50\.0 +- +1$/m);
   expect(text).toContain("of the last 10 s");

@@ -24,16 +24,16 @@ export const traffic = {
       "Part of all prompt tokens that engines found in their caches.",
     ),
     stat(
-      "Refused (429)",
+      "Refused",
       "percentunit",
-      [[share('status="429"'), "429"]],
-      "Part of the requests that no engine had room for.",
+      [[share('outcome="refused"'), "refused"]],
+      "Part of the requests that nobody took: 429 or 503.",
     ),
     stat(
-      "Server errors",
+      "Failed or cut",
       "percentunit",
-      [[share('status=~"5.."'), "5xx"]],
-      "Part of the requests that ended with 5xx.",
+      [[share('outcome=~"failed|cut"'), "failed"]],
+      "Part of the requests that ended with an error, or with a part of an answer.",
     ),
     row("Requests"),
     plot(
@@ -211,13 +211,10 @@ export const traffic = {
       "Calls of hooks of plugins and of embedding programs. The requests went on without them.",
     ),
     plot(
-      "Cut answers and clients that left",
-      "ops",
-      [
-        [sum(rate("espalier_proxy_cut_responses_total")), "cut after the first byte"],
-        [sum(rate("espalier_proxy_client_aborts_total")), "client left"],
-      ],
-      "A cut answer is the one failure that a client sees.",
+      "Requests by outcome",
+      "reqps",
+      [[sum(rate("espalier_requests_total"), "outcome"), "{{outcome}}"]],
+      "How requests ended for their clients. Cut: with a part of an answer.",
     ),
     plot(
       "CPU",

@@ -25,7 +25,16 @@ function start(hooks: readonly Hooks[]) {
 
 const request = (): ClientRequest =>
   ({ id: "r", method: "POST", url: "/", headers: {}, raw: { rawHeaders: [], socket: {} } }) as unknown as ClientRequest;
-const answer = { requestId: "r", model: "m", status: 200, error: undefined, engine: "e", attempts: 1, durationMs: 1 };
+const answer = {
+  requestId: "r",
+  model: "m",
+  status: 200,
+  outcome: "answered" as const,
+  error: undefined,
+  engine: "e",
+  attempts: 1,
+  durationMs: 1,
+};
 const ended = { ...answer, promptTokens: undefined, cachedTokens: undefined, completionTokens: undefined };
 
 test("without hooks there is nothing to call", () => {

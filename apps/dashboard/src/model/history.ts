@@ -5,7 +5,9 @@ type HistoryPoint = ReturnType<typeof readPoint>;
 
 const pointFields = {
   requestsPerS: asNumber,
+  refusedPerS: asNumber,
   failedPerS: asNumber,
+  cutPerS: asNumber,
   promptTokensPerS: asNumber,
   cachedTokensPerS: asNumber,
   firstByteP50Ms: asNumberOrNull,
@@ -68,7 +70,9 @@ export function seriesOf(histories: readonly History[], nowMs: number) {
   return {
     timesS,
     requestsPerS: line(({ requests, seconds: count }) => requests / count),
+    refusedPerS: line(({ refused, seconds: count }) => refused / count),
     failedPerS: line(({ failed, seconds: count }) => failed / count),
+    cutPerS: line(({ cut, seconds: count }) => cut / count),
     cachedShare: line(({ prompt, cached }) => (prompt > 0 ? cached / prompt : null)),
     /** The routers' medians, each weighted by its requests. */
     firstByteP50Ms: line(({ weight, weightedP50 }) => (weight > 0 ? weightedP50 / weight : null)),
@@ -86,7 +90,9 @@ const sumOfPoint = (point: HistoryPoint) => {
   return {
     seconds: 1,
     requests: point.requestsPerS,
+    refused: point.refusedPerS,
     failed: point.failedPerS,
+    cut: point.cutPerS,
     prompt: point.promptTokensPerS,
     cached: point.cachedTokensPerS,
     weight,
@@ -101,7 +107,9 @@ const sumOfPoint = (point: HistoryPoint) => {
 const addRouters = (one: Sum, other: Sum): Sum => ({
   seconds: 1,
   requests: one.requests + other.requests,
+  refused: one.refused + other.refused,
   failed: one.failed + other.failed,
+  cut: one.cut + other.cut,
   prompt: one.prompt + other.prompt,
   cached: one.cached + other.cached,
   weight: one.weight + other.weight,

@@ -90,7 +90,9 @@ export type TrafficCounts = ReturnType<typeof readTraffic>;
 
 const readTraffic = objectOf({
   requests: asNumber,
+  refused: asNumber,
   failed: asNumber,
+  cut: asNumber,
   promptTokens: asNumber,
   cachedTokens: asNumber,
   completionTokens: asNumber,

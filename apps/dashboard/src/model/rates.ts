@@ -9,7 +9,10 @@ export interface TrafficSample {
 /** Rates over the last seconds; null where nothing was counted. */
 export interface Rates {
   readonly requestsPerS: number;
+  /** Requests that nobody took, that failed without any content, and that were cut after some. */
+  readonly refusedPerS: number;
   readonly failedPerS: number;
+  readonly cutPerS: number;
   /** Of prompt tokens, those that engines found in a cache. */
   readonly cachedShare: number | null;
   readonly firstByteMs: number | null;
@@ -30,7 +33,7 @@ export function addSample(samples: readonly TrafficSample[], sample: TrafficSamp
 
 /** Differences over the window, summed over routers. */
 export function ratesOf(routers: readonly (readonly TrafficSample[])[], nowMs: number): Rates {
-  const sum = { requestsPerS: 0, failedPerS: 0, outputTokensPerS: 0 };
+  const sum = { requestsPerS: 0, refusedPerS: 0, failedPerS: 0, cutPerS: 0, outputTokensPerS: 0 };
   let [prompt, cached, firstBytes, firstByteMs] = [0, 0, 0, 0];
   for (const samples of routers) {
     const now = samples.at(-1);
@@ -38,7 +41,9 @@ export function ratesOf(routers: readonly (readonly TrafficSample[])[], nowMs: n
     if (!now || !before || now.atMs <= before.atMs) continue;
     const seconds = (Math.max(now.atMs, nowMs) - before.atMs) / 1_000;
     sum.requestsPerS += (now.counts.requests - before.counts.requests) / seconds;
+    sum.refusedPerS += (now.counts.refused - before.counts.refused) / seconds;
     sum.failedPerS += (now.counts.failed - before.counts.failed) / seconds;
+    sum.cutPerS += (now.counts.cut - before.counts.cut) / seconds;
     sum.outputTokensPerS += (now.counts.completionTokens - before.counts.completionTokens) / seconds;
     prompt += now.counts.promptTokens - before.counts.promptTokens;
     cached += now.counts.cachedTokens - before.counts.cachedTokens;

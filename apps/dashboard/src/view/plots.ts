@@ -30,7 +30,11 @@ const kinds: readonly PlotKind[] = [
     title: "Errors per second",
     format: formatRate,
     top: 1,
-    lines: [{ label: "", variable: "--alarm", values: ({ failedPerS }) => failedPerS }],
+    lines: [
+      { label: "failed", variable: "--alarm", values: ({ failedPerS }) => failedPerS },
+      { label: "cut", variable: "--hue-2", values: ({ cutPerS }) => cutPerS },
+      { label: "refused", variable: "--bark", values: ({ refusedPerS }) => refusedPerS },
+    ],
   },
   {
     title: "TTFT",

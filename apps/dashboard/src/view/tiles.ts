@@ -47,9 +47,17 @@ const tiles: readonly Tile[] = [
   {
     name: "Routers",
     value: ({ routers }) => String(routers),
-    note: ({ rates }) => (rates.failedPerS > 0 ? `${formatRate(rates.failedPerS)} failures/s` : "no failures"),
+    note: ({ rates }) => errorsText(rates),
   },
 ];
+
+/** `1.2 refused, 0.4 cut a second` */
+function errorsText({ failedPerS, cutPerS, refusedPerS }: Rates): string {
+  const counted = Object.entries({ failed: failedPerS, cut: cutPerS, refused: refusedPerS })
+    .filter(([, perS]) => perS > 0)
+    .map(([name, perS]) => `${formatRate(perS)} ${name}`);
+  return counted.length === 0 ? "no request failed" : `${counted.join(", ")} a second`;
+}
 
 /** The key figures. */
 export function createTiles(): Part<TilesState> {

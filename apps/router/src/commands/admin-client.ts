@@ -55,17 +55,11 @@ const maxBytes = 16_777_216;
  *
  * @throws EspalierError when it cannot be reached or refuses; its message says what to do
  */
-export async function askAdmin<Answer>(options: AdminOptions, path: string, sent?: AdminBody): Promise<Answer> {
-  const body = await askAdminText(options, path, sent);
-  return (body === "" ? undefined : JSON.parse(body)) as Answer;
-}
-
-/** Like `askAdmin`, for answers that are not JSON; empty for none. */
-export async function askAdminText(
+export async function askAdmin<Answer>(
   { admin, key, flag = "--admin" }: AdminOptions,
   path: string,
   sent?: AdminBody,
-): Promise<string> {
+): Promise<Answer> {
   try {
     const { status, body } = await withHttpClient((http) =>
       http({
@@ -80,8 +74,8 @@ export async function askAdminText(
         maxBytes,
       }),
     );
-    if (status === 204) return "";
-    if (status === 200 || status === 201 || status === outcomeStatus) return body;
+    if (status === 204) return undefined as Answer;
+    if (status === 200 || status === 201 || status === outcomeStatus) return JSON.parse(body) as Answer;
     throw refusalOf(admin, status, body);
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;

@@ -58,6 +58,7 @@ function describe(status: RouterStatus): string {
     `engines   ${status.usableEngines} of ${status.engines} usable`,
     `models    ${status.models.join(", ") || "none"}`,
     `in flight ${status.inFlight}`,
+    `requests  ${outcomesOf(status.totals)}`,
   ];
   const { error, needsRestart } = status.lastReload ?? {};
   if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
@@ -65,6 +66,10 @@ function describe(status: RouterStatus): string {
   for (const member of status.mesh?.members ?? []) lines.push(...warningsOf(member, status));
   const text = wrapText(lines.join("\n"), labelColumns);
   return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");
+}
+
+function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus["totals"]): string {
+  return `${answered} answered, ${refused} refused, ${failed} failed, ${cut} cut, ${cancelled} cancelled by their clients`;
 }
 
 /** In what a live router differs from the one that was asked. */

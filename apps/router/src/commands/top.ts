@@ -6,7 +6,7 @@ import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdminText, askStatus, askWorkers } from "./admin-client.ts";
+import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
@@ -66,21 +66,10 @@ async function onScreen(signal: AbortSignal, show: (ended: AbortSignal) => Promi
   }
 }
 
-/** What a router counted since it started. */
-interface Totals {
-  readonly requests: number;
-  readonly failed: number;
-  readonly firstBytes: number;
-  readonly firstByteS: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-}
-
 interface Sample {
   readonly atMs: number;
   readonly status: RouterStatus;
   readonly workers: readonly Worker[];
-  readonly totals: Totals;
 }
 
 interface RouterRow {
@@ -88,7 +77,10 @@ interface RouterRow {
   readonly state: string;
   readonly inFlight: number | null;
   readonly requestsPerSecond: number | null;
+  /** Requests that nobody took, that failed without any content, and that were cut after some. */
+  readonly refusedPerSecond: number | null;
   readonly failedPerSecond: number | null;
+  readonly cutPerSecond: number | null;
   /** Shares are of prompt tokens, from 0 to 1; null when there were none. */
   readonly cachedShare: number | null;
   readonly firstByteMs: number | null;
@@ -125,8 +117,8 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const nameOfAdmin = new Map<string, string>();
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
-    const [status, workers, page] = await Promise.all([askStatus(of), askWorkers(of), askAdminText(of, "/metrics")]);
-    kept.push({ atMs: clock.nowMs(), status, workers, totals: readTotals(page) });
+    const [status, workers] = await Promise.all([askStatus(of), askWorkers(of)]);
+    kept.push({ atMs: clock.nowMs(), status, workers });
     nameOfAdmin.set(admin, nameOf(status));
     if (kept.length > keptSamples) kept.shift();
   };
@@ -155,26 +147,6 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   };
 }
 
-/** Sums of a page in the Prometheus text format. */
-function readTotals(page: string): Totals {
-  const sums: Record<string, number> = {};
-  for (const [, name, labels = "", value] of page.matchAll(/^espalier_(\w+)(?:\{(.*)\})? ([-+.\deE]+)$/gm)) {
-    const [, status] = /\bstatus="(\d)/.exec(labels) ?? [];
-    const [, kind] = /\bkind="(\w+)"/.exec(labels) ?? [];
-    for (const key of [name, `${name}.${kind}`, `${name}.${status}`])
-      sums[key ?? ""] = (sums[key ?? ""] ?? 0) + Number(value);
-  }
-  const sum = (key: string): number => sums[key] ?? 0;
-  return {
-    requests: sum("requests_total"),
-    failed: sum("requests_total.5"),
-    firstBytes: sum("time_to_first_byte_seconds_count"),
-    firstByteS: sum("time_to_first_byte_seconds_sum"),
-    promptTokens: sum("tokens_total.prompt"),
-    cachedTokens: sum("tokens_total.cached"),
-  };
-}
-
 function frameOf(samples: ReadonlyMap<string, readonly Sample[]>, nameOfAdmin: ReadonlyMap<string, string>): TopFrame {
   const all = [...samples].map(([admin, kept]) => ({ admin, first: kept[0], last: kept.at(-1) }));
   const spans = all.map(({ first, last }) => (first && last ? (last.atMs - first.atMs) / 1_000 : 0));
@@ -194,7 +166,8 @@ function frameOf(samples: ReadonlyMap<string, readonly Sample[]>, nameOfAdmin: R
 }
 
 const silent = {
-  ...{ inFlight: null, requestsPerSecond: null, failedPerSecond: null, cachedShare: null, firstByteMs: null },
+  ...{ inFlight: null, requestsPerSecond: null, refusedPerSecond: null, failedPerSecond: null, cutPerSecond: null },
+  ...{ cachedShare: null, firstByteMs: null },
   state: "no answer",
 };
 
@@ -203,8 +176,8 @@ const lostRow = (router: string): RouterRow => ({ ...silent, router, state: "los
 
 function routerRow(router: string, first: Sample | undefined, last: Sample | undefined): RouterRow {
   if (!first || !last) return { ...silent, router };
-  const { status, totals } = last;
-  const since = (key: keyof Totals): number => totals[key] - first.totals[key];
+  const { status } = last;
+  const since = (key: keyof RouterStatus["totals"]): number => status.totals[key] - first.status.totals[key];
   const seconds = (last.atMs - first.atMs) / 1_000;
   const firstByteS = ratio(since("firstByteS"), since("firstBytes"));
   return {
@@ -212,7 +185,9 @@ function routerRow(router: string, first: Sample | undefined, last: Sample | und
     state: status.draining ? "draining" : status.ready ? "ready" : "not ready",
     inFlight: status.inFlight,
     requestsPerSecond: ratio(since("requests"), seconds),
+    refusedPerSecond: ratio(since("refused"), seconds),
     failedPerSecond: ratio(since("failed"), seconds),
+    cutPerSecond: ratio(since("cut"), seconds),
     cachedShare: ratio(since("cachedTokens"), since("promptTokens")),
     firstByteMs: firstByteS === null ? null : firstByteS * 1_000,
   };
@@ -263,7 +238,9 @@ const routerColumns: readonly TableColumn<RouterRow>[] = [
   { header: "state", value: ({ state }) => state },
   { header: "in flight", value: ({ inFlight }) => inFlight ?? undefined },
   { header: "req/s", value: ({ requestsPerSecond }) => requestsPerSecond ?? undefined, digits: 1 },
+  { header: "refused/s", value: ({ refusedPerSecond }) => refusedPerSecond ?? undefined, digits: 1 },
   { header: "failed/s", value: ({ failedPerSecond }) => failedPerSecond ?? undefined, digits: 1 },
+  { header: "cut/s", value: ({ cutPerSecond }) => cutPerSecond ?? undefined, digits: 1 },
   { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
   { header: "first byte (ms)", value: ({ firstByteMs }) => firstByteMs ?? undefined },
 ];

@@ -17,7 +17,9 @@ const measured = (description?: string) => json.list(json.nullable(json.number()
 /** What a point has, besides its time. Rates are per second of the time since the point before; NaN where nothing was measured. */
 const columns = {
   requestsPerS: measured(),
-  failedPerS: measured(),
+  refusedPerS: measured("With 429 or 503: neither the router nor an engine took it."),
+  failedPerS: measured("With another error, without any content."),
+  cutPerS: measured("With a part of an answer."),
   promptTokensPerS: measured(),
   cachedTokensPerS: measured(),
   firstByteP50Ms: measured("From acceptance to the first byte of the answer."),
@@ -65,10 +67,11 @@ export function createHistory({ metrics, waiting, takeEventLagMs, clock, schedul
   const take = (): void => {
     const [now, nowMs] = [{ ...metrics.totals }, clock.nowMs()];
     const seconds = Math.max(nowMs - beforeMs, 1) / 1_000;
-    const perS = (name: "requests" | "failed" | "promptTokens" | "cachedTokens"): number =>
+    const perS = (name: "requests" | "refused" | "failed" | "cut" | "promptTokens" | "cachedTokens"): number =>
       (now[name] - before[name]) / seconds;
     const point: Readonly<Record<Column, number>> = {
-      ...{ requestsPerS: perS("requests"), failedPerS: perS("failed") },
+      ...{ requestsPerS: perS("requests"), refusedPerS: perS("refused") },
+      ...{ failedPerS: perS("failed"), cutPerS: perS("cut") },
       ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
       ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },

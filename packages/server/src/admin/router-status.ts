@@ -5,6 +5,23 @@ import { reloadOutcome } from "../lifecycle/reloader.ts";
 import { meshDescription } from "../mesh/describe-mesh.ts";
 import { overflowStatus } from "../overflow/overflow.ts";
 
+const requestTotals = json.object(
+  {
+    requests: json.integer("Requests that are over; the next five counts are parts of it."),
+    answered: json.integer("With a whole answer. An error that is the client's own is one."),
+    refused: json.integer("With 429 or 503: neither the router nor an engine took it."),
+    failed: json.integer("With another error, without any content."),
+    cut: json.integer("With a part of an answer."),
+    cancelled: json.integer("The client went away."),
+    promptTokens: json.integer("Tokens by the engines' own usage reports."),
+    cachedTokens: json.integer(),
+    completionTokens: json.integer(),
+    firstBytes: json.integer("Requests whose first content came, and the seconds until then."),
+    firstByteS: json.number(),
+  },
+  "Since the router's start.",
+);
+
 const pickerAddresses = json.object({ address: json.text(), healthAddress: json.text() });
 
 /** `host:port` of the endpoint picker and of its health checks. */
@@ -19,6 +36,7 @@ export const routerStatus = json.named(
     settings: json.text("Digest of the settings that all routers should have alike."),
     draining: json.boolean(),
     inFlight: json.integer(),
+    totals: requestTotals,
     engines: json.integer(),
     usableEngines: json.integer(),
     models: json.list(json.text()),
@@ -44,12 +62,13 @@ export type RouterStatus = Described<typeof routerStatus>;
 type OwnStatus = Pick<RouterStatus, "picker" | "url" | "version" | "peers">;
 
 export function statusOf(context: RouterParts, readiness: Readiness, own: OwnStatus): RouterStatus {
-  const { fleet, drain, inFlight, mesh, overflow, reloader, release } = context;
+  const { fleet, drain, inFlight, mesh, metrics, overflow, reloader, release } = context;
   return {
     ...readiness,
     settings: release().settings,
     draining: drain.started,
     inFlight: inFlight.count,
+    totals: metrics.totals,
     engines: fleet.engines.length,
     usableEngines: fleet.usableCount(),
     models: fleet.models().map((model) => model.id),

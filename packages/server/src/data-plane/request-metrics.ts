@@ -1,5 +1,6 @@
 import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/common";
 import type { FailureKind } from "@espalier/routing";
+import type { RequestOutcome } from "../request/request-outcome.ts";
 
 /** One finished request. Durations in seconds. */
 interface FinishedRequest {
@@ -7,6 +8,7 @@ interface FinishedRequest {
   /** The served model; "" when the request failed before it was known. */
   readonly model: string;
   readonly status: number;
+  readonly outcome: RequestOutcome;
   readonly durationS: number;
   /** From acceptance to the first content of the engine's answer; NaN when none came. */
   readonly firstByteS: number;
@@ -15,11 +17,9 @@ interface FinishedRequest {
   readonly cachedTokens: number | undefined;
 }
 
-/** Totals over all finished requests. */
-export interface RequestTotals {
+/** Totals over all finished requests, and how many of them ended in each way. */
+export interface RequestTotals extends Record<RequestOutcome, number> {
   requests: number;
-  /** How many were answered with a status of 500 or above. */
-  failed: number;
   promptTokens: number;
   cachedTokens: number;
   completionTokens: number;
@@ -59,8 +59,8 @@ interface ModelSeries {
 export function createRequestMetrics(meter: Meter): RequestMetrics {
   const requests = meter.counter({
     name: "espalier_requests_total",
-    help: "Requests answered, by endpoint, served model and status.",
-    labels: ["endpoint", "model", "status"],
+    help: "Requests that are over, by endpoint, served model, status, and outcome: answered, refused (429 or 503), failed, cut after the first content, or cancelled by the client.",
+    labels: ["endpoint", "model", "status", "outcome"],
   });
   const duration = meter.histogram({
     name: "espalier_request_duration_seconds",
@@ -92,8 +92,8 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     })
     .series();
   const inFlight = gaugeOf(meter, "espalier_requests_in_flight", "Requests whose answer has not ended.");
-  const endpointSeries = createCache<EndpointSeries>((endpoint, model, status) => ({
-    requests: requests.series(endpoint, model, status),
+  const endpointSeries = createCache<EndpointSeries>((endpoint, model, status, outcome) => ({
+    requests: requests.series(endpoint, model, status, outcome),
     duration: duration.series(endpoint, model),
     firstByte: firstByte.series(endpoint, model),
   }));
@@ -112,17 +112,17 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     finished(request) {
       addTo(totals, request);
       if (!Number.isNaN(request.firstByteS)) firstBytes.add(request.firstByteS * 1_000);
-      const series = endpointSeries(request.endpoint, request.model, String(request.status));
+      const series = endpointSeries(request.endpoint, request.model, String(request.status), request.outcome);
       series.requests.add();
       series.duration.observe(request.durationS);
       if (!Number.isNaN(request.firstByteS)) series.firstByte.observe(request.firstByteS);
       if (request.promptTokens === undefined) return;
-      const counted = modelSeries(request.model, "", "");
+      const counted = modelSeries(request.model);
       counted.prompt.add(request.promptTokens);
       counted.cached.add(request.cachedTokens ?? 0);
       counted.completion.add(request.completionTokens ?? 0);
     },
-    decided: (policy, reason) => decisionSeries(policy, reason, "").add(),
+    decided: (policy, reason) => decisionSeries(policy, reason).add(),
     overhead: (seconds) => overhead.observe(seconds),
     inFlight,
   };
@@ -164,7 +164,7 @@ export class LatencyWindow {
 function createTotals(): RequestTotals {
   return {
     requests: 0,
-    failed: 0,
+    ...{ answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
     promptTokens: 0,
     cachedTokens: 0,
     completionTokens: 0,
@@ -174,9 +174,9 @@ function createTotals(): RequestTotals {
 }
 
 function addTo(totals: RequestTotals, request: FinishedRequest): void {
-  const { status, firstByteS } = request;
+  const { outcome, firstByteS } = request;
   totals.requests += 1;
-  if (status >= 500) totals.failed += 1;
+  totals[outcome] += 1;
   if (!Number.isNaN(firstByteS)) {
     totals.firstBytes += 1;
     totals.firstByteS += firstByteS;
@@ -189,17 +189,17 @@ function addTo(totals: RequestTotals, request: FinishedRequest): void {
 /** Most cached series; further ones are looked up each time. */
 const maxCachedSeries = 4_096;
 
-function createCache<Series>(create: (a: string, b: string, c: string) => Series) {
-  const cache = new Map<string, Map<string, Map<string, Series>>>();
+function createCache<Series>(create: (a: string, b: string, c: string, d: string) => Series) {
+  const cache = new Map<string, Map<string, Map<string, Map<string, Series>>>>();
   let kept = 0;
   // One map of joined labels would have to join and hash them at each request.
-  return (a: string, b: string, c: string): Series => {
-    const known = cache.get(a)?.get(b)?.get(c);
+  return (a: string, b = "", c = "", d = ""): Series => {
+    const known = cache.get(a)?.get(b)?.get(c)?.get(d);
     if (known !== undefined) return known;
-    const created = create(a, b, c);
+    const created = create(a, b, c, d);
     if (kept < maxCachedSeries) {
       kept += 1;
-      branchOf(branchOf(cache, a), b).set(c, created);
+      branchOf(branchOf(branchOf(cache, a), b), c).set(d, created);
     }
     return created;
   };
@@ -216,8 +216,6 @@ export interface RelayMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;
   readonly abandoned: CounterSeries;
-  readonly clientAborts: (amount?: number) => void;
-  readonly cutResponses: (amount?: number) => void;
   readonly responseBytes: (amount?: number) => void;
 }
 
@@ -242,16 +240,6 @@ export function createRelayMetrics(meter: Meter): RelayMetrics {
       withdrawn: attempts.series("withdrawn"),
       unknown_model: attempts.series("unknown_model"),
     },
-    clientAborts: counterOf(
-      meter,
-      "espalier_proxy_client_aborts_total",
-      "Requests whose client went away before the end.",
-    ),
-    cutResponses: counterOf(
-      meter,
-      "espalier_proxy_cut_responses_total",
-      "Responses that failed after their first byte.",
-    ),
     responseBytes: counterOf(meter, "espalier_proxy_response_bytes_total", "Bytes of body written to clients."),
   };
 }

@@ -2,6 +2,7 @@ import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } fro
 import type { Clock, Logger, Meter, Scheduler } from "@espalier/common";
 import type { ChoiceReason } from "@espalier/policies";
 import type { ClientRequest } from "../request/planned-request.ts";
+import type { RequestOutcome } from "../request/request-outcome.ts";
 
 /** Longest wait for a hook, in milliseconds. After it the request goes on without the hook. */
 export const hookTimeoutMs = 250;
@@ -53,6 +54,7 @@ export interface HookAnswer {
   /** Empty for a request that was refused before its model was known. */
   readonly model: string;
   readonly status: number;
+  readonly outcome: RequestOutcome;
   /** Code of the error that the client got. */
   readonly error: string | undefined;
   /** Undefined when no engine was asked. */

@@ -1,6 +1,6 @@
 import { type ErrorCode, EspalierError, silentMeter } from "@espalier/common";
 import type { OverflowReason } from "@espalier/config";
-import { readAnswerHead } from "@espalier/openai";
+import { type AnswerFault, readAnswerHead } from "@espalier/openai";
 import { retryAfterMs } from "@espalier/proxy";
 import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing";
 import { describeDecision } from "../admin/decision-feed.ts";
@@ -142,6 +142,8 @@ class OverflowRun extends Relay {
   #reserved: Reservation | undefined;
   #retryAfterMs: number | undefined;
   #status = 0;
+  /** The fault with which the present answer begins. */
+  #fault: AnswerFault | undefined;
   #watch: AnswerWatch | undefined;
   #streamedTokens: number | undefined;
   #firstByteMs = Number.NaN;
@@ -150,12 +152,11 @@ class OverflowRun extends Relay {
   constructor(context: OverflowContext, parts: OverflowRunParts, response: ClientResponse) {
     const { plan, overflow } = parts;
     const { relayMetrics, logger } = context.relay;
-    const { clientAborts, cutResponses, responseBytes } = relayMetrics;
     const headers = overflowHeaders(plan.headers);
     super(
       {
         ...{ proxy: overflow.proxy, retryStatuses: new Set(), logger },
-        relayMetrics: { ...silentAttempts, clientAborts, cutResponses, responseBytes },
+        relayMetrics: { ...silentAttempts, responseBytes: relayMetrics.responseBytes },
       },
       { ...plan, headers, ownHeaders: [], pool: { forwardAuthorization: false } },
       response,
@@ -191,6 +192,7 @@ class OverflowRun extends Relay {
     this.#backend = found;
     this.#status = 0;
     this.#retryAfterMs = undefined;
+    this.#fault = undefined;
     this.#reserved = overflow.reserve(found, found.costOf(promptTokens, expectedOutputTokens));
     found.inFlight += 1;
     this.#noteDecision(found);
@@ -217,6 +219,7 @@ class OverflowRun extends Relay {
   protected judge(_status: number, head: Buffer, ended: boolean): Verdict {
     const fault = readAnswerHead(head, ended);
     if (typeof fault !== "object") return fault ?? "pass";
+    this.#fault = fault;
     this.#status = fault.status;
     return fault.kind === "error" && isRefusal(fault.status) ? "decline" : fault;
   }
@@ -251,6 +254,7 @@ class OverflowRun extends Relay {
   }
 
   protected firstByte(): void {
+    if (this.#fault) return;
     this.#firstByteMs = this.#context.clock.nowMs();
     this.#parts.plan.trace?.firstByte();
   }
@@ -270,6 +274,7 @@ class OverflowRun extends Relay {
     }
     reportEnd(this.#context, plan, {
       ...{ outcome, error: undefined, usage: undefined, selection: undefined, prefillWorker: undefined },
+      fault: outcome.kind === "completed" ? (this.#fault ?? this.#watch?.fault()) : undefined,
       ...{ attempts: 0, queuedMs: undefined, dispatchedMs: Number.NaN, firstByteMs: this.#firstByteMs },
       outputTokens: this.#watch?.usage()?.completionTokens ?? this.#streamedTokens ?? 0,
     });

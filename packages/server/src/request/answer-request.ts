@@ -1,4 +1,4 @@
-import { asEspalierError, type EspalierError } from "@espalier/common";
+import { asEspalierError, EspalierError } from "@espalier/common";
 import { withoutTransferHeaders } from "@espalier/disaggregation";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -8,6 +8,7 @@ import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts
 import { Diversion } from "../overflow/overflow-run.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
+import { requestOutcome } from "./request-outcome.ts";
 import { RequestRun } from "./request-run.ts";
 import { endRefused } from "./request-trace.ts";
 
@@ -29,7 +30,7 @@ export function answer(
   const response = reply.raw;
   request.trace?.accepted();
   if (response.destroyed) {
-    request.trace?.end({ "espalier.outcome": "client_closed" }, undefined);
+    countRefusal(context, request, new EspalierError("client_closed"));
     return;
   }
   const answerError = (error: EspalierError): void =>
@@ -65,10 +66,13 @@ export function closing({ drain }: RouterContext): readonly string[] {
 export function countRefusal(context: RouterContext, request: ClientRequest, error: EspalierError): void {
   endRefused(context, request, error);
   const { config, url = "" } = request.routeOptions;
+  const refused = { outcome: { kind: "failed", error }, error, fault: undefined, firstByteMs: Number.NaN } as const;
+  const [outcome, { status }] = [requestOutcome(refused), error.kind];
   context.metrics.finished({
     endpoint: config?.endpointId ?? url,
     model: "",
-    status: error.kind.status,
+    status,
+    outcome,
     durationS: 0,
     firstByteS: Number.NaN,
     promptTokens: undefined,
@@ -78,7 +82,8 @@ export function countRefusal(context: RouterContext, request: ClientRequest, err
   context.hooks?.answered?.({
     requestId: request.id,
     model: "",
-    status: error.kind.status,
+    status,
+    outcome,
     error: error.code,
     engine: undefined,
     attempts: 0,

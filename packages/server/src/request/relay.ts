@@ -70,16 +70,6 @@ export type RelayOutcome =
   /** The client went away, or stopped reading for too long. */
   | { readonly kind: "client_closed" };
 
-/** Nginx's 499: the client went away. Used in metrics only. */
-const clientClosedStatus = 499;
-
-/** The status of a request in metrics. @param error what the client got, if any */
-export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | undefined): number {
-  if (outcome.kind === "completed") return outcome.status;
-  if (outcome.kind === "client_closed") return clientClosedStatus;
-  return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
-}
-
 /**
  * The verdict on the beginning of an answer. `more` asks for a longer beginning; `unknown_model` is the engine's, and so is a
  * fault of an answer with status 200.
@@ -460,7 +450,6 @@ export abstract class Relay implements AttemptOwner {
     if (this.#done) return;
     this.#attempt?.cancel();
     if (this.#attempt) this.#parts.relayMetrics.abandoned.add();
-    this.#parts.relayMetrics.clientAborts();
     this.#finish({ kind: "client_closed" });
   }
 
@@ -470,7 +459,6 @@ export abstract class Relay implements AttemptOwner {
       this.#fail(error);
       return;
     }
-    this.#parts.relayMetrics.cutResponses();
     if (this.#takesFrames) this.#sink.endWithFrame(errorStreamFrame(this.#request.family, error));
     else this.#sink.destroy();
     this.#finish({ kind: "cut", error });

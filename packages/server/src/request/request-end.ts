@@ -1,14 +1,12 @@
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import { outcomeStatus } from "./relay.ts";
+import { outcomeStatus, type RequestOutcome, requestOutcome } from "./request-outcome.ts";
 import { endTrace, type TracedEnd } from "./request-trace.ts";
 
 /** How a request ended, for metrics, log and trace. */
 export interface ReportedEnd extends TracedEnd {
   /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */
   readonly dispatchedMs: number;
-  /** NaN when no byte came. */
-  readonly firstByteMs: number;
   readonly outputTokens: number;
 }
 
@@ -18,11 +16,13 @@ type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "
 export function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
   const { clock, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
-  const { outcome, error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
+  const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
+  const [outcome, status] = [requestOutcome(end), outcomeStatus(end)];
   metrics.finished({
     endpoint: endpointId,
     model: pool.model,
-    status: outcomeStatus(outcome, error),
+    status,
+    outcome,
     durationS: (clock.nowMs() - acceptedMs) / 1_000,
     firstByteS: (firstByteMs - acceptedMs) / 1_000,
     promptTokens: usage?.promptTokens,
@@ -32,7 +32,8 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: Reported
   context.hooks?.answered?.({
     requestId: plan.requestId,
     model: pool.model,
-    status: outcomeStatus(outcome, error),
+    status,
+    outcome,
     error: error?.code,
     engine: end.selection?.target.engine.id,
     attempts: end.attempts,
@@ -42,17 +43,19 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: Reported
     completionTokens: usage?.completionTokens,
   });
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
-  log(context, plan, end);
+  log(context, plan, end, outcome);
   if (recorder.isOn) recorder.ended({ plan, promptTokens: usage?.promptTokens, outputTokens });
   if (context.tracer.isOn) endTrace(context, plan, end);
 }
 
-function log({ logger }: Watchers, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
-  const { outcome, selection, attempts } = end;
-  const worker = selection?.target.engine.id;
-  const { model } = pool;
-  if (outcome.kind === "failed" || outcome.kind === "cut") {
-    const { code } = outcome.error;
-    logger.warn("request failed", { requestId, model, worker, attempts, outcome: outcome.kind, code });
-  } else logger.debug("request", { requestId, model, worker, attempts, outcome: outcome.kind });
+function log(
+  { logger }: Watchers,
+  { requestId, pool }: PlannedRequest,
+  end: ReportedEnd,
+  outcome: RequestOutcome,
+): void {
+  const { selection, attempts } = end;
+  const fields = { requestId, model: pool.model, worker: selection?.target.engine.id, attempts, outcome };
+  if (outcome === "answered" || outcome === "cancelled") logger.debug("request", fields);
+  else logger.warn("request failed", { ...fields, code: "error" in end.outcome ? end.outcome.error.code : undefined });
 }

@@ -374,7 +374,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#leaveQueue(outcome.kind);
     this.#lifecycle.leave();
     this.#adapter?.ended();
-    const isWhole = outcome.kind === "completed" && !this.#blameFault();
+    const fault = outcome.kind === "completed" ? this.#blameFault() : undefined;
     this.#suspect?.release();
     this.#permit?.release();
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
@@ -383,7 +383,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (stored !== undefined && selection) this.#context.storedResponses.remember(stored, selection.target.engine.id);
     const outputTokens = usage?.completionTokens ?? this.#outputTokens;
     this.#lifecycle.finish({
-      isCompleted: isWhole,
+      isCompleted: outcome.kind === "completed" && !fault,
       status: outcome.kind === "completed" ? outcome.status : 0,
       isStream: this.#isStream,
       cachedTokens: usage?.cachedTokens,
@@ -394,6 +394,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       reportEnd(this.#context, this.#plan, {
         outcome,
         error,
+        fault,
         usage,
         selection,
         attempts,
@@ -410,15 +411,15 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     report();
   }
 
-  /** @returns whether the answer, which is complete for HTTP, is none */
-  #blameFault(): boolean {
+  /** @returns why the answer, which is complete for HTTP, is none */
+  #blameFault(): AnswerFault | undefined {
     const fault = this.#fault ?? (this.#isJudged ? this.#watch?.fault() : undefined);
-    if (!fault) return false;
+    if (!fault) return undefined;
     this.#context.relay.relayMetrics.failed.broken.add();
     if (fault.status >= 500) this.#blame(`${fault.kind} answer`);
     else if (fault.status === 429) this.#permit?.release();
     else this.#permit?.refused();
-    return true;
+    return fault;
   }
 
   /** The request to the engine of an attempt. */

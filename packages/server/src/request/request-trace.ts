@@ -5,7 +5,8 @@ import { rankNumber, type Target } from "@espalier/workers";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
-import { type AttemptFailure, outcomeStatus, type RelayOutcome } from "./relay.ts";
+import type { AttemptFailure } from "./relay.ts";
+import { outcomeStatus, type RequestEnd, requestOutcome } from "./request-outcome.ts";
 
 /** One call of an engine. */
 interface TracedCall {
@@ -176,10 +177,7 @@ function joined(header: string | string[] | undefined): string | undefined {
 type Tracing = Pick<RouterContext, "tracer" | "clock">;
 
 /** How a planned request ended. */
-export interface TracedEnd {
-  readonly outcome: RelayOutcome;
-  /** What the client got instead of an answer. */
-  readonly error: EspalierError | undefined;
+export interface TracedEnd extends RequestEnd {
   readonly selection: Selection<Target> | undefined;
   readonly prefillWorker: string | undefined;
   readonly attempts: number;
@@ -203,20 +201,21 @@ export function endRefused(context: Tracing, request: ClientRequest, { kind, cod
 }
 
 /** Client errors and disconnects are not server errors. */
-function errorTypeOf({ outcome, error }: TracedEnd): string | undefined {
+function errorTypeOf(end: TracedEnd): string | undefined {
+  const { outcome, error, fault } = end;
   if (outcome.kind === "cut") return outcome.error.code;
-  const status = outcomeStatus(outcome, error);
+  const status = fault?.status ?? outcomeStatus(end);
   return status >= 500 ? (error?.code ?? String(status)) : undefined;
 }
 
 function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanAttributes {
   const { outcome, error, selection, prefillWorker, attempts, queuedMs, usage } = end;
   return {
-    "http.response.status_code": outcome.kind === "client_closed" ? undefined : outcomeStatus(outcome, error),
+    "http.response.status_code": outcome.kind === "client_closed" ? undefined : outcomeStatus(end),
     "gen_ai.usage.input_tokens": usage?.promptTokens,
     "gen_ai.usage.output_tokens": usage?.completionTokens,
     "gen_ai.usage.cache_read.input_tokens": usage?.cachedTokens,
-    "espalier.outcome": error?.code ?? outcome.kind,
+    "espalier.outcome": error?.code ?? requestOutcome(end),
     "espalier.policy": pool.policy.name,
     "espalier.class": service?.className,
     "espalier.worker": selection?.target.engine.id,

@@ -3,6 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";
 import { createRequestMetrics, LatencyWindow } from "../../src/data-plane/request-metrics.ts";
+import type { RequestOutcome } from "../../src/request/request-outcome.ts";
 
 function start() {
   const time = createVirtualTime();
@@ -10,9 +11,9 @@ function start() {
   let waiting = 0;
   let lagMs: number | undefined;
   const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, ...time });
-  const finish = (firstByteMs: number, status = 200): void =>
+  const finish = (firstByteMs: number, outcome: RequestOutcome = "answered"): void =>
     metrics.finished({
-      ...{ endpoint: "chat", model: "m", status, durationS: 1, firstByteS: firstByteMs / 1_000 },
+      ...{ endpoint: "chat", model: "m", status: 200, outcome, durationS: 1, firstByteS: firstByteMs / 1_000 },
       ...{ promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
     });
   const set = (now: { readonly waiting: number; readonly lagMs: number | undefined }): void => {
@@ -23,14 +24,15 @@ function start() {
 
 test("a point each second has what happened since the one before, and nothing where nothing was measured", () => {
   const { time, history, finish, set } = start();
-  for (let at = 0; at < 8; at++) finish(at === 7 ? 900 : 100, at === 0 ? 502 : 200);
+  for (let at = 0; at < 8; at++) finish(at === 7 ? 900 : 100, (["failed", "refused", "refused", "cut"] as const)[at]);
   set({ waiting: 3, lagMs: 12 });
   time.advance(historyStepMs);
   set({ waiting: 0, lagMs: undefined });
   time.advance(historyStepMs);
   const { firstByteP50Ms, firstByteP99Ms, atMs, nowMs, ...more } = history.report(0);
   expect(more).toEqual({
-    ...{ requestsPerS: [8, 0], failedPerS: [1, 0], promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0] },
+    ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
+    ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0] },
     ...{ waiting: [3, 0], eventLagMs: [12, null] },
   });
   for (const [[first, second], exact] of [

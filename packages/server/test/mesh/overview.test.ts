@@ -21,7 +21,8 @@ const self: Partial<MeshDescription> = {
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
 
 const noTraffic = {
-  ...{ requests: 0, failed: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+  ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+  ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
   ...{ firstBytes: 0, firstByteS: 0 },
 };
 

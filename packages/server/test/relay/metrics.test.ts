@@ -45,7 +45,7 @@ test("attempts, retries, bytes, aborts and a spent budget are counted, and no se
   expect(lookups()).toBe(before);
 });
 
-test("a client that leaves and a stream that is cut are counted", async () => {
+test("attempts whose client leaves, and whose stream is cut, are counted", async () => {
   const { meter, counts } = createCountingMeter();
   const engine = await httpEngine(({ response }) => response.write("begun"));
   const rig = await createRig({ engines: [engine.url], meter });
@@ -58,8 +58,6 @@ test("a client that leaves and a stream that is cut are counted", async () => {
   engine.sockets.at(-1)!.destroy();
   await cut;
   expect(counts).toMatchObject({
-    "client_aborts_total{}": 1,
-    "cut_responses_total{}": 1,
     "attempts_total{abandoned}": 1,
     "attempts_total{reset}": 1,
     "response_bytes_total{}": 10,

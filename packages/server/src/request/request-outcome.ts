@@ -1,0 +1,46 @@
+import type { EspalierError } from "@espalier/common";
+import type { AnswerFault } from "@espalier/openai";
+import type { RelayOutcome } from "./relay.ts";
+
+/**
+ * How a request ended for its client. Metrics, counts, log, trace and hooks use these words.
+ *
+ * - `answered`: with a whole answer. An error that is the client's own is one.
+ * - `refused`: with 429 or 503. Neither the router nor an engine took it.
+ * - `failed`: with another error, without any content.
+ * - `cut`: with a part of an answer.
+ * - `cancelled`: the client went away.
+ */
+export type RequestOutcome = "answered" | "refused" | "failed" | "cut" | "cancelled";
+
+/** What is known when a request is over. */
+export interface RequestEnd {
+  readonly outcome: RelayOutcome;
+  /** What the client got instead of an answer. */
+  readonly error: EspalierError | undefined;
+  /** Why an answer with status 200 is none. */
+  readonly fault: AnswerFault | undefined;
+  /** NaN when no content came. */
+  readonly firstByteMs: number;
+}
+
+/** Nginx's 499: the client went away. Used in metrics only. */
+const clientClosedStatus = 499;
+
+/** The status of a request in metrics. */
+export function outcomeStatus({ outcome, error }: Pick<RequestEnd, "outcome" | "error">): number {
+  if (outcome.kind === "completed") return outcome.status;
+  if (outcome.kind === "client_closed") return clientClosedStatus;
+  return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
+}
+
+export function requestOutcome(end: RequestEnd): RequestOutcome {
+  const { outcome, fault, firstByteMs } = end;
+  if (outcome.kind === "cut") return "cut";
+  const sent = outcomeStatus(end);
+  if (outcome.kind !== "completed" && sent === clientClosedStatus) return "cancelled";
+  const status = fault?.status ?? sent;
+  if (status < 500 && status !== 429) return "answered";
+  if (fault && !Number.isNaN(firstByteMs)) return "cut";
+  return status === 429 || status === 503 ? "refused" : "failed";
+}

@@ -209,19 +209,3 @@ test("comments do not keep a stream without content alive: it ends at the time f
   expect(JSON.parse(eventData(answer.text).at(-1)!)).toMatchObject({ error: { code: "upstream_timeout" } });
   await router.untilIdle();
 });
-
-test("what a stream has besides usage that the router asked for reaches the client", async () => {
-  const extra = '"timings":{"prompt_ms":12345678901234567890},"system_fingerprint":"f\u00e9"';
-  const usage = '"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}';
-  const end = chunkOf({ delta: {}, finish_reason: "stop" });
-  const last = (more: string): string => `data: {"id":"x","choices":[],${more}}\n\n`;
-  const engine = await httpEngine(rig, ({ response }) => {
-    response.writeHead(200, { "content-type": eventsType });
-    response.end(content + end + last(`${usage},${extra}`) + done);
-  });
-  const router = await rig.router({ engines: [engine.url] });
-  const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true }));
-  expect(answer.text).toBe(content + end + last(extra) + done);
-  await router.untilIdle();
-  expect((await router.metrics()).sum("espalier_tokens_total", { kind: "prompt" })).toBe(3);
-});

@@ -125,3 +125,49 @@ test("simulated engines: usage of streams and of whole answers is counted alike"
   expect(page.sum("espalier_tokens_total", { kind: "prompt" })).toBe(3 * Number(whole.prompt_tokens));
   expect(page.sum("espalier_tokens_total", { kind: "completion" })).toBe(3 * 3);
 });
+
+/*
+ * An engine that is asked for usage moves its fingerprint from the last chunk to the one of usage, which the client did not ask
+ * for and does not get.
+ */
+test.each([
+  ["/v1/chat/completions", "vllm"],
+  ["/v1/completions", "vllm"],
+  ["/v1/chat/completions", "sglang"],
+  ["/v1/completions", "sglang"],
+] as const)("a stream of %s by %s is the same as without the router", async (path, flavour) => {
+  const [sim] = await rig.sims(1, { parameters: { flavour } });
+  const router = await rig.router({ engines: [sim!.url] });
+  const body = { ...chat({ stream: true, max_tokens: 3, seed: 1 }), prompt: "x" };
+  const read = async (url: string): Promise<string> => {
+    const { text } = await post(`${url}${path}`, body);
+    return text.replace(/"id":"[^"]+"/g, '"id":"c"').replace(/"created":\d+/g, '"created":1');
+  };
+
+  const direct = await read(sim!.url);
+  expect(direct.includes("system_fingerprint")).toBe(flavour === "vllm");
+  expect(await read(router.url)).toBe(direct);
+});
+
+test("what else llama.cpp has in its chunk of usage reaches the client in the last chunk", async () => {
+  const timings = ',"timings":{"prompt_ms":12345678901234567890,"unit":"\u00b5s"}';
+  const engine = await httpEngine(rig, ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end(textEvents + usageEvent.replace("}}}\n", `}}${timings}}\n`) + done);
+  });
+  const router = await rig.router({ engines: [engine.url] });
+  const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true }));
+  expect(answer.text).toBe(textEvents.replace(/\}\n\n$/, () => `${timings}}\n\n`) + done);
+  expect(await tokens(router)).toEqual([11, 8, 2]);
+});
+
+test("a stream that is cut behind its last chunk gives that chunk, and then the error", async () => {
+  const engine = await httpEngine(rig, ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(textEvents, () => response.destroy());
+  });
+  const router = await rig.router({ engines: [engine.url] });
+  const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true }));
+  expect(answer.text.startsWith(`${textEvents}data: {"error"`)).toBe(true);
+  await router.untilIdle();
+});

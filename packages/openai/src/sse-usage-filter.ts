@@ -2,11 +2,11 @@ import type { JsonObject } from "@espalier/json-body";
 import { type AnswerFault, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
 import { isJsonObject } from "./field-readers.ts";
 import { GrowableBuffer } from "./growable-buffer.ts";
-import { memberKey, scanObject } from "./json-scan.ts";
+import { type Member, memberKey, scanObject } from "./json-scan.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
 
 export interface SseUsageFilterOptions {
-  /** Remove the report of usage, which the router requested and the client did not, and an event with nothing else. */
+  /** Remove the report of usage, which the router requested and the client did not: the answer is as without that request. */
   readonly strip: boolean;
 }
 
@@ -15,7 +15,11 @@ const maxEventBytes = 1_048_576;
 
 /** In every dialect a usage report has a key with this ending; the `"usage":null` of other chunks does not match. */
 const reportNeedle = Buffer.from('_tokens"');
+/** In the chunks of both kinds of completions, before null or the reason. */
+const reasonNeedle = Buffer.from('"finish_reason":');
 
+const space = 0x20;
+const quote = 0x22;
 const colon = 0x3a;
 const letterC = 0x63;
 const letterE = 0x65;
@@ -26,7 +30,7 @@ const carriageReturn = 0x0d;
 
 /**
  * Creates the filter for one stream. Without `strip` every chunk passes through by reference. With it, complete events
- * pass at once and only the last, incomplete one is held back. Lines may end in LF, CR LF or CR.
+ * pass at once, except that one with a reason to finish waits for the next event. Lines may end in LF, CR LF or CR.
  */
 export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsageFilter {
   return new SseUsageFilter(strip);
@@ -36,10 +40,17 @@ export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsage
 export class SseUsageFilter {
   readonly #strip: boolean;
   readonly #boundaries = new BoundaryFinder();
+  readonly #reports = new Needle(reportNeedle);
+  readonly #reasons = new Needle(reasonNeedle);
   /** The incomplete event. */
   readonly #partial = new GrowableBuffer();
   /** Set while an event beyond `maxEventBytes` passes: its role, applied when it ends. */
   #oversized: EventRole | undefined;
+  /**
+   * An event with a reason to finish. Asked for usage, engines put into its event what else they would have put into this one:
+   * vLLM its `system_fingerprint` (`chat_completion/serving.py`), llama.cpp its `timings` (`server-task.cpp`).
+   */
+  #ending: Buffer | undefined;
   #events = 0;
   #hasContent = false;
   #isDone = false;
@@ -68,17 +79,15 @@ export class SseUsageFilter {
     /** First byte of the chunk that is neither in `pieces` nor dropped. */
     let passFrom = 0;
     let start = 0;
-    let reportAt = chunk.indexOf(reportNeedle);
     for (let end = this.#boundaries.next(chunk, 0); end >= 0; end = this.#boundaries.next(chunk, end)) {
       if (partial.size > 0) {
         partial.append(chunk.subarray(0, end));
         const event = partial.take();
-        const kept = this.#finishEvent(event, 0, event.length, event.includes(reportNeedle));
+        const kept = this.#finishEvent(event, 0, event.length);
         if (kept !== undefined) pieces.push(kept);
         passFrom = end;
       } else {
-        if (reportAt >= 0 && reportAt < start) reportAt = chunk.indexOf(reportNeedle, start);
-        const kept = this.#finishEvent(chunk, start, end, reportAt >= 0 && reportAt < end);
+        const kept = this.#finishEvent(chunk, start, end);
         if (kept !== chunk) {
           if (start > passFrom) pieces.push(chunk.subarray(passFrom, start));
           if (kept !== undefined) pieces.push(kept);
@@ -101,12 +110,19 @@ export class SseUsageFilter {
 
   /** The engine has closed its stream. Returns the bytes held back that are still to be sent. */
   end(): Buffer | undefined {
-    if (this.#partial.size === 0) return undefined;
+    if (this.#partial.size === 0) return this.cut();
     const event = this.#partial.take();
     // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
     const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
-    const kept = complete ? this.#finishEvent(event, 0, event.length, event.includes(reportNeedle)) : event;
-    return this.#strip ? kept : undefined;
+    const kept = complete ? this.#finishEvent(event, 0, event.length) : event;
+    return this.#strip ? joined(this.cut(), kept) : undefined;
+  }
+
+  /** The stream was cut. Returns the whole event that was held back, if one was. */
+  cut(): Buffer | undefined {
+    const ending = this.#ending;
+    this.#ending = undefined;
+    return ending;
   }
 
   /** The numbers reported so far; undefined before a report that counts the prompt. */
@@ -150,10 +166,11 @@ export class SseUsageFilter {
   /**
    * Processes a complete event.
    *
-   * @returns what passes of it: `bytes` for the event as it is, undefined for nothing
+   * @returns what passes now: `bytes` for the event as it is, undefined for nothing
    */
-  #finishEvent(bytes: Buffer, start: number, end: number, hasReport: boolean): Buffer | undefined {
+  #finishEvent(bytes: Buffer, start: number, end: number): Buffer | undefined {
     const readable = this.#oversized === undefined;
+    const hasReport = this.#reports.findIn(bytes, start, end) >= 0;
     const role = this.#oversized ?? eventRole(bytes, start, end);
     this.#oversized = undefined;
     if (role === "done") this.#isDone = true;
@@ -163,11 +180,25 @@ export class SseUsageFilter {
       if (!readable) this.#hasContent = true;
       else this.#readData(bytes, start, end, hasReport);
     }
-    if (!hasReport || !readable) return bytes;
+    if (hasReport && readable) {
+      this.#lastReport = bytes.subarray(start, end);
+      this.#firstReport ??= this.#lastReport;
+    }
+    if (!this.#strip || !readable) return bytes;
+    const report = hasReport ? this.#lastReport : undefined;
+    if (report && mayBeUsageOnly(report) && isUsageOnly(report)) return withoutUsage(report, this.cut());
+    return this.#passInOrder(bytes, start, end, role);
+  }
+
+  /** Returns what passes now of an event and the one that waited for it. */
+  #passInOrder(bytes: Buffer, start: number, end: number, role: EventRole): Buffer | undefined {
+    const isEnding = role === "data" && hasReason(bytes, this.#reasons.findIn(bytes, start, end));
+    if (!isEnding && !this.#ending) return bytes;
     const event = bytes.subarray(start, end);
-    this.#firstReport ??= event;
-    this.#lastReport = event;
-    return this.#strip && mayBeUsageOnly(event) ? withoutUsage(event, bytes) : bytes;
+    const ending = this.cut();
+    if (!isEnding) return joined(ending, event);
+    this.#ending = event;
+    return ending;
   }
 
   /** The beginning of an answer is parsed; after the first content, only what may be an error is. */
@@ -200,8 +231,14 @@ export class SseUsageFilter {
   #passOversized(): Buffer {
     const head = this.#partial.take();
     this.#oversized = eventRole(head, 0, head.length);
-    return head;
+    return joined(this.cut(), head);
   }
+}
+
+function joined(first: Buffer | undefined, second: Buffer): Buffer;
+function joined(first: Buffer | undefined, second: Buffer | undefined): Buffer | undefined;
+function joined(first: Buffer | undefined, second: Buffer | undefined): Buffer | undefined {
+  return first && second ? Buffer.concat([first, second]) : (first ?? second);
 }
 
 function joinPieces(chunk: Buffer, pieces: Buffer[], from: number, to: number): Buffer | undefined {
@@ -321,36 +358,66 @@ function mayBeUsageOnly(event: Buffer): boolean {
   return noChoices.test(event.toString("latin1"));
 }
 
-/**
- * The keys that any chunk may have. vLLM puts `system_fingerprint` in its usage chunk (`chat_completion/serving.py`), which a
- * client that asked for no usage must not get for that: clients read `choices[0]` of each chunk.
- */
-const envelopeKeys: ReadonlySet<string> = new Set([
-  ...["id", "object", "created", "model", "system_fingerprint", "choices", "usage"],
-]);
+/** @param at where `reasonNeedle` was found; -1 for nowhere */
+function hasReason(bytes: Buffer, at: number): boolean {
+  if (at < 0) return false;
+  const value = at + reasonNeedle.length;
+  return bytes[bytes[value] === space ? value + 1 : value] === quote;
+}
+
+/** The keys that every chunk may have, and the one that the client did not ask for. */
+const envelopeKeys: ReadonlySet<string> = new Set(["id", "object", "created", "model", "choices", "usage"]);
+
+const dataLine = /(?:^|[\r\n])data:/g;
+
+/** The JSON object in an event. Its text is Latin-1, so that offsets in it count bytes. */
+interface EventObject {
+  readonly text: string;
+  readonly members: readonly Member[];
+}
+
+/** @returns undefined for an event without an object, or with one in several lines, which no engine writes */
+function scanEvent(event: Buffer): EventObject | undefined {
+  if (!parseEventData(event)) return undefined;
+  const text = event.toString("latin1");
+  const [line, another] = text.matchAll(dataLine);
+  return line && !another ? { text, members: scanObject(text, line.index + line[0].length) } : undefined;
+}
+
+/** Whether an event has a report of usage and no choice. */
+function isUsageOnly(event: Buffer): boolean {
+  const data = parseEventData(event);
+  return Array.isArray(data?.choices) && data.choices.length === 0 && findUsageReport(data) !== undefined;
+}
 
 /**
- * An event of usage as an engine sends it that is not asked for usage: without it, or not at all if nothing else is in it.
- *
- * @returns `bytes` for an event that stays as it is; undefined for nothing
+ * What an engine that is not asked for usage sends in place of a usage-only event and the one before it: that one, with what else
+ * is in the usage-only event. Clients read `choices[0]` of each event, so only where nothing waits for it does one without choices
+ * pass.
  */
-function withoutUsage(event: Buffer, bytes: Buffer): Buffer | undefined {
-  const data = parseEventData(event);
-  const isUsage = Array.isArray(data?.choices) && data.choices.length === 0 && findUsageReport(data) !== undefined;
-  if (!data || !isUsage) return bytes;
-  const isMore = Object.keys(data).some((key) => !envelopeKeys.has(key) && data[key] !== null);
-  if (!isMore) return undefined;
-  const text = event.toString("latin1");
-  const line = /(?:^|[\r\n])data:/.exec(text);
-  const members = line ? scanObject(text, line.index + line[0].length) : [];
-  const at = members.findIndex((member) => memberKey(text, member) === "usage");
-  const usage = members[at];
-  // Data in several lines stay as they are: no engine writes them.
-  if (!usage) return bytes;
-  const previous = members[at - 1];
-  const next = members[at + 1];
-  const from = next || !previous ? usage.keyStart : previous.valueEnd;
-  return Buffer.from(text.slice(0, from) + text.slice(next ? next.keyStart : usage.valueEnd), "latin1");
+function withoutUsage(event: Buffer, ending: Buffer | undefined): Buffer | undefined {
+  const report = scanEvent(event);
+  const target = ending && scanEvent(ending);
+  if (!report) return ending;
+  const { text, members } = report;
+  const known = new Set(target?.members.map((member) => memberKey(target.text, member)));
+  const more = members.filter((member) => {
+    const key = memberKey(text, member);
+    return !envelopeKeys.has(key) && !known.has(key) && text.slice(member.valueStart, member.valueEnd) !== "null";
+  });
+  if (more.length === 0) return ending;
+  const end = target?.members.at(-1)?.valueEnd;
+  if (!target || end === undefined) return joined(ending, Buffer.from(withoutMember(report, "usage"), "latin1"));
+  const added = more.map(({ keyStart, valueEnd }) => `,${text.slice(keyStart - 1, valueEnd)}`).join("");
+  return Buffer.from(target.text.slice(0, end) + added + target.text.slice(end), "latin1");
+}
+
+function withoutMember({ text, members }: EventObject, key: string): string {
+  const at = members.findIndex((member) => memberKey(text, member) === key);
+  const [previous, member, next] = [members[at - 1], members[at], members[at + 1]];
+  if (!member) return text;
+  const from = next || !previous ? member.keyStart : previous.valueEnd;
+  return text.slice(0, from) + text.slice(next ? next.keyStart : member.valueEnd);
 }
 
 /** The report in an event's data, if it has one. */
@@ -394,9 +461,7 @@ class BoundaryFinder {
   #hasEnded = false;
   /** Whether an event has ended except for a possible line feed. */
   #isPending = false;
-  /** The chunk last searched for a carriage return, and the offset of the next one in it; its length for none. */
-  #searched: Buffer | undefined;
-  #returnAt = 0;
+  readonly #returns = new Needle(Buffer.of(carriageReturn));
 
   /**
    * The offset just after the chunk's next blank line at or after `from`, or -1. For each chunk in turn, call it with
@@ -420,22 +485,15 @@ class BoundaryFinder {
         this.#lineIsBlank = code === lineFeed;
       }
       const found = chunk.indexOf(lineFeed, at);
-      const end = Math.min(found < 0 ? chunk.length : found, this.#findReturn(chunk, at));
+      const lineEnd = found < 0 ? chunk.length : found;
+      const returnAt = this.#returns.findIn(chunk, at, lineEnd);
+      const end = returnAt < 0 ? lineEnd : returnAt;
       if (end === chunk.length) return -1;
       this.#isAfterReturn = chunk[end] === carriageReturn;
       this.#hasEnded = false;
       at = end + 1;
       this.#lineIsBlank = true;
     }
-  }
-
-  /** Few streams have any, so none is searched for twice. */
-  #findReturn(chunk: Buffer, at: number): number {
-    if (this.#searched === chunk && this.#returnAt >= at) return this.#returnAt;
-    const found = chunk.indexOf(carriageReturn, at);
-    this.#searched = chunk;
-    this.#returnAt = found < 0 ? chunk.length : found;
-    return this.#returnAt;
   }
 
   /**
@@ -449,5 +507,27 @@ class BoundaryFinder {
     this.#isPending = at === chunk.length;
     if (this.#isPending) return -1;
     return chunk[at] === lineFeed ? at + 1 : at;
+  }
+}
+
+/** Searches chunks for some bytes, each part once. */
+class Needle {
+  readonly #needle: Buffer;
+  /** The chunk last searched, and where the bytes come next in it; its length for nowhere. */
+  #chunk: Buffer | undefined;
+  #at = 0;
+
+  constructor(needle: Buffer) {
+    this.#needle = needle;
+  }
+
+  /** The offset where they begin between two offsets, or -1. Call it with ascending offsets for each chunk in turn. */
+  findIn(chunk: Buffer, start: number, end: number): number {
+    if (this.#chunk !== chunk || this.#at < start) {
+      const found = chunk.indexOf(this.#needle, start);
+      this.#chunk = chunk;
+      this.#at = found < 0 ? chunk.length : found;
+    }
+    return this.#at < end ? this.#at : -1;
   }
 }

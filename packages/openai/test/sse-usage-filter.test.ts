@@ -386,11 +386,79 @@ test("a stream whose lines end in carriage returns alone passes event by event, 
 });
 
 /*
- * The last chunk was dropped whole where the router had asked for usage: vLLM's fingerprint and llama.cpp's timings, which
- * engines put there when they are asked for usage, were lost.
+ * Asked for usage, engines put into the chunk of usage what else they would have put into the last one: vLLM its fingerprint,
+ * llama.cpp its timings. With that chunk they were lost; left as a chunk without choices, they broke clients that read
+ * `choices[0]`.
  */
-describe("with strip, only usage goes of an event that has more", () => {
+describe("with strip, what else is in the event of usage belongs to the event before it", () => {
   const usageMember = '"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}';
+  const ending = (more = "", reason = '"stop"') =>
+    `data: {"id":"c","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":${reason}}]${more}}\n\n`;
+  const usageOnly = (more: string) => `data: {"id":"c","choices":[],${usageMember}${more}}\n\n`;
+  const fingerprint = ',"system_fingerprint":"vllm-0.32.0-\u00e9"';
+  const timings = ',"timings":{"prompt_ms":12345678901234567890}';
+
+  test.each([
+    ["vLLM's fingerprint", [ending(), usageOnly(fingerprint)], [ending(fingerprint)]],
+    ["llama.cpp's timings", [ending(fingerprint), usageOnly(fingerprint + timings)], [ending(fingerprint + timings)]],
+    ["nothing", [ending(), usageOnly("")], [ending()]],
+    ["null", [ending(), usageOnly(',"sglext":null')], [ending()]],
+    ["in front of usage", [ending(), `data: {"timings":1,"choices":[],${usageMember}}\n\n`], [ending(',"timings":1')]],
+    [
+      "of the last of several choices",
+      [ending(), chunkEvent("a"), ending(), usageOnly(fingerprint)],
+      [ending(), chunkEvent("a"), ending(fingerprint)],
+    ],
+    [
+      "with spaces",
+      [ending().replace('son":"', 'son": "'), usageOnly(fingerprint)],
+      [ending(fingerprint).replace('son":"', 'son": "')],
+    ],
+    [
+      "of an event in several lines, which stays as it is",
+      [ending().replace("}\n", "\ndata: }\n"), usageOnly(fingerprint)],
+      [ending().replace("}\n", "\ndata: }\n"), `data: {"id":"c","choices":[]${fingerprint}}\n\n`],
+    ],
+    [
+      "with CR LF",
+      [ending().replaceAll("\n", "\r\n"), usageOnly(fingerprint).replaceAll("\n", "\r\n")],
+      [ending(fingerprint).replaceAll("\n", "\r\n")],
+    ],
+    ["of no event with a reason", [ending("", "null"), usageOnly("")], [ending("", "null")]],
+    ["nothing, as usage was not reported", [ending()], [ending()]],
+  ])("%s", (_, events, kept) => {
+    const stream = [chunkEvent("a"), ...events, doneEvent];
+    const expected = [chunkEvent("a"), ...kept, doneEvent].join("");
+    expect(run(true, stream).output).toBe(expected);
+    expect(run(true, [stream.join("")]).output).toBe(expected);
+    expect(run(true, [...stream.join("")]).output).toBe(expected);
+  });
+
+  test("an event with a reason waits for the next event, no longer, and for none that is not whole", () => {
+    const filter = createSseUsageFilter({ strip: true });
+    expect(filter.push(Buffer.from(chunkEvent("a") + ending()))?.toString()).toBe(chunkEvent("a"));
+    expect(filter.push(Buffer.from(usageOnly(timings).slice(0, -1)))).toBeUndefined();
+    expect(filter.push(Buffer.from("\n"))?.toString()).toBe(ending(timings));
+    expect(filter.push(Buffer.from(ending()))).toBeUndefined();
+    expect(filter.push(Buffer.from(": ping\n\n"))?.toString()).toBe(`${ending()}: ping\n\n`);
+    expect(filter.push(Buffer.from(ending()))).toBeUndefined();
+    const long = `data: "${"x".repeat(1_048_576)}`;
+    expect(filter.push(Buffer.from(long))?.toString() === ending() + long).toBe(true);
+  });
+
+  test("the event with a reason that waits when a stream is cut is handed over, once", () => {
+    const filter = createSseUsageFilter({ strip: true });
+    filter.push(Buffer.from(ending() + usageOnly("").slice(0, 20)));
+    expect(filter.cut()?.toString()).toBe(ending());
+    expect(filter.cut()).toBeUndefined();
+  });
+
+  test("a stream that ends there is whole", () => {
+    expect(run(true, [ending()]).output).toBe(ending());
+    expect(run(true, [ending(), usageOnly(timings).trimEnd()]).output).toBe(ending(timings));
+    expect(run(true, [ending(), doneEvent.slice(0, 9)]).output).toBe(ending() + doneEvent.slice(0, 9));
+  });
+
   test.each([
     [
       "last",
@@ -399,9 +467,8 @@ describe("with strip, only usage goes of an event that has more", () => {
     ],
     ["in the middle", `{"choices":[], ${usageMember} , "timings":"\u00e9"}`, '{"choices":[], "timings":"\u00e9"}'],
     ["first", `{${usageMember},"choices":[],"timings":{}}`, '{"choices":[],"timings":{}}'],
-    ["beside the fingerprint of vLLM", `{"choices":[],"system_fingerprint":"f",${usageMember}}`, undefined],
     ["beside null", `{"choices":[],"system_fingerprint":null,${usageMember}}`, undefined],
-  ])("%s", (_, data, kept) => {
+  ])("where no such event waits, only usage is taken out: %s", (_, data, kept) => {
     const { filter, output } = run(true, [chunkEvent("a"), `data: ${data}\n\n`, doneEvent]);
     expect(output).toBe(chunkEvent("a") + (kept === undefined ? "" : `data: ${kept}\n\n`) + doneEvent);
     expect(filter.usage()).toEqual({ promptTokens: 9, completionTokens: 2, cachedTokens: 0 });

@@ -77,6 +77,9 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
   const continuousUsage = includesUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);
   const created = Math.floor(clock.wallMs() / 1000);
   const origin = flavour === "vllm" ? { service_tier: null, system_fingerprint: systemFingerprint } : {};
+  // In the chunk that is last: the one of usage, or the one with the reason (vllm/entrypoints/openai/chat_completion/serving.py).
+  const stamp = flavour === "vllm" ? `,"system_fingerprint":"${systemFingerprint}"` : "";
+  const reasonStamp = includesUsage ? "" : stamp;
   const identity = { id, object: shape.objectName, created, model };
   const head = `data: ${JSON.stringify({ ...identity, object: shape.chunkObjectName }).slice(0, -1)},"choices":[`;
   const parts = sequences.map((sequence, index) => {
@@ -112,7 +115,7 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
         : isLast
           ? last
           : middle;
-      const end = chunkEnd(sequence, index + 1);
+      const end = (isLast ? reasonStamp : "") + chunkEnd(sequence, index + 1);
       let events = `${head}${before}${text.inJson(index)}${withLogprobs(after, sequence, index)}${end}`;
       const opening = index === 0 ? shape.opening(at) : "";
       if (opening !== "") events = `${head}${opening}${chunkEnd(sequence, 0)}${events}`;
@@ -121,11 +124,8 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
     },
     end(reports) {
       if (!includesUsage) return "data: [DONE]\n\n";
-      const finalUsage =
-        flavour === "vllm"
-          ? `${JSON.stringify(usage(reports), withoutNull)},"system_fingerprint":"${systemFingerprint}"`
-          : JSON.stringify(usage(reports));
-      return `${head}],"usage":${finalUsage}}\n\ndata: [DONE]\n\n`;
+      const finalUsage = JSON.stringify(usage(reports), flavour === "vllm" ? withoutNull : undefined);
+      return `${head}],"usage":${finalUsage}${stamp}}\n\ndata: [DONE]\n\n`;
     },
     whole(reports, { top, choice }) {
       const choices = sequences.map((sequence, index) => ({
@@ -144,7 +144,7 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
       const [before, after] = shape.chunk(0, finishReason, contentDelta);
       return {
         whole: JSON.stringify({ ...identity, choices, ...origin, usage: total, ...shape.tail(0) }),
-        events: `${head}${before}${after}${shape.chunkEnd}data: [DONE]\n\n`,
+        events: `${head}${before}${after}${reasonStamp}${shape.chunkEnd}data: [DONE]\n\n`,
       };
     },
   };

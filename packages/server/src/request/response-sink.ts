@@ -16,6 +16,8 @@ export interface BodyFilter {
   push(chunk: Buffer): Buffer | readonly Buffer[] | undefined;
   /** Returns delayed bytes when the engine's body is complete. Not called for a body that was cut. */
   end(): Buffer | undefined;
+  /** Returns the whole events that were delayed when the engine's body is cut. */
+  cut?(): Buffer | undefined;
 }
 
 /** What an answer is written to: part of `ServerResponse` of `node:http`. */
@@ -85,6 +87,8 @@ export class ResponseSink {
    * @param frame one whole event
    */
   endWithFrame(frame: string | Buffer): void {
+    const rest = this.#filter?.cut?.();
+    if (rest !== undefined) this.#put(rest);
     this.#response.write(this.#missingEventEnd());
     this.#response.end(frame);
   }
@@ -142,7 +146,7 @@ export interface AnswerWatch extends BodyFilter {
 
 interface AnswerWatchOptions {
   readonly contentType: string;
-  /** Removes the usage event that the router requested and the client did not. */
+  /** Removes the usage that the router requested and the client did not. */
   readonly stripUsage: boolean;
   /** Reads the id of a response object from the first bytes. */
   readonly readId: boolean;
@@ -175,6 +179,7 @@ function watchStream({ stripUsage, readId, onTokens }: AnswerWatchOptions): Answ
       return passed;
     },
     end: () => filter.end(),
+    cut: () => filter.cut(),
     usage: () => filter.usage(),
     fault: () => filter.fault(),
     responseId: head.responseId,

@@ -76,6 +76,33 @@ test("an engine that another router keeps busy is left alone", async () => {
   await untilOthers(other, 0);
 });
 
+test("an engine that is drained at one router, and taken back at another, gets its share from both again", async () => {
+  const engines = [await jsonEngine(rig, answer), await jsonEngine(rig, answer)];
+  const routers = await meshRouters(rig, 2, engines, { tokenizes: false, config: { policy: "round_robin" } });
+  const [one, other] = [routers[0]!, routers[1]!];
+  const drained = engines[0]!;
+  const setDraining = (router: RunningRouter, draining: boolean): Promise<unknown> =>
+    router.admin("PATCH", `/admin/workers/${encodeURIComponent(drained.id)}`, { draining });
+  const shares = async (): Promise<readonly (readonly number[])[]> => {
+    const found: number[][] = [];
+    for (const router of routers) {
+      const before = engines.map(({ requests }) => requests.length);
+      for (let at = 0; at < 6; at++)
+        await post(`${router.url}/v1/completions`, { model: "tiny", prompt: "hello", max_tokens: 1 });
+      found.push(engines.map(({ requests }, at) => requests.length - before[at]!));
+    }
+    return found;
+  };
+  const sharesBecome = (wanted: readonly number[]): Promise<unknown> =>
+    waitFor(async () => JSON.stringify(await shares()) === JSON.stringify([wanted, wanted]), {
+      what: `shares of ${wanted}`,
+    });
+  await setDraining(one, true);
+  await sharesBecome([0, 6]);
+  await setDraining(other, false);
+  await sharesBecome([3, 3]);
+});
+
 test("the load of a router that is gone counts no more", async () => {
   const { engines, held } = await holdingEngines(2);
   const [one, other] = await meshRouters(rig, 2, engines, { tokenizes: false });

@@ -10,14 +10,22 @@ import {
   noPeerLoad,
 } from "@espalier/admission";
 import { createSeededRandom, silentMeter } from "@espalier/common";
+import { prefillCountHoldMs, prefillCountSettleMs } from "@espalier/disaggregation";
 import { createPolicy } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
-import { type TargetExclusion, targetExclusions } from "@espalier/workers";
+import { type AdapterReading, type TargetExclusion, targetExclusions } from "@espalier/workers";
 import { expect, test } from "vitest";
 import type { Exclusion } from "../src/decision-log.ts";
+import { createFleetRoles } from "../src/pairs/fleet-roles.ts";
+import { PairPlanner } from "../src/pairs/pair-planner.ts";
+import { createSplitMetrics } from "../src/pairs/split-metrics.ts";
+import { createPeerTraffic } from "../src/peer-traffic.ts";
 import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
 import { createTargetSelector } from "../src/select-target.ts";
+import { PoolWork } from "../src/work/pool-work.ts";
+import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
+import { nothingShared } from "./shared-load.ts";
 
 const request = { tenant: "", promptTokens: 200, expectedOutputTokens: 100, sizeBytes: 1, deadlineMs: undefined };
 const features = { promptTokens: 200, expectedOutputTokens: 100, sessionKey: undefined, prefixKey: undefined };
@@ -31,6 +39,7 @@ function rig() {
     ...{ others: noPeerLoad, fleet: noFleetUsage },
   });
   const reasons: string[] = [];
+  const pool = { policy: createPolicy("predicted_latency"), work: new PoolWork(clock) };
   const selector = createTargetSelector({
     random: createSeededRandom(1),
     knowledge: {} as PrefixKnowledge,
@@ -38,7 +47,7 @@ function rig() {
   });
   const tried = new Set<string>();
   return {
-    ...{ time, targets, tried, onlyEngine: undefined as string | undefined },
+    ...{ time, targets, tried, pool, selector, onlyEngine: undefined as string | undefined },
     accepts: (_: ScriptedTarget): boolean => true,
     /** A request arrives, and is sent to a target if there is one. */
     arrive(className: string, promptTokens = request.promptTokens) {
@@ -61,7 +70,6 @@ function rig() {
       const { onlyEngine, accepts } = this;
       const leftOut = admission.explain({ className, deadlineMs: undefined, onlyEngine }, targets);
       const open = targets.filter(({ key }) => !leftOut.has(key));
-      const pool = { policy: createPolicy("predicted_latency") };
       selector.select(pool, open, { features, prompt: undefined }, { tried, onlyEngine, accepts, leftOut });
       return [...reasons];
     },
@@ -76,6 +84,26 @@ function load({ load }: ScriptedTarget, count: number, promptTokens = 1, yields 
   return () => {
     for (const ticket of begun) ticket.end();
   };
+}
+
+/** The engine's metrics are read now. */
+function report(
+  one: Rig,
+  { signals }: ScriptedTarget,
+  read: { readonly running: number; readonly waiting: number },
+): void {
+  const { nowMs } = one.time.clock;
+  const readMs = nowMs();
+  Object.assign(signals, { ...read, ageMs: () => nowMs() - readMs });
+}
+
+/** An engine runs as many as it can, by four reports in a row. */
+function runFull(one: Rig, target: ScriptedTarget): void {
+  for (let reports = 0; reports < 4; reports++) {
+    report(one, target, { running: 16, waiting: 3 });
+    one.leftOut("interactive");
+    one.time.advance(1_000);
+  }
 }
 
 interface Guard {
@@ -102,9 +130,32 @@ function keepOut(target: ScriptedTarget, reason: TargetExclusion): () => void {
 }
 
 const guards: Readonly<
-  Record<Exclude<Exclusion, TargetExclusion | "cache_memory"> | "below_hotspot", readonly Guard[]>
+  Record<Exclude<Exclusion, TargetExclusion | "cache_memory"> | "below_hotspot" | "short_queue", readonly Guard[]>
 > = {
   role: [
+    {
+      // Of engines that may do both, some are assigned to compute prompts for the others.
+      withinMs: prefillCountHoldMs,
+      begin(one) {
+        const { clock } = one.time;
+        for (const { engine } of one.targets) Object.assign(engine, { kvTransfer: { protocol: "nixl" } });
+        const roles = createFleetRoles(clock, undefined);
+        const limits = { appliesRoleBalance: true, fixedTokens: undefined, minTokens: 1, maxTokens: 2 };
+        const { selector } = one;
+        const metrics = createSplitMetrics(silentMeter);
+        const planner = new PairPlanner({ limits, selector, dryRunSelector: selector, roles, metrics });
+        const { balance, assignment } = roles.of("");
+        const assign = (): void =>
+          assignment.update(() => one.targets.map(({ engine }) => engine), balance.prefillShare);
+        balance.observe({ uncachedTokens: 100_000, outputTokens: 10 });
+        assign();
+        one.time.advance(prefillCountSettleMs);
+        assign();
+        roles.of("").paired();
+        one.accepts = (target) => planner.alonePredicate(one.pool, one.targets, one.tried)(target);
+        return () => {};
+      },
+    },
     {
       withinMs: 0,
       begin(one) {
@@ -178,6 +229,29 @@ const guards: Readonly<
       },
     },
   ],
+  short_queue: [
+    {
+      withinMs: 0,
+      begin(one) {
+        runFull(one, one.targets[0]!);
+        return load(one.targets[0]!, 20);
+      },
+    },
+    {
+      // Its memory was full of long prompts. Their number was no limit, as soon as another engine runs more at once.
+      withinMs: 1_000,
+      begin(one) {
+        const [first, second] = one.targets;
+        runFull(one, first!);
+        load(first!, 20);
+        return () => {
+          report(one, second!, { running: 20, waiting: 0 });
+          // A decision reads reports one after the other.
+          one.leftOut("interactive");
+        };
+      },
+    },
+  ],
   below_hotspot: [{ withinMs: 0, begin: ({ targets }) => load(targets[0]!, 1_000) }],
 };
 
@@ -197,4 +271,59 @@ test.each(rows)("every engine is a candidate again once the cause of $reason has
   end();
   one.time.advance(row.withinMs);
   expect(one.leftOut(row.className)).toEqual([]);
+});
+
+/**
+ * In a burst, prompts that are cold from the same block on meet at one engine. Of even traffic that is busy enough, each prompt goes
+ * where there is least to do.
+ */
+test("prompts of a common prefix are spread again a moment after a burst", () => {
+  const time = createVirtualTime();
+  const shared = { ...nothingShared(5), originCount: 3 };
+  const traffic = createPeerTraffic(time.clock, shared, () => false);
+  const knowledge = { match() {}, describe() {} } as unknown as PrefixKnowledge;
+  const selector = createTargetSelector({ random: createSeededRandom(3), knowledge, shared, traffic });
+  const targets = Array.from({ length: 5 }, (_, index) =>
+    scriptedTarget(index, `engine-${index}`, { clock: time.clock }),
+  );
+  const pool = { policy: createPolicy("predicted_latency"), work: new PoolWork(time.clock) };
+  const prompt = promptOf(tokensOf("common", 1_024));
+  const asked = { features: { ...features, promptTokens: 1_024 }, prompt };
+  /** Prompts that come so many milliseconds apart. @returns how many engines got them */
+  const send = (count: number, apartMs: number): number => {
+    const used = new Set<string>();
+    for (let sent = 0; sent < count; sent++) {
+      used.add(selector.select(pool, targets, asked, { tried: new Set() })!.target.key);
+      time.advance(apartMs);
+    }
+    return used.size;
+  };
+  send(200, 10);
+  expect(send(20, 10)).toBe(5);
+  expect(send(40, 0)).toBeLessThan(5);
+  time.advance(40);
+  expect(send(20, 10)).toBe(5);
+});
+
+const loaded = (slots: number): AdapterReading => ({ slots, running: [], waiting: [] });
+
+/** Where adapters have taken all slots, another one costs two loads: its own, and that of the adapter that it evicts. */
+test.each<[string, (adapters: ScriptedTarget["adapters"]) => void]>([
+  ["are unloaded", (adapters) => adapters.unloaded("y")],
+  [
+    "are gone with the engine's process",
+    (adapters) => {
+      adapters.forget();
+      adapters.accept(loaded(1), 2, true);
+    },
+  ],
+])("an engine is as good as any for an adapter once the adapters in its slots %s", (_, end) => {
+  const targets = [0, 1, 2].map((index) => scriptedTarget(index, `engine-${index}`));
+  for (const { adapters } of targets) adapters.accept(loaded(1), 1, true);
+  const [first] = targets;
+  first!.adapters.sent("y");
+  const states = (): unknown[] => targets.map(({ adapters }) => adapters.stateOf("x"));
+  expect(states()).toEqual(["none", "room", "room"]);
+  end(first!.adapters);
+  expect(states()).toEqual(["room", "room", "room"]);
 });

@@ -9,6 +9,7 @@ import {
   isPlausibleTransfers,
   noTransfers,
   type PrefillCountDecision,
+  prefillCountHoldMs,
   type RoleAssignment,
   type RoleBalance,
   type RoleWork,
@@ -27,6 +28,10 @@ export interface ModelRoles {
   readonly cost: TransferCost;
   /** The policy for decode engines, using that cost. */
   readonly decodePolicy: Policy;
+  /** Whether any router has split a request in the time that an assignment is held. */
+  readonly isPairing: boolean;
+  /** This router splits a request. */
+  paired(): void;
   /** Publishes what this router has seen and decided, at most every two seconds, so it may be called often. */
   tell(): void;
 }
@@ -90,6 +95,7 @@ class OwnRoles implements ModelRoles {
   /** Transfers seen here, as of the latest one. */
   #transfers = noTransfers;
   #transferredMs = Number.NEGATIVE_INFINITY;
+  #pairedMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock, notes: NoteChannel | undefined, key: string) {
     this.#clock = clock;
@@ -109,6 +115,19 @@ class OwnRoles implements ModelRoles {
     this.#heard.set(origin.router, { work: note.work, atMs, transfers: sums, transferredMs: atMs - transferAgeMs });
     this.cost.refit();
     if (note.decision) this.assignment.count.adopt({ count: note.decision.count, ageMs: note.decision.ageMs + ageMs });
+  }
+
+  get isPairing(): boolean {
+    const sinceMs = this.#clock.nowMs() - prefillCountHoldMs;
+    if (this.#pairedMs > sinceMs) return true;
+    for (const { transfers, transferredMs } of this.#heard.values()) {
+      if (transfers.weight > 0 && transferredMs > sinceMs) return true;
+    }
+    return false;
+  }
+
+  paired(): void {
+    this.#pairedMs = this.#clock.nowMs();
   }
 
   tell(): void {

@@ -171,13 +171,16 @@ export class PairPlanner<Target extends PairTarget> {
     return this.#options.dryRunSelector.select(asked, targets, { features, prompt }, { tried, accepts });
   }
 
-  /** Targets that may serve a request alone: those assigned to decode, while one of them has not been tried. */
+  /**
+   * Targets that may serve a request alone: while requests are split, those assigned to decode, if one of them has not been
+   * tried.
+   */
   alonePredicate(
     pool: SelectablePool,
     targets: readonly Target[],
     tried: ReadonlySet<string>,
   ): (target: Target) => boolean {
-    if (!this.#options.limits.appliesRoleBalance) return servesAlone;
+    if (!this.#options.limits.appliesRoleBalance || !this.rolesOf(pool).isPairing) return servesAlone;
     const isAssigned = (target: Target): boolean =>
       servesAlone(target) && this.#isAssignedTo(pool, target.engine, "decode");
     return targets.some((target) => target.usable && isAssigned(target) && !tried.has(target.key))

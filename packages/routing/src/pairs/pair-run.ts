@@ -225,6 +225,7 @@ export class PairRun<Target extends PairTarget> {
       if (this.#pairs === 0) this.#reason = chosen.reason;
       return chosen.whole && { selection: chosen.whole, leg: "whole" };
     }
+    planner.rolesOf(request.pool).paired();
     this.#pairs++;
     this.#pair = chosen;
     this.#reason = chosen.reason;

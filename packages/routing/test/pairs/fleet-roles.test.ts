@@ -1,6 +1,6 @@
 /** Routers weigh the work of all of them, and come to the same number of engines that compute prompts. */
 import { asRouterId, createSeededRandom, type EngineRole } from "@espalier/common";
-import { noTransfers, splitThreshold, type TransferSums } from "@espalier/disaggregation";
+import { noTransfers, prefillCountHoldMs, splitThreshold, type TransferSums } from "@espalier/disaggregation";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
@@ -82,6 +82,24 @@ test("routers with different clients agree on the share, and on who computes pro
     engines.filter((engine) => roles.assignment.assignedRoleOf(engine) === "prefill"),
   );
   for (const own of assignment) expect(own).toEqual(assignment[0]);
+});
+
+test("engines are kept for prompts while any router splits requests, and no longer than half a minute after", () => {
+  const { clock, advance } = createVirtualTime();
+  const { all } = channels(2);
+  const [one, other] = all.map((channel) => createFleetRoles(clock, channel).of("m"));
+  one!.tell();
+  expect([one!.isPairing, other!.isPairing]).toEqual([false, false]);
+  one!.paired();
+  advance(2_000);
+  one!.cost.observe(4_000, 100);
+  one!.tell();
+  expect([one!.isPairing, other!.isPairing]).toEqual([true, true]);
+  advance(prefillCountHoldMs - 2_000);
+  one!.tell();
+  expect([one!.isPairing, other!.isPairing]).toEqual([false, true]);
+  advance(2_000);
+  expect([one!.isPairing, other!.isPairing]).toEqual([false, false]);
 });
 
 test("routers that were cut off from each other come to one number again", () => {

@@ -1,5 +1,5 @@
 /** Engines of role both keep to one side, where that is applied; what would be left without anybody is served all the same. */
-import { prefillCountSettleMs } from "@espalier/disaggregation";
+import { prefillCountHoldMs, prefillCountSettleMs } from "@espalier/disaggregation";
 import { expect, test } from "vitest";
 import { choosePair, type SplitRig, splitRig } from "./split-rig.ts";
 
@@ -34,6 +34,8 @@ function chosen(rig: SplitRig, promptTokens: number, tried = untried) {
   for (let request = 0; request < 200; request++) {
     const choice = choosePair(rig.context, rig.plan({ features }), tried);
     if (choice.protocol) {
+      // As its run does.
+      rig.context.split.planner.rolesOf(rig.plan().pool).paired();
       sides.prefill.add(choice.prefill.target.key);
       sides.decode.add(choice.decode.target.key);
       continue;
@@ -56,6 +58,15 @@ test("half of the work is prefill: two engines compute, two answer, short prompt
   expect(chosen(rig, 8_000)).toEqual({ prefill: on("prefill"), decode: on("decode"), alone: [] });
   expect(chosen(rig, 100)).toEqual({ prefill: [], decode: [], alone: on("decode") });
   expect(rig.meter.value("espalier_disaggregation_prefill_engines", "m")).toBe(2);
+});
+
+test("while no request is split, short prompts go to every engine", async () => {
+  const rig = await busyRig(0.5);
+  expect(chosen(rig, 100).alone).toEqual(names);
+  chosen(rig, 8_000);
+  expect(chosen(rig, 100).alone).toHaveLength(2);
+  await rig.fleet.time.advanceAsync(prefillCountHoldMs);
+  expect(chosen(rig, 100).alone).toEqual(names);
 });
 
 test("not applied, every engine is on either side", async () => {

@@ -175,6 +175,7 @@ test("the status tells engines, models and what is under way", async () => {
     },
     engines: 2,
     usableEngines: 1,
+    asleepEngines: 0,
     models: ["other", "tiny"],
     mesh: null,
     lastReload: null,

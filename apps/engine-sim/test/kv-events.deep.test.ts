@@ -211,6 +211,18 @@ test("a cache reset is told with the next step by vLLM, at once by SGLang", asyn
   expect(flushed.messages[0]?.events.map(({ kind }) => kind)).toEqual(["cleared"]);
 });
 
+test("sleep clears the cache, which is told with the first step after it", async () => {
+  const sim = await startPublishing("vllm-0.32");
+  await complete(sim, { prompt: prompt(1, 40) });
+  await sim.post("/sleep", {});
+  await sim.post("/wake_up", {});
+  expect((await channelOf(sim)).nextSequence).toBe(1);
+  await complete(sim, { prompt: prompt(2, 40) });
+  const events = await followEvents(sim);
+  await events.caughtUp();
+  expect(events.messages[1]?.events.map(({ kind }) => kind)).toEqual(["cleared", "stored"]);
+});
+
 test.each(["vllm-0.32", "sglang-0.5.23"] as const)("%s: a restart is an epoch on the same ports", async (dialect) => {
   const sim = await startPublishing(dialect);
   for (let round = 0; round < 3; round++) await complete(sim, { prompt: prompt(round, 40) });

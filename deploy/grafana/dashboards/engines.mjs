@@ -10,8 +10,9 @@ export const engines = {
       [
         [`min by (engine) (${of("espalier_engine_up")})`, "{{engine}}"],
         [`max by (engine) (${of("espalier_engine_health_overruled")}) > 0`, "{{engine}} tried though down"],
+        [`max by (engine) (${of("espalier_engine_asleep_ranks")}) > 0`, "{{engine}} ranks asleep"],
       ],
-      "1 while all routers find it up. Tried though down: too few engines of a model are up, and requests find out which are.",
+      "1 while all routers find it up. Tried though down: too few engines of a model are up, and requests find out which are. Ranks asleep get no requests.",
     ),
     plot(
       "Circuit breaker",

@@ -131,6 +131,11 @@ export const errorCatalogue = {
     type: "rate_limit_error",
   },
   no_engine_available: upstream(503, "No engine of the pool can take the request now.", "Retry after Retry-After."),
+  engines_asleep: upstream(
+    503,
+    "All engines of the pool that are up are asleep.",
+    "Wake one (vLLM: `POST /wake_up`), then retry.",
+  ),
   too_many_connections: upstream(
     503,
     "The router is at its limit of client connections.",

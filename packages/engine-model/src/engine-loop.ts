@@ -57,6 +57,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   #ending = false;
   /** Whether the last planning found no memory for the waiting requests while nothing ran, and nothing has changed since. */
   #isStuck = false;
+  #isPaused = false;
   /** Work of the running step. */
   readonly #work = createStepWork();
   /** Number of steps equal to the running one that may follow it. */
@@ -166,6 +167,12 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     return true;
   }
 
+  pause(isPaused: boolean, timeMs: number): void {
+    this.#runBefore(timeMs);
+    this.#isPaused = isPaused;
+    this.#wake(timeMs);
+  }
+
   setSlowdown(factor: number, timeMs: number): void {
     const times = slowedSteps(this.parameters, factor);
     this.#runBefore(timeMs);
@@ -229,6 +236,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   /** When the next step ends or begins. */
   #nextMs(): number | undefined {
     if (this.#stepEndMs !== undefined) return this.#stepEndMs;
+    if (this.#isPaused) return undefined;
     const { running, importing } = this.#scheduler;
     if (running.length > 0 || (this.#waiting.size() > 0 && !this.#isStuck)) return this.#startMs;
     const readyMs = importing.nextMs();

@@ -248,6 +248,10 @@ export interface Engine {
    */
   resetPrefixCache(timeMs: number): boolean;
   /**
+   * Pauses the scheduler, or lets it go on. Requests are accepted meanwhile. The step that runs ends; none begins after it.
+   */
+  pause(isPaused: boolean, timeMs: number): void;
+  /**
    * From the next step on, steps take `factor` times as long as the parameters say: a GPU that throttles, or a noisy
    * neighbour. 1 is the initial speed.
    *

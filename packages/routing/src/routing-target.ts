@@ -14,7 +14,7 @@ export interface RoutingTarget {
     readonly kvPull?: KvPullSpec | undefined;
   };
   readonly load: TargetLoad;
-  readonly signals: Omit<EngineSignals, "dialect">;
+  readonly signals: Omit<EngineSignals, "dialect" | "awake">;
   readonly adapters: Pick<TargetAdapters, "stateOf" | "seen">;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;

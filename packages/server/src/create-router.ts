@@ -14,6 +14,7 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import type { CustomPolicies } from "@espalier/policies";
 import { createMetrics, type Metrics } from "@espalier/telemetry";
+import { areAsleep, type Fleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
 import { explainRequest } from "./admin/explain-request.ts";
@@ -274,6 +275,11 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
   return reload();
 }
 
+function whyNoneIsUsable({ engines }: Fleet): string {
+  if (engines.length === 0) return "no engine is known";
+  return areAsleep(engines.flatMap(({ targets }) => targets)) ? "all engines are asleep" : "no engine is usable";
+}
+
 function readinessOf(
   { fleet, drain, mesh, prefix, pools, overflow }: RouterContext,
   warmUp: WarmUp,
@@ -284,7 +290,7 @@ function readinessOf(
   if (drain.started) reasons.push("the router is draining");
   // Requests that wait for a first engine, or that others answer, have to reach a router.
   if (fleet.usableCount() === 0 && !pools.hasHeld && overflow.backends.length === 0) {
-    reasons.push(fleet.engines.length === 0 ? "no engine is known" : "no engine is usable");
+    reasons.push(whyNoneIsUsable(fleet));
   }
   reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor, ...(group?.waitingFor() ?? []));
   return { ready: reasons.length === 0, reasons };

@@ -7,6 +7,8 @@ const targetDescription = json.named(
   json.object({
     key: json.text(),
     usable: json.boolean(),
+    /** By its metrics. A target that sleeps is not usable. */
+    asleep: json.boolean(),
     load: json.object({
       in_flight: json.integer(),
       pending_prefill_tokens: json.number(),
@@ -104,10 +106,11 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
   };
 }
 
-function describeTarget({ key, usable, load, signals, adapters }: Target): TargetDescription {
+function describeTarget({ key, usable, exclusion, load, signals, adapters }: Target): TargetDescription {
   return {
     key,
     usable,
+    asleep: exclusion === "asleep",
     load: {
       in_flight: load.inFlight,
       pending_prefill_tokens: load.pendingPrefillTokens,

@@ -75,8 +75,12 @@ export const targetExclusions = [
   "circuit_open",
   "half_open",
   "cooldown",
+  "asleep",
 ] as const;
-/** `half_open`: the trial request of its circuit breaker is in flight. `cooldown`: it answered with `Retry-After`. */
+/**
+ * `half_open`: the trial request of its circuit breaker is in flight. `cooldown`: it answered with `Retry-After`. `asleep`: its
+ * metrics say so, and it answers no request until it is awake.
+ */
 export type TargetExclusion = (typeof targetExclusions)[number];
 
 /** The number by which its engine knows a rank. */
@@ -113,6 +117,17 @@ export interface Target {
   readonly usable: boolean;
   /** Why it gets none; undefined for a usable one. */
   readonly exclusion: TargetExclusion | undefined;
+}
+
+/** Whether all ranks of an engine are asleep. */
+export function isEngineAsleep({ targets }: Pick<EngineRecord, "targets">): boolean {
+  return targets.every(({ exclusion }) => exclusion === "asleep");
+}
+
+/** Whether sleep is why none of these targets is usable: all are asleep whose engine is up and not drained. */
+export function areAsleep(targets: readonly Target[]): boolean {
+  const able = targets.filter(({ engine }) => engine.state === "up" && !engine.draining);
+  return able.length > 0 && able.every(({ exclusion }) => exclusion === "asleep");
 }
 
 /**

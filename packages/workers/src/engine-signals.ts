@@ -64,6 +64,8 @@ export interface SignalValues {
   prefixQueries: number;
   /** Those found there. */
   prefixHits: number;
+  /** Schedulers that are awake: 0 while the engine sleeps, its memory released. */
+  awake: number;
 }
 
 type SignalField = keyof SignalValues;
@@ -111,6 +113,7 @@ export const signalSources: readonly SignalSource[] = [
     ["prefixHits", "prefix_cache_hits_total"],
     ["prefixHits", "gpu_prefix_cache_hits_total"],
   ]),
+  { dialect: "vllm", name: "vllm:engine_sleep_state", field: "awake", where: ["sleep_state", "awake"] },
   { dialect: "vllm", name: "vllm:cache_config_info", field: "blockSize", fromLabel: "block_size" },
   // With data parallelism each rank's series has the sum over all ranks: 128 twice for two ranks of 64 (vLLM 0.32).
   // The first block of each rank is its null block (`vllm/v1/core/block_pool.py`).
@@ -159,5 +162,6 @@ export function unknownSignals(): SignalValues {
     generationTokensTotal: Number.NaN,
     prefixQueries: Number.NaN,
     prefixHits: Number.NaN,
+    awake: Number.NaN,
   };
 }

@@ -15,6 +15,7 @@ import {
   type EngineHealth,
   type EngineRecord,
   type EngineState,
+  rankNumber,
   type Target,
   type TargetExclusion,
   targetKey,
@@ -29,7 +30,7 @@ import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapter
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
 /** What changed about an engine. */
-export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "cooldown" | "restarted";
+export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "cooldown" | "restarted" | "asleep";
 
 export interface EngineDeps {
   readonly clock: Clock;
@@ -80,6 +81,8 @@ export class Engine implements EngineRecord {
   #cooldownUntilMs = Number.NEGATIVE_INFINITY;
   #shownFirstRank = 0;
   #hasOtherRanks = false;
+  /** Ranks that were asleep when it was looked at last. */
+  #asleepRanks: readonly number[] = [];
 
   /** @param indices one for each rank */
   constructor(deps: EngineDeps, spec: EngineSpec, indices: readonly TargetIndex[]) {
@@ -222,6 +225,17 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("restarted", this);
   }
 
+  /** Looks which ranks are asleep, after their signals have changed. */
+  lookWhoSleeps(): void {
+    const asleep = this.targets.flatMap((target) => (target.signals.awake === 0 ? [rankNumber(target)] : []));
+    if (asleep.join() === this.#asleepRanks.join()) return;
+    this.#asleepRanks = asleep;
+    if (this.state !== "removed") this.meters.asleep(asleep.length);
+    if (asleep.length > 0) this.logger.info("engine sleeps", { ranks: asleep });
+    else this.logger.info("engine no longer sleeps");
+    this.#deps.onChange("asleep", this);
+  }
+
   setDraining(draining: boolean): void {
     if (this.draining === draining) return;
     this.draining = draining;
@@ -317,6 +331,7 @@ export class Engine implements EngineRecord {
     meters.breaker(this.breaker.state);
     meters.overruled(this.isOverruled);
     meters.tried(this.isTried);
+    meters.asleep(this.#asleepRanks.length);
     if (!Number.isNaN(this.networkMs)) meters.network(this.networkMs);
     return meters;
   }
@@ -368,6 +383,7 @@ class RankTarget implements Target {
   get exclusion(): TargetExclusion | undefined {
     const { state, draining, breaker, isOverruled, isTried, isCoolingDown } = this.engine;
     if (state !== "up" && !isTried) return state;
+    if (this.signals.awake === 0) return "asleep";
     if (draining) return "draining";
     if (!breaker.allows && !isOverruled) return breaker.state === "open" ? "circuit_open" : "half_open";
     return isCoolingDown ? "cooldown" : undefined;

@@ -12,6 +12,7 @@ export interface EngineMeters {
   breaker(state: BreakerState): void;
   overruled(isOverruled: boolean): void;
   tried(isTried: boolean): void;
+  asleep(ranks: number): void;
   /** @param ms of a round trip to it */
   network(ms: number): void;
   probe(outcome: FetchOutcome): void;
@@ -47,6 +48,11 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     help: "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
     labels,
   });
+  const asleep = meter.gauge({
+    name: "espalier_engine_asleep_ranks",
+    help: "Ranks of the engine that get no requests because its metrics say that they are asleep.",
+    labels,
+  });
   const network = meter.gauge({
     name: "espalier_engine_network_round_trip_seconds",
     help: "Round trip between this router and the engine: the shortest of the last minute.",
@@ -74,18 +80,20 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     const breakerSeries = breaker.series(engine);
     const overruledSeries = overruled.series(engine);
     const triedSeries = tried.series(engine);
+    const asleepSeries = asleep.series(engine);
     return {
       up: (isUp) => upSeries.set(isUp ? 1 : 0),
       inFlight: (count) => inFlightSeries.set(count),
       breaker: (state) => breakerSeries.set(breakerValues[state]),
       overruled: (isOverruled) => overruledSeries.set(isOverruled ? 1 : 0),
       tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
+      asleep: (ranks) => asleepSeries.set(ranks),
       network: (ms) => network.series(engine).set(ms / 1_000),
       probe: (outcome) => probes.series(engine, outcome).add(),
       scrape: (outcome) => scrapes.series(engine, outcome).add(),
       malformedLines: (count) => malformed.series(engine).add(count),
       remove() {
-        for (const metric of [up, inFlight, breaker, overruled, tried, network]) metric.remove(engine);
+        for (const metric of [up, inFlight, breaker, overruled, tried, asleep, network]) metric.remove(engine);
         malformed.remove(engine);
         for (const outcome of fetchOutcomes) {
           probes.remove(engine, outcome);

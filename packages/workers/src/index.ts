@@ -11,10 +11,12 @@ export {
   type TargetDescription,
 } from "./describe-engine.ts";
 export {
+  areAsleep,
   type EngineHealth,
   type EngineRecord,
   type EngineState,
   engineKindOf,
+  isEngineAsleep,
   rankNumber,
   type Target,
   type TargetExclusion,

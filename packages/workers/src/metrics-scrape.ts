@@ -45,6 +45,7 @@ export function createMetricsScrape(
   const forget = (): void => {
     cancelExpiry();
     for (const target of engine.targets) target.signals.forget();
+    engine.lookWhoSleeps();
   };
   /** Unlike momentary numbers, loaded adapters stay loaded until the engine stops. */
   const forgetAll = (): void => {
@@ -66,6 +67,7 @@ export function createMetricsScrape(
     }
     if (restarted) hooks.onRestart(isFirstPage);
     isFirstPage = false;
+    engine.lookWhoSleeps();
   };
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";

@@ -8,6 +8,8 @@ test("an engine has its series from the moment it is known, and none once it is 
   const b = harness.engine("b", {}, { "/health": "silent" });
   harness.fleet.apply([a.spec, b.spec]);
   expect(harness.meter.series).toEqual([
+    "espalier_engine_asleep_ranks{a}",
+    "espalier_engine_asleep_ranks{b}",
     "espalier_engine_breaker_overruled{a}",
     "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{a}",
@@ -24,6 +26,7 @@ test("an engine has its series from the moment it is known, and none once it is 
   harness.fleet.apply([b.spec]);
   await harness.time.advanceAsync(10_000);
   expect(harness.meter.series).toEqual([
+    "espalier_engine_asleep_ranks{b}",
     "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{b}",
     "espalier_engine_health_overruled{b}",
@@ -175,6 +178,7 @@ test("an engine is described as plain JSON", async () => {
       {
         key: "a",
         usable: true,
+        asleep: false,
         load: { in_flight: 2, pending_prefill_tokens: 5, decode_tokens: 43, outstanding_output_tokens: 7 },
         signals: {
           dialect: "vllm",

@@ -22,6 +22,7 @@ function createRig(count: number) {
   const asEngine = (engine: FakeEngine): Engine =>
     Object.assign(engine, {
       draining: false,
+      targets: [{ exclusion: undefined }],
       overrule(is: boolean) {
         engine.isOverruled = is;
       },

@@ -12,6 +12,8 @@ const readTarget = objectOf({
   slower: asNumber,
   /** Blocks of requests that routers have lately sent there. */
   placed: asNumber,
+  /** Its metrics say so. */
+  isAsleep: isTrue,
   kvUse: asNumberOrNull,
   running: asNumberOrNull,
   waiting: asNumberOrNull,

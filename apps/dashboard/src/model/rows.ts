@@ -8,11 +8,11 @@ export type EngineRow = ReturnType<typeof engineRows>[number];
 export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">) {
   const loads = new Map(load.map((one) => [one.target, one]));
   const rows = engines.flatMap((engine) =>
-    engine.targets.map(({ target: key, held, slower, placed, owner, worth: quality, ...signals }) => {
+    engine.targets.map(({ target: key, held, slower, placed, owner, worth: quality, isAsleep, ...signals }) => {
       const { own = 0, others = 0, pendingPrefillTokens = 0 } = loads.get(key) ?? {};
       const facts = held + slower;
       return {
-        ...{ key, models: engine.models.join(", "), role: engine.role, ...healthOf(engine) },
+        ...{ key, models: engine.models.join(", "), role: engine.role, ...healthOf(engine, isAsleep) },
         /** Requests of all routers. */
         inFlight: own + others,
         pendingPrefillTokens,
@@ -38,9 +38,12 @@ function sourceOf(facts: number, placed: number): "facts" | "placements" | "noth
   return placed > 0 ? "placements" : "nothing";
 }
 
-type Health = "up" | "draining" | "open" | "starting" | "unreachable" | "down";
+type Health = "up" | "asleep" | "draining" | "open" | "starting" | "unreachable" | "down";
 
-function healthOf({ state, reason, draining, breaker }: EngineFacts): {
+function healthOf(
+  { state, reason, draining, breaker }: EngineFacts,
+  isAsleep: boolean,
+): {
   readonly health: Health;
   readonly note: string;
 } {
@@ -48,6 +51,7 @@ function healthOf({ state, reason, draining, breaker }: EngineFacts): {
   if (state === "unreachable") return { health: "unreachable", note: reason };
   if (state !== "up") return { health: "down", note: reason || state };
   if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
+  if (isAsleep) return { health: "asleep", note: "its metrics say that it sleeps" };
   return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
 }
 
@@ -91,6 +95,7 @@ export function viewedEngines(
 
 export const healthText: Readonly<Record<Health, string>> = {
   up: "up",
+  asleep: "asleep",
   draining: "draining",
   open: "circuit open",
   starting: "starting",

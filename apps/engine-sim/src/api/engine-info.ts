@@ -1,4 +1,5 @@
 import { rankOf } from "../behaviours.ts";
+import { sleepTags } from "../engine/simulated-engine.ts";
 import type { EventChannelDescription } from "../event-channel.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import {
@@ -69,6 +70,35 @@ export function resetPrefixCache({ engine }: EngineContext, exchange: Exchange):
   const success = engine.resetPrefixCache();
   send(exchange, success ? 200 : 500, jsonType, JSON.stringify({ success }));
 }
+
+/**
+ * `POST /sleep` of vLLM (`vllm/entrypoints/serve/dev/sleep/api_router.py`). Of its modes only the default is simulated.
+ *
+ * @throws ApiError 400 for another level or mode
+ */
+export async function sleep({ engine }: EngineContext, exchange: Exchange): Promise<void> {
+  const query = queryOf(exchange);
+  const level = Number(query.get("level") ?? 1);
+  if (![0, 1, 2].includes(level)) throw new ApiError(400, "level: Input should be 0, 1 or 2");
+  const mode = query.get("mode") ?? "abort";
+  if (mode !== "abort") throw new ApiError(400, `mode ${mode} is not simulated, only abort is`);
+  await engine.fallAsleep(level);
+  sendJson(exchange, 200, { status: "sleeping", level });
+}
+
+/** `POST /wake_up` of vLLM, for all memory pools or those that `tags` names. */
+export function wakeUp({ engine }: EngineContext, exchange: Exchange): void {
+  const tags = queryOf(exchange).getAll("tags");
+  const isAwake = engine.wakeUp(tags.length > 0 ? tags : sleepTags);
+  sendJson(exchange, 200, { status: isAwake ? "awake" : "sleeping", tags: tags.length > 0 ? tags : null });
+}
+
+/** `GET /is_sleeping` of vLLM. */
+export function isSleeping({ engine }: EngineContext, exchange: Exchange): void {
+  sendJson(exchange, 200, { is_sleeping: engine.sleep !== undefined });
+}
+
+const queryOf = ({ request }: Exchange): URLSearchParams => new URL(request.url ?? "/", "http://engine").searchParams;
 
 /** `POST /flush_cache` of SGLang. */
 export function flushCache({ engine }: EngineContext, exchange: Exchange): void {

@@ -26,6 +26,16 @@ export function vllmMetrics(source: MetricsSource): string {
   const load = (value: number): number => (pretendsIdle ? 0 : value);
   page.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", load(stats.running));
   page.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", load(stats.waiting));
+  const { sleep } = engine;
+  for (const [state, isIn] of [
+    ["awake", !sleep],
+    ["weights_offloaded", sleep?.level === 1],
+    ["discard_all", sleep?.level === 2],
+  ] as const) {
+    page.gauge("vllm:engine_sleep_state", "Engine sleep state; awake = 0 means engine is sleeping.", isIn ? 1 : 0, {
+      sleep_state: state,
+    });
+  }
   page.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", load(stats.kvUse));
   page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", stats.prefixQueries);
   page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.prefixHits);

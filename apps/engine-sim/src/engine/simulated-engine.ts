@@ -76,8 +76,22 @@ interface Running {
   lastTokenMs: number;
 }
 
+/** How an engine sleeps, as vLLM does. */
+export interface Sleep {
+  /** 0: the scheduler is paused. 1: the weights are in CPU memory, the KV cache is gone. 2: all GPU memory is released. */
+  readonly level: number;
+  /** Memory pools that are not back yet. */
+  readonly tags: Set<string>;
+}
+
+/** vLLM's memory pools. */
+export const sleepTags: readonly string[] = ["weights", "kv_cache"];
+
 /** The state that an engine process loses when it ends. */
 interface EngineProcess {
+  sleep: Sleep | undefined;
+  /** By sequence that `sleep` aborted, what to call when it has ended. */
+  readonly aborting: Map<string, () => void>;
   /** Unix seconds. */
   readonly startedS: number;
   readonly engine: Engine;
@@ -176,6 +190,36 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     },
     /** @returns false when running requests prevent it */
     resetPrefixCache: (): boolean => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
+    /** How it sleeps; undefined while it is awake. */
+    get sleep() {
+      return current.sleep;
+    },
+    /**
+     * Aborts what it computes, then sleeps: requests are accepted and wait. Levels 1 and 2 clear the cache, which is announced
+     * with the first step after it is awake.
+     */
+    async fallAsleep(level: number): Promise<void> {
+      const process = current;
+      act((engine, nowMs) => engine.pause(true, nowMs));
+      const ids = [...process.running.keys()];
+      const ends = ids.map((id) => new Promise<void>((resolve) => process.aborting.set(id, resolve)));
+      act((engine, nowMs) => {
+        for (const id of ids) engine.abort(id, nowMs);
+      });
+      await Promise.all(ends);
+      if (process !== current) return;
+      if (level > 0) act((engine, nowMs) => engine.resetPrefixCache(nowMs));
+      process.sleep = { level, tags: new Set(level > 0 ? sleepTags : []) };
+    },
+    /** @param tags memory pools to bring back. @returns whether it is awake: all of them are back */
+    wakeUp(tags: readonly string[]): boolean {
+      const { sleep } = current;
+      for (const tag of tags) sleep?.tags.delete(tag);
+      if (sleep && sleep.tags.size > 0) return false;
+      current.sleep = undefined;
+      act((engine, nowMs) => engine.pause(false, nowMs));
+      return true;
+    },
     stats: (): EngineStats => act((engine) => engine.stats()),
     /**
      * LoRA adapters in use, now and before in this epoch; empty before the first request for one.
@@ -195,6 +239,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     restart(): void {
       epoch++;
       current.leases.clear();
+      for (const end of current.aborting.values()) end();
       current = createProcess(options, seed + epoch);
       begin();
     },
@@ -204,6 +249,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
 function createProcess(options: SimulatedEngineOptions, hashSeed: number): EngineProcess {
   const { parameters, clock, onEvents, describesCpuBlocks } = options;
   const running = new Map<string, Running>();
+  const aborting = new Map<string, () => void>();
   const tallies = createEngineTallies(parameters.flavour);
   const leases = createAdapterLeases();
   const observer = {
@@ -219,6 +265,8 @@ function createProcess(options: SimulatedEngineOptions, hashSeed: number): Engin
       const sequence = running.get(report.id);
       if (!sequence) return;
       running.delete(report.id);
+      aborting.get(report.id)?.();
+      aborting.delete(report.id);
       tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
       sequence.listener.finished(report);
       if (sequence.request.adapter !== undefined) leases.release(sequence.request.adapter);
@@ -227,7 +275,10 @@ function createProcess(options: SimulatedEngineOptions, hashSeed: number): Engin
   };
   const engine = createEngine({ parameters, hashSeed, observer, describesCpuBlocks });
   const startedS = clock.wallMs() / 1_000;
-  return { startedS, engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
+  return {
+    ...{ startedS, engine, tallies, running, aborting, leases },
+    ...{ sleep: undefined, lora: createLoraSeries(), knowsAdapters: false },
+  };
 }
 
 function countAdapter(current: EngineProcess, { adapter }: SequenceRequest): void {

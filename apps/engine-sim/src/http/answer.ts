@@ -144,6 +144,7 @@ export class Answer {
         this.#reports[sequence] = report;
         if (--this.#open > 0) return;
         if (this.isOver) this.#log();
+        else if (this.#reports.some(({ finishReason }) => finishReason === "aborted")) this.#endAborted();
         else this.#complete(hooks);
       },
     };
@@ -163,6 +164,13 @@ export class Answer {
       this.#flush();
     };
     computed(reports).then(send, (error: unknown) => this.fail(asApiError(error)));
+  }
+
+  /** The engine ended it. Of a whole answer's text nothing is kept, where its API has a reason for that. */
+  #endAborted(): void {
+    if (this.#generation.format.empty) this.#sink.empty("abort");
+    else this.#sink.complete(this.#reports, {});
+    this.#flushLater();
   }
 
   /** Sends the queued output at the end of the current advance. */

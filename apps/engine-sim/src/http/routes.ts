@@ -16,13 +16,16 @@ import {
   detokenize,
   flushCache,
   health,
+  isSleeping,
   kvEventSources,
   listModels,
   metrics,
   resetPrefixCache,
   serverInfo,
+  sleep,
   tokenize,
   version,
+  wakeUp,
 } from "../api/engine-info.ts";
 import { generate } from "../api/generate.ts";
 import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } from "../api/lora-adapters.ts";
@@ -86,6 +89,9 @@ const routes: Readonly<Record<string, Route>> = {
   "/detokenize": guarded({ POST: detokenize }),
   "/reset_prefix_cache": guarded({ POST: resetPrefixCache }),
   "/flush_cache": guarded({ POST: flushCache, GET: flushCache }),
+  "/sleep": { ...guarded({ POST: sleep }), onlyFor: "vllm" },
+  "/wake_up": { ...guarded({ POST: wakeUp }), onlyFor: "vllm" },
+  "/is_sleeping": { ...guarded({ GET: isSleeping }), onlyFor: "vllm" },
   "/server_info": guarded({ GET: serverInfo }),
   "/kv_event_sources": guarded({ GET: kvEventSources }),
   "/health": open({ GET: health }),

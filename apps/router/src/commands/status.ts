@@ -52,10 +52,11 @@ const labelColumns = 10;
 
 function describe(status: RouterStatus): string {
   const state = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
+  const { asleepEngines: asleep } = status;
   const lines = [
     state,
     `version   ${status.version ?? "unknown"}, settings ${status.settings}`,
-    `engines   ${status.usableEngines} of ${status.engines} usable`,
+    `engines   ${status.usableEngines} of ${status.engines} usable${asleep > 0 ? `, ${asleep} asleep` : ""}`,
     `models    ${status.models.join(", ") || "none"}`,
     `in flight ${status.inFlight}`,
     `requests  ${outcomesOf(status.totals)}`,

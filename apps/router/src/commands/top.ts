@@ -10,6 +10,7 @@ import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "./adm
 import { addCommand } from "./command-list.ts";
 import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
+import { stateText } from "./workers.ts";
 
 interface TopFlags extends AdminOptions {
   readonly once?: boolean;
@@ -224,7 +225,7 @@ function engineRow(id: string, alive: readonly Seen[]): EngineRow {
   const kvUse = sum(worker, "kv_use");
   return {
     engine: id,
-    state: worker?.draining ? `${worker.state}, draining` : (worker?.state ?? "unknown"),
+    state: worker ? stateText(worker) : "unknown",
     running: sum(worker, "running"),
     waiting: sum(worker, "waiting"),
     kvUse: kvUse === null ? null : kvUse / (worker?.targets.length ?? 1),

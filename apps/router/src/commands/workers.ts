@@ -9,7 +9,7 @@ import { collect, readName, UsageError } from "./read-flags.ts";
 
 const columns: readonly TableColumn<Worker>[] = [
   { header: "id", value: (worker) => worker.id },
-  { header: "state", value: (worker) => (worker.draining ? `${worker.state}, draining` : worker.state) },
+  { header: "state", value: stateText },
   { header: "breaker", value: (worker) => worker.breaker.state },
   { header: "in flight", value: ({ targets }) => targets.reduce((sum, { load }) => sum + load.in_flight, 0) },
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
@@ -20,6 +20,13 @@ const columns: readonly TableColumn<Worker>[] = [
   { header: "models", value: (worker) => worker.models?.join(", ") },
   { header: "why", value: (worker) => (worker.state === "up" ? undefined : worker.reason) },
 ];
+
+/** The state of an engine, and what else keeps requests from it. */
+export function stateText({ state, draining, targets }: Pick<Worker, "state" | "draining" | "targets">): string {
+  const asleep = targets.filter((target) => target.asleep).length;
+  const sleep = asleep === targets.length ? ["asleep"] : [`${asleep} of ${targets.length} ranks asleep`];
+  return [state, ...(draining ? ["draining"] : []), ...(asleep > 0 ? sleep : [])].join(", ");
+}
 
 const regionColumn: TableColumn<Worker> = { header: "region", value: ({ region }) => region ?? undefined };
 

@@ -202,12 +202,13 @@ const admissionReasons: Readonly<Record<AdmissionExclusion, string>> = {
 };
 
 function reasonsOf(
-  { key, engine }: Target,
+  { key, engine, exclusion: why }: Target,
   { admission, onlyEngine, assignedRoleOf }: LeftOutReasons,
 ): readonly string[] {
   const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
+  if (why === "asleep") reasons.push("its metrics say that it is asleep");
   if (draining) reasons.push("drained by an operator");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
   if (isCoolingDown) reasons.push("it is in cooldown: it answered with Retry-After");

@@ -1,4 +1,5 @@
 import { type Described, json } from "@espalier/common";
+import { isEngineAsleep } from "@espalier/workers";
 import type { RouterParts } from "../create-context.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
 import { reloadOutcome } from "../lifecycle/reloader.ts";
@@ -39,6 +40,7 @@ export const routerStatus = json.named(
     totals: requestTotals,
     engines: json.integer(),
     usableEngines: json.integer(),
+    asleepEngines: json.integer("Those whose metrics say that all their ranks are asleep."),
     models: json.list(json.text()),
     mesh: json.nullable(meshDescription, "Null for a router that shares nothing."),
     lastReload: json.nullable(reloadOutcome, "Null before the first."),
@@ -71,6 +73,7 @@ export function statusOf(context: RouterParts, readiness: Readiness, own: OwnSta
     totals: metrics.totals,
     engines: fleet.engines.length,
     usableEngines: fleet.usableCount(),
+    asleepEngines: fleet.engines.filter(isEngineAsleep).length,
     models: fleet.models().map((model) => model.id),
     mesh: mesh?.describe() ?? null,
     lastReload: reloader.last ?? null,

@@ -55,6 +55,7 @@ const droppedReasons: Readonly<Record<string, string>> = {
   out_of_descriptors: "rejected-saturated",
   deadline_missed: "rejected-ttl-expired",
   no_engine_available: "rejected-no-endpoints",
+  engines_asleep: "rejected-no-endpoints",
 };
 const droppedHeader = "x-llm-d-request-dropped-reason";
 

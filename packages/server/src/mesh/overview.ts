@@ -111,8 +111,9 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
   return { id, state, reason, draining, breaker, role, models, ...place, read };
 }
 
-function signalsOf({ signals }: Target) {
+function signalsOf({ signals, exclusion }: Target) {
   return {
+    isAsleep: exclusion === "asleep",
     kvUse: rounded(signals.kvUse, 1_000),
     running: rounded(signals.running, 1),
     waiting: rounded(signals.waiting, 1),

@@ -50,6 +50,7 @@ export interface GivenUp {
 /** What a refusal means for overflow backends, while some engine is up. Other errors are not theirs to mend. */
 const reasons: Partial<Record<ErrorCode, OverflowReason>> = {
   no_engine_available: "no_engine",
+  engines_asleep: "no_engine",
   upstream_connect_failed: "no_engine",
   deadline_missed: "deadline",
   queue_full: "queue",

@@ -178,7 +178,7 @@ function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
   return createLocalHost((target) => createLocalOutput(output, target.index));
 }
 
-/** Forgets engines that are gone or restarted. */
+/** Forgets engines that are gone, restarted or asleep. */
 function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: PrefixKnowledge): () => void {
   return fleet.onChange((change, engine) => {
     if (change === "gone") {
@@ -188,8 +188,12 @@ function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: Pref
         else knowledge.forget(target.index);
       }
     }
-    // The feed drops announced blocks itself; it may already know the new epoch.
-    if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
+    // The feed drops announced blocks itself; it may already know the new epoch. Sleep releases the cache.
+    if (change === "restarted" || change === "asleep") {
+      for (const { index, exclusion } of engine.targets) {
+        if (change === "restarted" || exclusion === "asleep") knowledge.forgetPlacements(index);
+      }
+    }
   });
 }
 

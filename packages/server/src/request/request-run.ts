@@ -17,7 +17,7 @@ import {
   Retries,
   type Selection,
 } from "@espalier/routing";
-import type { Permit, Target } from "@espalier/workers";
+import { areAsleep, type Permit, type Target } from "@espalier/workers";
 import { servesAdapter } from "../adapters/adapter-loader.ts";
 import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
@@ -513,9 +513,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** Only one engine has a stored response: the client must learn when that engine is gone. */
+  /** Only one engine has a stored response: the client must learn when that engine is gone. Engines asleep can be woken. */
   #refusal(error: EspalierError): EspalierError {
-    if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
+    const { onlyEngine } = this.#plan;
+    if (this.#lifecycle.attempts > 0) return error;
+    const possible = this.targets().filter(({ engine }) => onlyEngine === undefined || engine.id === onlyEngine);
+    if (error.code === "no_engine_available" && areAsleep(possible)) return new EspalierError("engines_asleep");
+    if (onlyEngine === undefined) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
   }
 }

@@ -88,6 +88,18 @@ describe("without events", () => {
     expect([await heldBy(parts, target("a")), await heldBy(parts, target("b"))]).toEqual([0, 96]);
   });
 
+  test("an engine that falls asleep holds nothing of what was sent to it", async () => {
+    const { parts, apply, target, answers, time } = await start();
+    const page = (awake: number): string =>
+      `vllm:cache_config_info{block_size="16",num_gpu_blocks="101"} 1\nvllm:engine_sleep_state{sleep_state="awake"} ${awake}\n`;
+    for (const key of ["a", "b"]) answers[key] = { "/metrics": page(1) };
+    await apply(specOf("a"), specOf("b"));
+    for (const key of ["a", "b"]) parts.knowledge.place(target(key), await parts.reader.read(source), 0);
+    answers.a = { "/metrics": page(0) };
+    await time.advanceAsync(2_000);
+    expect([await heldBy(parts, target("a")), await heldBy(parts, target("b"))]).toEqual([0, 96]);
+  });
+
   test("an engine that takes the target index of one that is gone holds nothing of it", async () => {
     const { parts, apply, target } = await start();
     await apply(specOf("a"));

@@ -18,7 +18,7 @@ import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
 import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
 import { createPanicMode, type PanicMode } from "./panic-mode.ts";
-import { buildModelIndex, type ManagedAdapter, type ModelEntry, type ModelIndex } from "./served-models.ts";
+import { type ManagedAdapter, type ModelEntry, ModelIndex } from "./served-models.ts";
 
 /** What `apply` changed. */
 export interface ApplyReport {
@@ -102,11 +102,8 @@ export function createFleet(deps: FleetDeps): Fleet {
   return new EngineFleet(deps);
 }
 
-const noTargets: readonly Target[] = [];
-
 class EngineFleet implements Fleet {
   readonly #logger: Logger;
-  readonly #adapters: readonly ManagedAdapter[];
   readonly #firstIndex: number;
   readonly #engineDeps: EngineDeps;
   readonly #active = new Map<EngineId, Engine>();
@@ -118,11 +115,11 @@ class EngineFleet implements Fleet {
   readonly #panicMode: PanicMode;
   #running = false;
   #engines: readonly EngineRecord[] | undefined;
-  #index: ModelIndex | undefined;
+  readonly #index: ModelIndex;
 
   constructor({ meter, options = {}, adapters = [], firstIndex = 0, ...deps }: FleetDeps) {
     this.#logger = deps.logger;
-    this.#adapters = adapters;
+    this.#index = new ModelIndex(adapters);
     this.#firstIndex = firstIndex;
     this.#engineDeps = {
       ...deps,
@@ -133,7 +130,7 @@ class EngineFleet implements Fleet {
     };
     this.#panicMode = createPanicMode({
       ...{ logger: deps.logger, options: this.#engineDeps.options },
-      pools: () => this.#modelIndex().pools,
+      pools: () => this.#index.pools(),
       has: (engine) => this.#all.has(engine),
     });
   }
@@ -182,15 +179,15 @@ class EngineFleet implements Fleet {
   }
 
   pool(model: string): readonly Target[] {
-    return this.#modelIndex().pools.get(model) ?? noTargets;
+    return this.#index.pool(model);
   }
 
   models(): readonly ModelEntry[] {
-    return this.#modelIndex().models;
+    return this.#index.models();
   }
 
   model(id: string): ModelEntry | undefined {
-    return this.#modelIndex().entries.get(id);
+    return this.#index.entry(id);
   }
 
   target(index: TargetIndex): Target | undefined {
@@ -228,19 +225,11 @@ class EngineFleet implements Fleet {
     return () => this.#listeners.delete(listener);
   }
 
-  #modelIndex(): ModelIndex {
-    if (!this.#index) {
-      const active = this.engines.filter((engine) => engine.state !== "removed");
-      this.#index = buildModelIndex(active, this.#adapters);
-    }
-    return this.#index;
-  }
-
   #admit(spec: EngineSpec, draining: boolean): void {
-    this.#index = undefined;
     const known = this.#takeRemoved(spec);
     const engine = known ?? new Engine(this.#engineDeps, spec, this.#indicesFor(spec));
     this.#active.set(spec.id, engine);
+    this.#index.set(engine);
     if (known) {
       engine.revive(spec);
     } else {
@@ -264,7 +253,7 @@ class EngineFleet implements Fleet {
   }
 
   #retire(engine: Engine, reason: string): void {
-    this.#index = undefined;
+    this.#index.remove(engine);
     this.#active.delete(engine.id);
     this.#removed.add(engine);
     engine.retire(reason);
@@ -291,7 +280,7 @@ class EngineFleet implements Fleet {
 
   #changed(change: FleetChange, engine: Engine): void {
     if (change === "added" || change === "gone") this.#engines = undefined;
-    if (change === "models") this.#index = undefined;
+    if (change === "models" && this.#active.get(engine.id) === engine) this.#index.set(engine);
     this.#panicMode.changed(change, engine);
     for (const listener of this.#listeners) {
       try {

@@ -13,11 +13,13 @@ export interface PanicMode {
   changed(change: EngineChange | "added" | "gone", engine: Engine): void;
 }
 
+type Pools = Iterable<readonly [model: string, targets: readonly Target[]]>;
+
 interface PanicModeDeps {
   readonly logger: Logger;
   readonly options: FleetOptions;
   /** Current targets of each model. */
-  readonly pools: () => ReadonlyMap<string, readonly Target[]>;
+  readonly pools: () => Pools;
   /** Whether the fleet still has this engine, removed ones with requests in flight included. */
   readonly has: (engine: Engine) => boolean;
 }
@@ -33,7 +35,7 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
 
   /** Recomputes whose breakers are overruled. */
   const updateOverruled = (): void => {
-    const overruled = overruledEngines(pools().values(), options.breaker.maxEjectedShare);
+    const overruled = overruledEngines(pools(), options.breaker.maxEjectedShare);
     for (const engine of ejected) {
       engine.overrule(overruled.has(engine));
       if (engine.breaker.state === "closed" || !has(engine)) ejected.delete(engine);
@@ -59,7 +61,7 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
   const updateCooling = (): void => {
     for (const engine of cooling) if (!engine.isCoolingDown || !has(engine)) cooling.delete(engine);
     if (cooling.size === 0) return;
-    for (const targets of pools().values()) {
+    for (const [, targets] of pools()) {
       if (targets.some(({ usable }) => usable)) continue;
       const last = [...cooling].findLast((engine) => {
         return targets.some((target) => target.engine === engine && target.exclusion === "cooldown");
@@ -88,9 +90,9 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
  * @param pools targets of each model
  * @param maxShare largest share, 0 to 1, of those engines of a model that breakers may exclude
  */
-function overruledEngines(pools: Iterable<readonly Target[]>, maxShare: number): ReadonlySet<EngineRecord> {
+function overruledEngines(pools: Pools, maxShare: number): ReadonlySet<EngineRecord> {
   const overruled = new Set<EngineRecord>();
-  for (const targets of pools) {
+  for (const [, targets] of pools) {
     const engines = targets.filter(({ rank }) => rank === 0).map(({ engine }) => engine);
     const able = engines.filter((engine) => engine.state === "up" && !engine.draining && !isEngineAsleep(engine));
     const ejected = able.filter(({ breaker }) => breaker.state !== "closed");
@@ -120,7 +122,7 @@ interface HealthPanic {
  * @param pools targets of each model
  * @param threshold share of a model's engines, 0 to 1, that must be up; 0 turns panic mode off
  */
-function findHealthPanic(pools: ReadonlyMap<string, readonly Target[]>, threshold: number): HealthPanic {
+function findHealthPanic(pools: Pools, threshold: number): HealthPanic {
   const models = new Map<string, ModelInPanic>();
   const tried = new Set<EngineRecord>();
   for (const [model, targets] of pools) {

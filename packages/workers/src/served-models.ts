@@ -53,18 +53,16 @@ export function modelsFromNames(names: readonly string[], nowSeconds: number): M
 
 /** Whether two lists are equal apart from `created`, which vLLM changes in every answer. */
 export function sameModels(left: readonly ServedModel[], right: readonly ServedModel[]): boolean {
+  return left.length === right.length && left.every((model, index) => isSameModel(model, right[index]!));
+}
+
+function isSameModel(left: ServedModel, right: ServedModel): boolean {
   return (
-    left.length === right.length &&
-    left.every((model, index) => {
-      const other = right[index]!;
-      return (
-        model.id === other.id &&
-        model.ownedBy === other.ownedBy &&
-        model.maxModelLen === other.maxModelLen &&
-        model.root === other.root &&
-        model.parent === other.parent
-      );
-    })
+    left.id === right.id &&
+    left.ownedBy === right.ownedBy &&
+    left.maxModelLen === right.maxModelLen &&
+    left.root === right.root &&
+    left.parent === right.parent
   );
 }
 
@@ -115,15 +113,6 @@ export interface ModelEntry {
   readonly parent?: string;
 }
 
-/** Which targets serve which model. */
-export interface ModelIndex {
-  readonly pools: ReadonlyMap<string, readonly Target[]>;
-  /** Sorted by id. */
-  readonly models: readonly ModelEntry[];
-  /** The same by id. */
-  readonly entries: ReadonlyMap<string, ModelEntry>;
-}
-
 /** A LoRA adapter that the router has engines load on demand. Every engine that serves its model can serve it. */
 export interface ManagedAdapter {
   readonly name: string;
@@ -132,39 +121,120 @@ export interface ManagedAdapter {
 }
 
 /**
- * @param engines those that take work, in the order of the fleet
- * @param adapters served by every engine that serves their model, and by engines that already have them
+ * Which engines serve which model. A change of one engine costs what its own models cost, not those of the fleet: adapters
+ * are loaded on demand, so that lists change all the time.
  */
-export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: readonly ManagedAdapter[] = []): ModelIndex {
-  const pools = new Map<string, Target[]>();
-  const entries = new Map<string, Writable<ModelEntry> & { engines: EngineId[] }>();
-  for (const engine of engines) {
-    for (const model of modelsOf(engine, adapters)) {
-      const entry = entries.get(model.id);
-      if (!entry) {
-        entries.set(model.id, {
-          id: model.id,
-          engines: [engine.id],
-          created: model.created,
-          ...(model.maxModelLen === undefined ? {} : { max_model_len: model.maxModelLen }),
-          owned_by: model.ownedBy,
-          ...(model.root === undefined ? {} : { root: model.root }),
-          ...(model.parent === undefined ? {} : { parent: model.parent }),
-        });
-        pools.set(model.id, [...engine.targets]);
-        continue;
-      }
-      entry.engines.push(engine.id);
-      entry.created = Math.min(entry.created, model.created);
-      if (model.maxModelLen !== undefined) {
-        entry.max_model_len = Math.min(entry.max_model_len ?? Number.POSITIVE_INFINITY, model.maxModelLen);
-      }
-      if (model.root !== undefined) entry.root = model.root === (entry.root ?? model.root) ? model.root : model.id;
-      pools.get(model.id)!.push(...engine.targets);
-    }
+export class ModelIndex {
+  readonly #adapters: readonly ManagedAdapter[];
+  /** The engines of each model, as they list it. */
+  readonly #servers = new Map<string, Map<EngineRecord, ServedModel>>();
+  /** What was taken from each engine. */
+  readonly #listed = new Map<EngineRecord, readonly ServedModel[]>();
+  /** The place of every engine in the fleet, by when it was first set. */
+  readonly #places = new WeakMap<EngineRecord, number>();
+  #nextPlace = 0;
+  /** Made when asked for, and again after a change. */
+  readonly #pools = new Map<string, readonly Target[]>();
+  readonly #entries = new Map<string, ModelEntry>();
+  #models: readonly ModelEntry[] | undefined;
+
+  /** @param adapters served by every engine that serves their model, and by engines that already have them */
+  constructor(adapters: readonly ManagedAdapter[] = []) {
+    this.#adapters = adapters;
   }
-  const models = [...entries.values()].sort((left, right) => (left.id < right.id ? -1 : 1));
-  return { pools, models, entries };
+
+  /** Takes an engine that takes work, or its new list of models. */
+  set(engine: EngineRecord): void {
+    if (!this.#places.has(engine)) this.#places.set(engine, this.#nextPlace++);
+    const before = new Map(this.#listed.get(engine)?.map((model) => [model.id, model]));
+    const now = modelsOf(engine, this.#adapters);
+    this.#listed.set(engine, now);
+    for (const model of now) {
+      const known = before.get(model.id);
+      before.delete(model.id);
+      if (known && isSameModel(known, model) && known.created === model.created) continue;
+      const servers = this.#servers.get(model.id) ?? new Map<EngineRecord, ServedModel>();
+      this.#servers.set(model.id, servers.set(engine, model));
+      this.#changed(model.id);
+    }
+    for (const id of before.keys()) this.#remove(engine, id);
+  }
+
+  /** The engine takes no more work. */
+  remove(engine: EngineRecord): void {
+    for (const { id } of this.#listed.get(engine) ?? []) this.#remove(engine, id);
+    this.#listed.delete(engine);
+  }
+
+  /** The targets of a model, in the order of the fleet. */
+  pool(id: string): readonly Target[] {
+    const known = this.#pools.get(id);
+    if (known) return known;
+    const servers = this.#serversOf(id);
+    if (servers.length === 0) return noTargets;
+    const made = servers.flatMap(([engine]) => engine.targets);
+    this.#pools.set(id, made);
+    return made;
+  }
+
+  entry(id: string): ModelEntry | undefined {
+    const known = this.#entries.get(id);
+    if (known) return known;
+    const servers = this.#serversOf(id);
+    if (servers.length === 0) return undefined;
+    const made = joinModels(id, servers);
+    this.#entries.set(id, made);
+    return made;
+  }
+
+  /** All models, sorted by id. */
+  models(): readonly ModelEntry[] {
+    this.#models ??= [...this.#servers.keys()].sort().map((id) => this.entry(id)!);
+    return this.#models;
+  }
+
+  /** The pool of each model. */
+  *pools(): Iterable<readonly [model: string, targets: readonly Target[]]> {
+    for (const id of this.#servers.keys()) yield [id, this.pool(id)];
+  }
+
+  #remove(engine: EngineRecord, id: string): void {
+    const servers = this.#servers.get(id);
+    servers?.delete(engine);
+    if (servers?.size === 0) this.#servers.delete(id);
+    this.#changed(id);
+  }
+
+  #changed(id: string): void {
+    this.#pools.delete(id);
+    this.#entries.delete(id);
+    this.#models = undefined;
+  }
+
+  #serversOf(id: string): readonly [EngineRecord, ServedModel][] {
+    const place = ([engine]: [EngineRecord, ServedModel]): number => this.#places.get(engine)!;
+    return [...(this.#servers.get(id) ?? [])].sort((left, right) => place(left) - place(right));
+  }
+}
+
+const noTargets: readonly Target[] = [];
+
+function joinModels(id: string, servers: readonly [EngineRecord, ServedModel][]): ModelEntry {
+  const models = servers.map(([, model]) => model);
+  const known = <T>(values: readonly (T | undefined)[]): readonly T[] => values.filter((value) => value !== undefined);
+  const lengths = known(models.map(({ maxModelLen }) => maxModelLen));
+  const roots = new Set(known(models.map(({ root }) => root)));
+  const [root] = roots;
+  const { ownedBy, parent } = models[0]!;
+  return {
+    id,
+    engines: servers.map(([engine]) => engine.id),
+    created: Math.min(...models.map(({ created }) => created)),
+    ...(lengths.length === 0 ? {} : { max_model_len: Math.min(...lengths) }),
+    owned_by: ownedBy,
+    ...(root === undefined ? {} : { root: roots.size === 1 ? root : id }),
+    ...(parent === undefined ? {} : { parent }),
+  };
 }
 
 /** The models an engine serves, including those it could serve by loading an adapter. */
@@ -179,5 +249,3 @@ function modelsOf({ models = [] }: EngineRecord, adapters: readonly ManagedAdapt
   });
   return [...models, ...loadable];
 }
-
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

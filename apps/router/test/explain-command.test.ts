@@ -166,16 +166,22 @@ describe("for people", () => {
 
   test("two engines for one request, or why not; the class and what is due", () => {
     const pair = { protocol: "nixl", prefill: "p:1", decode: "d:1" };
-    const service = { class: "interactive", tenant: "acme", deadlineMs: 500 };
+    const service = { class: "interactive", tenant: "acme", deadlineMs: 500, isQueued: true };
     const both = describeExplanation({
       ...report,
       split: { reason: "threshold", pair, thresholdTokens: 3_000 },
       service,
     });
     expect(both).toContain("\nsplit     p:1 computes the prompt, d:1 answers, by nixl: threshold\n");
-    expect(both).toContain("\nclass     interactive of acme, first token due within 500 ms\n");
+    expect(both).toContain(
+      "\nclass     interactive of acme, first token due within 500 ms\nqueue     it would wait here first: the choice is as if it were its turn now\n",
+    );
     const split = { reason: "below_threshold", pair: null, thresholdTokens: null };
-    const one = describeExplanation({ ...report, split, service: { ...service, tenant: "", deadlineMs: null } });
+    const one = describeExplanation({
+      ...report,
+      split,
+      service: { ...service, tenant: "", deadlineMs: null, isQueued: false },
+    });
     expect(one).toContain("\nsplit     not: below_threshold\nclass     interactive\n");
   });
 

@@ -38,6 +38,14 @@ export interface AdmissionOptions {
 /** What decides where a request may go. */
 type Placement = Pick<AdmissionRequest, "className" | "deadlineMs" | "onlyEngine">;
 
+/** What a request would meet now. */
+export interface ExplainedAdmission {
+  /** Whether it would wait in the queue first. */
+  readonly isQueued: boolean;
+  /** The targets that it would be kept from, by key; of one that would wait, not known yet. */
+  readonly leftOut: ReadonlyMap<string, AdmissionExclusion>;
+}
+
 /** The work of one queued request. */
 export interface WaitingWork {
   /** Estimated prompt tokens that an engine will have to compute. */
@@ -153,16 +161,19 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
   }
 
   /**
-   * Which targets a request would be kept from now, by key; those of a request that would be queued are not known yet.
-   * Changes nothing.
+   * What a request would meet now. Changes nothing.
    */
-  explain(request: Placement, targets: readonly Target[]): ReadonlyMap<string, AdmissionExclusion> {
+  explain(request: Placement, targets: readonly Target[]): ExplainedAdmission {
     const { deadlineMs, onlyEngine } = request;
-    const { settings } = this.#classFor(request);
+    const serviceClass = this.#classFor(request);
+    const { settings } = serviceClass;
     const targetMs = deadlineMs ?? settings.targetMs ?? Number.POSITIVE_INFINITY;
     const wanted = { ...settings, maxPendingMs: engineShare * targetMs, onlyEngine, waitsForEngine: false };
     const found = this.#unsaturated.find(targets, wanted, this.#clock.nowMs());
-    return this.#unsaturated.leftOut(targets, found ?? targets, wanted);
+    return {
+      isQueued: found === undefined || this.#hasWaitingBefore(serviceClass),
+      leftOut: this.#unsaturated.leftOut(targets, found ?? targets, wanted),
+    };
   }
 
   #classFor({ className }: Placement): ServiceClass<Target> {

@@ -7,6 +7,7 @@ export {
   type Admission,
   type AdmissionOptions,
   createAdmission,
+  type ExplainedAdmission,
   maxScanned,
   rescanMs,
   type WaitingWork,

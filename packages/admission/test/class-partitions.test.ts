@@ -235,6 +235,21 @@ test("a ticket names each engine that was left out, and whether for the partitio
   );
   const { ticket } = rig.send("chat", chat);
   expect(new Map(ticket?.leftOut)).toEqual(new Map(expected as [string, never][]));
-  expect(explained).toEqual(ticket?.leftOut);
+  expect(explained).toEqual({ isQueued: false, leftOut: ticket?.leftOut });
   expect(createRig().send("chat", chat).ticket?.leftOut.size).toBe(0);
+});
+
+test("an explanation says whether a request would wait: for an engine, or behind another one", () => {
+  const rig = createRig();
+  const asked = { className: "interactive", deadlineMs: undefined, onlyEngine: undefined };
+  const isQueued = (className = "interactive"): boolean =>
+    rig.admission.explain({ ...asked, className }, rig.targets).isQueued;
+  expect(isQueued()).toBe(false);
+  rig.fill();
+  expect(isQueued()).toBe(true);
+  rig.send("chat", { ...chat, onlyEngine: "engine-0" });
+  rig.targets[1]!.load.pendingPrefillTokens = 0;
+  expect([isQueued(), isQueued("batch")]).toEqual([true, true]);
+  rig.unload();
+  expect(isQueued()).toBe(false);
 });

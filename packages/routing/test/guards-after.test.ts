@@ -68,7 +68,7 @@ function rig() {
     leftOut(className: string): readonly string[] {
       reasons.length = 0;
       const { onlyEngine, accepts } = this;
-      const leftOut = admission.explain({ className, deadlineMs: undefined, onlyEngine }, targets);
+      const { leftOut } = admission.explain({ className, deadlineMs: undefined, onlyEngine }, targets);
       const open = targets.filter(({ key }) => !leftOut.has(key));
       selector.select(pool, open, { features, prompt: undefined }, { tried, onlyEngine, accepts, leftOut });
       return [...reasons];

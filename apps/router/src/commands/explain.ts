@@ -224,6 +224,7 @@ function splitAndService({ split, service }: ExplainReport): readonly string[] {
   if (service) {
     const due = service.deadlineMs === null ? "" : `, first token due within ${service.deadlineMs} ms`;
     lines.push(`class     ${service.class}${service.tenant === "" ? "" : ` of ${service.tenant}`}${due}`);
+    if (service.isQueued) lines.push("queue     it would wait here first: the choice is as if it were its turn now");
   }
   return lines;
 }

@@ -1,4 +1,4 @@
-import type { AdmissionExclusion } from "@espalier/admission";
+import type { ExplainedAdmission } from "@espalier/admission";
 import { type Described, EspalierError, json, silentMeter } from "@espalier/common";
 import { type Endpoint, endpoints } from "@espalier/openai";
 import type { ChoiceReason } from "@espalier/policies";
@@ -71,7 +71,12 @@ export const explanation = json.named(
     split: splitReport,
     /** Its admission class; null when admission is off. */
     service: json.nullable(
-      json.object({ class: json.text(), tenant: json.text(), deadlineMs: json.nullable(json.number()) }),
+      json.object({
+        class: json.text(),
+        tenant: json.text(),
+        deadlineMs: json.nullable(json.number()),
+        isQueued: json.boolean("Whether it would wait in the router first: the choice is as if it were its turn now."),
+      }),
     ),
     overflow: json.nullable(
       json.object({ backend: json.text(), reason: json.oneOf(["no_engine", "deadline", "queue"]) }),
@@ -116,8 +121,8 @@ export async function explainRequest(
   const { pool, targets, features, onlyEngine } = plan;
   const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };
-  const admission = admissionExclusions(context, plan);
-  const open = targets.filter(({ key }) => !admission.has(key));
+  const admission = explainAdmission(context, plan);
+  const open = targets.filter(({ key }) => !admission.leftOut.has(key));
   const explained = explainSelection(context.dryRunSelector, pool, open, plan, restriction);
   const candidates = explained
     ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
@@ -133,7 +138,7 @@ export async function explainRequest(
     choice: choice ? { key: choice.key, probability: choice.probability } : null,
     pull: describePull(explained?.pull),
     split: explainSplit(context, plan),
-    service: serviceOf(context, plan),
+    service: serviceOf(context, plan, admission),
     overflow: explainOverflow(context, plan),
     memory: explainMemory(context, plan),
     sessionKey: features.sessionKey ?? null,
@@ -143,28 +148,31 @@ export async function explainRequest(
     weights: explained?.explanation.weights ?? {},
     candidates,
     leftOut: whyLeftOut(targets, (target) => among.has(target), {
-      admission,
+      admission: admission.leftOut,
       onlyEngine,
       assignedRoleOf: context.split.assignedRoleOf,
     }),
   };
 }
 
-/** What admission leaves out of the choice, by key. */
-function admissionExclusions(
+function explainAdmission(
   { admission }: RouterContext,
   { service, pool, targets, onlyEngine }: PlannedRequest,
-): ReadonlyMap<string, AdmissionExclusion> {
+): ExplainedAdmission {
   const queue = service && admission.of(pool);
   const { className, deadlineMs } = service ?? {};
-  return queue?.explain({ className, deadlineMs, onlyEngine }, targets) ?? new Map();
+  return queue?.explain({ className, deadlineMs, onlyEngine }, targets) ?? { isQueued: false, leftOut: new Map() };
 }
 
-function serviceOf({ admission }: RouterContext, { service }: PlannedRequest): Explanation["service"] {
+function serviceOf(
+  { admission }: RouterContext,
+  { service }: PlannedRequest,
+  { isQueued }: ExplainedAdmission,
+): Explanation["service"] {
   const { isOn, defaultClass } = admission.config;
   if (!isOn || !service) return null;
   const { className = defaultClass, tenant, deadlineMs = null } = service;
-  return { class: className, tenant, deadlineMs };
+  return { class: className, tenant, deadlineMs, isQueued };
 }
 
 function explainOverflow(context: RouterContext, plan: PlannedRequest): Explanation["overflow"] {

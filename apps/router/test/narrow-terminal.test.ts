@@ -78,6 +78,7 @@ test("a router among others fits, and so does why it is not ready", async () => 
       reasons: ["no engine is usable", "peers", "the feeds of 12 engines are not read yet, and more"],
     },
     ...{ draining: false, inFlight: 0, engines: 1, usableEngines: 1, mesh, lastReload: null },
+    totals: { requests: 1_000_000, answered: 950_000, refused: 10_000, failed: 999, cut: 123, cancelled: 38_878 },
     models: Array.from({ length: 12 }, (_, at) => `model-number-${at}`),
   };
   const text = await shown(registerStatus, "status", status);

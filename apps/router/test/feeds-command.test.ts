@@ -94,6 +94,22 @@ test("of a feed that another router reads, what only that one knows is a dash", 
   ]);
 });
 
+test("where an engine has several ranks, each feed's own is shown as the engine numbers it", async () => {
+  const { admin } = await routerWith([{ ...feed, rank: 4 }, unknownFeed]);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  const cells = stdout.split("\n").map((line) =>
+    line
+      .split(/ {2,}/)
+      .slice(0, 3)
+      .map((cell) => cell.trim()),
+  );
+  expect(cells.slice(0, 3)).toEqual([
+    ["target", "rank", "state"],
+    ["engine-a/0", "4", "live"],
+    ["engine-b/1", "-", "off"],
+  ]);
+});
+
 test("no feeds: a sentence for people, an empty list for programs", async () => {
   const { admin } = await routerWith([]);
   const people = await runCommand(registerFeeds, "feeds", "--admin", admin);

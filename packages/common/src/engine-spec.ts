@@ -101,6 +101,8 @@ export interface EngineTraits {
   readonly weight: number;
   /** Number of data-parallel ranks, at least 1; each is a target. */
   readonly ranks: number;
+  /** The engine's number of its first rank; undefined to learn it from its metrics. */
+  readonly firstRank: number | undefined;
   readonly labels: Readonly<Record<string, string>>;
   /** Where the engines are; undefined if that is not known. */
   readonly region: string | undefined;

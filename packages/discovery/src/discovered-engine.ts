@@ -28,6 +28,7 @@ export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
     ...{ models, role, weight, labels },
     ...(traits.region === undefined ? {} : { region: traits.region }),
     ...(ranks === 1 ? {} : { ranks }),
+    ...(traits.firstRank === undefined ? {} : { firstRank: traits.firstRank }),
     ...(kvEventsPort === undefined
       ? {}
       : {

@@ -9,7 +9,7 @@ import { createLineSplitter } from "../src/kubernetes/kubernetes-client.ts";
 import { readPod } from "../src/kubernetes/pod.ts";
 
 const traits: EngineTraits = {
-  ...{ labels: {}, scheme: "http", models: [], role: "both", weight: 1, ranks: 1 },
+  ...{ labels: {}, scheme: "http", models: [], role: "both", weight: 1, ranks: 1, firstRank: undefined },
   ...{
     region: undefined,
     kvEventsPort: undefined,

@@ -103,6 +103,7 @@ export const plainTraits: EngineTraits = {
   role: "both",
   weight: 1,
   ranks: 1,
+  firstRank: undefined,
   labels: {},
   region: undefined,
   kvEventsPort: undefined,

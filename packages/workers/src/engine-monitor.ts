@@ -25,10 +25,10 @@ export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): Engi
   const deps = { ...fleetDeps, http };
   const models = createModelFetch(deps, engine);
   const metrics = createMetricsScrape(deps, engine, {
-    onRestart(isFirstPage) {
+    onRestart() {
       engine.restarted();
       // Before the first page they have just been asked for.
-      if (!isFirstPage) models.start();
+      if (!engine.isUnread) models.start();
     },
   });
   const health = createHealthProbe(deps, engine, {

@@ -45,6 +45,8 @@ export interface EngineRecord {
   /** The models it serves; undefined until it or discovery has named them. While it is down, the last known models. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
+  /** Whether no metrics of it were read since it came up. */
+  readonly isUnread: boolean;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;
   readonly breaker: Breaker;

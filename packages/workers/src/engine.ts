@@ -68,6 +68,8 @@ export class Engine implements EngineRecord {
   isOverruled = false;
   /** Whether it is tried although it is down; see `findHealthPanic`. Panic mode sets it. */
   isTried = false;
+  /** Its scrape sets it. */
+  isUnread = true;
   /** When it last answered a request or generated tokens, on the monotonic clock. */
   lastAnswerMs = Number.NEGATIVE_INFINITY;
   /** Requests in flight over all ranks. */

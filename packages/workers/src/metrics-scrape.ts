@@ -23,12 +23,12 @@ interface Moment {
  * Reads the engine's metrics into the signals of its targets.
  *
  * @param hooks `onRestart` is called when the page is another process's than the last one was, or nothing shows that it
- *   is not after nothing had listened at the engine's address; with whether it is the first page since `start`
+ *   is not after nothing had listened at the engine's address
  */
 export function createMetricsScrape(
   deps: EngineDeps,
   engine: Engine,
-  hooks: { onRestart(isFirstPage: boolean): void },
+  hooks: { onRestart(): void },
 ): { start(): void; stop(): void } {
   const { clock, scheduler, random, sharing, metricsEveryMs } = deps;
   const { scrape: options } = deps.options;
@@ -37,7 +37,6 @@ export function createMetricsScrape(
   let failures = 0;
   const compare = createProcessWatch();
   let hasStarted = false;
-  let isFirstPage = true;
   /** Whether nothing has listened at its address since the last page: another process may have taken its place. */
   let wasGone = false;
   let cancelExpiry: Cancel = () => {};
@@ -65,8 +64,8 @@ export function createMetricsScrape(
       adapters.accept(named, moment.startedMs, reading.dialect === "vllm");
       signals.accept(reading.dialect, values, moment.startedMs, moment.inFlight[rank]!);
     }
-    if (restarted) hooks.onRestart(isFirstPage);
-    isFirstPage = false;
+    if (restarted) hooks.onRestart();
+    engine.isUnread = false;
     engine.lookWhoSleeps();
   };
   const acceptPage = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
@@ -99,7 +98,7 @@ export function createMetricsScrape(
     const outcome = acceptPage(fetched, { startedMs, inFlight });
     if (outcome === "absent" && pathIndex === paths.length - 1 && wasGone) {
       wasGone = false;
-      hooks.onRestart(isFirstPage);
+      hooks.onRestart();
     }
     engine.meters.scrape(outcome);
     if (outcome !== "ok" && !isOwnOutcome(fetched.outcome)) {
@@ -111,7 +110,7 @@ export function createMetricsScrape(
   return {
     start() {
       hasStarted = true;
-      isFirstPage = true;
+      engine.isUnread = true;
       pathIndex = 0;
       loop.start(0);
     },

@@ -22,6 +22,14 @@ const columns: readonly TableColumn<FeedReport>[] = [
   { header: "lag (ms)", value: (feed) => feed.lagMs ?? undefined },
 ];
 
+const rankColumn: TableColumn<FeedReport> = { header: "rank", value: ({ rank }) => rank };
+
+/** With the ranks by their engines' numbers, where any engine has several. */
+function columnsOf(feeds: readonly FeedReport[]): readonly TableColumn<FeedReport>[] {
+  const [target, ...others] = columns;
+  return feeds.some(({ rank }) => rank !== undefined) ? [target!, rankColumn, ...others] : columns;
+}
+
 export function registerFeeds(program: Command): void {
   const command = addCommand(program, "feeds").description(
     "Lists the targets and pools whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
@@ -30,6 +38,7 @@ export function registerFeeds(program: Command): void {
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(options, "/admin/feeds");
     if (options.json) writeJson(feeds);
-    else writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : layOutTable(feeds, columns));
+    else
+      writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : layOutTable(feeds, columnsOf(feeds)));
   });
 }

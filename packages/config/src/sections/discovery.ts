@@ -5,7 +5,7 @@ import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
-import { engineRegion } from "./engines.ts";
+import { engineRegion, firstRank } from "./engines.ts";
 import {
   checkPods,
   checkPortOf,
@@ -55,6 +55,7 @@ const traits = {
     minimum: 1,
     maximum: 64,
   }),
+  "first-rank": firstRank("each engine's"),
   "kv-events-port": port(
     "Port where rank 0 of each engine publishes KV events. Without it, the router asks each engine.",
   ),
@@ -283,6 +284,7 @@ function compileTraits(
   const pull = tree["kv-pull"];
   return {
     ...{ scheme, models, role, weight, ranks, labels, region },
+    firstRank: tree["first-rank"],
     kvEventsPort: tree["kv-events-port"],
     kvReplayPort: tree["kv-replay-port"],
     kvTopic: tree["kv-topic"],

@@ -16,6 +16,16 @@ const urlPath = (description: string, standard: string) =>
     expected: "a path that starts with /",
   });
 
+/** @param whose the engine or engines, in the genitive */
+export const firstRank = (whose: string) =>
+  Type.Optional(
+    integer({
+      description: `Number of ${whose} first rank, as its \`--data-parallel-start-rank\`: with vLLM's \`--data-parallel-hybrid-lb\` a second node of four ranks begins at 4. Without it the engine's metrics show it.`,
+      minimum: 0,
+      maximum: 1_023,
+    }),
+  );
+
 export const engineRegion = (description: string) =>
   text({
     description,
@@ -65,14 +75,7 @@ export const engines = list(
         minimum: 1,
         maximum: 64,
       }),
-      "first-rank": Type.Optional(
-        integer({
-          description:
-            "Number of the engine's first rank, as its `--data-parallel-start-rank`: with vLLM's `--data-parallel-hybrid-lb` a second node of four ranks begins at 4. Without it the engine's metrics show it.",
-          minimum: 0,
-          maximum: 1_023,
-        }),
-      ),
+      "first-rank": firstRank("the engine's"),
       "kv-events": Type.Optional(
         section(
           "Where the engine publishes its KV events. A plain string is the `endpoint`.",
@@ -316,7 +319,7 @@ type EngineTree = ConfigTree["engines"][number];
 /** Compiles a checked list of engines into specs with normalized URLs and unique ids. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
   return engines.map(
-    ({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, "first-rank": firstRank, ...engine }) => ({
+    ({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, "first-rank": first, ...engine }) => ({
       id: asEngineId(idOf(engine)),
       url: normalizeUrl(engine.url) ?? engine.url,
       models: engine.models,
@@ -325,7 +328,7 @@ export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
       labels: engine.labels,
       ...(engine.region === undefined ? {} : { region: engine.region }),
       ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
-      ...(firstRank === undefined ? {} : { firstRank }),
+      ...(first === undefined ? {} : { firstRank: first }),
       ...(events === undefined
         ? {}
         : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),

@@ -24,6 +24,7 @@ const llmdRoles: Readonly<Record<string, EngineRole>> = {
 const maxModels = 256;
 const maxWeight = 1_000_000;
 const maxRanks = 64;
+const maxFirstRank = 1_023;
 
 interface HintedTraits {
   readonly traits: EngineTraits;
@@ -56,6 +57,7 @@ export function readHints(body: unknown, traits: EngineTraits): HintedTraits {
     weight: read("weight", (text) => between(Number(text), 0.001, maxWeight)) ?? traits.weight,
     region: read("region", regionName) ?? regionName(written[regionLabel] ?? "") ?? traits.region,
     ranks: read("ranks", (text) => wholeBetween(Number(text), 1, maxRanks)) ?? traits.ranks,
+    firstRank: read("first-rank", (text) => wholeBetween(Number(text), 0, maxFirstRank)) ?? traits.firstRank,
     kvEventsPort: read("kv-events-port", portOf) ?? traits.kvEventsPort,
     kvReplayPort: read("kv-replay-port", portOf) ?? traits.kvReplayPort,
     kvTopic: read("kv-topic", (text) => text) ?? traits.kvTopic,

@@ -76,7 +76,7 @@ test("every address is an engine at the port, with the id and the URL of the add
 test("what is said of every engine stands in its spec, with the ports at its own address", async () => {
   const traits: EngineTraits = {
     ...plainTraits,
-    ...{ scheme: "https", models: ["m"], role: "prefill", weight: 2, ranks: 2, labels: { zone: "a" } },
+    ...{ scheme: "https", models: ["m"], role: "prefill", weight: 2, ranks: 2, firstRank: 4, labels: { zone: "a" } },
     ...{ kvEventsPort: 5_557, kvReplayPort: 5_558, kvTopic: "kv", kvTransfer: "nixl", kvTransferPort: 5_600 },
   };
   const { source, recorder, script } = createRig({ traits, family: "ipv6" });
@@ -85,6 +85,7 @@ test("what is said of every engine stands in its spec, with the ports at its own
   expect(recorder.specs.at(-1)).toEqual([
     {
       ...{ id: "[fd00::1]:8000", url: "https://[fd00::1]:8000", models: ["m"], role: "prefill", weight: 2, ranks: 2 },
+      firstRank: 4,
       labels: { zone: "a" },
       kvEvents: { endpoint: "tcp://[fd00::1]:5557", replayEndpoint: "tcp://[fd00::1]:5558", topic: "kv" },
       kvTransfer: { protocol: "nixl", host: undefined, port: 5_600 },

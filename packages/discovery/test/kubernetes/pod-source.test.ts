@@ -75,6 +75,7 @@ const everything = {
   "espalier.dev/weight": "0.5",
   "espalier.dev/region": "eu",
   "espalier.dev/ranks": "4",
+  "espalier.dev/first-rank": "8",
   "espalier.dev/kv-events-port": "5557",
   "espalier.dev/kv-replay-port": "5558",
   "espalier.dev/kv-topic": "kv@",
@@ -90,7 +91,7 @@ test("annotations describe the engine, before labels and the configuration", asy
   expect(latestSpecs()).toMatchObject([
     {
       ...{ id: "10.0.0.1:8000", url: "https://10.0.0.1:8000", models: ["org/model-a", "model-b"] },
-      ...{ role: "decode", weight: 0.5, ranks: 4, region: "eu" },
+      ...{ role: "decode", weight: 0.5, ranks: 4, firstRank: 8, region: "eu" },
       kvEvents: { endpoint: "tcp://10.0.0.1:5557", replayEndpoint: "tcp://10.0.0.1:5558", topic: "kv@" },
       kvTransfer: { protocol: "nixl", port: 5_600 },
     },
@@ -135,6 +136,8 @@ test.each([
   ["ranks", "0"],
   ["ranks", "65"],
   ["ranks", "1.5"],
+  ["first-rank", "-1"],
+  ["first-rank", "1024"],
   ["kv-events-port", "0"],
   ["kv-replay-port", "65536"],
   ["region", ""],

@@ -37,6 +37,8 @@ import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 /** A target's feed; if another router reads it, only what that router reports. */
 export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> &
   FeedStatus & {
+    /** By its engine's numbers; absent where the engine has one rank. */
+    readonly rank?: number;
     /** Blocks announced in this epoch without tokens and otherwise unknown; they do not count. */
     readonly unplacedBlocks?: number;
   };
@@ -64,6 +66,7 @@ export const feedReport = json.named(
       floatingBlocks: json.integer(),
     },
     optional: {
+      rank: json.integer("Which of its engine's ranks, by the engine's numbers; absent where it has one."),
       endpoint: json.nullable(json.text()),
       messages: json.integer(),
       gaps: json.integer(),
@@ -138,8 +141,9 @@ export class EngineFeeds implements Startable {
     for (const engine of fleet.engines) this.#look(engine);
     this.#unsubscribe = fleet.onChange((change, engine) => {
       if (change === "gone") this.#drop(engine);
-      else if (change === "added" || change === "state" || change === "spec" || change === "restarted")
-        this.#look(engine);
+      else if (change === "added" || change === "state" || change === "spec") this.#look(engine);
+      // One found restarted as it came up has just been asked.
+      else if (change === "restarted" && !engine.isUnread) this.#look(engine);
     });
   }
 
@@ -172,8 +176,10 @@ export class EngineFeeds implements Startable {
 
   /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[] {
-    const feeds = [...this.#entries.values()].flatMap((entry) => entry.feeds);
-    return [...feeds, ...this.#pools].map((feed) => feed.describe());
+    const ofEngines = [...this.#entries.values()].flatMap(({ engine, feeds }) =>
+      feeds.map((feed) => withRank(feed.describe(), engine)),
+    );
+    return [...ofEngines, ...this.#pools.map((pool) => pool.describe())];
   }
 
   /** Ensures that a reachable engine has its feeds. */
@@ -276,6 +282,11 @@ export class EngineFeeds implements Startable {
     for (const feed of feeds.splice(0)) void feed.stop();
     for (const { index } of engine.targets) this.#byTarget[index] = undefined;
   }
+}
+
+function withRank(feed: TargetFeedDescription, { targets }: EngineRecord): TargetFeedDescription {
+  const target = targets.length > 1 && targets.find(({ key }) => key === feed.target);
+  return target ? { ...feed, rank: rankNumber(target) } : feed;
 }
 
 const timeoutMs = 2_000;

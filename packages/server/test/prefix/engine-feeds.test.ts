@@ -158,6 +158,17 @@ describe("finding out where the events are", () => {
 });
 
 describe("an engine with ranks", () => {
+  test("has a feed for each, which is described with its number at the engine", async () => {
+    const rig = await startFeedsRig();
+    const kvEvents = { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" };
+    await rig.apply(specOf("a", { kvEvents, ranks: 2, firstRank: 4 }), specOf("b", { kvEvents }));
+    expect(rig.feeds.describe().map(({ target, rank }) => [target, rank])).toEqual([
+      ["a", 4],
+      ["a#1", 5],
+      ["b", undefined],
+    ]);
+  });
+
   test("has a feed for each target", async () => {
     const rig = await startFeedsRig();
     rig.answers.a = { [sources]: vllmSources(5557, { ranks: 2, replay: true }) };
@@ -271,8 +282,19 @@ describe("engines that go and come", () => {
     expect(rig.transport.open).toHaveLength(1);
     await bringUp(rig, "a");
     expect(rig.transport.sockets).toHaveLength(1);
-    // Asked when it is up again, and once more as it is taken for restarted: nothing had listened at its address.
-    expect(rig.asked("a")).toHaveLength(3);
+    // One look when it is up again, though it is taken for restarted as well: nothing had listened at its address.
+    expect(rig.asked("a")).toHaveLength(2);
+  });
+
+  test("one that is found restarted while it is up is asked again", async () => {
+    const rig = await startFeedsRig();
+    const page = (startedS: number): string => `vllm:num_requests_running 0\nprocess_start_time_seconds ${startedS}\n`;
+    rig.answers.a = { [sources]: vllmSources(5557), "/metrics": page(1_000) };
+    await rig.apply(specOf("a"));
+    rig.answers.a = { [sources]: vllmSources(6000), "/metrics": page(2_000) };
+    await rig.time.advanceAsync(2_000);
+    expect(rig.engine("a").state).toBe("up");
+    expect(rig.described).toEqual(["a tcp://a:6000"]);
   });
 
   test("an engine that comes up with other endpoints has another feed", async () => {

@@ -687,6 +687,28 @@ test("metrics of engines choose: the least queue and cache use, and an engine wi
   await finish(lora);
 });
 
+// The router cannot name the adapter in a body that it is not shown: the base model answered, with status 200.
+test("without its body, a request for an adapter of SGLang is one that names it so that SGLang applies it, or is refused", async () => {
+  const listed = [
+    { id: "tiny", owned_by: "sglang" },
+    { id: "ada", owned_by: "sglang", parent: "tiny" },
+  ];
+  const engine = await httpEngine(rig, () => {}, { listed });
+  const { gateway } = await picker([engine]);
+  const send = (model: string, path: string) =>
+    gateway.exchange().head({ path, headers: { "x-gateway-model-name": model }, requestMode: bodyModes.none });
+  const named = send("tiny:ada", "/v1/chat/completions");
+  expect(routeOf(await named.next()).destinations).toEqual([engine.id]);
+  await finish(named);
+  for (const [model, path] of [
+    ["ada", "/v1/chat/completions"],
+    ["tiny:ada", "/v1/responses"],
+    ["tiny:ada", "/v1/audio/speech"],
+  ] as const) {
+    expect((await send(model, path).refused()).status).toBe(400);
+  }
+});
+
 test("health: ready when an engine is, alive always, and draining before it ends", async () => {
   const { gateway: lonely } = await picker([]);
   expect(await lonely.health("")).toBe(2);

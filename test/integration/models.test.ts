@@ -153,6 +153,43 @@ test("a request for an adapter of SGLang names it as its API takes it there, or 
   expect(engine.requests).toHaveLength(before);
 });
 
+// A forwarded request passes as it is, so that no field can name the adapter: the base model answered, with status 200.
+test("at a forwarded path, a request for an adapter of SGLang is one that names it so that SGLang applies it, or is refused", async () => {
+  const models = [{ id: "base" }, { id: "ada", parent: "base" }];
+  const [sglang, vllm] = [await modelEngine("sglang", models), await modelEngine("vllm", models)];
+  const config = { "forward-paths": ["/invocations", "/v1/audio/*"], policy: "round_robin" };
+  const router = await rig.router({ engines: [sglang.url], config });
+  const messages = [{ role: "user", content: "x" }];
+  const body = JSON.stringify({ model: "base:ada", messages });
+  expect((await post(`${router.url}/invocations?x=1`, body)).status).toBe(200);
+  expect(sglang.requests.at(-1)?.body.toString()).toBe(body);
+  for (const [path, model] of [
+    ["/invocations", "ada"],
+    ["/v1/audio/speech", "base:ada"],
+    ["/v1/audio/speech", "ada"],
+  ] as const) {
+    const answer = await post(router.url + path, { model, messages });
+    expect([answer.status, errorOf(answer)]).toMatchObject([400, { code: "adapter_not_served", param: "model" }]);
+  }
+  expect(sglang.requests).toHaveLength(1);
+  const both = await rig.router({ engines: [sglang.url, vllm.url], config });
+  for (let sent = 0; sent < 4; sent++) {
+    expect((await post(`${both.url}/v1/audio/speech`, { model: "ada", input: "x" })).status).toBe(200);
+  }
+  expect([sglang.requests.length, vllm.requests.length]).toEqual([1, 4]);
+
+  const message = "The model `ada` does not exist.";
+  const error = { message, type: "NotFoundError", param: "model", code: 404 };
+  const outdated = await httpEngine(
+    rig,
+    ({ response }) => response.writeHead(404, { "content-type": "application/json" }).end(JSON.stringify({ error })),
+    { listed: models },
+  );
+  const moved = await rig.router({ engines: [sglang.url, outdated.url], config });
+  expect((await post(`${moved.url}/v1/audio/speech`, { model: "ada", input: "x" })).status).toBe(404);
+  expect([sglang.requests.length, outdated.requests.length]).toEqual([1, 1]);
+});
+
 test("of vLLM and SGLang with one adapter, only vLLM answers responses for it", async () => {
   const models = [{ id: "base" }, { id: "ada", parent: "base" }];
   const [sglang, vllm] = [await modelEngine("sglang", models), await modelEngine("vllm", models)];

@@ -268,6 +268,9 @@ type EndpointId = PlannedRequest["endpointId"];
 
 type Answer = Pick<HttpResponse, "status" | "body">;
 
+/** An API of the router, or a path of another one. */
+type Api = EndpointId | "forwarded";
+
 /** How a kind of engine loads, unloads and uses LoRA adapters. */
 interface AdapterCalls {
   readonly loadPath: string;
@@ -278,7 +281,7 @@ interface AdapterCalls {
    * @param base the engine's base model
    * @returns undefined where the engine would answer by its base model
    */
-  fields(adapter: string, endpoint: EndpointId, base: string): Readonly<Record<string, string>> | undefined;
+  fields(adapter: string, endpoint: Api, base: string): Readonly<Record<string, string>> | undefined;
   /** Whether the answer to a load says that the adapter is loaded: another router may have been first. */
   isThere(answer: Answer): boolean;
   /** Whether the answer says that the engine is full. */
@@ -311,7 +314,7 @@ const byModel = (adapter: string, base: string) => ({ model: JSON.stringify(`${b
  * How SGLang 0.5.23 takes an adapter (`srt/entrypoints`). No adapter reaches the engine from `openai/serving_responses.py`,
  * `serving_rerank.py` and `serving_score.py`; those are answered by the base model.
  */
-const sglangFields: Partial<Record<EndpointId, (adapter: string, base: string) => Readonly<Record<string, string>>>> = {
+const sglangFields: Partial<Record<Api, (adapter: string, base: string) => Readonly<Record<string, string>>>> = {
   // `_resolve_lora_path` of `openai/serving_base.py`.
   ...{ chat: byPath, completions: byPath, embeddings: byPath },
   // `anthropic/serving.py` builds a chat request from `model`, without `lora_path`.
@@ -347,16 +350,36 @@ export function adapterCallsOf(engine: Pick<EngineRecord, "models" | "targets">)
   return engineKindOf(engine) === "sglang" ? sglangCalls : vllmCalls;
 }
 
-/** Whether an engine applies LoRA adapters on an endpoint, rather than answer by its base model. */
-export function servesAdapter(engine: Pick<EngineRecord, "models" | "targets">, endpoint: EndpointId): boolean {
-  return adapterFields(engine, "", endpoint) !== undefined;
+/** Where a request for an adapter goes. */
+export interface AdapterApi {
+  readonly endpoint: Api;
+  readonly path: string;
+  /** The model as the client wrote it, in a request that passes as it is; absent where the router edits the body. */
+  readonly written?: string | undefined;
+}
+
+/** Where SGLang 0.5.23 takes `base:adapter` from `model`: `_resolve_lora_path`, and a chat at SageMaker's path. */
+const sglangModelPaths: ReadonlySet<string> = new Set([
+  ...["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/invocations"],
+]);
+
+/** Whether an engine applies a LoRA adapter to a request, rather than answer by its base model. */
+export function servesAdapter(
+  engine: Pick<EngineRecord, "models" | "targets">,
+  adapter: string,
+  { endpoint, path, written }: AdapterApi,
+): boolean {
+  const fields = adapterFields(engine, adapter, endpoint);
+  const needsNone = fields !== undefined && Object.keys(fields).length === 0;
+  if (written === undefined || needsNone) return fields !== undefined;
+  return sglangModelPaths.has(path) && written.endsWith(`:${adapter}`);
 }
 
 /** Body fields, as JSON text, that select an adapter at an engine; undefined where it does not apply adapters. */
 export function adapterFields(
   engine: Pick<EngineRecord, "models" | "targets">,
   adapter: string,
-  endpoint: EndpointId,
+  endpoint: Api,
 ): Readonly<Record<string, string>> | undefined {
   const base = engine.models?.find(({ parent }) => parent === undefined)?.id ?? "";
   return adapterCallsOf(engine).fields(adapter, endpoint, base);

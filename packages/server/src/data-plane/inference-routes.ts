@@ -84,7 +84,8 @@ function planView(
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
   const named = { model: request.modelName ?? view.model, adapter: view.adapter, sessionKey };
-  const { model, pool, targets, parent } = resolvePool(context, named, endpoint);
+  const api = { endpoint: endpoint.id, path: endpoint.path };
+  const { model, pool, targets, parent, serves } = resolvePool(context, named, api);
   const injectsUsage = context.live.settings.injectUsage && request.isAnswerSeen !== false;
   const stripUsage = injectsUsage && view.canAddUsage;
   const renamed = view.model !== undefined && view.model !== model;
@@ -125,6 +126,7 @@ function planView(
     requestId: request.id,
     pool,
     targets,
+    serves,
     onlyEngine,
     prompt,
     canPull,
@@ -206,12 +208,15 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
 /** Dot segments, including escaped ones: an engine could resolve them to a path that is not listed. */
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
+const pathOf = (url: string): string => url.slice(0, url.length - queryOf(url).length);
+
 function plan(context: RouterContext, request: ClientRequest): PlannedRequest | Promise<PlannedRequest> {
-  if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
+  if (dotSegment.test(pathOf(request.url))) throw new EspalierError("path_not_found");
   const passed = planForward(context, request);
   const planFor = (model: string | undefined): PlannedRequest => {
-    const { pool, targets } = resolvePool(context, { model });
-    return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
+    const api = { endpoint: "forwarded", path: pathOf(request.url), written: model } as const;
+    const { pool, targets, serves } = resolvePool(context, { model }, api);
+    return { ...passed, endpointId: "forwarded", pool, targets, serves, onlyEngine: undefined };
   };
   const header = request.headers["x-espalier-model"];
   const named = typeof header === "string" ? header : undefined;

@@ -310,8 +310,8 @@ function endpointAt(url: string): Endpoint | undefined {
 function planOther(context: RouterContext, request: GatewayRequest): PlannedRequest | Promise<PlannedRequest> {
   const passed = planForward(context, request);
   const planFor = (named: string | undefined): PlannedRequest => {
-    const { pool, targets } = poolFor(context, named, undefined);
-    return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
+    const found = poolFor(context, request, named, undefined);
+    return { ...passed, ...found, endpointId: "forwarded", onlyEngine: undefined };
   };
   const model = readForwarded(context, request, passed.body[0], modelInHeaders(request));
   return model instanceof Promise ? model.then(planFor) : planFor(model);
@@ -321,15 +321,14 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
 function planHead(context: RouterContext, request: GatewayRequest, { headers }: RequestHead): PlannedRequest {
   const ladder = context.live.settings.sessionKeyLadder.filter(({ from }) => from === "header");
   const sessionKey = readSessionKey(ladder, headers, undefined);
-  const { pool, targets } = poolFor(context, modelInHeaders(request), sessionKey);
+  const found = poolFor(context, request, modelInHeaders(request), sessionKey);
   const passed = planForward(context, request);
   const { config } = context.admission;
   const written = { bodyPriority: undefined, apiKey: request.apiKeyName, objectives: context.objectives };
   return {
     ...passed,
+    ...found,
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
-    pool,
-    targets,
     onlyEngine: undefined,
     service: config.isOn ? readServiceClass(config, headers, written) : undefined,
     features: {
@@ -348,10 +347,19 @@ function modelInHeaders(request: GatewayRequest): string | undefined {
 /** The engines of a model; of all models if none is named and there are several. */
 function poolFor(
   context: RouterContext,
+  { url }: GatewayRequest,
   model: string | undefined,
   sessionKey: string | undefined,
-): Pick<PlannedRequest, "pool" | "targets"> {
-  if (model !== undefined || context.fleet.models().length < 2) return resolvePool(context, { model, sessionKey });
+): Pick<PlannedRequest, "pool" | "targets" | "serves"> {
+  if (model !== undefined || context.fleet.models().length < 2) {
+    const { id = "forwarded", path = url.split("?", 1)[0]! } = endpointAt(url) ?? {};
+    const { pool, targets, serves } = resolvePool(
+      context,
+      { model, sessionKey },
+      { endpoint: id, path, written: model ?? "" },
+    );
+    return { pool, targets, serves };
+  }
   const targets = context.fleet.engines.flatMap((engine) => engine.targets);
   return { pool: context.pools.settingsFor("*"), targets };
 }

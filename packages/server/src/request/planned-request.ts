@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
 import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
+import type { EngineRecord, Target } from "@espalier/workers";
 import type { OverflowPlan } from "../overflow/overflow.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
@@ -57,6 +57,8 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
+  /** Whether an engine applies the adapter that is asked for; absent for a base model. */
+  readonly serves?: ((engine: EngineRecord) => boolean) | undefined;
   readonly onlyEngine: string | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;

@@ -18,7 +18,6 @@ import {
   type Selection,
 } from "@espalier/routing";
 import { areAsleep, type Permit, type Target } from "@espalier/workers";
-import { servesAdapter } from "../adapters/adapter-loader.ts";
 import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-run.ts";
@@ -153,9 +152,9 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   /** The planned targets when the pool has become empty: the attempt then fails as usual. */
   targets(): readonly Target[] {
-    const { pool, targets, endpointId } = this.#plan;
+    const { pool, targets, serves } = this.#plan;
     const all = this.#context.fleet.pool(pool.model);
-    const now = this.#adapter ? all.filter(({ engine }) => servesAdapter(engine, endpointId)) : all;
+    const now = serves ? all.filter(({ engine }) => serves(engine)) : all;
     return now.length > 0 ? now : targets;
   }
 

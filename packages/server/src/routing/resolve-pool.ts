@@ -1,7 +1,6 @@
 import { EspalierError } from "@espalier/common";
-import type { Endpoint } from "@espalier/openai";
-import { engineKindOf, type Target } from "@espalier/workers";
-import { servesAdapter } from "../adapters/adapter-loader.ts";
+import { type EngineRecord, engineKindOf, type Target } from "@espalier/workers";
+import { type AdapterApi, servesAdapter } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "./pools.ts";
 
@@ -23,6 +22,8 @@ interface ResolvedPool {
   readonly pool: PoolSettings;
   /** Empty only where requests wait for the first engine, or overflow backends answer. */
   readonly targets: readonly Target[];
+  /** Whether an engine applies the adapter; undefined for a base model. */
+  readonly serves: ((engine: EngineRecord) => boolean) | undefined;
 }
 
 type ServedModels = Pick<RouterContext, "fleet" | "live">;
@@ -30,27 +31,23 @@ type ServedModels = Pick<RouterContext, "fleet" | "live">;
 /**
  * Finds the engines for a model.
  *
- * @param endpoint where it is known, engines that cannot serve an adapter there are left out
+ * @param api engines that would answer a request for an adapter there by its base model are left out
  * @throws EspalierError `model_not_found`, `no_engine_available`, `missing_field` when none is named and there are
  *   several, or `adapter_not_served`
  */
-export function resolvePool(
-  context: RouterContext,
-  named: NamedModel,
-  endpoint?: Pick<Endpoint, "id" | "path">,
-): ResolvedPool {
+export function resolvePool(context: RouterContext, named: NamedModel, api: AdapterApi): ResolvedPool {
   const { pools, overflow, fleet } = context;
   const model = servedModel(context, named);
   const { parent } = fleet.model(model) ?? {};
   const all = fleet.pool(model);
   if (all.length === 0 && !pools.isHeld(model) && !overflow.serves(model)) throw absent(context, named.model ?? model);
-  const targets =
-    parent === undefined || !endpoint ? all : all.filter(({ engine }) => servesAdapter(engine, endpoint.id));
+  const serves = parent === undefined ? undefined : (engine: EngineRecord) => servesAdapter(engine, model, api);
+  const targets = serves ? all.filter(({ engine }) => serves(engine)) : all;
   if (targets.length === 0 && all.length > 0) {
-    const why = `The engines of the adapter ${JSON.stringify(model)} do not apply adapters on ${endpoint?.path}.`;
+    const why = `The engines of the adapter ${JSON.stringify(model)} do not apply it to this request on ${api.path}.`;
     throw new EspalierError("adapter_not_served", why, { param: "model" });
   }
-  return { model, parent, pool: pools.settingsFor(model), targets };
+  return { model, parent, pool: pools.settingsFor(model), targets, serves };
 }
 
 /** The name that SGLang's API has for whatever model an engine serves (`DEFAULT_MODEL_NAME`). */

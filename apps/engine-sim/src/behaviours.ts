@@ -38,6 +38,21 @@ export const behaviours = [
     summary: "an idle stream gets a comment every second, as with --sse-keep-alive-interval 1",
     source: "vllm/entrypoints/serve/utils/sse_keep_alive.py",
   },
+  {
+    name: "llama.cpp-00efb3e:timings",
+    summary: "completions have `timings` beside their usage, in streams in the last chunk",
+    source: "tools/server/server-task.cpp, result_timings::to_json and to_json_oaicompat_chat_stream",
+  },
+  {
+    name: "llama.cpp-00efb3e:endless-answers",
+    summary: "`max_tokens: -1` asks for an answer of any length",
+    source: "tools/server/README.md, n_predict; tools/server/server-task.cpp reads max_tokens as n_predict",
+  },
+  {
+    name: "llama.cpp-00efb3e:says-that-it-loads",
+    summary: "GET /health with the fault `unhealthy` answers as while the model is loaded",
+    source: "tools/server/server-http.cpp, middleware_server_state (read at 00dd081)",
+  },
 ] as const satisfies readonly Behaviour[];
 
 export type BehaviourName = (typeof behaviours)[number]["name"];

@@ -1,7 +1,7 @@
 import { startEngineSim } from "@espalier/engine-sim";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { startSim } from "./sim-client.ts";
+import { at, chunksOf, startSim } from "./sim-client.ts";
 
 test("a release turns on all its behaviours; what is neither a behaviour nor a release is refused", async () => {
   await startSim({ behaviours: ["sglang-0.5.23"] });
@@ -70,4 +70,24 @@ test("vllm-0.32.0:keep-alive-comments breaks the silence of a stream every secon
   await waitFor(() => time.pendingCount > before + 1, { what: "a step, and the next comment" });
   time.advance(60_000);
   expect((await answer).text).toMatch(/\n\n(: keep-alive\n\n){2}data: [\s\S]*\[DONE\]\n\n$/);
+});
+
+test("llama.cpp has timings beside usage, answers without a limit, and says that it loads its model", async () => {
+  const sim = await startSim({ behaviours: ["llama.cpp-00efb3e"], parameters: { maxModelLength: 512 } });
+  const body = { prompt: "one two three", max_tokens: -1, ignore_eos: true };
+  const whole = (await sim.post("/v1/completions", body)).json;
+  expect(whole).toMatchObject({ timings: { cache_n: 0, predicted_n: at(whole, "usage", "completion_tokens") } });
+  expect(at(whole, "usage", "completion_tokens")).toBeGreaterThan(16);
+  const streamed = { ...body, max_tokens: 4, stream: true, stream_options: { include_usage: true } };
+  const chunks = chunksOf(await sim.events("/v1/completions", streamed));
+  expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 4 }, timings: { predicted_n: 4 } });
+  await sim.post("/sim/faults", { kind: "unhealthy", path: "/health" });
+  const { status, json } = await sim.get("/health");
+  expect([status, json]).toEqual([503, { error: { message: "Loading model", type: "unavailable_error", code: 503 } }]);
+});
+
+test("without its behaviours, max_tokens of -1 is refused and there are no timings", async () => {
+  const sim = await startSim();
+  expect((await sim.post("/v1/completions", { prompt: "a", max_tokens: -1 })).status).toBe(400);
+  expect((await sim.post("/v1/completions", { prompt: "a", max_tokens: 1 })).json).not.toHaveProperty("timings");
 });

@@ -79,7 +79,7 @@ export function chatCompletions(context: EngineContext, exchange: Exchange, body
   const prompt = context.text.chat(chatPromptOf(body));
   answerOpenAi({
     ...{ context, exchange, body, model, prompts: [prompt] },
-    outputLimit: outputLimit(body, "max_completion_tokens", "max_tokens"),
+    outputLimit: outputLimit(context, body, "max_completion_tokens", "max_tokens"),
     write: chatAnswer(context.text, body),
     logprobs: () => chatLogprobs(context.text.words, body),
     ...{ idPrefix: "chatcmpl", shapes: { vllm: vllmShape, sglang: sglangShape } },

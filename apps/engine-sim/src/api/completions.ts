@@ -58,7 +58,7 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
   const prompts = promptsOf(context, body, "prompt");
   answerOpenAi({
     ...{ context, exchange, body, model, prompts },
-    outputLimit: outputLimit(body, "max_tokens"),
+    outputLimit: outputLimit(context, body, "max_tokens"),
     write: jsonAnswer(context.text, body),
     logprobs: () => completionLogprobs(context.text.words, body),
     ...{ idPrefix: "cmpl", shapes: { vllm: vllmShape, sglang: sglangShape } },

@@ -37,9 +37,15 @@ export function listModels({ flavour, models, adapters, engine, clock }: EngineC
 /** SGLang sleeps this long before it looks whether its token has come. */
 const healthSleepMs = 1_001;
 
+const loadingModel = { error: { message: "Loading model", type: "unavailable_error", code: 503 } };
+
 /** `GET /health` and `GET /ping` */
 export function health({ behaviours, scheduler }: EngineContext, exchange: Exchange): void {
-  const answer = (): void => send(exchange, exchange.fault?.kind === "unhealthy" ? 503 : 200, textType, "");
+  const answer = (): void => {
+    if (exchange.fault?.kind !== "unhealthy") send(exchange, 200, textType, "");
+    else if (behaviours.has("llama.cpp-00efb3e:says-that-it-loads")) sendJson(exchange, 503, loadingModel);
+    else send(exchange, 503, textType, "");
+  };
   if (behaviours.has("sglang-0.5.23:health-takes-a-second")) scheduler.after(healthSleepMs, answer);
   else answer();
 }

@@ -13,7 +13,7 @@ export function generate(context: EngineContext, exchange: Exchange, body: JsonO
   const model = modelOf(context, body);
   const { prompts, isBatch } = promptsOf(context, body);
   const sampling = optionalObject(body, "sampling_params") ?? {};
-  const limit = outputLimit(sampling, "max_new_tokens");
+  const limit = outputLimit(context, sampling, "max_new_tokens");
   const planned = planSequences({ context, exchange, body, prompts, outputLimit: limit, sampling });
   const { sequences, leg } = planLeg(context, exchange, body, planned);
   const ids = sequences.map(() => context.newId() + context.newId());

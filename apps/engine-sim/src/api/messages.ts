@@ -10,7 +10,7 @@ import { modelOf, outputLimit, planSequence } from "./planning.ts";
 /** `POST /v1/messages`, the API of Anthropic. */
 export function messages(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
-  const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
+  const limit = required(outputLimit(context, body, "max_tokens"), "max_tokens");
   const prompt = promptOf(context, body);
   const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
   const format = anthropicFormat(`msg_${context.newId()}`, model, sequence);

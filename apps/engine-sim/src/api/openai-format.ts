@@ -99,6 +99,7 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
       shape.reportsCreatedTokens ? createdTokens(counts, engine.parameters.blockSize) : null,
     );
   };
+  const hasTimings = context.behaviours.has("llama.cpp-00efb3e:timings");
   const chunkEnd = ({ prompt }: SequenceRequest, tokens: number): string =>
     continuousUsage
       ? `,"usage":{"prompt_tokens":${prompt.length},"total_tokens":${prompt.length + tokens},"completion_tokens":${tokens}}}\n\n`
@@ -125,7 +126,8 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
     end(reports) {
       if (!includesUsage) return "data: [DONE]\n\n";
       const finalUsage = JSON.stringify(usage(reports), flavour === "vllm" ? withoutNull : undefined);
-      return `${head}],"usage":${finalUsage}${stamp}}\n\ndata: [DONE]\n\n`;
+      const timed = hasTimings ? `,"timings":${JSON.stringify(timingsOf(reports))}` : "";
+      return `${head}],"usage":${finalUsage}${stamp}${timed}}\n\ndata: [DONE]\n\n`;
     },
     whole(reports, { top, choice }) {
       const choices = sequences.map((sequence, index) => ({
@@ -134,7 +136,12 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
         ...choice,
       }));
       const total = usage(reports);
-      const body = { ...identity, choices, ...origin, usage: total, ...shape.tail(total.completion_tokens), ...top };
+      const tail = {
+        ...shape.tail(total.completion_tokens),
+        ...(hasTimings && { timings: timingsOf(reports) }),
+        ...top,
+      };
+      const body = { ...identity, choices, ...origin, usage: total, ...tail };
       return choice ? unquoteLongIntegers(JSON.stringify(body)) : JSON.stringify(body);
     },
     empty(finishReason) {
@@ -147,6 +154,23 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
         events: `${head}${before}${after}${reasonStamp}${shape.chunkEnd}data: [DONE]\n\n`,
       };
     },
+  };
+}
+
+/** llama.cpp's, of the first sequence. */
+function timingsOf([report]: readonly RequestReport[]) {
+  const { promptTokens = 0, cachedTokens = 0, outputTokens = 0 } = report ?? {};
+  const { scheduledMs = 0, firstTokenMs = 0, finishedMs = 0 } = report ?? {};
+  const pace = (name: string, tokens: number, ms: number) => ({
+    [`${name}_n`]: tokens,
+    [`${name}_ms`]: ms,
+    [`${name}_per_token_ms`]: tokens > 0 ? ms / tokens : 0,
+    [`${name}_per_second`]: ms > 0 ? (1_000 * tokens) / ms : 0,
+  });
+  return {
+    cache_n: cachedTokens,
+    ...pace("prompt", promptTokens - cachedTokens, firstTokenMs - scheduledMs),
+    ...pace("predicted", outputTokens, finishedMs - firstTokenMs),
   };
 }
 

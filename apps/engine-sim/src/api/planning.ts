@@ -185,12 +185,18 @@ function outputLength(
 }
 
 /**
- * The limit on the tokens of an answer, under the first of `names` that the body has.
+ * The limit on the tokens of an answer, under the first of `names` that the body has; undefined for none.
  *
  * @throws ApiError 400 when it is not a whole number from 1
  */
-export function outputLimit(body: JsonObject, ...names: readonly string[]): number | undefined {
+export function outputLimit(
+  { behaviours }: Pick<EngineContext, "behaviours">,
+  body: JsonObject,
+  ...names: readonly string[]
+): number | undefined {
+  const isEndless = behaviours.has("llama.cpp-00efb3e:endless-answers");
   for (const name of names) {
+    if (isEndless && body[name] === -1) return undefined;
     const limit = optionalInteger(body, name, 1, Number.MAX_SAFE_INTEGER);
     if (limit !== undefined) return limit;
   }

@@ -28,7 +28,7 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
     messages: [...(instructions === undefined ? [] : [textMessage("system", instructions)]), ...conversation],
     ...(tools === undefined ? {} : { tools }),
   });
-  const limit = outputLimit(body, "max_output_tokens");
+  const limit = outputLimit(context, body, "max_output_tokens");
   const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
   const store = optionalBoolean(body, "store") ?? true;
   const fields = { model, instructions: instructions ?? null, previous_response_id: previousId ?? null, store };

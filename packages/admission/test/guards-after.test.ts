@@ -72,6 +72,19 @@ const classes = [testClass("default"), testClass("low", { share: 0.1 })];
 const wide = [testClass("default", { maxPendingTokens: 10_000 }), testClass("low", { share: 0.1 })];
 const parking = [testClass("default", { maxColdWaitMs: 60_000 }), testClass("low", { share: 0.1 })];
 
+/** A request leaves capacity to a tenant of another router. @returns has that tenant wait no more */
+function backOff(rig: Subject): () => void {
+  rig.elsewhere = 100_000;
+  rig.neediest = 0;
+  rig.targets[0]!.load.pendingPrefillTokens = 1;
+  rig.send("backs off", { tenant: "a" });
+  expect(rig.went).toEqual([]);
+  return () => {
+    rig.neediest = Number.POSITIVE_INFINITY;
+    rig.elsewhere = 0;
+  };
+}
+
 const guards: readonly Guard[] = [
   {
     guard: "saturated engines",
@@ -112,34 +125,19 @@ const guards: readonly Guard[] = [
     guard: "a needier tenant at another router",
     options: { settings: { classes: wide } },
     withinMs: rescanMs,
-    begin(rig) {
-      rig.elsewhere = 100_000;
-      rig.neediest = 0;
-      rig.targets[0]!.load.pendingPrefillTokens = 1;
-      rig.send("backs off", { tenant: "a" });
-      expect(rig.went).toEqual([]);
-      return () => {
-        rig.neediest = Number.POSITIVE_INFINITY;
-        rig.elsewhere = 0;
-      };
-    },
+    begin: backOff,
   },
   {
     // It has ended without a word. What it reported has a lease of seconds.
     guard: "a needier tenant at a router that is gone",
     options: { settings: { classes: wide } },
-    withinMs: maxBackoffMs + 2 * rescanMs,
+    withinMs: 0,
     begin(rig) {
-      rig.elsewhere = 100_000;
-      rig.neediest = 0;
-      rig.targets[0]!.load.pendingPrefillTokens = 1;
-      rig.send("backs off", { tenant: "a" });
-      expect(rig.went).toEqual([]);
+      const end = backOff(rig);
       return () => {
         rig.time.advance(maxBackoffMs + 2 * rescanMs);
         expect(rig.went).toEqual(["backs off"]);
-        rig.neediest = Number.POSITIVE_INFINITY;
-        rig.elsewhere = 0;
+        end();
       };
     },
   },

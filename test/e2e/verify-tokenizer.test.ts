@@ -9,7 +9,7 @@ import { engines } from "./files.ts";
 import { run } from "./program.ts";
 
 const verify = (model: string, url: string, ...args: string[]) =>
-  run(["verify-tokenizer", "--model", model, "--url", url, ...args]);
+  run(["verify-tokenizer", "--model", model, "--engine", url, ...args]);
 
 interface Report {
   readonly name: string;
@@ -122,7 +122,7 @@ test("what cannot be compared says why", async () => {
     verify("/nowhere/at/all", url),
     verify(shippedModelFolder(), url, "--name", "nobody's", "--json"),
     verify(shippedModelFolder(), `${url}/v1`),
-    run(["verify-tokenizer", "--url", url]),
+    run(["verify-tokenizer", "--engine", url]),
   ]);
   expect([nobody.code, nobody.stdout]).toEqual([1, ""]);
   expect(nobody.stderr).toContain("The engine could not be reached.");

@@ -6,7 +6,7 @@ import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { temporaryServer } from "./temporary.ts";
 
 const verify = (url: string, ...more: readonly string[]) =>
-  runCommand(registerVerifyTokenizer, "verify-tokenizer", "--model", shippedModelFolder(), "--url", url, ...more);
+  runCommand(registerVerifyTokenizer, "verify-tokenizer", "--model", shippedModelFolder(), "--engine", url, ...more);
 
 interface Report {
   readonly name: string;
@@ -164,7 +164,7 @@ test("a model without a chat template: chats are left out, and it is said", asyn
   const folder = modelFolder({ eos_token: "<|im_end|>" });
   const { stdout, exitCode } = await runCommand(
     registerVerifyTokenizer,
-    ...["verify-tokenizer", "--model", folder, "--url", url],
+    ...["verify-tokenizer", "--model", folder, "--engine", url],
   );
   expect(asked.every(({ prompt }) => prompt !== undefined)).toBe(true);
   expect(stdout).toBe(
@@ -177,7 +177,7 @@ test("a model without a chat template: chats are left out, and it is said", asyn
 test("special tokens of the model's configuration stand in texts; those that are null do not", async () => {
   const { url, asked } = await startFakeEngine();
   const folder = modelFolder({ eos_token: "<|im_end|>", bos_token: null, pad_token: { content: "<|endoftext|>" } });
-  await runCommand(registerVerifyTokenizer, ...["verify-tokenizer", "--model", folder, "--url", url]);
+  await runCommand(registerVerifyTokenizer, ...["verify-tokenizer", "--model", folder, "--engine", url]);
   const prompts = asked.map(({ prompt }) => prompt);
   for (const text of ["<|im_end|>", "a<|im_end|>b", "a <|endoftext|> b"]) expect(prompts).toContain(text);
   expect(prompts).not.toContain("null");
@@ -211,7 +211,7 @@ test("a folder without a tokenizer, and an address with a path: refused before a
   const { url, paths } = await startFakeEngine();
   const missing = await runCommand(
     registerVerifyTokenizer,
-    ...["verify-tokenizer", "--model", "/nowhere", "--url", url],
+    ...["verify-tokenizer", "--model", "/nowhere", "--engine", url],
   );
   expect(missing.error).toMatchObject({ code: "config_unreadable" });
   const withPath = await verify(`${url}/v1`);
@@ -219,7 +219,7 @@ test("a folder without a tokenizer, and an address with a path: refused before a
   expect(paths).toEqual([]);
 });
 
-test.each([{ written: [] }, { written: ["--model", "x"] }, { written: ["--url", "http://a"] }])(
+test.each([{ written: [] }, { written: ["--model", "x"] }, { written: ["--engine", "http://a"] }])(
   "$written lacks what is required",
   async ({ written }) => {
     const { error, stderr } = await runCommand(registerVerifyTokenizer, "verify-tokenizer", ...written);

@@ -36,6 +36,7 @@ function create(sections: object) {
   return {
     sources,
     render,
+    messages: () => logger.lines.map(({ message }) => message),
     logged: (message: string) => logger.lines.filter((line) => line.message === message).map(({ fields }) => fields),
     follow: (next: object) => sources.follow(read(next)),
     lists: () => applied.map((specs) => specs.map(({ id }) => id).join(" ")),
@@ -90,6 +91,15 @@ async function startApi(address: string) {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return { url, api, watchers: () => api.watches.size };
 }
+
+/*
+ * Symptom: the first line in the log of a router without Kubernetes spoke of inference pools. Mechanism: the tables of objectives
+ * report their content once when they start, also where nobody writes any.
+ */
+test("without Kubernetes nothing is logged about inference pools", async () => {
+  const { messages } = await start({ engines: ["http://a:1"] });
+  expect(messages().join("\n")).not.toMatch(/inference|objective|rewrite/i);
+});
 
 test("engines of the list come and go; a reload of something else tells the fleet nothing", async () => {
   const { follow, lists } = await start({ engines: ["http://a:1"] });

@@ -248,10 +248,10 @@ function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOther
 function createKillHelp(router: string): Part<string | null> {
   const code = element("code");
   const copy = element("button", { type: "button", class: "copy" }, "Copy");
-  const summary = element("summary", {}, "Kill it");
+  const summary = element("summary", {}, "How to kill it");
   const text = element("p", { class: "soft" }, "In a shell on this machine; then watch its sessions:");
   const node = element("details", { class: "kill" }, summary, text, element("div", { class: "command" }, code, copy));
-  setAttribute(summary, "aria-label", `Kill it: how to kill ${router}`);
+  setAttribute(summary, "aria-label", `How to kill it: ${router}`);
   copy.addEventListener("click", () => {
     void navigator.clipboard.writeText(code.textContent ?? "").then(() => setText(copy, "Copied"));
   });

@@ -1,5 +1,22 @@
 import type { Command } from "commander";
 
+/** Flags for addresses, of which each command has those that it needs. */
+const addressFlags: Readonly<Record<string, string>> = {
+  "--admin": "a router's admin address",
+  "--url": "an address for clients",
+  "--engine": "an engine's address",
+};
+
+/** Commander's text about a mistake, with the address that a command takes where another one was given. */
+export function withAddress(command: Command, text: string): string {
+  const [, flag = ""] = /unknown option '(--[a-z]+)/.exec(text) ?? [];
+  if (!Object.hasOwn(addressFlags, flag)) return text;
+  const taken = command.options.flatMap(({ long }) =>
+    long && Object.hasOwn(addressFlags, long) ? [`${long}, ${addressFlags[long]}`] : [],
+  );
+  return taken.length === 0 ? text : `error: unknown option '${flag}'\n(Did you mean ${taken.join("; or ")}?)\n`;
+}
+
 /** A command's purpose and heading. Listing needs only this, not the command's modules, which may be slow to load. */
 const commands = {
   serve: ["Run:", "run a router"],
@@ -30,5 +47,6 @@ export const commandNames = Object.keys(commands) as readonly CommandName[];
 /** Adds a command that so far has only a name and a summary, under its heading. */
 export function addCommand(program: Command, name: CommandName): Command {
   const [group, summary] = commands[name];
-  return program.command(name).summary(summary).helpGroup(group);
+  const command = program.command(name).summary(summary).helpGroup(group);
+  return command.configureOutput({ outputError: (text, write) => write(withAddress(command, text)) });
 }

@@ -3,6 +3,7 @@ import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
 import { adviseOnFlag } from "../migrate/flags/foreign-routers.ts";
+import { withAddress } from "./command-list.ts";
 import { collect } from "./read-flags.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
@@ -35,7 +36,7 @@ export function addConfigFlags(command: Command): Command {
   return command.configureOutput({
     outputError(text, write) {
       const [flag = ""] = /(?<=unknown option ')--[^'=]+/.exec(text) ?? [];
-      write(adviseOnFlag(flag) ?? text);
+      write(adviseOnFlag(flag) ?? withAddress(command, text));
     },
   });
 }

@@ -53,7 +53,11 @@ export function registerReplay(program: Command): void {
       ),
     )
     .optionsGroup("Endpoints that run already:")
-    .option("--url <url>", "of a router or an engine; may be repeated, requests go to them in turn", collect)
+    .option(
+      "--url <url>",
+      "address for clients, of a router or an engine; may be repeated, requests go to them in turn",
+      collect,
+    )
     .addOption(new Option("--api-key <key>", "sent as Authorization: Bearer").env("ESPALIER_REPLAY_API_KEY"))
     .option("--model <name>", "model to ask for", "sim-model")
     .optionsGroup("Its own fleet:")

@@ -21,7 +21,7 @@ import { readEndpointUrl } from "./read-flags.ts";
 
 interface VerifyFlags {
   readonly model: string;
-  readonly url: string;
+  readonly engine: string;
   readonly name?: string;
   readonly json?: boolean;
 }
@@ -36,14 +36,14 @@ export function registerVerifyTokenizer(program: Command): void {
         "that this router would make of the same. Exits with 1 when one differs.",
     )
     .requiredOption("--model <folder>", "with the model's tokenizer.json, tokenizer_config.json and chat template")
-    .requiredOption("--url <url>", "of an engine that serves the model")
+    .requiredOption("--engine <url>", "an engine that serves the model")
     .option("--name <model>", "the model's name at the engine; the first that it lists unless given")
     .option("--json", "print JSON instead of a table")
     .action(async (flags: VerifyFlags) => verify(flags));
 }
 
 async function verify(flags: VerifyFlags): Promise<void> {
-  const url = readEndpointUrl(flags.url, "--url");
+  const url = readEndpointUrl(flags.engine, "--engine");
   const files = await loadTokenizerFiles(flags.model);
   const { rows, hasTemplate } = await withHttpClient(async (http) => {
     const model = flags.name ?? (await firstModel(http, url));

@@ -167,7 +167,7 @@ async function checkTokenizers(
     // Configurations name folders of the machine that they are for; check-config tells of those that are absent.
     if (!existsSync(join(path, "tokenizer.json"))) return [];
     const of = `${model} at ${url}`;
-    const mend = `\`espalier verify-tokenizer --model ${path} --url ${url}\` shows where; take the engine's files`;
+    const mend = `\`espalier verify-tokenizer --model ${path} --engine ${url}\` shows where; take the engine's files`;
     try {
       const { rows: compared } = await compareTokenizer({
         ...{ http, url, model },

@@ -326,9 +326,9 @@ const ofDashboard = {
   "/": {
     get: open({
       operationId: "root",
-      summary: "Sends browsers to the dashboard.",
+      summary: "Sends browsers to the dashboard, where there is one; else says what is here.",
       tag: "dashboard",
-      responses: { 302: toDashboard, 404: error("It was no browser.") },
+      responses: { 200: answer("A few paths.", json.text(), "text/plain"), 302: toDashboard },
     }),
   },
   "/dashboard": {

@@ -63,7 +63,7 @@ export interface DashboardParts extends Startable {
   peers(): readonly { readonly router: string; readonly adminUrl: string }[];
   /** Registers the endpoints that require the key. */
   registerGuarded(app: FastifyInstance): void;
-  /** Registers the page itself, which requires no key. */
+  /** Registers the page itself and what `/` answers, which require no key. */
   registerOpen(app: FastifyInstance): void;
   /** Lets stock y-websocket clients follow this router's shared state and its overview, read-only, at `/yjs/`. */
   serveDocuments(server: Server): void;
@@ -127,7 +127,9 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
       registerRecording(app, { recorder: context.recorder, logger, scheduler });
     },
     registerOpen(app) {
-      if (page && config.admin.hasDashboard) registerPage(app, page.files, () => peers.origins());
+      const shown = config.admin.hasDashboard ? page : undefined;
+      registerIndex(app, shown !== undefined);
+      if (shown) registerPage(app, shown.files, () => peers.origins());
     },
     serveDocuments(server) {
       const documents = [...(mesh ? [mesh.replica.store] : []), overview.document];
@@ -187,8 +189,28 @@ const commonHeaders = {
   "cross-origin-opener-policy": "same-origin",
 } as const;
 
+const indexText = [
+  "The admin listener of an Espalier router.",
+  "",
+  "/dashboard/           in a browser",
+  "/readyz, /livez       probes",
+  "/metrics              for Prometheus",
+  "/admin/status         readiness, counts of requests, other routers",
+  "/admin/workers        engines",
+  "/admin/openapi.json   everything else",
+  "",
+].join("\n");
+
+/** What is here: the dashboard for browsers, where there is one, else a few paths as text. */
+export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
+  app.get("/", (request, reply) => {
+    if (hasPage && request.headers.accept?.includes("text/html")) return reply.redirect("/dashboard/");
+    return reply.type("text/plain; charset=utf-8").send(indexText);
+  });
+}
+
 /**
- * Serves `/dashboard/`, and `/` for browsers. The files are public; the page requests its data with the key that its
+ * Serves `/dashboard/`. The files are public; the page requests its data with the key that its
  * user enters.
  *
  * @param origins those of the other routers, read each time the page is loaded
@@ -207,10 +229,6 @@ export function registerPage(app: FastifyInstance, files: readonly PageFile[], o
     reply.header("content-security-policy", contentPolicy(allowed));
     return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
   };
-  app.get("/", (request, reply) => {
-    if (!request.headers.accept?.includes("text/html")) throw new EspalierError("path_not_found");
-    return reply.redirect("/dashboard/");
-  });
   app.get("/dashboard", (_, reply) => reply.redirect("/dashboard/"));
   app.get("/dashboard/", (_, reply) => sendIndex(reply));
   app.get<{ Params: { name: string } }>("/dashboard/:name", ({ params }, reply) => {

@@ -3,7 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import fastify from "fastify";
 import { afterEach, expect, test } from "vitest";
 import { createWhoMayRead, guardAdmin, registerPreflights } from "../../src/admin/admin-access.ts";
-import { registerPage } from "../../src/admin/dashboard.ts";
+import { registerIndex, registerPage } from "../../src/admin/dashboard.ts";
 import { createDecisionFeed, maxDecisionWatchers, registerDecisions } from "../../src/admin/decision-feed.ts";
 
 const closings: (() => Promise<unknown>)[] = [];
@@ -19,6 +19,7 @@ const files = [
 
 function start({
   isOpen = true,
+  hasPage = true,
   origins = [peer] as readonly string[],
   advertised = undefined as string | undefined,
 } = {}) {
@@ -29,7 +30,8 @@ function start({
   const who = createWhoMayRead({ origins: () => origins, advertised, isOpen });
   guardAdmin(app, who);
   registerPreflights(app);
-  registerPage(app, files, () => origins);
+  registerIndex(app, hasPage);
+  if (hasPage) registerPage(app, files, () => origins);
   app.get("/admin/dashboard", async () => ({ router: "r1" }));
   app.get("/admin/status", async () => ({}));
   app.post("/admin/reload", async () => ({}));
@@ -60,12 +62,17 @@ test.each(["/dashboard/other.js", "/dashboard/..%2fpackage.json", "/dashboard/__
   },
 );
 
-test("browsers are led to the page, programs are not", async () => {
+test("browsers are led to the page, where there is one; all others learn which paths there are", async () => {
   const { app } = start();
-  const browser = await app.inject({ url: "/", headers: { accept: "text/html,*/*" } });
+  const html = { accept: "text/html,*/*" };
+  const browser = await app.inject({ url: "/", headers: html });
   expect([browser.statusCode, browser.headers.location]).toEqual([302, "/dashboard/"]);
   expect((await app.inject({ url: "/dashboard" })).headers.location).toBe("/dashboard/");
-  expect((await app.inject({ url: "/" })).statusCode).toBe(404);
+  const { app: hidden } = start({ hasPage: false });
+  for (const answer of [await app.inject({ url: "/" }), await hidden.inject({ url: "/", headers: html })]) {
+    expect([answer.statusCode, answer.headers["content-type"]]).toEqual([200, "text/plain; charset=utf-8"]);
+    expect(answer.body).toContain("/admin/status");
+  }
 });
 
 test("pages of other routers may read what the dashboard asks for, and nothing else", async () => {

@@ -1,11 +1,16 @@
 import { defineConfig } from "vitest/config";
 
+if (Number.parseInt(process.versions.node, 10) < 24)
+  throw new Error(`Tests need Node 24 or newer; this is ${process.versions.node}. \`npm test -- FILE\` brings one.`);
+
 /**
- * Tests over the whole tree and over running programs, which are those that were built. Packages' own tests are run by turbo
- * with vitest.package.ts; `unit` is for a file by itself, and reads every package from its sources.
+ * Tests over the whole tree and over running programs. Node itself loads the sources, as it does for users. Packages' own
+ * tests are run by turbo with vitest.package.ts; `unit` is for a file by itself.
  */
-const conditions = ["espalier-source", "node", "import", "default"];
-const shared = { server: { deps: { external: [/\/(packages|apps|bench)\/.*\/(dist|bin)\//] } }, isolate: false };
+const shared = {
+  server: { deps: { external: [/\/(?:(?:packages|apps)\/[^/]+|bench)\/(?:src|bin)\//] } },
+  isolate: false,
+};
 
 /** Of each capability one suite, which `npm test` runs; the others are run by `npm run test:all`. */
 const gate = [
@@ -53,8 +58,6 @@ export default defineConfig({
     maxWorkers: 2,
     projects: [
       {
-        resolve: { conditions },
-        ssr: { resolve: { conditions } },
         test: {
           name: "unit",
           setupFiles: ["vitest.seed.ts"],

@@ -4,17 +4,16 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 /**
- * The unit tests of the package whose folder this is run in, which is what turbo does. Its own sources are read as they are,
- * other packages as they were built, which turbo has done before. Modes: `quick` (every file, property tests at a tenth
+ * The unit tests of the package whose folder this is run in, which is what turbo does. Vitest loads its own sources, so that
+ * tests can replace modules; Node loads those of other packages. Modes: `quick` (every file, property tests at a tenth
  * of their depth) and `full` (files that ask for depth, and those named `*.deep.test.ts`).
  */
 export default defineConfig(({ mode }) => {
   const isFull = mode === "full";
   const files = testFiles().filter(({ path, text }) => (isFull ? isDeep(path, text) : !path.endsWith(".deep.test.ts")));
   const shared = {
-    alias: ownName(),
     env: { TEST_DEPTH: mode },
-    server: { deps: { external: [/\/(packages|apps|bench)\/.*\/(dist|bin)\//] } },
+    server: { deps: { external: [otherSources()] } },
     restoreMocks: true,
     setupFiles: files.some(({ text }) => text.includes('"fast-check"'))
       ? [fileURLToPath(new URL("vitest.seed.ts", import.meta.url))]
@@ -50,15 +49,8 @@ function isDeep(path: string, text: string): boolean {
   return path.endsWith(".deep.test.ts") || /\b(randomRuns|fixedSeeds)\(\d/.test(text);
 }
 
-/** A package that tests its public surface means its sources, those of each of its entries. */
-function ownName(): { readonly find: RegExp; readonly replacement: string }[] {
-  const { name, exports = {} } = JSON.parse(readFileSync("package.json", "utf8")) as {
-    readonly name: string;
-    readonly exports?: Readonly<Record<string, string | { readonly "espalier-source"?: string }>>;
-  };
-  return Object.entries(exports).flatMap(([entry, conditions]) => {
-    const source = typeof conditions === "string" ? undefined : conditions["espalier-source"];
-    const find = new RegExp(`^${name}${entry.slice(1)}$`, "u");
-    return source === undefined ? [] : [{ find, replacement: join(process.cwd(), source) }];
-  });
+function otherSources(): RegExp {
+  const own = process.cwd().replaceAll("\\", "/");
+  const name = own.slice(own.lastIndexOf("/") + 1);
+  return new RegExp(`/(?:(?:packages|apps)/(?!${name}/)[^/]+${name === "bench" ? "" : "|bench"})/(?:src|bin)/`);
 }

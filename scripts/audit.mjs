@@ -1,7 +1,7 @@
 // `npm run audit`: known weaknesses of the libraries that the router runs with. Fails on high and critical ones; where no
 // registry answers it says so, and that is no failure.
 import { spawnSync } from "node:child_process";
-import { root } from "./ensure-built.mjs";
+import { root } from "./set-up.mjs";
 
 const timeoutMs = 120_000;
 

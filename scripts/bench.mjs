@@ -1,5 +1,8 @@
-// `npm run bench -- NAME [--json]`: builds what is missing, then runs the benchmark.
-import { ensureBuilt } from "./ensure-built.mjs";
+// `npm run bench -- NAME [--json]`: a benchmark. The command that it measures is the one that users install.
+import { build } from "./build.mjs";
+import { setUp } from "./set-up.mjs";
 
-ensureBuilt();
-await import("../bench/dist/main.js");
+await setUp();
+build();
+process.env.BENCH_PACKED = "1";
+await import("../bench/src/main.ts");

@@ -1,5 +1,5 @@
-// `npm run conformance:captures -- --dir DIR`: builds what is missing, then runs recorded engine traffic through the code.
-import { ensureBuilt } from "./ensure-built.mjs";
+// `npm run conformance:captures -- --dir DIR`: runs recorded engine traffic through the code.
+import { setUp } from "./set-up.mjs";
 
-ensureBuilt();
-await import("../bench/dist/captures/main.js");
+await setUp();
+await import("../bench/src/captures/main.ts");

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run docs:site
        npm run docs:check
@@ -24,6 +24,7 @@ const documents = gitFiles("*.md");
 const spelled = ["*.md", "docs/**/*.md", "{packages,apps,bench}/*/src/**/*.ts", "bench/src/**/*.ts", "scripts/*.mjs"];
 
 const { isCheck, isSpell, files } = readFlags();
+await setUp();
 install();
 const results = [];
 if (isSpell || isCheck) {

@@ -4,11 +4,11 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ensureBuilt, root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
-ensureBuilt();
-const { generatedDocuments, withMigrationTables } = await import("../apps/router/dist/generated-documents.js");
-const { namedFigures, withFigures } = await import("../bench/dist/document-figures.js");
+await setUp();
+const { generatedDocuments, withMigrationTables } = await import("../apps/router/src/generated-documents.ts");
+const { namedFigures, withFigures } = await import("../bench/src/document-figures.ts");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
   console.log(`docs/${name}`);

@@ -1,8 +1,8 @@
 // `npm run envoy:install`: the Envoy that tests and `espalier demo --envoy` start, into the folder for caches. Prints its path.
-import { ensureBuilt } from "./ensure-built.mjs";
+import { setUp } from "./set-up.mjs";
 
-ensureBuilt();
-const { installEnvoy } = await import("../apps/router/dist/envoy/install-envoy.js");
+await setUp();
+const { installEnvoy } = await import("../apps/router/src/envoy/install-envoy.ts");
 try {
   const note = (line) => process.stderr.write(`${line}\n`);
   console.log(await installEnvoy({ cacheFolder: process.env.XDG_CACHE_HOME, note }));

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const maxJobs = 64;
 const progressMs = 2_000;
@@ -30,6 +30,7 @@ if (values.help) {
   console.log(usage);
   process.exit(0);
 }
+await setUp();
 const count = wholeNumber("count", values.count ?? "1");
 const first = values.seed === undefined ? Date.now() % 1_000_000_000 : wholeNumber("seed", values.seed);
 const jobs = Math.min(count, maxJobs, wholeNumber("jobs", values.jobs ?? String(availableParallelism())));

@@ -1,7 +1,6 @@
-// `npm start`: whatever is missing, then `espalier demo`.
-import { ensureBuilt } from "./ensure-built.mjs";
+// `npm start`: `espalier demo`, from the sources.
+import { setUp } from "./set-up.mjs";
 
-ensureBuilt();
-process.env.ESPALIER_SKIP_BUILD = "1";
+await setUp();
 process.argv.splice(2, 0, "demo");
 await import("../apps/router/bin/espalier.mjs");

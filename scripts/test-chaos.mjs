@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { ensureBuilt, root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run test:chaos -- [--json] [--older DIR] [FILE...]
 
@@ -13,7 +13,7 @@ them, and what failed. Allowed failures are answers that had begun at an engine 
 engine swallowed; everything else could be retried.
 
   --json       one line of JSON at the end, and nothing of the tests
-  --older DIR  upgrades routers of the release in this folder, which is built, to this one under load, and back
+  --older DIR  upgrades routers of the commit that is checked out in this folder to this one under load, and back
   --help       this text
 
 Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
@@ -23,7 +23,7 @@ if (values.help) {
   console.log(usage);
   process.exit(0);
 }
-ensureBuilt();
+await setUp();
 const folder = mkdtempSync(join(tmpdir(), "espalier-chaos-"));
 const [reportFile, testsFile] = [join(folder, "events.jsonl"), join(folder, "tests.json")];
 const files = values.older === undefined ? ["test/chaos"] : ["test/chaos/upgrade.test.ts"];

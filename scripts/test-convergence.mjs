@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ensureBuilt, root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const { values, positionals } = parseArgs({
   options: { seed: { type: "string" }, seeds: { type: "string" } },
@@ -14,7 +14,7 @@ for (const [flag, value] of Object.entries(values)) {
   console.error(`error: --${flag} must be a whole number of at most nine digits`);
   process.exit(2);
 }
-ensureBuilt();
+await setUp();
 const env = { ...process.env, ESPALIER_SKIP_BUILD: "1" };
 if (values.seed !== undefined) env.ESPALIER_CONVERGENCE_SEED = values.seed;
 if (values.seeds !== undefined) env.ESPALIER_CONVERGENCE_SEEDS = values.seeds;

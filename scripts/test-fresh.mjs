@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ensureBuilt, root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run test:fresh -- [--minutes N]
 
@@ -24,7 +24,7 @@ const turns = [
 ];
 
 const minutes = readMinutes();
-ensureBuilt();
+await setUp();
 const startMs = Date.now();
 const leftMs = () => startMs + minutes * 60_000 - Date.now();
 for (let turn = 0; turn === 0 || leftMs() > 0; turn++) {

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 /** Files that are run at a time, as in vitest.config.ts. */
 const jobs = 2;
@@ -31,6 +31,7 @@ if (values.help) {
   console.log(usage);
   process.exit(0);
 }
+await setUp();
 const seconds = wholeNumber("seconds", values.seconds ?? "60");
 const seed = values.seed === undefined ? Date.now() % 1_000_000_000 : wholeNumber("seed", values.seed);
 const { decoder } = values;

@@ -4,10 +4,10 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
-import { ensureBuilt, root } from "./ensure-built.mjs";
 import { findMutants } from "./mutants/mutators.mjs";
 import { mutatedFiles } from "./mutants/packages.mjs";
 import { runMutants } from "./mutants/run-mutants.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const defaultSample = 200;
 const progressMs = 5_000;
@@ -38,7 +38,7 @@ if (values.help) {
   process.exit(0);
 }
 const options = readOptions();
-ensureBuilt();
+await setUp();
 const folder = packageFolder(options.package);
 const chosen = chooseMutants();
 const interrupt = new AbortController();

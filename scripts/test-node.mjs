@@ -1,13 +1,13 @@
 // `npm run test:node -- RELEASE`: the tests in another release of Node, which npm brings.
 import { spawnSync } from "node:child_process";
 import { delimiter, join } from "node:path";
-import { ensureBuilt, root } from "./ensure-built.mjs";
 import { installNode } from "./node-release.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run test:node -- RELEASE [--runtime | FILE...]
 
 Runs the unit tests of every package and the integration suites of \`npm test\` in the newest Node of a release, such as 24, or in
-one version of it. npm brings it, once, into node_modules/.cache. What has been built is used as it is.
+one version of it. npm brings it, once, into .cache.
 
   --runtime  what a release of Node may change: packages that use sockets, threads, native code, shared memory or Unicode, and
              the integration suites; what CI runs
@@ -21,7 +21,7 @@ if (release === "--help" || release === undefined) {
   console.log(usage);
   process.exit(release === undefined ? 2 : 0);
 }
-ensureBuilt();
+await setUp();
 const { program, bin } = findNode();
 const chosen = selection.length === 0 ? ["--tests"] : selection;
 const { status } = spawnSync(program, [join(root, "scripts", "test.mjs"), ...chosen], {

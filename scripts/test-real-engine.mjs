@@ -1,6 +1,6 @@
-// `npm run test:real-engine`: builds what is missing, then runs conversations against real vLLM servers on the CPU.
-import { ensureBuilt } from "./ensure-built.mjs";
+// `npm run test:real-engine`: runs conversations against real vLLM servers on the CPU.
+import { setUp } from "./set-up.mjs";
 
-ensureBuilt();
+await setUp();
 process.env.ESPALIER_SKIP_BUILD = "1";
-await import("../bench/dist/real-engine/main.js");
+await import("../bench/src/real-engine/main.ts");

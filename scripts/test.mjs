@@ -3,14 +3,14 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
-import { ensureBuilt, root } from "./ensure-built.mjs";
+import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm test [-- FILE...]
        npm run test:all [-- --added]
 
 npm test: format and lint, types, the unit tests of every package with property tests at a tenth of their depth, one
-integration suite for each capability, and the rules of the tree. A package that has not changed since it passed, nor what it is
-built on, is not run again.
+integration suite for each capability, and the rules of the tree. A package that has not changed since it passed, nor what it
+imports, is not run again.
 
 npm run test:all: these, then everything else: property tests at their full depth, programs killed, stopped and cut off,
 containers, browsers, convergence, and 300 seeds of simulated faults.
@@ -37,7 +37,7 @@ const runtimePackages = [
 ];
 
 const { isAll, isAdded, isTests, isRuntime, files } = readFlags();
-ensureBuilt();
+await setUp();
 process.env.ESPALIER_SKIP_BUILD = "1";
 process.env.TURBO_TELEMETRY_DISABLED = "1";
 // What passed under one release of Node has not passed under another.

@@ -1,10 +1,11 @@
 // The steps of the image's build, which Dockerfile runs and tests run without Docker:
 //   node deploy/docker/build-image-steps.mjs install build prune OUT
-// install: what package-lock.json says. build: every package. prune: what `espalier` needs to run, into the folder OUT.
+// install: what package-lock.json says. build: JavaScript and bundles. prune: what `espalier` needs to run, into the folder OUT.
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { packedManifest } from "../../scripts/packed-manifest.mjs";
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The programs of the image. Simulated engines come along for compose, and for trying a configuration. */
@@ -18,7 +19,7 @@ const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?
 const [, , ...steps] = process.argv;
 for (let at = 0; at < steps.length; at++) {
   const step = steps[at];
-  if (step === "install") run("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]);
+  if (step === "install") run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
   else if (step === "build") run("npm", ["run", "build", "--silent"]);
   else if (step === "prune" && steps[at + 1] !== undefined) prune(steps[++at]);
   else fail("usage: build-image-steps.mjs [install] [build] [prune OUT]");
@@ -83,14 +84,16 @@ function copy({ link, resolved }, location, out) {
 
 /** A package of this repository: its manifest, its programs, and what it publishes. */
 function copyPackage(location, target) {
-  const { files = [], bin = {} } = JSON.parse(readFileSync(join(root, location, "package.json"), "utf8"));
+  const manifest = JSON.parse(readFileSync(join(root, location, "package.json"), "utf8"));
+  const { files = [], bin = {} } = manifest;
   // Sources are for editors and debuggers.
   const needed = files.filter((name) => name !== "src" && !name.startsWith("!"));
-  for (const name of ["package.json", ...needed, ...Object.values(bin), ...assets]) {
+  for (const name of [...needed, ...Object.values(bin), ...assets]) {
     const source = join(location, name);
     if (existsSync(join(root, source))) copyFolder(source, join(target, name), /^$/);
     else if (!assets.includes(name)) fail(`${source} is missing: build first`);
   }
+  writeFileSync(join(target, "package.json"), `${JSON.stringify(packedManifest(manifest))}\n`);
 }
 
 function copyFolder(source, target, except) {

@@ -4,7 +4,7 @@ import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } fro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { root } from "../ensure-built.mjs";
+import { root } from "../set-up.mjs";
 
 const config = fileURLToPath(new URL("vitest.mutants.mjs", import.meta.url));
 const pollMs = 50;

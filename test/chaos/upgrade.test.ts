@@ -7,7 +7,7 @@ import { balance, restartEach } from "./rolling.ts";
 import type { RouterProcess } from "./router-process.ts";
 import { startTraffic, type Traffic } from "./traffic.ts";
 
-/** Run by `npm run test:chaos -- --older DIR`: the folder of another release, which is built. */
+/** Run by `npm run test:chaos -- --older DIR`: the folder where another commit is checked out. */
 const older = process.env.ESPALIER_OLDER ?? "";
 const newer = ".";
 const engines = 4;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const program = join(root, "bench/dist/programs/mesh-node.js");
+const program = join(root, "bench/src/programs/mesh-node.ts");
 
 export interface MeshProcessOptions {
   readonly routerId: string;
@@ -40,9 +40,7 @@ interface Reply {
 /** @throws Error when the program ends before it listens */
 export async function startMeshProcess(options: MeshProcessOptions): Promise<MeshProcess> {
   const load = { blocksPerTarget: 256, ratePerS: 800, probesPerS: 5, gaugesPerS: 5, seed: 1 };
-  // What makes this process read sources is not for one that runs what was built.
   const child = fork(program, [JSON.stringify({ ...load, ...options })], {
-    execArgv: [],
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));

@@ -6,7 +6,7 @@ import { envoyProgram } from "../integration/envoy-program.ts";
 const hasCompiler = spawnSync("cc", ["--version"]).status === 0;
 if (!hasCompiler) process.stderr.write("NOT RUN: npm run bench -- endpoint-picker; cc is not installed\n");
 const envoy = envoyProgram("npm run bench -- endpoint-picker");
-const program = fileURLToPath(new URL("../../bench/dist/main.js", import.meta.url));
+const program = fileURLToPath(new URL("../../bench/src/main.ts", import.meta.url));
 
 describe.skipIf(envoy === undefined || !hasCompiler)("npm run bench -- endpoint-picker", () => {
   test("a quick run prints one JSON object with the fixed keys, and its progress elsewhere", () => {

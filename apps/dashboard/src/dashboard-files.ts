@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 
 /** One file of the page. */
 export interface DashboardFile {
@@ -14,20 +15,24 @@ const contentTypes: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
 };
 
-const folder = new URL("../dist/page/", import.meta.url);
-
-/** The files of the page as the build has made them; none when it was never built. */
+/** The files of the page: those of a package, or made of the sources that this module is one of. */
 export function dashboardFiles(): readonly DashboardFile[] {
-  return listFolder().flatMap((name) => {
+  const texts = import.meta.url.endsWith(".ts") ? bundledTexts() : packedTexts();
+  return Object.entries(texts).flatMap(([name, text]) => {
     const contentType = contentTypes[name.slice(name.lastIndexOf(".") + 1)];
-    return contentType ? [{ name, contentType, text: readFileSync(new URL(name, folder), "utf8") }] : [];
+    return contentType ? [{ name, contentType, text }] : [];
   });
 }
 
-function listFolder(): readonly string[] {
-  try {
-    return readdirSync(folder).sort();
-  } catch {
-    return [];
-  }
+function bundledTexts(): Readonly<Record<string, string>> {
+  const bundler = createRequire(import.meta.url)("../bin/bundle.mjs") as {
+    bundlePage(): Readonly<Record<string, string>>;
+  };
+  return bundler.bundlePage();
+}
+
+function packedTexts(): Readonly<Record<string, string>> {
+  const folder = new URL("./page/", import.meta.url);
+  const names = readdirSync(folder).sort();
+  return Object.fromEntries(names.map((name) => [name, readFileSync(new URL(name, folder), "utf8")]));
 }

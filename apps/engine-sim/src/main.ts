@@ -1,3 +1,4 @@
+import { MessageChannel } from "node:worker_threads";
 import type { LogFields, Logger } from "@espalier/common";
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";

@@ -1,6 +1,5 @@
-// Joins what `tsc` has made of the command, of the packages that it uses and of their libraries into a few files in
-// `dist/bundle`: Node reads and links some 900 modules less, and keeps no comments of them in memory. Names and lines stay,
-// so that a stack trace can be read.
+// Joins the command, the packages that it uses and their libraries into a few files in `dist/bundle`: Node reads and links some
+// 900 modules less, and keeps no comments of them in memory. Names and lines stay, so that a stack trace can be read.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,22 +7,23 @@ import { buildSync } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const outdir = join(root, "dist", "bundle");
-const built = (name, path) => fileURLToPath(new URL(path, import.meta.resolve(name)));
+const beside = (name, path) => fileURLToPath(new URL(path, import.meta.resolve(name)));
 
 rmSync(outdir, { recursive: true, force: true });
 buildSync({
-  // Programs of threads stand beside the modules that start them, as those look for them.
+  // Programs of threads and of child processes stand beside the modules that start them, as those look for them.
   entryPoints: {
-    main: join(root, "dist", "main.js"),
-    "large-body-worker": built("@espalier/server", "large-bodies/large-body-worker.js"),
-    "tokenizer-worker": built("@espalier/tokenizer", "workers/tokenizer-worker.js"),
+    main: join(root, "src", "main.ts"),
+    "child-main": join(root, "src", "simulate", "child-main.ts"),
+    "large-body-worker": beside("@espalier/server", "large-bodies/large-body-worker.ts"),
+    "tokenizer-worker": beside("@espalier/tokenizer", "workers/tokenizer-worker.ts"),
   },
   outdir,
   bundle: true,
   splitting: true,
   format: "esm",
   platform: "node",
-  target: "node20.19",
+  target: "node24",
   // Those that find files of their own beside them, a native library and the page; and the client of Redis, which does not
   // come back from a lost connection when it is part of a bundle (`test/chaos/redis`).
   external: ["zeromq", "@espalier/dashboard", "@redis/client"],

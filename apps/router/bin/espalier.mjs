@@ -1,9 +1,13 @@
 #!/usr/bin/env node
-// In a clone of the repository, first builds what is missing; installed from a package, there is nothing to build.
+// In a clone of the repository it runs the sources, once what they need is there; a package has been built.
 import { existsSync } from "node:fs";
 
-const builder = new URL("../../../scripts/ensure-built.mjs", import.meta.url);
+const setUp = new URL("../../../scripts/set-up.mjs", import.meta.url);
 // Installed, that would be a file of whoever installed it.
-const isInstalled = import.meta.url.includes("/node_modules/");
-if (!isInstalled && existsSync(builder)) (await import(builder.href)).ensureBuilt();
-await import("../dist/bundle/main.js");
+const isClone = !import.meta.url.includes("/node_modules/") && existsSync(setUp);
+if (isClone) await (await import(setUp.href)).setUp();
+else if (Number.parseInt(process.versions.node, 10) < 24) {
+  process.stderr.write(`espalier needs Node 24 or newer; this is ${process.versions.node}.\n`);
+  process.exit(1);
+}
+await import(isClone ? "../src/main.ts" : "../dist/bundle/main.js");

@@ -6,6 +6,7 @@ import type { InstalledPeer } from "../peers/install-peer.ts";
 import { cacheAware, roundRobin } from "../peers/products.ts";
 import { startPeer } from "../peers/start-peer.ts";
 import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
+import { routerProgram } from "../support/router-program.ts";
 import type { WaitPorts } from "../support/until.ts";
 import type { System } from "./measure-load.ts";
 
@@ -62,7 +63,7 @@ export function ownContender({ plan }: ContenderPorts, node: NodeRelease = thisN
       adminPort: 0,
       arguments: ["--log-level", "warn"],
       ...(isTokenized ? { tokenizer: shippedModelFolder() } : {}),
-      runBy,
+      runBy: { ...routerProgram, ...runBy },
     });
     const running = runningChild(name, router, router.listening.url, plan);
     await untilReady(router.listening, engineUrls.length).catch(async (thrown: unknown) => {
@@ -87,7 +88,7 @@ export function bareContender({ plan }: ContenderPorts, node: NodeRelease = this
   const start = async (engineUrls: readonly string[], options: ProgramOptions): Promise<RunningContender> => {
     const proxy = await startChild<{ readonly url: string }>({
       name: "the bare proxy",
-      program: fileURLToPath(new URL("../programs/bare-proxy.js", import.meta.url)),
+      program: fileURLToPath(new URL("../programs/bare-proxy.ts", import.meta.url)),
       arguments: engineUrls,
       ...options,
     });

@@ -12,7 +12,7 @@ import { runProgram } from "../support/run-program.ts";
 export type NativeProgram = "engine" | "load";
 
 const sources = fileURLToPath(new URL("../../native/", import.meta.url));
-const built = fileURLToPath(new URL("../../../node_modules/.cache/espalier-bench/", import.meta.url));
+const built = fileURLToPath(new URL("../../../.cache/native/", import.meta.url));
 const compileTimeoutMs = 60_000;
 
 /**

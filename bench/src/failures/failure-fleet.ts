@@ -8,6 +8,7 @@ import {
   untilReady,
 } from "espalier";
 import { freePorts } from "../support/free-ports.ts";
+import { routerProgram } from "../support/router-program.ts";
 import type { WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
 
@@ -145,6 +146,7 @@ class ProcessFleet implements FailureFleet {
         seeds: others.flatMap(({ listening }) => listening.meshAddress ?? []),
       },
       arguments: ["--log-level", "error", ...this.#options.arguments],
+      runBy: routerProgram,
     });
   }
 

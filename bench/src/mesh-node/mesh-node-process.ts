@@ -24,10 +24,10 @@ export interface MeshNodeProcess {
   stop(): Promise<void>;
 }
 
-const nodeProgram = fileURLToPath(new URL("../programs/mesh-node.js", import.meta.url));
+const nodeProgram = fileURLToPath(new URL("../programs/mesh-node.ts", import.meta.url));
 
 /**
- * @param program the built one by default
+ * @param program another program of the same commands, for tests
  * @throws Error when the program cannot be started
  */
 export async function startMeshNodeProcess(

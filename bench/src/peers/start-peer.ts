@@ -53,7 +53,7 @@ export async function startPeer(
   const peer: PeerProcess = { command: "env", arguments: [...before, program, ...args], folder };
   const child = await startChild<{ readonly pid: number }>({
     name: product.name,
-    program: fileURLToPath(new URL("../programs/peer.js", import.meta.url)),
+    program: fileURLToPath(new URL("../programs/peer.ts", import.meta.url)),
     arguments: [JSON.stringify(peer)],
   });
   const url = `http://127.0.0.1:${port}`;

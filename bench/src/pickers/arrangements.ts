@@ -16,6 +16,7 @@ import type { ContenderPorts } from "../data-path/contenders.ts";
 import type { System } from "../data-path/measure-load.ts";
 import { cacheAware } from "../peers/products.ts";
 import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
+import { routerProgram } from "../support/router-program.ts";
 import type { AskedPicker } from "./gateway-load.ts";
 import { startLlmdPicker } from "./llmd-picker.ts";
 
@@ -171,7 +172,7 @@ async function startPinnedRouter(
 ): Promise<Child<RouterListening>> {
   const flags = ["--log-level", "warn", "--admission-mode", "off"];
   const more = { policy: cacheAware, port: 0, adminPort: 0, isPicker, arguments: flags };
-  const router = await startLocalRouter({ engineUrls, ...more });
+  const router = await startLocalRouter({ engineUrls, runBy: routerProgram, ...more });
   try {
     if (plan) pinProcess(router.process.pid ?? 0, plan.router);
     await untilReady(router.listening, engineUrls.length);

@@ -79,7 +79,7 @@ export async function startLlmdPicker(
   const peer: PeerProcess = { command: "env", arguments: [...pinned, program, ...flags], folder };
   const child = await startChild<{ readonly pid: number }>({
     name,
-    program: fileURLToPath(new URL("../programs/peer.js", import.meta.url)),
+    program: fileURLToPath(new URL("../programs/peer.ts", import.meta.url)),
     arguments: [JSON.stringify(peer)],
   });
   let hasExited = false;

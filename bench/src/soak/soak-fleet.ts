@@ -7,6 +7,7 @@ import {
   startLocalRouter,
   untilReady,
 } from "espalier";
+import { routerProgram } from "../support/router-program.ts";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
 import { type LoadTarget, soakModel } from "./soak-load.ts";
@@ -180,6 +181,7 @@ class ProcessFleet implements SoakFleet {
         knownPrompts,
       ],
       startTimeoutMs: settleMs,
+      runBy: routerProgram,
     });
     this.#children.add(child);
     const { url, adminUrl } = child.listening;

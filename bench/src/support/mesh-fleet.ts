@@ -7,6 +7,7 @@ import {
   startRouters,
 } from "espalier";
 import { readProcessUsage } from "./process-usage.ts";
+import { routerProgram } from "./router-program.ts";
 import type { WaitPorts } from "./until.ts";
 import { untilKnown } from "./until-known.ts";
 
@@ -96,5 +97,5 @@ function routerOptions(
       ? ["--mesh-redis-url", redisUrl, "--mesh-router-id", `router-${index + 1}`]
       : [];
   const flags = ["--log-level", "warn", ...byRedis];
-  return { engineUrls, policy, port: 0, adminPort: 0, isPicker, arguments: flags };
+  return { engineUrls, policy, port: 0, adminPort: 0, isPicker, arguments: flags, runBy: routerProgram };
 }

@@ -61,6 +61,7 @@ export {
   maxUntrustedBytes,
   type Transport,
 } from "./network.ts";
+export { programUrl } from "./program-url.ts";
 export { type BackoffOptions, backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { RecencyMap } from "./recency-map.ts";
 export { type Startable, startTogether } from "./startable.ts";

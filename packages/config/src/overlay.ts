@@ -28,7 +28,7 @@ const settable = settings.flatMap((setting) => (setting.outside ? [{ setting, ..
 /** Variables with our prefix that other programs read. */
 export const foreignVariables: Readonly<Record<string, string>> = {
   ESPALIER_SHARED: "Where the tests find recorded traces.",
-  ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone and have built it already.",
+  ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone: it installs no dependencies first.",
   ESPALIER_CONFIG:
     "The configuration file, as `--config`, which goes first. Set to nothing: no file is read, also no usual one.",
   ESPALIER_ADMIN_URL: "Where `espalier status` and `workers` find the admin listener.",

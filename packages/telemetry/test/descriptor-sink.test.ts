@@ -2,7 +2,6 @@ import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { createLogger } from "@espalier/telemetry";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
@@ -97,10 +96,7 @@ test("lines that cannot be written are dropped and counted, and reported once th
 
 /** Runs a program that has a logger, in a process of its own. */
 function programWith(text: string): readonly string[] {
-  const folder = fileURLToPath(new URL("..", import.meta.url));
-  const compiler = join(folder, "..", "..", "node_modules", ".bin", "tsc");
-  expect(spawnSync(compiler, ["-b", folder], { encoding: "utf8" })).toMatchObject({ status: 0 });
-  const index = JSON.stringify(join(folder, "dist", "index.js"));
+  const index = JSON.stringify(new URL("../src/index.ts", import.meta.url));
   return ["--input-type=module", "-e", `const { createLogger } = await import(${index});${text}`];
 }
 

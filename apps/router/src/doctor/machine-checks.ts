@@ -4,17 +4,15 @@ import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Below this, a router serves a few hundred clients at most. */
 const wantedOpenFiles = 4_096;
-const leastNode = [20, 19] as const;
+const oldestNode = 24;
 
 /** Node's version and the limit of open files. */
 export function checkMachine(node: string, openFiles: number): readonly Check[] {
-  const [major = 0, minor = 0] = node.split(".").map(Number);
-  const isOld = major < leastNode[0] || (major === leastNode[0] && minor < leastNode[1]);
   const files = openFiles === Number.POSITIVE_INFINITY ? "unlimited, or unknown" : `${openFiles} at once`;
   return [
-    isOld
-      ? cross("node", "", `${node} is too old`, "install Node 24 or newer")
-      : tick("node", "", `${node}${major < 24 ? " works; 24 or newer is faster" : ""}`),
+    Number.parseInt(node, 10) < oldestNode
+      ? cross("node", "", `${node} is too old`, `install Node ${oldestNode} or newer`)
+      : tick("node", "", node),
     openFiles < wantedOpenFiles
       ? cross("open files", "", files, "raise it: `ulimit -n 65536`, or LimitNOFILE=65536 of the systemd unit")
       : tick("open files", "", files),

@@ -15,6 +15,8 @@ export interface Child<Listening> {
 
 /** How to run a program, if not by default. */
 export interface ProgramOptions {
+  /** Another path of the program, such as that of its bundle. */
+  readonly program?: string;
   /** Another Node release's executable; this process's own when absent. */
   readonly nodeProgram?: string;
   /** Flags for Node itself, such as `--trace-gc`. */

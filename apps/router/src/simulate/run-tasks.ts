@@ -1,6 +1,6 @@
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { type ErrorCode, EspalierError, errorCatalogue } from "@espalier/common";
+import { type ErrorCode, EspalierError, errorCatalogue, programUrl } from "@espalier/common";
 import { collectErrorText } from "../processes/start-child.ts";
 
 /** A child process's message about its task: progress, then one of the two ends. */
@@ -28,8 +28,7 @@ export interface RunTasksOptions<Result> {
   onFailure(at: number, error: Error): void;
 }
 
-/** The path is the same from the sources and from the build output: children run the build output. */
-const childProgram = fileURLToPath(new URL("../../dist/simulate/child-main.js", import.meta.url));
+const childProgram = fileURLToPath(programUrl("./child-main", import.meta.url));
 
 /**
  * Runs independent tasks in child processes. When it resolves or rejects, every child has ended. A child that dies

@@ -1,7 +1,12 @@
 import { isUtf8 } from "node:buffer";
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import { type ErrorCode, EspalierError, type Logger, type Scheduler, type Startable } from "@espalier/common";
+import {
+  type ErrorCode,
+  EspalierError,
+  type Logger,
+  programUrl,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
 import { JsonBody, scanBody } from "@espalier/json-body";
 import { type Endpoint, type RequestView, type Span, scanRequest } from "@espalier/openai";
 import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
@@ -65,7 +70,11 @@ interface LargeBodiesOptions {
 
 type Thread = PoolThread<BodyTask, BodyResult>;
 
-export function createLargeBodies({ scheduler, logger, program = builtProgram() }: LargeBodiesOptions): LargeBodies {
+export function createLargeBodies({
+  scheduler,
+  logger,
+  program = programUrl("./large-body-worker", import.meta.url),
+}: LargeBodiesOptions): LargeBodies {
   let thread: Thread | undefined;
   let turn: Promise<unknown> = Promise.resolve();
   let bodies = 0;
@@ -137,14 +146,6 @@ function inSharedMemory(bytes: Buffer): Uint8Array {
   const shared = new Uint8Array(new SharedArrayBuffer(bytes.length));
   shared.set(bytes);
   return shared;
-}
-
-/** Node runs no TypeScript, so tests use the thread's program from the last build. */
-function builtProgram(): URL {
-  const beside = new URL("./large-body-worker.js", import.meta.url);
-  return existsSync(fileURLToPath(beside))
-    ? beside
-    : new URL("../../dist/large-bodies/large-body-worker.js", import.meta.url);
 }
 
 /** Rules for reading a body. */

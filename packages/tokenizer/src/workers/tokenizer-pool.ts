@@ -1,10 +1,9 @@
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import {
   backoffDelayMs,
   createSeededRandom,
   type Logger,
+  programUrl,
   type Random,
   type Scheduler,
   type Startable,
@@ -155,7 +154,7 @@ async function warmEach(slots: readonly Slot[] | undefined, folder: string, disp
 
 /** Starts a slot's thread, and restarts it whenever it ends by itself while the pool runs. */
 function createLauncher(
-  { logger, scheduler, random, program = builtProgram() }: TokenizerPoolOptions,
+  { logger, scheduler, random, program = programUrl("./tokenizer-worker", import.meta.url) }: TokenizerPoolOptions,
   isRunning: () => boolean,
   onReady: () => void,
 ): (slot: Slot) => void {
@@ -184,12 +183,6 @@ interface Slot {
   /** Consecutive ends without a batch in between. */
   failures: number;
   cancel: (() => void) | undefined;
-}
-
-/** The built program of a thread: Node runs no TypeScript, so code run from source (in tests) uses the last build. */
-function builtProgram(): URL {
-  const built = new URL("./tokenizer-worker.js", import.meta.url);
-  return existsSync(fileURLToPath(built)) ? built : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
 }
 
 function rowsOf({ tokens, counts }: TokenizeResult): readonly Uint32Array[] {

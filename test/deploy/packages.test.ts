@@ -6,18 +6,7 @@
  * repository and not in its `files`, where no test of the repository misses it.
  */
 import { execFileSync, spawnSync } from "node:child_process";
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
@@ -25,6 +14,7 @@ import { publint } from "publint";
 import { formatMessage } from "publint/utils";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start } from "../e2e/program.ts";
+import { copyRepository } from "./copy-repository.ts";
 import { root } from "./files.ts";
 
 interface Manifest {
@@ -48,27 +38,11 @@ const fileOf = ({ name, version }: Manifest): string =>
 const bytesOf = (manifest: Manifest): Uint8Array<ArrayBuffer> => new Uint8Array(readFileSync(fileOf(manifest)));
 
 beforeAll(() => {
-  const copy = copyRepository();
+  // Packing changes each package.json while it goes on, which other tests read.
+  const copy = copyRepository(join(folder, "repository"));
   const selected = names.flatMap((name) => ["--workspace", name]);
   execFileSync("npm", ["pack", "--silent", "--pack-destination", folder, ...selected], { cwd: copy, stdio: "ignore" });
 }, 300_000);
-
-/** Packing changes each package.json while it goes on, which other tests read: a repository of its own is packed. */
-function copyRepository(): string {
-  const copy = join(folder, "repository");
-  const list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-  const paths = execFileSync("git", list, { cwd: root, encoding: "utf8" }).split("\0").filter(Boolean);
-  for (const path of paths) if (existsSync(join(root, path))) cpSync(join(root, path), join(copy, path));
-  const modules = "node_modules";
-  mkdirSync(join(copy, modules, "@espalier"), { recursive: true });
-  for (const name of readdirSync(join(root, modules))) {
-    // Links to packages of the repository are relative; all others are used where they are.
-    if (name !== "@espalier" && name !== "espalier") symlinkSync(join(root, modules, name), join(copy, modules, name));
-  }
-  for (const name of ["espalier", ...readdirSync(join(root, modules, "@espalier")).map((part) => `@espalier/${part}`)])
-    symlinkSync(readlinkSync(join(root, modules, name)), join(copy, modules, name));
-  return copy;
-}
 
 test("every package is published, for the releases of Node that the repository names", () => {
   const { engines, version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Manifest;

@@ -230,16 +230,18 @@ function fetchMsOf(decision: Decision, index: number, credits: TierCredits): num
   const pullMs = candidates.pullMs[index]!;
   if (cpu + disk + external === 0) return pullMs;
   const tokenMs = tokenMsOf(decision, index);
-  let left = Math.max(0, request.promptTokens - candidates.matchedTokens[index]!);
-  const part = (tokens: number, learnedMs: number, credit: number): number => {
-    const fetched = Math.min(left, tokens);
-    left -= fetched;
-    return fetched > 0 ? fetched * (Number.isNaN(learnedMs) ? (1 - credit) * tokenMs : learnedMs) : 0;
-  };
+  const lacking = Math.max(0, request.promptTokens - candidates.matchedTokens[index]!);
+  const fromCpu = Math.min(lacking, cpu);
+  const fromDisk = Math.min(lacking - fromCpu, disk);
+  const fromExternal = Math.min(lacking - fromCpu - fromDisk, external);
   return (
     pullMs +
-    part(cpu, candidates.cpuFetchMsPerToken[index]!, credits.cpu) +
-    part(disk, candidates.diskFetchMsPerToken[index]!, credits.disk) +
-    part(external, candidates.externalFetchMsPerToken[index]!, credits.external)
+    tierMs(fromCpu, candidates.cpuFetchMsPerToken[index]!, (1 - credits.cpu) * tokenMs) +
+    tierMs(fromDisk, candidates.diskFetchMsPerToken[index]!, (1 - credits.disk) * tokenMs) +
+    tierMs(fromExternal, candidates.externalFetchMsPerToken[index]!, (1 - credits.external) * tokenMs)
   );
+}
+
+function tierMs(tokens: number, learnedMs: number, believedMs: number): number {
+  return tokens > 0 ? tokens * (Number.isNaN(learnedMs) ? believedMs : learnedMs) : 0;
 }

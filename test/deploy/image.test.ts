@@ -8,7 +8,7 @@ import { engines } from "../e2e/files.ts";
 import { baseFolder, rootlessPodman } from "./containers.ts";
 import { readText, root } from "./files.ts";
 
-/** What the image has in /app: the lock file's libraries are installed and everything is built before tests run. */
+/** What the image has in /app: the lock file's libraries are installed before tests run. */
 let image = "";
 /** Some ten thousand files are copied. */
 const hookMs = 120_000;
@@ -17,7 +17,7 @@ const podman = rootlessPodman("a container of the image");
 beforeAll(() => {
   image = join(mkdtempSync(join(tmpdir(), "espalier-image-")), "app");
   mkdirSync(image);
-  execFileSync(process.execPath, ["deploy/docker/build-image-steps.mjs", "prune", image], { cwd: root });
+  execFileSync(process.execPath, ["deploy/docker/build-image-steps.mjs", "build", "prune", image], { cwd: root });
 }, hookMs);
 
 afterAll(() => podman?.remove(), hookMs);

@@ -76,7 +76,14 @@ test("a running router tells how it is, lists its engines, and takes one out for
   expect(status).toMatchObject({ code: 0, stderr: "" });
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { readonly version: string };
   const [head, settings, ...lines] = status.stdout.split("\n");
-  expect([head, ...lines]).toEqual(["ready", "engines   2 of 2 usable", "models    tiny", "in flight 0", ""]);
+  expect([head, ...lines]).toEqual([
+    "ready",
+    "engines   2 of 2 usable",
+    "models    tiny",
+    "in flight 0",
+    "requests  0 answered, 0 refused, 0 failed, 0 cut, 0 cancelled by their clients",
+    "",
+  ]);
   expect(settings).toMatch(new RegExp(`^version   ${version}, settings [0-9a-f]{8}$`));
   expect(JSON.parse(json.stdout)).toMatchObject({
     ready: true,

@@ -25,7 +25,8 @@ export interface ScalerClient {
 /** @param ca PEM text of the authority of the router's certificate; undefined for plain text */
 export function connectScaler(address: string, ca?: string): ScalerClient {
   const channel = ca === undefined ? credentials.createInsecure() : credentials.createSsl(Buffer.from(ca));
-  const client = new Client(address, channel);
+  // Node 26 lets no address be the name that a server is asked for.
+  const client = new Client(address, channel, ca === undefined ? {} : { "grpc.ssl_target_name_override": "localhost" });
   const encode = (name: string) => (message: object) =>
     Buffer.from(root.lookupType(`externalscaler.${name}`).encode(message).finish());
   const decode =

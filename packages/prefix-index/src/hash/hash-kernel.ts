@@ -81,7 +81,7 @@ type KernelExports = Omit<KernelArithmetic, "memory"> & { readonly memory: { rea
 
 /** The engine's WebAssembly; undefined if it is disabled (`node --jitless`). */
 function webAssembly(): WebAssemblyGlobal | undefined {
-  return (globalThis as { readonly WebAssembly?: WebAssemblyGlobal }).WebAssembly;
+  return (globalThis as unknown as { readonly WebAssembly?: WebAssemblyGlobal }).WebAssembly;
 }
 
 /**

@@ -101,6 +101,7 @@ test("retry-after stands on retryable 429 and 503, one second unless the error s
     "auth_failed",
     ...busy,
     "no_engine_available",
+    "engines_asleep",
     "too_many_connections",
     "out_of_descriptors",
     "draining",

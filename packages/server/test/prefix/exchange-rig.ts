@@ -147,6 +147,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
     clock,
     logger: silentLogger,
     tracer: silentTracer,
+    fleet: scripted.fleet,
     prefix: { knowledge },
     metrics: createRequestMetrics(meter),
     selector: createTargetSelector({ random: createSeededRandom(3), knowledge }),

@@ -134,6 +134,6 @@ test("what cannot be compared says why", async () => {
   for (const { ok, error } of (JSON.parse(wrongName.stdout) as Report).rows) {
     expect([ok, error]).toEqual([false, expect.stringContaining("/tokenize answered 404")]);
   }
-  expect([wrongUrl.code, wrongUrl.stderr]).toEqual([2, expect.stringContaining("--url must be a URL such as")]);
+  expect([wrongUrl.code, wrongUrl.stderr]).toEqual([2, expect.stringContaining("--engine must be a URL such as")]);
   expect([noModel.code, noModel.stderr]).toEqual([2, expect.stringContaining("--model")]);
 });

@@ -9,7 +9,8 @@ import { runCommand } from "./run-command.ts";
 
 /** Routers of a mesh before simulated engines. */
 async function startFleet(count: number): Promise<readonly string[]> {
-  const sim = await startEngineSim({ engines: 3, speed: 100, models: ["tiny"] });
+  // Slow enough that the prompt costs far more to compute again than a busy machine adds to anything.
+  const sim = await startEngineSim({ engines: 3, speed: 10, models: ["tiny"] });
   onTestFinished(() => sim.stop());
   const adminUrls: string[] = [];
   let seeds: readonly string[] = [];
@@ -25,16 +26,17 @@ async function startFleet(count: number): Promise<readonly string[]> {
     if (router.meshAddress) seeds = [router.meshAddress];
     adminUrls.push(router.adminUrl);
   }
+  const pages = async <Page>(path: string): Promise<readonly Page[]> =>
+    Promise.all(adminUrls.map(async (url) => (await (await fetch(url + path)).json()) as Page));
   await waitFor(
     async () => {
-      const answers = await Promise.all(adminUrls.map((url) => fetch(`${url}/admin/status`)));
-      const all = (await Promise.all(answers.map((answer) => answer.json()))) as {
-        peers: object[];
-        usableEngines: number;
-      }[];
-      return all.every(({ peers, usableEngines }) => peers.length === count - 1 && usableEngines === 3);
+      const states = await pages<{ readonly peers: object[]; readonly usableEngines: number }>("/admin/status");
+      const meshes = await pages<{ readonly load: readonly { readonly leaseLeftMs: number }[] }>("/admin/mesh");
+      // A router that was just found has not sent all that it knows.
+      const isMet = meshes.every(({ load }) => load.filter(({ leaseLeftMs }) => leaseLeftMs > 0).length >= count - 1);
+      return isMet && states.every(({ peers, usableEngines }) => peers.length === count - 1 && usableEngines === 3);
     },
-    { what: "routers that know each other, and all engines" },
+    { what: "routers that share their load, and all engines" },
   );
   return adminUrls;
 }

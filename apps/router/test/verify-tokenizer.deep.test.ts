@@ -215,7 +215,10 @@ test("a folder without a tokenizer, and an address with a path: refused before a
   );
   expect(missing.error).toMatchObject({ code: "config_unreadable" });
   const withPath = await verify(`${url}/v1`);
-  expect(withPath.error).toMatchObject({ name: "UsageError", message: expect.stringContaining("--url must be a URL") });
+  expect(withPath.error).toMatchObject({
+    name: "UsageError",
+    message: expect.stringContaining("--engine must be a URL"),
+  });
   expect(paths).toEqual([]);
 });
 
@@ -224,6 +227,6 @@ test.each([{ written: [] }, { written: ["--model", "x"] }, { written: ["--engine
   async ({ written }) => {
     const { error, stderr } = await runCommand(registerVerifyTokenizer, "verify-tokenizer", ...written);
     expect(isUsageRefusal(error)).toBe(true);
-    expect(stderr).toMatch(/required option '--(model <folder>|url <url>)' not specified/);
+    expect(stderr).toMatch(/required option '--(model <folder>|engine <url>)' not specified/);
   },
 );

@@ -6,6 +6,7 @@ import {
   renderErrorDocs,
   systemClock,
   systemRandom,
+  systemScheduler,
 } from "@espalier/common";
 import { type Answer, createLoadClient } from "@espalier/load-driver";
 import type { RouterStatus } from "@espalier/server";
@@ -137,6 +138,9 @@ const questions = [
 ] as const;
 const answerTokens = 40;
 
+/** A person reads an answer before going on. Meanwhile the routers share where the first turn went. */
+const readingMs = 300;
+
 /** A reference that the conversation is about: long enough for a cache to matter, and new to every engine. */
 function instructions(): string {
   const number = systemRandom.integer(2 ** 32);
@@ -165,7 +169,9 @@ async function holdConversation({ urls, model }: Fleet, apiKey: string | undefin
     return turnOf(answer, turn + 1, url);
   };
   try {
-    const turns = [await ask(0), await ask(1)] as const;
+    const first = await ask(0);
+    await new Promise<void>((resolve) => systemScheduler.after(readingMs, resolve));
+    const turns = [first, await ask(1)] as const;
     return { turns, routers: urls.length, says: pointOf(turns, urls.length) };
   } finally {
     client.close();

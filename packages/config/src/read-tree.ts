@@ -131,9 +131,9 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   const { enum: choices } = schema as { readonly enum?: readonly string[] };
   const mayMean = choices && typeof value === "string" && !notes.isSecret ? didYouMean(value, choices) : "";
   const advice = isUnquoted ? "; put it in quotes if it is meant as text" : mayMean;
-  const uninterpolated = places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined);
-  const shown = notes.isSecret ? mask : (uninterpolated ?? show(written));
-  const digits = uninterpolated ?? String(written);
+  const withVariables = places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined);
+  const shown = notes.isSecret ? mask : (withVariables ?? show(written));
+  const digits = withVariables ?? String(written);
   context.problems.push({
     path,
     message: lacksUnit

@@ -1,14 +1,14 @@
 // `npm run dev -- serve ...`: any `espalier` command, started again whenever one of its sources changes.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { root, setUp } from "./set-up.mjs";
+import { passSignals, root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run dev -- COMMAND [ARGUMENTS]
 
 Runs \`espalier COMMAND\` from its sources, and again whenever one of them changes. A router is killed rather than drained.
 With --inspect before the command, a debugger can connect.`;
 
-const [...args] = process.argv.slice(2);
+const args = process.argv.slice(2);
 if (args.length === 0 || args[0] === "--help") {
   console.log(usage);
   process.exit(args.length === 0 ? 2 : 0);
@@ -22,9 +22,5 @@ const child = spawn(process.execPath, [...watch, ...flags, program, ...args], {
   stdio: "inherit",
   env: { ...process.env, ESPALIER_SKIP_BUILD: "1" },
 });
-for (const signal of ["SIGINT", "SIGTERM"]) {
-  process.on(signal, () => {
-    if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
-  });
-}
+passSignals(child);
 child.on("exit", (code) => process.exit(code ?? 1));

@@ -49,12 +49,7 @@ function runAgain() {
     env: { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH}` },
   });
   child.on("message", (message) => process.send?.(message));
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-    process.on(signal, () => {
-      // A terminal sends Ctrl-C to both.
-      if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
-    });
-  }
+  passSignals(child);
   return new Promise(() => {
     child.on("exit", (code, signal) => {
       if (signal === null) process.exit(code);
@@ -62,6 +57,16 @@ function runAgain() {
       process.kill(process.pid, signal);
     });
   });
+}
+
+/** Passes on what would end this process to the child that works in its place. */
+export function passSignals(child) {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+    process.on(signal, () => {
+      // A terminal sends Ctrl-C to both.
+      if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
+    });
+  }
 }
 
 function newerNode() {

@@ -148,7 +148,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   logger.info(file ? "configuration read" : "configuration read, without a file", { file });
   for (const warning of config.warnings) logger.warn(warning);
   for (const problem of missingTokenizers(config)) logger.error(problem);
-  const dashboard = dashboardPage(config, logger, isDemo);
+  const dashboard = dashboardPage(config, isDemo);
   const router = createRouter({
     config,
     ...(await loadPlugins(config.plugins)),
@@ -204,11 +204,9 @@ function pickerNote(picker: Router["picker"]): string {
   return picker === null ? "" : `, gateways at ${picker.address} (health checks: ${picker.healthAddress})`;
 }
 
-function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolean): DashboardPage | undefined {
+function dashboardPage({ admin }: CompiledConfig, isDemo: boolean): DashboardPage | undefined {
   if (!admin.hasDashboard) return undefined;
-  const files = dashboardFiles();
-  if (files.length === 0) logger.warn("there is no dashboard: it was never built; `npm run build` does that");
-  return { files, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
+  return { files: dashboardFiles(), ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
 /**

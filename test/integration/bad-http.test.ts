@@ -202,6 +202,29 @@ test("HTTP/1.0 needs no host", async () => {
   expect(old.received()).toMatch(/^HTTP\/1\.1 200 /);
 });
 
+// RFC 9112 section 6.1: a proxy of HTTP/1.0 in front may know no chunks, and see one request where Node sees two.
+test("chunks over HTTP/1.0 are answered, and nothing behind them on the connection is a request; a length keeps it", async () => {
+  const head = "POST /v1/chat/completions HTTP/1.0\r\nconnection: keep-alive\r\ncontent-type: application/json\r\n";
+  const body = JSON.stringify(chat({ marker: 1 }));
+  const next = rawPost("/v1/chat/completions", JSON.stringify(chat({ marker: 2 })));
+  const sized = await rawConnection(router.port);
+  sized.write(`${head}content-length: ${body.length}\r\n\r\n${body}${next}`);
+  await sized.until(/"marker":1[\s\S]*"marker":2/);
+  sized.socket.destroy();
+  const before = engine.requests.length;
+  const chunked = `${head}transfer-encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+  for (const behind of ["", next]) {
+    const connection = await rawConnection(router.port);
+    connection.write(chunked + behind);
+    await connection.closed();
+    expect(connection.received()).toMatch(
+      /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n[\s\S]*"marker":1,[^}]*\}$/i,
+    );
+  }
+  await expectUnharmed();
+  expect(engine.requests.slice(before).map(({ body }) => JSON.parse(body.toString()).marker)).toEqual([1, 1, "next"]);
+});
+
 test("a target in absolute form is not sent on to an engine as it is", async () => {
   const connection = await rawConnection(router.port);
   connection.write(rawPost("http://elsewhere/v1/chat/completions", JSON.stringify(chat({ marker: "absolute" }))));

@@ -30,16 +30,18 @@ export function headFault(request: IncomingMessage, response: ServerResponse): E
   const { rawHeaders, httpVersion, headers, url = "", socket } = request;
   const coding = headers["transfer-encoding"];
   const isKnown = httpVersion === "1.1" || httpVersion === "1.0";
-  if (!isKnown || ending.has(socket) || (coding !== undefined && codedChunks.test(coding))) {
+  const isRefused = !isKnown || ending.has(socket) || (coding !== undefined && codedChunks.test(coding));
+  // Chunks over HTTP/1.0 are answered: RFC 9112 section 6.1.
+  if (isRefused || (coding !== undefined && httpVersion === "1.0")) {
     ending.add(socket);
     response.shouldKeepAlive = false;
+  }
+  if (isRefused) {
     return new EspalierError(
       "bad_request",
       isKnown ? "Chunked is the only transfer coding." : "The HTTP version is missing.",
     );
   }
-  // RFC 9112 section 6.1.
-  if (coding !== undefined && httpVersion === "1.0") response.shouldKeepAlive = false;
   if (url.includes("#")) return new EspalierError("bad_request", "The request's target has a fragment.");
   let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {

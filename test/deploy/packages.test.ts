@@ -18,6 +18,7 @@ import { copyRepository } from "./copy-repository.ts";
 import { root } from "./files.ts";
 
 interface Manifest {
+  readonly folder: string;
   readonly name: string;
   readonly version: string;
   readonly private?: boolean;
@@ -26,7 +27,8 @@ interface Manifest {
 
 const published = ["packages", "apps"].flatMap((parent) =>
   readdirSync(join(root, parent)).map((folder): Manifest => {
-    return JSON.parse(readFileSync(join(root, parent, folder, "package.json"), "utf8")) as Manifest;
+    const text = readFileSync(join(root, parent, folder, "package.json"), "utf8");
+    return { ...(JSON.parse(text) as Manifest), folder: join(parent, folder) };
   }),
 );
 const names = published.map(({ name }) => name);
@@ -81,6 +83,40 @@ describe.each(published)("$name", (manifest) => {
   });
 });
 
+interface Locked {
+  readonly link?: boolean;
+  readonly dev?: boolean;
+}
+
+/**
+ * A program that depends on the tarballs, and its lock: those, and the libraries at the versions of the repository's lock, which npm has
+ * already. Without it npm asks the registry for each library, and for each of these packages, which it does not have.
+ */
+function consumerOf(manifests: readonly Manifest[]): { readonly manifest: object; readonly lock: object } {
+  const { packages, ...versions } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as {
+    readonly packages: Readonly<Record<string, Locked>>;
+  };
+  const tarballs = new Map(manifests.map((each) => [each.name, `file:${fileOf(each)}`]));
+  const folders = new Map(published.map(({ name, folder: of }) => [of, name]));
+  const locked: Record<string, object> = {};
+  for (const [path, { dev: _, ...entry }] of Object.entries(packages)) {
+    if (entry.link) continue;
+    const [, of = "", rest = ""] = /^((?:packages|apps)\/[^/]+)(.*)$/.exec(path) ?? [];
+    const name = folders.get(of);
+    if (name === undefined) {
+      if (path.startsWith("node_modules/")) locked[path] = entry;
+    } else locked[`node_modules/${name}${rest}`] = rest === "" ? { ...entry, resolved: tarballs.get(name) } : entry;
+  }
+  const manifest = {
+    name: "consumer",
+    version: "0.0.0",
+    private: true,
+    type: "module",
+    dependencies: Object.fromEntries(tarballs),
+  };
+  return { manifest, lock: { ...versions, name: "consumer", packages: { "": manifest, ...locked } } };
+}
+
 describe("installed in an empty folder", () => {
   const consumer = join(folder, "consumer");
 
@@ -88,8 +124,11 @@ describe("installed in an empty folder", () => {
     cpSync(join(root, "test", "deploy", "consumer"), consumer, { recursive: true });
     cpSync(join(root, "examples", "embedding"), consumer, { recursive: true });
     cpSync(join(root, "examples", "plugins"), join(consumer, "plugins"), { recursive: true });
+    const { manifest, lock } = consumerOf(published);
+    writeFileSync(join(consumer, "package.json"), JSON.stringify(manifest));
+    writeFileSync(join(consumer, "package-lock.json"), JSON.stringify(lock));
     const quiet = ["--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"];
-    execFileSync("npm", ["install", ...quiet, ...published.map(fileOf)], { cwd: consumer, stdio: "inherit" });
+    execFileSync("npm", ["ci", ...quiet], { cwd: consumer, stdio: "inherit", timeout: 280_000 });
   }, 300_000);
 
   test("the demo answers, its page and the description of its API are there, and Ctrl-C ends it", async () => {

@@ -1,5 +1,6 @@
 // `npm run simulate:seeds`: routers and engines in virtual time, with faults that a seed draws.
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +12,7 @@ const progressMs = 2_000;
 /** With so many seeds, everything that is counted must have been reached. */
 const enoughSeeds = 100;
 
-const usage = `usage: npm run simulate:seeds -- [--seed N] [--count N] [--jobs N] [--only KINDS] [--trace]
+const usage = `usage: npm run simulate:seeds -- [--seed N] [--count N] [--jobs N] [--only KINDS] [--trace] [--hashes]
 
 Runs routers and engines in virtual time, with faults that a seed draws, and checks the tier's invariants after every step.
 
@@ -20,9 +21,10 @@ Runs routers and engines in virtual time, with faults that a seed draws, and che
   --jobs N      processes at a time, at most ${maxJobs} (default: one per processor)
   --only KINDS  leaves all other kinds of faults out; names with commas between them, or none
   --trace       writes what happens, with one seed only
+  --hashes      a line with the hash of all events of each seed: whether a change left what happens as it was
   --help        this text
 
-The last line counts the seeds that passed and that failed; for one that failed it tells the command that runs it again.
+The line before the last is a hash of all events of all seeds. The last line counts the seeds that passed and that failed; for one that failed it tells the command that runs it again.
 Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
 
 const values = readFlags();
@@ -92,10 +94,23 @@ function summarise() {
   for (const { output } of statuses.filter(({ status }) => status !== 0)) console.log(output);
   const missed = missedCounts();
   if (missed.length > 0) console.log(`never reached: ${missed.join(", ")}`);
-  if (count === 1 && reports[0]?.hash) console.log(`hash of all events: ${reports[0].hash}`);
+  tellHashes();
   const isComplete = reports.length === count && statuses.every(({ status }) => status === 0);
   console.log(`${reports.length - failures.length} seeds passed, ${failures.length} failed`);
   return isComplete && failures.length === 0 && missed.length === 0;
+}
+
+/** Of one seed it is the hash of its events, of several that of their hashes, in the order of the seeds. */
+function tellHashes() {
+  const lines = reports
+    .filter(({ hash }) => hash !== undefined)
+    .sort((one, other) => one.seed - other.seed)
+    .map(({ seed, hash }) => `${seed} ${hash}`);
+  if (values.hashes) console.log(lines.join("\n"));
+  const [line = " none"] = lines;
+  const hash =
+    lines.length > 1 ? createHash("sha256").update(lines.join("\n")).digest("hex").slice(0, 16) : line.split(" ")[1];
+  console.log(`hash of all events: ${hash}`);
 }
 
 function missedCounts() {
@@ -117,6 +132,7 @@ function readFlags() {
         jobs: { type: "string" },
         only: { type: "string" },
         trace: { type: "boolean" },
+        hashes: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
     }).values;

@@ -1,5 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-transfer.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
@@ -47,15 +47,20 @@ const statement = {
 };
 const documentMessages: DocumentMessage[] = [
   { kind: "open", number: 7, documentKind: "own", name: "journal/default/a/1" },
+  { kind: "open", number: 8, documentKind: "journal", name: "journal/default/b/1" },
+  { kind: "open", number: 300, documentKind: "shared", name: "registry/1" },
   { kind: "update", number: 7, from: 5, to: 9, committedWallMs: 1_700_000_000_000, bytes: Uint8Array.of(1, 2, 3) },
   { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, version: 0xffff_ffff }] },
+  { kind: "vector", isFirst: false, canServe: true, entries: [] },
   { kind: "want", request: 300, name: "registry/1", stateVector: Uint8Array.of(1, 2) },
   { kind: "cancel", request: 1 },
   { kind: "snapshot-want", request: 2, targets: ["x", "y"] },
+  { kind: "snapshot-want", request: 3, targets: undefined },
   { kind: "statements", statements: [statement, { ...statement, isComplete: true }] },
 ];
 const bulkMessages: BulkMessage[] = [
   { kind: "part", request: 1, goesOn: true, bytes: Uint8Array.of(9) },
+  { kind: "part", request: 2, goesOn: false, bytes: new Uint8Array() },
   { kind: "end", request: 2 ** 33, outcome: "busy" },
   { kind: "credit", bytes: 65_536 },
 ];
@@ -65,9 +70,13 @@ const record = {
 };
 const membership = [
   ...encodeMembership({ kind: "ping", number: 3, digest: 0xdead_beef }),
+  ...encodeMembership({ kind: "ack", number: 300 }),
   ...encodeMembership({ kind: "records", records: [record, record] }),
+  ...encodeMembership({ kind: "records", records: [{ ...record, hasLeft: true, isDraining: false, region: "eu" }] }),
   ...encodeMembership({ kind: "claims", claims: [{ origin, incarnation: 3, state: "suspect" }] }),
+  ...encodeMembership({ kind: "claims", claims: [{ origin, incarnation: 2 ** 48, state: "down" }] }),
   ...encodeMembership({ kind: "probe", origin }),
+  ...encodeMembership({ kind: "heard", origin }),
 ];
 const redisMessages: RedisMessage[] = [
   { kind: "hello", from: origin, link: 5, answers: 300 },
@@ -153,3 +162,7 @@ const targets: readonly FuzzTarget[] = [
 ];
 
 fuzzInFile(test, "whatever comes is read, or refused as documented", targets);
+
+test("encoders write the bytes that routers in the field read", async () => {
+  await expect(seedsInHex(targets)).toMatchFileSnapshot("golden/frames.txt");
+});

@@ -1,5 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import * as Y from "yjs";
 import { readStateVector } from "../src/documents/journal-document.ts";
@@ -39,6 +39,12 @@ const loadFrame = writeLoadFrame({
   ...{ origin, counter: 300, sentWallMs: 1_700_000_000_500, relayedAgeMs: 40, covers: { from: 5, to: 70 } },
   reports: [{ number: 0, key: "engine-0", counter: 300, ...gauge }],
 });
+const seldom = { activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0 };
+const wholeLoadFrame = writeLoadFrame({
+  ...{ origin, counter: 301, sentWallMs: 1_700_000_000_500, relayedAgeMs: undefined },
+  covers: { from: 0, to: Number.POSITIVE_INFINITY },
+  reports: [{ number: 200, key: undefined, counter: 301, ...gauge, ...seldom }],
+});
 
 /** A journal as one router writes it, and the updates that make it. */
 const alice = storeOf("alice");
@@ -76,6 +82,7 @@ const source = createFoldHarness();
 source.fold.apply(a, storing(0, 20));
 const snapshot = [...source.fold.exportFrames(minSnapshotFrameBytes)];
 const shared = new Y.Doc();
+shared.clientID = 1;
 shared.getMap("engines").set("engine/a/b", { url: "http://127.0.0.1:1", at: 5 });
 
 const nothing: FactOpsSink = {
@@ -85,7 +92,7 @@ const nothing: FactOpsSink = {
 const targets: readonly FuzzTarget[] = [
   {
     name: "load frame",
-    seeds: [loadFrame],
+    seeds: [loadFrame, wholeLoadFrame],
     refuses: isInvalidFrame,
     read: (bytes) => expect(readLoadFrame(bytes).reports.length).toBeLessThanOrEqual(maxLoadFrameReports),
   },
@@ -101,6 +108,10 @@ const targets: readonly FuzzTarget[] = [
       writeUsageFrame({
         ...{ origin, counter: 7, relayedAgeMs: undefined },
         reports: [{ key: 0x1234, counter: 7, tokens: 123_456, lift: 0, isWaiting: true }],
+      }),
+      writeUsageFrame({
+        ...{ origin, counter: 8, relayedAgeMs: 40 },
+        reports: [{ key: 2 ** 52, counter: 7, tokens: 1, lift: 9, isWaiting: false }],
       }),
     ],
     refuses: isInvalidFrame,
@@ -171,3 +182,7 @@ const targets: readonly FuzzTarget[] = [
 ];
 
 fuzzInFile(test, "whatever comes is read, or refused as documented", targets);
+
+test("encoders write the bytes that routers in the field read", async () => {
+  await expect(seedsInHex(targets)).toMatchFileSnapshot("golden/frames.txt");
+});

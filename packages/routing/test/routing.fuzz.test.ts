@@ -1,5 +1,5 @@
 import { noTransfers } from "@espalier/disaggregation";
-import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxReportedRents, readRentNote, writeRentNote } from "../src/copy-rents.ts";
 import { readRoleNote, writeRoleNote } from "../src/pairs/fleet-roles.ts";
@@ -65,4 +65,9 @@ const demand: FuzzTarget = {
   },
 };
 
-fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents, roles, demand]);
+const targets = [target, rents, roles, demand];
+fuzzInFile(test, "whatever comes is read, or refused with a RangeError", targets);
+
+test("encoders write the bytes that routers in the field read", async () => {
+  await expect(seedsInHex(targets)).toMatchFileSnapshot("golden/notes.txt");
+});

@@ -1,6 +1,8 @@
-import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { readAdminNote, writeAdminNote } from "../src/admin/admin-peers.ts";
 import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
+import { maxSections, readRelease, writeRelease } from "../src/mesh/fleet-watch.ts";
 import { readSpendNote, writeSpendNote } from "../src/overflow/overflow-spend.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -25,6 +27,20 @@ const targets: readonly FuzzTarget[] = [
       }
     },
   },
+  {
+    name: "note on the admin listener",
+    seeds: [writeAdminNote("http://10.0.0.1:9090")],
+    read: (bytes) => expect(new URL(readAdminNote(bytes) ?? "http://none").protocol).toMatch(/^https?:$/),
+  },
+  {
+    name: "note on the release",
+    seeds: [writeRelease({ version: "1.2.3", settings: new Map([["mesh", "0a1b2c3d"]]) })],
+    read: (bytes) => expect(readRelease(bytes)?.settings.size ?? 0).toBeLessThanOrEqual(maxSections),
+  },
 ];
 
 fuzzInFile(test, "whatever comes is read, or replaced", targets);
+
+test("encoders write the bytes that routers in the field read", async () => {
+  await expect(seedsInHex(targets.slice(1))).toMatchFileSnapshot("golden/notes.txt");
+});

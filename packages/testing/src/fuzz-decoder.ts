@@ -34,6 +34,19 @@ export function fuzzInFile(test: DeclareTest, outcome: string, targets: readonly
   }
 }
 
+/** The valid inputs of each decoder in hex, a line each: what a golden file keeps, so that a change of the encoders shows. */
+export function seedsInHex(targets: readonly FuzzTarget[]): string {
+  const lines = new Map<string, string>();
+  for (const { name, seeds } of targets) {
+    for (const seed of seeds) {
+      const hex = Buffer.from(seed).toString("hex");
+      // Some decoders read the same bytes.
+      if (!lines.has(hex)) lines.set(hex, `${name}: ${hex}\n`);
+    }
+  }
+  return [...lines.values()].join("");
+}
+
 /** Above any run: `npm run test:fuzz` bounds the time of decoders. */
 const timeoutMs = 86_400_000;
 

@@ -19,6 +19,7 @@ export {
   type FuzzTarget,
   fuzzDecoder,
   fuzzInFile,
+  seedsInHex,
 } from "./fuzz-decoder.ts";
 export { createHttpEngines, type Engine, type HttpEngine, type HttpEngines, type SeenRequest } from "./http-engines.ts";
 export { kernelModule } from "./kernel-module.ts";

@@ -2,7 +2,7 @@ import type { Origin } from "../origin.ts";
 import type { CheckpointTable, StatedCheckpoint } from "./checkpoint-table.ts";
 import { type BatchMark, type FoldPoint, never } from "./engine-epoch.ts";
 import type { FactRecord } from "./fact-item.ts";
-import { applyFactOps, countFactOps } from "./fact-ops.ts";
+import { applyFactOps } from "./fact-ops.ts";
 import type { FoldContext, SharedBytes } from "./fold-context.ts";
 import { KeptState } from "./kept-state.ts";
 
@@ -89,15 +89,12 @@ export class FoldTrack {
   applyNext(record: FactRecord): boolean {
     if (record.sequence !== this.#position + 1 || this.#kept || this.waiting.count > 0) return false;
     if (!record.isComplete && this.#incompleteFrom === never) return false;
-    return this.#step(record);
+    this.#step(record);
+    return true;
   }
 
   /** Keeps a record until its turn, and longer while there is a kept state. @returns whether anything changed */
   keep(origin: Origin, record: FactRecord): boolean {
-    if (!isWellFormed(record.ops)) {
-      this.#context.meters.ignored("malformed");
-      return false;
-    }
     const added = this.waiting.add(origin, record);
     if (added === "same") return false;
     if (this.#kept && record.sequence <= this.#position) this.needsRefold = true;
@@ -188,24 +185,17 @@ export class FoldTrack {
     return true;
   }
 
-  #step(record: Omit<FactRecord, "kind" | "feed">): boolean {
+  #step(record: Omit<FactRecord, "kind" | "feed">): void {
     const { sequence, timestampUs, checksum } = record;
-    const { sink, meters } = this.#context;
+    const { sink } = this.#context;
     sink.aim(this.#slot, this.#kept);
     const keptBytes = this.#kept?.byteLength ?? 0;
-    try {
-      applyFactOps(record.ops, sink);
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      meters.ignored("malformed");
-      return true;
-    }
+    applyFactOps(record.ops, sink);
     if (sink.wasCleared) this.isUnfounded = false;
     this.#position = sequence;
     this.#last = { sequence, timestampUs, checksum };
     if (!record.isComplete) this.markIncomplete(sequence);
     if (this.#kept) this.#accountKept(keptBytes);
-    return true;
   }
 
   /** Accounts for what is kept in addition; when it is too much, the gap is closed. */
@@ -240,16 +230,6 @@ export class FoldTrack {
   #dropThrough(sequence: number): void {
     this.waiting.dropThrough(sequence);
     this.gaps.dropThrough(sequence);
-  }
-}
-
-function isWellFormed(ops: Uint8Array): boolean {
-  try {
-    countFactOps(ops);
-    return true;
-  } catch (error) {
-    if (error instanceof RangeError) return false;
-    throw error;
   }
 }
 

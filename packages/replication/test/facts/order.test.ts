@@ -37,6 +37,20 @@ describe("the order of a target's records", () => {
     expect(fold.byteLength).toBe(0);
   });
 
+  // A RangeError of the index was taken for ops that cannot be read, which the item's reader has refused long before: with
+  // a kept state the same record was tried for ever.
+  it.each([
+    ["a record in turn", storing(0, 0), storing(1, 1)],
+    ["a record after a gap", [...storing(0, 0), gap(1, 1)], storing(2, 2)],
+  ])("a defect of the index when it takes %s is not blamed on the record", (_which, before, next) => {
+    const { fold, index } = createFoldHarness();
+    fold.apply(a, before);
+    index.storeFacts = () => {
+      throw new RangeError("a defect");
+    };
+    expect(() => fold.apply(a, next)).toThrow("a defect");
+  });
+
   it("takes every sequence once", () => {
     const { fold, held } = createFoldHarness();
     fold.apply(a, storing(0, 2));
@@ -88,12 +102,10 @@ describe("the order of a target's records", () => {
     expect([index.factBlockCount(slot, 0), index.factBlockCount(slot, 1)]).toEqual([1, 0]);
   });
 
-  it("ignores what it cannot place or read", () => {
+  it("ignores what it cannot place", () => {
     const { fold, held } = createFoldHarness({ declared: [a] });
     fold.apply(b, storing(0, 3));
     fold.apply(a, [record(0, { stored: [1] }, true, 99)]);
-    fold.apply(a, [{ ...record(0), ops: Uint8Array.of(255, 255, 1) }]);
-    fold.apply(a, [{ ...record(1), ops: Uint8Array.of(7) }]);
     expect(held()).toEqual([]);
     fold.apply(a, storing(0, 1));
     expect(held()).toEqual(blocksOf(0, 1));

@@ -235,13 +235,19 @@ export class Exchange {
     this.#documents.advertise();
   }
 
-  /** An unreadable request is noticed when its answer is computed. */
+  /**
+   * A state vector that cannot be read is noticed when the answer is computed. The peer hears that it failed and asks
+   * another one, or later. Without the link it would ask again as soon as it has dialed.
+   */
   #answerFailed(link: Link, error: unknown): void {
-    const from = originKey(link.peer.origin);
-    this.#deps.logger.warn("an answer to a peer could not be computed", { from, error });
-    if (!(error instanceof RangeError)) return;
+    const { logger } = this.#deps;
+    const fields = { from: originKey(link.peer.origin), error };
+    if (!(error instanceof RangeError)) {
+      logger.warn("an answer to a peer could not be computed", fields);
+      return;
+    }
     this.#meter.invalid("documents");
-    link.close("frame-invalid");
+    logger.info("a peer's request could not be read", fields);
   }
 }
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { decodeBulkMessage } from "../../src/exchange/bulk-transfer.ts";
 import { decodeDocumentMessage, encodeDocumentMessage } from "../../src/exchange/document-frames.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
 
@@ -119,14 +120,25 @@ describe("bounds of the exchange of documents", () => {
     expect(net.digests().size).toBe(1);
   });
 
-  it("a diff for a state vector that cannot be read closes the link", () => {
+  // The link was closed, and the peer asked again as soon as it had dialed.
+  it("a request with a state vector that cannot be read fails alone: the link stays, and others are answered", () => {
     const net = pairOf();
     net.node("a").replica.write(text("one"));
-    const stateVector = Uint8Array.of(255);
     const name = "journal/default/a/1";
-    net.deliver("a", "b", "documents", encodeDocumentMessage({ kind: "want", request: 1, name, stateVector }));
+    const want = (request: number, stateVector: Uint8Array) =>
+      net.deliver("a", "b", "documents", encodeDocumentMessage({ kind: "want", request, name, stateVector }));
+    want(101, Uint8Array.of(255));
+    want(102, Uint8Array.of());
     net.time.advance(10);
-    expect(net.ends).toEqual(["frame-invalid"]);
+    expect([net.ends, net.invalid]).toEqual([[], []]);
+    const ends = net.frames("a", "b", "bulk").flatMap(({ bytes }) => {
+      const message = decodeBulkMessage(bytes);
+      return message.kind === "end" ? [[message.request, message.outcome]] : [];
+    });
+    expect(ends.slice(-2)).toEqual([
+      [101, "failed"],
+      [102, "whole"],
+    ]);
   });
 });
 

@@ -53,6 +53,13 @@ export const behaviours = [
     summary: "GET /health with the fault `unhealthy` answers as while the model is loaded",
     source: "tools/server/server-http.cpp, middleware_server_state (read at 00dd081)",
   },
+  {
+    name: "trtllm-00057725:metrics-wait",
+    summary: "GET /metrics waits 2 s for statistics and answers with JSON; the page is at /prometheus/metrics",
+    source:
+      "tensorrt_llm/serve/openai_server.py, get_iteration_stats and mount_metrics (with return_perf_metrics); llmapi/llm.py, " +
+      "get_stats_async",
+  },
 ] as const satisfies readonly Behaviour[];
 
 export type BehaviourName = (typeof behaviours)[number]["name"];

@@ -86,6 +86,18 @@ test("llama.cpp has timings beside usage, answers without a limit, and says that
   expect([status, json]).toEqual([503, { error: { message: "Loading model", type: "unavailable_error", code: 503 } }]);
 });
 
+test("trtllm-00057725:metrics-wait answers /metrics late with JSON, and has the page elsewhere", async () => {
+  const time = createVirtualTime();
+  const behaviours = ["trtllm-00057725:metrics-wait"];
+  const sim = await startSim({ speed: 1, behaviours, clock: time.clock, scheduler: time.scheduler });
+  const statistics = sim.get("/metrics");
+  await waitFor(() => time.pendingCount === 1, { what: "the wait for statistics" });
+  expect((await sim.get("/prometheus/metrics")).text).toMatch(/^trtllm_num_requests_running\{.*\} 0\.0$/m);
+  time.advance(2_000);
+  expect((await statistics).json).toEqual([]);
+  expect((await (await startSim()).get("/prometheus/metrics")).status).toBe(404);
+});
+
 test("without its behaviours, max_tokens of -1 is refused and there are no timings", async () => {
   const sim = await startSim();
   expect((await sim.post("/v1/completions", { prompt: "a", max_tokens: -1 })).status).toBe(400);

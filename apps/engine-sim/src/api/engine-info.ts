@@ -16,7 +16,7 @@ import type { TransferProtocol } from "../options.ts";
 import type { PeerTier } from "../transfer/peer-tier.ts";
 import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "./body-fields.ts";
 import { chatPromptOf } from "./chat.ts";
-import { sglangMetrics, vllmMetrics } from "./metrics-page.ts";
+import { type MetricsSource, sglangMetrics, trtllmMetrics, vllmMetrics } from "./metrics-page.ts";
 import { modelOf } from "./planning.ts";
 
 /** The versions whose interfaces are imitated, marked as a simulation. */
@@ -55,10 +55,29 @@ export function version({ flavour }: EngineContext, exchange: Exchange): void {
   sendJson(exchange, 200, { version: versions[flavour] });
 }
 
+/** How long trtllm-serve waits for statistics of an iteration. */
+const statisticsWaitMs = 2_000;
+
 /** `GET /metrics` */
 export function metrics(context: EngineContext, exchange: Exchange): void {
-  const { flavour, models, adapters, engine, clock, peers, behaviours } = context;
-  const source = {
+  const { flavour, behaviours, scheduler } = context;
+  if (behaviours.has("trtllm-00057725:metrics-wait")) {
+    scheduler.after(statisticsWaitMs, () => sendJson(exchange, 200, []));
+    return;
+  }
+  const source = metricsSource(context, exchange);
+  sendMetrics(exchange, flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source));
+}
+
+/** `GET /prometheus/metrics` of trtllm-serve */
+export function prometheusMetrics(context: EngineContext, exchange: Exchange): void {
+  if (!context.behaviours.has("trtllm-00057725:metrics-wait")) throw new ApiError(404, "Not Found");
+  sendMetrics(exchange, trtllmMetrics(metricsSource(context, exchange)));
+}
+
+function metricsSource(context: EngineContext, exchange: Exchange): MetricsSource {
+  const { models, adapters, engine, clock, peers, behaviours } = context;
+  return {
     rank: rankOf(behaviours),
     engine,
     model: models[0],
@@ -67,7 +86,9 @@ export function metrics(context: EngineContext, exchange: Exchange): void {
     nowS: clock.wallMs() / 1_000,
     pulledBytesPerToken: peers?.p2p.limits.bytesPerToken,
   };
-  const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);
+}
+
+function sendMetrics(exchange: Exchange, page: string): void {
   send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
 }
 

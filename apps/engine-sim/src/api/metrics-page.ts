@@ -2,7 +2,7 @@ import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { Histogram } from "../engine/tallies.ts";
 
 /** The sources of a metrics page's values. */
-interface MetricsSource {
+export interface MetricsSource {
   readonly engine: SimulatedEngine;
   readonly model: string;
   /** Whether it reports no running and no waiting requests. */
@@ -96,6 +96,20 @@ export function vllmMetrics(source: MetricsSource): string {
     engine.startedS,
   );
   return page.page() + config.page() + lora.page() + process.page();
+}
+
+/** The metrics page of trtllm-serve, as far as a router reads it. */
+export function trtllmMetrics({ engine, model, pretendsIdle }: MetricsSource): string {
+  const { blockCount, blockSize } = engine.parameters;
+  const stats = engine.stats();
+  const page = createExposition({ engine_type: "undefined", model_name: model });
+  const load = (value: number): number => (pretendsIdle ? 0 : value);
+  page.gauge("trtllm_num_requests_running", "Number of requests that run.", load(stats.running));
+  page.gauge("trtllm_num_requests_waiting", "Number of requests that wait.", load(stats.waiting));
+  page.gauge("trtllm_kv_cache_utilization", "Share of the KV cache in use.", load(stats.kvUse));
+  page.gauge("trtllm_kv_cache_tokens_per_block", "Tokens per KV block.", blockSize);
+  page.gauge("trtllm_kv_cache_max_blocks", "KV blocks.", blockCount);
+  return page.page();
 }
 
 /** The metrics page of SGLang 0.5.23, as far as a router reads it. Times are engine time. */

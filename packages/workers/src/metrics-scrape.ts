@@ -5,7 +5,7 @@ import { rankNumber } from "./engine-record.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 
-/** Where trtllm-serve has its page; its `/metrics` is JSON. */
+/** Where trtllm-serve has its page. Its `/metrics` is JSON, for which it waits two seconds while the engine is idle. */
 const fallbackPath = "/prometheus/metrics";
 
 /** Jitter of the interval between scrapes, as a share of it in either direction. */
@@ -34,6 +34,10 @@ export function createMetricsScrape(
   const { scrape: options } = deps.options;
   const paths = [options.path, fallbackPath];
   let pathIndex = 0;
+  /** Whether a page was read there. */
+  let isFound = false;
+  /** Paths in a row without a page. */
+  let absentPaths = 0;
   let failures = 0;
   const compare = createProcessWatch();
   let hasStarted = false;
@@ -79,12 +83,21 @@ export function createMetricsScrape(
     accept(reading, moment);
     return "ok";
   };
-  const nextDelayMs = (outcome: ScrapeOutcome, startedMs: number): number => {
-    const jittered = (delayMs: number): number => delayMs * (1 - jitter + 2 * jitter * random.float());
-    if (outcome === "absent") {
+  /** Goes on to the next path where this one has no page, or none in time. @returns whether no path has one */
+  const isNowhere = (outcome: ScrapeOutcome): boolean => {
+    if (outcome === "ok") isFound = true;
+    absentPaths = outcome === "absent" ? absentPaths + 1 : 0;
+    if (outcome === "absent" || (outcome === "timeout" && !isFound)) {
+      isFound = false;
       pathIndex = (pathIndex + 1) % paths.length;
-      if (pathIndex === 0) return jittered(options.absentIntervalMs);
     }
+    if (absentPaths < paths.length) return false;
+    absentPaths = 0;
+    return true;
+  };
+  const nextDelayMs = (isAbsent: boolean, startedMs: number): number => {
+    const jittered = (delayMs: number): number => delayMs * (1 - jitter + 2 * jitter * random.float());
+    if (isAbsent) return jittered(options.absentIntervalMs);
     const intervalMs = metricsEveryMs?.((engine.models ?? []).map(({ id }) => id)) ?? options.intervalMs;
     return Math.max(1, jittered(intervalMs) - (clock.nowMs() - startedMs));
   };
@@ -96,7 +109,8 @@ export function createMetricsScrape(
     if (!isCurrent()) return 0;
     wasGone ||= fetched.outcome === "unreachable";
     const outcome = acceptPage(fetched, { startedMs, inFlight });
-    if (outcome === "absent" && pathIndex === paths.length - 1 && wasGone) {
+    const isAbsent = isNowhere(outcome);
+    if (isAbsent && wasGone) {
       wasGone = false;
       hooks.onRestart();
     }
@@ -105,13 +119,15 @@ export function createMetricsScrape(
       failures += 1;
       if (failures >= options.forgetAfterFailures) forget();
     }
-    return nextDelayMs(outcome, startedMs);
+    return nextDelayMs(isAbsent, startedMs);
   });
   return {
     start() {
       hasStarted = true;
       engine.isUnread = true;
       pathIndex = 0;
+      isFound = false;
+      absentPaths = 0;
       loop.start(0);
     },
     stop() {

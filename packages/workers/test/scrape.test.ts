@@ -265,6 +265,41 @@ test("trtllm-serve is found under its own path and then asked only there", async
   expect(engine.times("/prometheus/metrics").length).toBeGreaterThan(15);
 });
 
+// Its `/metrics` waits two seconds for statistics that an idle engine does not have, and a scrape ends after one: it was
+// asked there for ever.
+test("trtllm-serve is found under its own path also while it is idle, and its /metrics answers late", async () => {
+  const harness = await startHarness();
+  const late = { status: 200, body: "[]", afterMs: 2_000 };
+  const page = { status: 200, body: "trtllm_num_requests_running 0\n" };
+  const engine = harness.engine("a", {}, { "/metrics": late, "/prometheus/metrics": page });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(20_000);
+  expect(harness.target("a").signals).toMatchObject({ dialect: "trtllm", running: 0 });
+  expect(engine.times("/metrics")).toHaveLength(1);
+});
+
+test("a page that comes late once is read at its path again, and no other is asked for it", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": vllmPage(3) });
+  await harness.apply(engine);
+  engine.paths["/metrics"] = "silent";
+  await harness.time.advanceAsync(3_000);
+  engine.paths["/metrics"] = vllmPage(4);
+  await harness.time.advanceAsync(2_500);
+  expect(harness.target("a").signals.running).toBe(4);
+  expect(engine.times("/prometheus/metrics")).toHaveLength(0);
+});
+
+test("an engine whose first page comes late is read within seconds, though its other paths have none", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": "silent" });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(4_000);
+  engine.paths["/metrics"] = vllmPage(4);
+  await harness.time.advanceAsync(4_000);
+  expect(harness.target("a").signals.running).toBe(4);
+});
+
 test("an engine without metrics is asked every half minute, and used all the same", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a", {}, { "/metrics": { status: 404 } });

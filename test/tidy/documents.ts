@@ -98,6 +98,18 @@ export function checkCommands(tree: Tree): string[] {
   return found;
 }
 
+const feedStates = "packages/kv-events/src/feed/feed-state.ts";
+const operations = "docs/OPERATIONS.md";
+
+/** What `espalier feeds` names as the reason of a feed's state is explained to operators. */
+export function checkFeedReasons(tree: Tree): string[] {
+  const [, reasons = ""] = /export type FeedReason =([^;]*);/.exec(tree.get(feedStates) ?? "") ?? [];
+  const rows = (tree.get(operations) ?? "").split("\n").filter((line) => line.startsWith("| "));
+  return [...reasons.matchAll(/\| "([\w-]+)"/g)]
+    .filter(([, reason]) => !rows.some((row) => row.includes(`\`${reason}\``)))
+    .map(([, reason]) => `${operations}: explains no feed that is \`${reason}\`: add it to the table`);
+}
+
 /** Code that is a test's path from the root, and the names after it in the same list, which are of files beside it. */
 const testPath = /`((?:(?:packages|apps)\/[\w*-]+\/)?test\/[\w./*-]+)`((?:(?:,| and)\s+`[\w.-]+`)*)/g;
 /** What was, with the paths of its time, and a guide to writing a test. */
@@ -105,14 +117,13 @@ const otherPaths = /^(CHANGELOG\.md|docs\/decisions\/|docs\/guides\/write-a-poli
 
 /** Tests that documents name exist, and each section of the threat model that claims something names tests. */
 export function checkTests(tree: Tree): string[] {
-  const tests = [...tree.keys()].filter((path) => path.includes("test/"));
   const exists = (path: string): boolean => {
     const pattern = path
       .split("*")
       .map((part) => part.replaceAll(".", "\\."))
       .join("[^/]*");
     const place = new RegExp(`^${pattern}(?:$|/|\\.(?:\\w+\\.)*ts$)`);
-    return tests.some((test) => place.test(test));
+    return [...tree.keys()].some((file) => place.test(file));
   };
   const found: string[] = [];
   for (const [file, text] of tree) {
@@ -136,7 +147,7 @@ function untestedClaims(tree: Tree): string[] {
   const text = tree.get(threatModel) ?? "";
   return [...text.matchAll(/^## (.+)\n([\s\S]*?)(?=^## |$(?![\s\S]))/gm)].flatMap(
     ({ 1: title = "", 2: body = "", index }) => {
-      const rows = body.split("\n").filter((line) => /^\| (?!what \||-)/.test(line));
+      const rows = body.split("\n").filter((line) => /^\| (?!what \|)/.test(line));
       const untested = rows.length === 0 || rows.some((row) => row.search(testPath) < 0 && !/`npm run /.test(row));
       if (claimless.test(title) || !untested) return [];
       return [

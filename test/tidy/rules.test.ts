@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { checkCommands, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import { checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
@@ -208,14 +208,31 @@ test.each([
   expect(checkCommands(treeOf(files))).toEqual(expected);
 });
 
+test("a reason of a feed's state in no row of the operators' tables is a violation", () => {
+  const files = {
+    "packages/kv-events/src/feed/feed-state.ts":
+      'export type FeedReason =\n  /** live. */\n  | "complete"\n  | "new-life"\n  | "gap";\ntype Other = "x" | "y";',
+    "docs/OPERATIONS.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-life` |",
+  };
+  expect(checkFeedReasons(treeOf(files))).toEqual([
+    "docs/OPERATIONS.md: explains no feed that is `gap`: add it to the table",
+  ]);
+});
+
 test.each([
   ["`packages/mesh/test/gone`", "packages/mesh/test/gone"],
   ["`test/integration/cors`, `gone`", "test/integration/gone"],
+  ["`test/integration/cors` and `gone`", "test/integration/gone"],
+  ["`test/integration/cor`, `link`", "test/integration/cor", "test/integration/link"],
+  ["`test/link`", "test/link"],
+  ["`packages/mesh/test/b.test.test.ts`", "packages/mesh/test/b.test.test.ts"],
+  ["`packages/mesh/test/*a.test.ts`", "packages/mesh/test/*a.test.ts"],
   ["`packages/mesh/test/link`, `packages/*/test/*.fuzz.test.ts`, `test/integration/cors` and `slow`; `cors` is a word"],
 ])("tests of a document: %s", (text, ...gone: string[]) => {
   const tests = [
     "packages/mesh/test/link/a.test.ts",
     "packages/mesh/test/mesh.fuzz.test.ts",
+    "packages/mesh/test/b-test.test.ts",
     "test/integration/cors.test.ts",
   ];
   const files = Object.fromEntries([...tests, "test/integration/slow.deep.test.ts"].map((path) => [path, ""]));

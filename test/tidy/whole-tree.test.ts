@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { checkCommands, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import { checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
@@ -26,6 +26,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "names are the words of the field": checkWords,
   "links in documents lead somewhere": checkLinks,
   "commands in documents exist": checkCommands,
+  "operators are told what each reason of a feed's state means": checkFeedReasons,
   "tests that documents name exist, and each section of the threat model names some": checkTests,
   "measured figures of documents are in BENCHMARKS, or made from its data": checkFigures,
 };

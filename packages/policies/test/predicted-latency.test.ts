@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { createPolicy, type RequestFeatures } from "@espalier/policies";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
@@ -36,6 +37,13 @@ test("a worked example: the time until the first token, and what that costs othe
   expect(dear.slow).toBeCloseTo(4.325 * 800, -1);
   expect(shares(rows)).toEqual({ warm: 1, cold: 0, slow: 0 });
   expect(explain(rows).reason).toBe("least_time");
+});
+
+test("the guide to misroutes explains each term of the cost", () => {
+  const guide = readFileSync(new URL("../../../docs/guides/debug-a-misroute.md", import.meta.url), "utf8");
+  const explained = [...guide.matchAll(/^\| `(\w+)` \| .+ \|$/gm)].map(([, name]) => name);
+  const terms = Object.keys(termsOf([{ key: "a" }, { key: "b" }]).a!);
+  expect(explained).toEqual(terms);
 });
 
 describe("own work", () => {

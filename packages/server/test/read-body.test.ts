@@ -53,6 +53,16 @@ test("a body of as many bytes as may be is read, one of one more is refused when
   expect(reading(1_001, { maxBytes: 1_000 }).ends).toMatchObject([[{ code: "body_too_large" }]]);
 });
 
+test("a body whose client left before it was read ends with the error of the connection", async () => {
+  const lost = new Error("aborted");
+  const incoming = Object.assign(new PassThrough(), { headers: {} });
+  incoming.once("error", () => {}).destroy(lost);
+  await systemAfterPoll();
+  const ends: unknown[] = [];
+  readBody(incoming as unknown as IncomingMessage, { maxBytes: 1_000 }, (...end) => void ends.push(end));
+  expect(ends).toEqual([[lost]]);
+});
+
 test("what is wrong with a piece, or with the connection, ends the reading once", async () => {
   const wrong = new Error("no room");
   const counted: number[] = [];

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { asEspalierError, EspalierError } from "@espalier/common";
+import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { type ApiFamily, endpoints } from "@espalier/openai";
 import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -13,6 +13,7 @@ import { closing, countRefusal } from "../request/answer-request.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace, type RequestTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
+import { createAcceptFirst } from "./accept-first.ts";
 import {
   allowHalfClose,
   answerClientError,
@@ -77,6 +78,8 @@ export function createDataPlaneApp(
   const openAnswers = createOpenAnswers();
   const app = createFastify(context, listener, openAnswers);
   openAnswers.watch(app);
+  const acceptFirst = createAcceptFirst(context.clock, systemAfterPoll);
+  acceptFirst.watch(app.server);
   answerExpectations(app, context);
   if (!listener.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
@@ -121,6 +124,8 @@ export function createDataPlaneApp(
         })
         .catch((thrown) => done(asEspalierError(thrown)));
     });
+    // Counted and checked, so that a drain knows of it and a refusal is at once.
+    served.addHook("onRequest", (_request, _reply, done) => acceptFirst.pass(done));
     served.addHook("preParsing", (request, reply, _, done) => {
       const { expect, "content-length": length = 0, "transfer-encoding": coding } = request.headers;
       // A short body on its way is read, so that its connection goes on.

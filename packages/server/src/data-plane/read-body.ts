@@ -28,6 +28,11 @@ export function readBody(
     done(new EspalierError("body_too_large"));
     return;
   }
+  // The client left while the request waited to be read: nothing comes of it any more.
+  if (request.errored) {
+    done(request.errored);
+    return;
+  }
   const pieces = new BodyPieces(Number(request.headers["content-length"] ?? 0));
   const finish = (error: Error | null): void => {
     request.off("data", onData);

@@ -1,0 +1,54 @@
+import type { Server } from "node:http";
+import type { Clock } from "@espalier/common";
+
+/** Holds back requests while connections are being accepted. */
+export interface AcceptFirst {
+  watch(server: Server): void;
+  /** Calls `go` at once, or once connections that were waiting have been accepted; in the order of the calls. */
+  pass(go: () => void): void;
+}
+
+/** Requests wait no longer, however many connections there are. */
+export const maxAcceptMs = 100;
+
+/**
+ * Node accepts one connection in each turn of its event loop, and serves every request that has arrived in the same turn. When
+ * many clients connect at once, the first ones would get dozens of answers each before the last one is accepted: the
+ * waits add up with the square of the connections, to seconds where V8 has yet to compile what serves them. So requests wait
+ * while each turn brings a connection.
+ *
+ * @param afterPoll resolves when the current turn has accepted and read
+ */
+export function createAcceptFirst(clock: Clock, afterPoll: () => Promise<void>): AcceptFirst {
+  let waiting: (() => void)[] = [];
+  let isAccepting = false;
+  let hasAccepted = false;
+
+  const accept = async (): Promise<void> => {
+    const endMs = clock.nowMs() + maxAcceptMs;
+    let isMore = true;
+    while (isMore && clock.nowMs() < endMs) {
+      await afterPoll();
+      isMore = hasAccepted;
+      hasAccepted = false;
+    }
+    isAccepting = false;
+    const ready = waiting;
+    waiting = [];
+    for (const go of ready) go();
+  };
+  return {
+    watch(server) {
+      server.on("connection", () => {
+        hasAccepted = true;
+        if (isAccepting) return;
+        isAccepting = true;
+        void accept();
+      });
+    },
+    pass(go) {
+      if (isAccepting) waiting.push(go);
+      else go();
+    },
+  };
+}

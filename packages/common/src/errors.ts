@@ -47,7 +47,11 @@ const setup = (meaning: string, action: string): ErrorKind => ({
 export const errorCatalogue = {
   invalid_json: request(400, "The body is not valid JSON.", "Send one JSON object; the message gives the position."),
   invalid_utf8: request(400, "The body is not valid UTF-8.", "Encode the body as UTF-8."),
-  invalid_body: request(400, "The body is JSON, but not an object.", "Send one JSON object."),
+  invalid_body: request(
+    400,
+    "The body is JSON, but not an object, or a form in which readers may find different fields.",
+    "Send one JSON object, or a form as browsers write it.",
+  ),
   duplicate_key: request(400, "A key appears twice in the request object.", "Send each key once."),
   forbidden_key: request(400, "The body has a key that could alter an object's prototype.", "Remove the named key."),
   reserved_field: request(

@@ -4,7 +4,7 @@ import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, v
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
-import { isForm, readForwardedBody, readForwardedForm, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
+import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
 import { planOverflow } from "../overflow/overflow.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
@@ -228,7 +228,7 @@ function plan(context: RouterContext, request: ClientRequest): PlannedRequest | 
  * Reads what a router needs of a request at one of `forward-paths`.
  *
  * @param named the model that a header names, before the body's
- * @throws EspalierError `reserved_field`, `invalid_json`
+ * @throws EspalierError as `readForwardedBody` does
  */
 export function readForwarded(
   { largeBodies, live }: RouterContext,
@@ -237,12 +237,10 @@ export function readForwarded(
   named: string | undefined,
 ): string | undefined | Promise<string | undefined> {
   if (!body) return named;
-  const contentType = headers["content-type"];
-  const forwarded = { contentType, trustsTransferFields: live.settings.trustTransferFields };
-  if (isForm(contentType)) {
-    const model = readForwardedForm(body, { ...forwarded, contentType });
-    return named ?? model;
-  }
+  const forwarded = {
+    contentType: headers["content-type"],
+    trustsTransferFields: live.settings.trustTransferFields,
+  };
   if (body.length > largeBodyBytes) {
     return largeBodies.readForwarded(body, forwarded).then((model) => named ?? model);
   }

@@ -18,49 +18,25 @@ export function refuseReserved(field: string | undefined): void {
   throw new EspalierError("reserved_field", `The field ${field} is for a router to set.`, { param: field });
 }
 
-/** Whether a body is a form. */
-export function isForm(contentType: string | undefined): contentType is string {
-  return contentType !== undefined && /^\s*(?:multipart\/|application\/x-www-form-urlencoded)/i.test(contentType);
-}
-
 /** Most bytes of a form's `model`. */
 const maxModelBytes = 1_024;
+/** Most fields of a form. Starlette, which reads forms for vLLM and SGLang, takes 1,000 and as many files. */
+const maxFormFields = 4_096;
+/** Most bytes of the headers of a form's part. */
+const maxPartHeadBytes = 65_536;
 
 /**
- * Reads a form, wherever its fields stand: a model's name may follow the file.
+ * Reads a body as engines read it.
  *
- * @returns its `model`; undefined for none, and for a form that readers may cut in different ways
- * @throws EspalierError `reserved_field`, and `duplicate_key` for two models: an engine may take the other one
+ * @returns the `model` of a JSON body or a form
+ * @throws EspalierError `reserved_field`; `invalid_json` for a body that is called JSON; for a form `duplicate_key` if it has two
+ *   models, and `invalid_body` if readers may find other fields in it
  */
-export function readForwardedForm(
-  form: Buffer,
-  { contentType, trustsTransferFields }: ForwardedBody & { readonly contentType: string },
-): string | undefined {
-  const fields = fieldsOfForm(form, contentType);
-  if (!fields) {
-    if (!trustsTransferFields) refuseReserved([...reservedFieldNames].find((name) => form.includes(name)));
-    return undefined;
-  }
-  let model: string | undefined;
-  for (const [name, value] of fields) {
-    if (!trustsTransferFields) refuseReserved(reservedIn(name, value));
-    if (name !== "model") continue;
-    if (model !== undefined) throw new EspalierError("duplicate_key", "The form has two models.", { param: "model" });
-    model = value.toString("utf8", 0, maxModelBytes).trim();
-  }
-  return model === "" ? undefined : model;
-}
-
-/**
- * Reads a body that is no form.
- *
- * @returns the `model` of a JSON body
- * @throws EspalierError `reserved_field`, and `invalid_json` for a body that is called JSON
- */
-export function readForwardedBody(
-  bytes: Buffer,
-  { contentType, trustsTransferFields }: ForwardedBody,
-): string | undefined {
+export function readForwardedBody(bytes: Buffer, forwarded: ForwardedBody): string | undefined {
+  const { contentType, trustsTransferFields } = forwarded;
+  const isForm =
+    contentType !== undefined && /^\s*(?:multipart\/|application\/x-www-form-urlencoded)/i.test(contentType);
+  if (isForm) return readForm(fieldsOfForm(bytes, contentType), trustsTransferFields);
   const isJson = contentType?.startsWith("application/json") === true;
   if (!isJson && !beginsAsJson(bytes)) return undefined;
   const body = scan(bytes);
@@ -71,6 +47,23 @@ export function readForwardedBody(
   const node = body.member("model");
   return node !== undefined && body.kindOf(node) === "string" ? body.textOf(node) : undefined;
 }
+
+/** Reads all fields, since a model's name may follow the file. */
+function readForm(fields: Iterable<FormField>, trustsTransferFields: boolean): string | undefined {
+  let model: string | undefined;
+  let count = 0;
+  for (const [name, value] of fields) {
+    if (++count > maxFormFields) throw unclearForm(`The form has more than ${maxFormFields} fields.`);
+    if (!trustsTransferFields) refuseReserved(reservedIn(name, value));
+    if (name !== "model") continue;
+    // An engine may take the other one.
+    if (model !== undefined) throw new EspalierError("duplicate_key", "The form has two models.", { param: "model" });
+    model = value.toString("utf8", 0, maxModelBytes).trim();
+  }
+  return model === "" ? undefined : model;
+}
+
+const unclearForm = (message: string): EspalierError => new EspalierError("invalid_body", message);
 
 const scan = (bytes: Buffer): ReturnType<typeof scanBody> => (isUtf8(bytes) ? scanBody(bytes, maxDepth) : "invalid");
 
@@ -100,16 +93,20 @@ function fieldOf(bytes: Buffer, body: JsonBody | string): string | undefined {
 
 type FormField = readonly [name: string, value: Buffer];
 
-/** @returns undefined for a form that readers may cut in different ways */
-function fieldsOfForm(form: Buffer, contentType: string): Iterable<FormField> | undefined {
-  if (!/^\s*multipart\//i.test(contentType)) {
-    const fields = [...new URLSearchParams(form.toString("latin1"))];
-    return fields.map(([name, value]) => [name, Buffer.from(value, "latin1")]);
+function* fieldsOfForm(form: Buffer, contentType: string): Generator<FormField> {
+  if (/^\s*multipart\//i.test(contentType)) {
+    const [boundary, ...others] = [...contentType.matchAll(/;\s*boundary(\*?)[^=;]*=\s*(?:"([^"]*)"|([^;\s]*))/gi)];
+    const delimiter = boundary?.[2] ?? boundary?.[3];
+    if (!delimiter || boundary?.[1] || others.length > 0) throw unclearForm("The form's boundary is not clear.");
+    yield* partsOf(form, `--${delimiter}`);
+    return;
   }
-  const [boundary, ...others] = [...contentType.matchAll(/;\s*boundary(\*?)[^=;]*=\s*(?:"([^"]*)"|([^;\s]*))/gi)];
-  const delimiter = boundary?.[2] ?? boundary?.[3];
-  if (!delimiter || boundary?.[1] || others.length > 0) return undefined;
-  return partsOf(form, `--${delimiter}`);
+  const text = form.toString();
+  // Some readers, among them python-multipart 0.0.20, take it for `&`.
+  if (text.includes(";")) throw unclearForm("The form has a semicolon that is not escaped.");
+  for (const field of text.split("&", maxFormFields + 1)) {
+    for (const [name, value] of new URLSearchParams(field)) yield [name, Buffer.from(value)];
+  }
 }
 
 /** The reserved field that a form's field is or contains. */
@@ -120,23 +117,31 @@ function reservedIn(name: string, value: Buffer): string | undefined {
 }
 
 const disposition = /^content-disposition:.*$/gim;
-const nameIn = /;\s*name\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))/gi;
+const nameIn = /;\s*name\s*(\*[^=;]*)?=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))/gi;
 
-/** The names of a multipart body's fields, and what they contain with the lines around it. */
+/** The names of a multipart body's fields, and what they contain with the lines around it. A part without a name has an empty one. */
 function* partsOf(form: Buffer, delimiter: string): Generator<FormField> {
   let at = form.indexOf(delimiter, 0, "latin1");
   while (at >= 0) {
     const from = at + delimiter.length;
     const next = form.indexOf(delimiter, from, "latin1");
     const part = form.subarray(from, next < 0 ? form.length : next);
-    const end = ["\r\n\r\n", "\n\n"].map((blank) => part.indexOf(blank)).filter((found) => found >= 0);
+    const start = part.subarray(0, maxPartHeadBytes);
+    const end = ["\r\n\r\n", "\n\n"].map((blank) => start.indexOf(blank)).filter((found) => found >= 0);
     const valueAt = end.length > 0 ? Math.min(...end) : part.length;
+    if (valueAt > maxPartHeadBytes) throw unclearForm("The headers of a part of the form are too long.");
+    const value = part.subarray(valueAt);
+    let isNamed = false;
     // Of two headers or two names readers may take either.
     for (const [line] of part.toString("latin1", 0, valueAt).matchAll(disposition)) {
-      for (const [, quoted, plain] of line.matchAll(nameIn)) {
-        yield [quoted?.replace(/\\(.)/g, "$1") ?? plain ?? "", part.subarray(valueAt)];
+      for (const [, encoding, quoted, plain] of line.matchAll(nameIn)) {
+        // RFC 7578 section 5.1.3 knows none; Python's readers decode it.
+        if (encoding !== undefined) throw unclearForm("The name of a field in the form is encoded.");
+        isNamed = true;
+        yield [quoted?.replace(/\\(.)/g, "$1") ?? plain ?? "", value];
       }
     }
+    if (!isNamed) yield ["", value];
     at = next;
   }
 }

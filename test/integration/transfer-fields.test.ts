@@ -1,5 +1,7 @@
+import { renderReservedDocs } from "@espalier/disaggregation";
+import { endpoints } from "@espalier/openai";
 import { afterEach, expect, test } from "vitest";
-import { chat, errorOf, post } from "./client.ts";
+import { call, chat, errorOf, post } from "./client.ts";
 import { jsonEngine } from "./engines.ts";
 import { createRig } from "./rig.ts";
 
@@ -17,6 +19,59 @@ const headers = {
   "x-kept": "yes",
 };
 const id = "cmpl-___prefill_addr_10.0.0.1:80___decode_addr_10.0.0.2:80_1";
+
+/** The names in a section of the page that lists them. */
+function listed(section: string): readonly string[] {
+  const text = renderReservedDocs()
+    .split("\n## ")
+    .find((each) => each.startsWith(section))!;
+  return [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name!);
+}
+
+/** A prompt for every endpoint. */
+const anyPrompt = {
+  prompt: "x",
+  text: "x",
+  input: "x",
+  query: "x",
+  documents: ["x"],
+  text_1: "x",
+  text_2: "x",
+  tokens: [1],
+};
+
+test("every field of the list is refused at every path, in small and in large bodies", async () => {
+  const engine = await jsonEngine(rig, "{}");
+  const router = await rig.router({ engines: [engine.url], config: { "forward-paths": ["/v1/audio/*"] } });
+  const inside = ["vllm_xargs", "sampling_params.extra_args"];
+  const names = listed("Fields").map((name) => (inside.includes(name) ? `${name}.kv_hints` : name));
+  expect(names).toEqual(expect.arrayContaining(["encoder_urls", ...inside.map((name) => `${name}.kv_hints`)]));
+  for (const path of [...endpoints.map((endpoint) => endpoint.path), "/v1/audio/speech"]) {
+    const refusedFor = async (name: string, more = {}): Promise<string | undefined> => {
+      const set = name.split(".").reduceRight<unknown>((value, part) => ({ [part]: value }), "x") as object;
+      const { status, text } = await post(router.url + path, { ...chat(anyPrompt), ...more, ...set });
+      return status === 400 ? /The field (\S+) is for a router to set/.exec(text)?.[1] : undefined;
+    };
+    const refused: (string | undefined)[] = [];
+    for (const name of names) refused.push(await refusedFor(name));
+    expect([path, refused]).toEqual([path, names]);
+    expect([path, await refusedFor("kv_hints", { pad: "x".repeat(2_000_000) })]).toEqual([path, "kv_hints"]);
+  }
+  expect(engine.requests).toEqual([]);
+});
+
+test("no header of the list reaches an engine, with a body, forwarded, or for a stored response", async () => {
+  const engine = await jsonEngine(rig, "{}");
+  const router = await rig.router({ engines: [engine.url], config: { "forward-paths": ["/v1/audio/*"] } });
+  const names = listed("Headers");
+  expect(names).toEqual(expect.arrayContaining(["x-vllm-priority", "x-override-rid", "x-prefiller-url"]));
+  const sent = Object.fromEntries([...names, "x-kept"].map((name) => [name.toUpperCase(), "1"]));
+  for (const path of ["/v1/chat/completions", "/v1/audio/speech"]) await post(router.url + path, chat(), sent);
+  await call(`${router.url}/v1/responses/resp_1`, { headers: sent });
+  const got = engine.requests.filter(({ headers }) => headers["x-kept"] === "1");
+  expect(got.map(({ path }) => path)).toEqual(["/v1/chat/completions", "/v1/audio/speech", "/v1/responses/resp_1"]);
+  for (const { headers } of engine.requests) expect(names.filter((name) => headers[name] !== undefined)).toEqual([]);
+});
 
 test("fields by which engines fetch blocks are refused, headers taken out, and ids with addresses replaced", async () => {
   const engine = await jsonEngine(rig, "{}");

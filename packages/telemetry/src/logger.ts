@@ -67,7 +67,10 @@ export function createLogger(options: LoggerOptions = {}): LevelledLogger {
       formatters: { level: (label) => ({ level: label }) },
       // Fields are plain already; pino's own serializer would look for errors among them.
       serializers: { err: (value: unknown) => value },
-      ...(format === "pretty" ? { hooks: { streamWrite: (line: string) => formatPretty(line, coloured) } } : {}),
+      hooks: {
+        streamWrite: (line) =>
+          format === "pretty" ? formatPretty(line, coloured) : `${escapeControls(line.slice(0, -1))}\n`,
+      },
     },
     sink,
   );
@@ -155,6 +158,9 @@ function summarise({ name, code, message, stack }: ErrorFields): string {
 /** Controls, format characters such as those that reverse the reading direction, line and paragraph separators. */
 const controls = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
+/** Escapes them as JSON does, which leaves them alone from U+007F on. */
 function escapeControls(text: string): string {
-  return text.replace(controls, (found) => `\\u${found.codePointAt(0)?.toString(16).padStart(4, "0")}`);
+  return text.replace(controls, (found) =>
+    found.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`),
+  );
 }

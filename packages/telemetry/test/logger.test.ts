@@ -249,6 +249,15 @@ test("whatever the fields are, a pretty line has no control characters", () => {
   fc.assert(property, { numRuns: randomRuns(300), seed: 6 });
 });
 
+// JSON leaves eight-bit controls and separators of lines as they are, which a terminal or a viewer of logs may obey.
+test("a JSON line has no control character of any plane, and is read as what was logged", () => {
+  const { logger, lines, written } = captureLog();
+  const text = "a\n\u001b\u007f\u009b2J\u2028\u202e\u{e0001}b";
+  logger.info(text, { text, [text]: 1 });
+  expect(written[0]).toMatch(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*\n$/u);
+  expect(lines()[0]).toMatchObject({ msg: text, text, [text]: 1 });
+});
+
 test("another level counts from then on, for children too", () => {
   const { logger, lines } = captureLog({ level: "warn" });
   const child = logger.child({ part: "retry" });

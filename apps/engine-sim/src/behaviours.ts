@@ -57,8 +57,8 @@ export const behaviours = [
     name: "trtllm-00057725:metrics-wait",
     summary: "GET /metrics waits 2 s for statistics and answers with JSON; the page is at /prometheus/metrics",
     source:
-      "tensorrt_llm/serve/openai_server.py, get_iteration_stats and mount_metrics (with return_perf_metrics); llmapi/llm.py, " +
-      "get_stats_async",
+      "tensorrt_llm/serve/openai_server.py, get_iteration_stats and mount_metrics (with return_perf_metrics); " +
+      "LLM.get_stats_async",
   },
 ] as const satisfies readonly Behaviour[];
 

@@ -240,10 +240,18 @@ export class LogReplica implements ReplicaPorts {
     return { name, from: isShared ? 0 : from, to: isShared ? 0 : to, bytes: bytes.copy() };
   }
 
-  *#diff(name: string, vector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined> {
+  #diff(name: string, vector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined> {
     const has = new Map<number, number>();
     const reader = new ByteReader(vector);
     while (reader.remaining > 0) has.set(reader.varint(), reader.varint());
+    return this.#lacking(name, has, maxBytes);
+  }
+
+  *#lacking(
+    name: string,
+    has: ReadonlyMap<number, number>,
+    maxBytes: number,
+  ): Generator<DocumentUpdate, void, undefined> {
     for (const writer of this.logs.get(name)?.items.keys() ?? []) {
       let from = has.get(writer) ?? 0;
       while (from < this.#items(name, writer).length) {

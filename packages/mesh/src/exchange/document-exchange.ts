@@ -182,24 +182,17 @@ export class DocumentExchange {
     for (const name of lacking) this.#fetcher.note(name, "vector");
   }
 
+  /** @throws RangeError for a state vector that cannot be read */
   want(link: Link, { request, name, stateVector }: WantMessage): void {
-    const { documents, sender } = this.#deps;
+    const { documents, limits, sender } = this.#deps;
     const peer = this.#peers.get(link);
     if (peer === undefined) return;
-    if (documents.state(name) === undefined) sender.refuse(link, request, "none");
-    else sender.answer(link, { request, kind: "piece", messages: this.#pieces(name, stateVector) });
-  }
-
-  *#pieces(name: string, stateVector: Uint8Array): Generator<Uint8Array, void, undefined> {
-    const { documents, limits } = this.#deps;
-    const writer = new ByteWriter();
-    for (const { from, to, bytes } of documents.diff(name, stateVector, limits.bulkFrameBytes)) {
-      writer.reset();
-      writer.varint(from);
-      writer.varint(to - from);
-      writer.raw(bytes);
-      yield writer.copy();
+    if (documents.state(name) === undefined) {
+      sender.refuse(link, request, "none");
+      return;
     }
+    const updates = documents.diff(name, stateVector, limits.bulkFrameBytes);
+    sender.answer(link, { request, kind: "piece", messages: piecesOf(updates) });
   }
 
   #updateShared(peer: PeerDocuments, update: HeldUpdate): void {
@@ -269,6 +262,17 @@ export class DocumentExchange {
       this.#cancelAdvertise = undefined;
       for (const peer of this.#peers.values()) this.#broadcaster.advertise(peer, "changed");
     });
+  }
+}
+
+function* piecesOf(updates: Iterable<DocumentUpdate>): Generator<Uint8Array, void, undefined> {
+  const writer = new ByteWriter();
+  for (const { from, to, bytes } of updates) {
+    writer.reset();
+    writer.varint(from);
+    writer.varint(to - from);
+    writer.raw(bytes);
+    yield writer.copy();
   }
 }
 

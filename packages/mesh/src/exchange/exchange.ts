@@ -8,6 +8,7 @@ import {
   decodeDocumentMessage,
   encodeDocumentMessage,
   type StatementsMessage,
+  type WantMessage,
 } from "./document-frames.ts";
 import {
   createExchangeMeter,
@@ -49,6 +50,8 @@ export class Exchange {
   readonly #load: RelayCarrier;
   readonly #notes: RelayCarrier;
   readonly #links = new Set<Link>();
+  /** Links of which the log has said that their requests cannot be read. */
+  readonly #unreadable = new WeakSet<Link>();
   #timers: Cancel[] = [];
 
   constructor(deps: ExchangeDeps) {
@@ -192,7 +195,7 @@ export class Exchange {
         this.#snapshots.pump();
         break;
       case "want":
-        this.#documents.want(link, message);
+        this.#want(link, message);
         break;
       case "cancel":
         this.#sender.cancel(link, message.request);
@@ -236,18 +239,25 @@ export class Exchange {
   }
 
   /**
-   * A state vector that cannot be read is noticed when the answer is computed. The peer hears that it failed and asks
-   * another one, or later. Without the link it would ask again as soon as it has dialed.
+   * Of a request that cannot be read the peer hears that it failed, and asks another router, or later. If the link ended,
+   * it would ask again as soon as it has dialed.
    */
-  #answerFailed(link: Link, error: unknown): void {
-    const { logger } = this.#deps;
-    const fields = { from: originKey(link.peer.origin), error };
-    if (!(error instanceof RangeError)) {
-      logger.warn("an answer to a peer could not be computed", fields);
-      return;
+  #want(link: Link, message: WantMessage): void {
+    try {
+      this.#documents.want(link, message);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      this.#sender.refuse(link, message.request, "failed");
+      this.#meter.invalid("documents");
+      const from = originKey(link.peer.origin);
+      if (!this.#unreadable.has(link)) this.#deps.logger.info("a peer's requests cannot be read", { from, error });
+      this.#unreadable.add(link);
     }
-    this.#meter.invalid("documents");
-    logger.info("a peer's request could not be read", fields);
+  }
+
+  #answerFailed(link: Link, error: unknown): void {
+    const from = originKey(link.peer.origin);
+    this.#deps.logger.warn("an answer to a peer could not be computed", { from, error });
   }
 }
 

@@ -1,5 +1,5 @@
-import { createSeededRandom, type Meter, silentLogger, silentMeter } from "@espalier/common";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createSeededRandom, type Meter, silentMeter } from "@espalier/common";
+import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { Exchange } from "../../src/exchange/exchange.ts";
 import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
@@ -20,6 +20,8 @@ class Node {
   /** What it says it can do; an older router can do nothing more. */
   readonly capabilities = ["notes"];
 
+  readonly logger = createRecordingLogger();
+
   constructor(net: ExchangeNet, router: string, limits: Partial<ExchangeLimits>, meter: Meter) {
     this.replica = new LogReplica(router);
     const { replica } = this;
@@ -35,7 +37,7 @@ class Node {
       clock: net.time.clock,
       scheduler: net.time.scheduler,
       random: createSeededRandom(router.charCodeAt(0)),
-      logger: silentLogger,
+      logger: this.logger,
       meter,
       limits,
       isLooking: () => this.isLooking,

@@ -121,7 +121,7 @@ describe("bounds of the exchange of documents", () => {
   });
 
   // The link was closed, and the peer asked again as soon as it had dialed.
-  it("a request with a state vector that cannot be read fails alone: the link stays, and others are answered", () => {
+  it("requests with a state vector that cannot be read fail alone: the link stays, and the log says it once", () => {
     const net = pairOf();
     net.node("a").replica.write(text("one"));
     const name = "journal/default/a/1";
@@ -129,20 +129,36 @@ describe("bounds of the exchange of documents", () => {
       net.deliver("a", "b", "documents", encodeDocumentMessage({ kind: "want", request, name, stateVector }));
     want(101, Uint8Array.of(255));
     want(102, Uint8Array.of());
+    want(103, Uint8Array.of(255));
     net.time.advance(10);
     expect([net.ends, net.invalid]).toEqual([[], []]);
     const ends = net.frames("a", "b", "bulk").flatMap(({ bytes }) => {
       const message = decodeBulkMessage(bytes);
       return message.kind === "end" ? [[message.request, message.outcome]] : [];
     });
-    expect(ends.slice(-2)).toEqual([
-      [101, "failed"],
-      [102, "whole"],
-    ]);
+    expect(Object.fromEntries(ends)).toMatchObject({ 101: "failed", 102: "whole", 103: "failed" });
+    const from = "b@1";
+    expect(net.node("a").logger.lines).toMatchObject([{ level: "info", fields: { from } }]);
   });
 });
 
 describe("what local code throws", () => {
+  it("when it computes an answer fails that answer and is a warning here: the link stays", () => {
+    const net = pairOf();
+    const { replica, logger } = net.node("a");
+    replica.write(text("one"));
+    replica.documents.diff = function* () {
+      yield* [];
+      throw new RangeError("a defect");
+    };
+    const want = { kind: "want", request: 101, name: "journal/default/a/1", stateVector: Uint8Array.of() } as const;
+    net.deliver("a", "b", "documents", encodeDocumentMessage(want));
+    net.time.advance(10);
+    expect([net.ends, net.invalid]).toEqual([[], []]);
+    expect(decodeBulkMessage(net.frames("a", "b", "bulk").at(-1)!.bytes)).toMatchObject({ outcome: "failed" });
+    expect(logger.lines).toMatchObject([{ level: "warn" }]);
+  });
+
   // Every RangeError was taken for bytes that cannot be read.
   it.each([RangeError, TypeError])("when it takes a readable frame is not blamed on the peer: %o", (Defect) => {
     const net = pairOf();

@@ -212,8 +212,9 @@ export class Journals {
 
   diff(name: string, stateVector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined> {
     const document = this.#document(name);
-    if (document === undefined) return eachOf(this.#shared.diff(name, stateVector));
-    const from = readStateVector(stateVector).get(document.client) ?? 0;
+    const clocks = readStateVector(stateVector);
+    if (document === undefined) return this.#shared.diff(name, stateVector);
+    const from = clocks.get(document.client) ?? 0;
     return diffJournal(() => (this.#document(name) === document ? document : undefined), from, maxBytes);
   }
 
@@ -293,10 +294,6 @@ export class Journals {
   #tell(update: DocumentUpdate, isOwn: boolean): void {
     for (const listener of [...this.#updateListeners]) listener(update, isOwn);
   }
-}
-
-function* eachOf(updates: readonly DocumentUpdate[]): Generator<DocumentUpdate, void, undefined> {
-  yield* updates;
 }
 
 /** Remembers which journals were abandoned for good: the latest epoch of each router, which covers all before. */

@@ -12,7 +12,6 @@ import {
   type Skip,
 } from "yjs";
 import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./journal.ts";
-import { readStateVector } from "./journal-document.ts";
 
 /** Documents that are attached at a time. */
 export const maxSharedDocuments = 64;
@@ -70,12 +69,11 @@ export class SharedDocuments {
     return { name, origin: undefined, clock: 0, byteLength: attached.byteLength };
   }
 
-  diff(name: string, stateVector: Uint8Array): DocumentUpdate[] {
-    readStateVector(stateVector);
+  *diff(name: string, stateVector: Uint8Array): Generator<DocumentUpdate, void, undefined> {
     const doc = this.doc(name);
-    if (doc === undefined) return [];
+    if (doc === undefined) return;
     const bytes = encodeStateAsUpdate(doc, stateVector);
-    return bytes.length <= emptyUpdateBytes ? [] : [{ name, from: 0, to: 0, bytes }];
+    if (bytes.length > emptyUpdateBytes) yield { name, from: 0, to: 0, bytes };
   }
 
   /**

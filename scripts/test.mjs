@@ -34,8 +34,19 @@ const seeds = ["--seed", "312544700", "--count", "300"];
 
 /** The other packages compute, with nothing of Node but the language. */
 const runtimePackages = [
-  ...["common", "config", "discovery", "kv-events", "mesh", "openai", "prefix-index", "proxy", "server"],
-  ...["telemetry", "testing", "tokenizer", "tracing", "workers", "engine-sim", "router"],
+  ...[
+    "api",
+    "core",
+    "engines",
+    "kv-events",
+    "mesh",
+    "prefix-index",
+    "server",
+    "testing",
+    "tokenizer",
+    "engine-sim",
+    "router",
+  ],
 ];
 
 const { isAll, isAdded, isTests, isRuntime, files } = readFlags();

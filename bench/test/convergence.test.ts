@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { MeshNodeOptions, MeshNodeStats } from "../src/mesh-node/mesh-node-messages.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock } from "@espalier/common";
+import { createSeededRandom, systemClock } from "@espalier/core";
 import { createEventDecoder } from "@espalier/kv-events";
 import { eventKind } from "@espalier/prefix-index";
 import { expect, test } from "vitest";

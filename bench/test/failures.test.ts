@@ -1,4 +1,4 @@
-import type { Answer, LoadRequest } from "@espalier/load-driver";
+import type { Answer, LoadRequest } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { admissionConfig } from "../src/failures/admission-settings.ts";
 import { createFailoverClient, type Outcome } from "../src/failures/failover-client.ts";

@@ -1,4 +1,4 @@
-import type { Answer, LoadRequest } from "@espalier/load-driver";
+import type { Answer, LoadRequest } from "@espalier/simulator";
 import { createVirtualTime } from "@espalier/testing";
 import type { TwoTurnPorts } from "../src/suites/two-turn-run.ts";
 

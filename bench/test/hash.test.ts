@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
 import { hashReport, hashSuite, hashTable, runHashOnce } from "../src/suites/hash.ts";
 import { UsageError } from "../src/support/usage-error.ts";

@@ -1,8 +1,7 @@
 import { EventEmitter } from "node:events";
-import { silentLogger } from "@espalier/common";
-import { type FlagValues, loadConfig } from "@espalier/config";
+import { silentLogger } from "@espalier/core";
 import { startEngineSim } from "@espalier/engine-sim";
-import { createRouter } from "@espalier/server";
+import { createRouter, type FlagValues, loadConfig } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import type { Child, EnginesListening, LocalEnginesOptions, RouterListening, StartRoutersOptions } from "espalier";
 

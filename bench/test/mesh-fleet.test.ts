@@ -1,4 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import type { Child, RouterListening, StartRoutersOptions } from "espalier";
 import { startLocalEngines, startRouters } from "espalier";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLogger } from "@espalier/common";
+import { createSeededRandom, silentLogger } from "@espalier/core";
 import { createMemoryNetwork, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type MeshNode, startMeshNode } from "../src/mesh-node/mesh-node.ts";

@@ -1,4 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { startLocalEngines } from "espalier";
 import { beforeEach, expect, onTestFinished, test, vi } from "vitest";

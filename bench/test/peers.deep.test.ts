@@ -1,5 +1,5 @@
-import { systemClock, systemScheduler } from "@espalier/common";
-import { createLoadClient } from "@espalier/load-driver";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { createLoadClient } from "@espalier/simulator";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type DataPathOptions, measureDataPath } from "../src/data-path/measure-data-path.ts";
 import { measureTurns, type TurnSizes } from "../src/peers/measure-turns.ts";

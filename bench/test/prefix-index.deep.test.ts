@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
 import { prefixIndexReport, prefixIndexSuite, prefixIndexTable } from "../src/suites/prefix-index.ts";
 import { createNaiveIndex } from "../src/suites/prefix-index-naive.ts";

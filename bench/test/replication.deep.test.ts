@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import { replicationReport, replicationSuite, replicationTable } from "../src/suites/replication.ts";

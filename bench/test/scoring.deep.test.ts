@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
 import { scoringReport, scoringSuite, scoringTable } from "../src/suites/scoring.ts";
 import { createScoringFleet, otherRouters, placedEvery } from "../src/suites/scoring-fleet.ts";

@@ -1,5 +1,5 @@
-import { createSeededRandom, systemScheduler } from "@espalier/common";
-import type { Answer } from "@espalier/load-driver";
+import { createSeededRandom, systemScheduler } from "@espalier/core";
+import type { Answer } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { createDigestCheck } from "../src/soak/digest-check.ts";
 import { type RouterSample, readSample } from "../src/soak/samples.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import type { LedgerSink } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import { mixBits, textBits } from "../src/support/mix-bits.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
 import { tokenizerReport, tokenizerSuite, tokenizerTable } from "../src/suites/tokenizer.ts";
 import { countMismatches, loadTokenizers, runTokenizerOnce } from "../src/suites/tokenizer-run.ts";

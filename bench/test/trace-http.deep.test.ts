@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { sharedPath } from "@espalier/testing";
 import { planReplay } from "espalier";
 import { expect, onTestFinished, test, vi } from "vitest";

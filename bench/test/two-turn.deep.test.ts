@@ -1,5 +1,5 @@
-import { systemClock, systemScheduler } from "@espalier/common";
-import { createLoadClient } from "@espalier/load-driver";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { createLoadClient } from "@espalier/simulator";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createConversations } from "../src/suites/two-turn-conversations.ts";
 import { measureTwoTurns, type TwoTurnSizes } from "../src/suites/two-turn-measure.ts";

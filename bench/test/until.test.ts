@@ -1,4 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { readWhole } from "../src/support/read-options.ts";

@@ -1,5 +1,5 @@
 // A policy alone, over signals of your own: node examples/embedding/policy.mjs [policy]
-import { systemRandom } from "@espalier/common";
+import { systemRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 
 /** What is known of each engine: tokens of the prompt in its cache, tokens that wait to be computed, requests in flight. */

@@ -1,7 +1,6 @@
 // A router inside another program: node examples/embedding/router.mjs http://127.0.0.1:8000 [more engines]
-import { silentLogger } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
-import { createRouter } from "@espalier/server";
+import { silentLogger } from "@espalier/core";
+import { createRouter, loadConfig } from "@espalier/server";
 
 const config = loadConfig({
   flags: { "--engine": process.argv.slice(2), "--listen-port": "0", "--admin-port": "0" },

@@ -1,7 +1,14 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
-import { createRow, customScenario, type RunOptions, type SimulateRow, simulate } from "@espalier/simulator";
-import { type ReplayRow, readTrace } from "@espalier/workload";
+import {
+  createRow,
+  customScenario,
+  type ReplayRow,
+  type RunOptions,
+  readTrace,
+  type SimulateRow,
+  simulate,
+} from "@espalier/simulator";
 import { expect } from "vitest";
 import { run } from "../e2e/program.ts";
 import { traceRequests } from "./trace.ts";

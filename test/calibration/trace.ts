@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 
 /** One line of a trace in Mooncake's format. */
 interface TraceRow {

@@ -1,4 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";
 

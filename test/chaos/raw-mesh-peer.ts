@@ -1,6 +1,6 @@
 import { createHash, createHmac, randomBytes } from "node:crypto";
 import { connect } from "node:net";
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 

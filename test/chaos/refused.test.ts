@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { freePort, waitFor } from "@espalier/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createRig } from "../integration/rig.ts";

@@ -1,4 +1,4 @@
-import { systemScheduler } from "@espalier/common";
+import { systemScheduler } from "@espalier/core";
 import { onTestFinished } from "vitest";
 import { tellChaos } from "./chaos-report.ts";
 import type { RouterProcess } from "./router-process.ts";

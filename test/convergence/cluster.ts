@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { differencesAmong } from "./differences.ts";
 import type { Environment } from "./environment.ts";
 import { ModelEngine } from "./model-engine.ts";

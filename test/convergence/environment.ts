@@ -1,4 +1,4 @@
-import type { Clock, Random, Scheduler } from "@espalier/common";
+import type { Clock, Random, Scheduler } from "@espalier/core";
 import type { Backend } from "@espalier/mesh";
 import type { ReplicaPorts } from "@espalier/replication";
 

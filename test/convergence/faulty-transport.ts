@@ -1,4 +1,4 @@
-import type { Connection, ConnectionObserver, Transport } from "@espalier/common";
+import type { Connection, ConnectionObserver, Transport } from "@espalier/core";
 
 export interface FaultyTransport extends Transport {
   /** All connections break, and none can be made until it is set to false. */

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createMesh } from "@espalier/mesh";
 import { createMemoryNetwork, createVirtualTime } from "@espalier/testing";
 import { clusterOptions, type Environment } from "./environment.ts";

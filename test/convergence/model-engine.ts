@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { BatchMark } from "@espalier/replication";
 
 /** One message of an engine: blocks by number. */

@@ -1,4 +1,4 @@
-import type { Cancel, Random, Scheduler } from "@espalier/common";
+import type { Cancel, Random, Scheduler } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
 import type { FeedQuality, FeedReader } from "@espalier/replication";
 import { type ModelEngine, wordsOf } from "./model-engine.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, type Random, silentLogger } from "@espalier/common";
+import { asRouterId, type Random, silentLogger } from "@espalier/core";
 import { type Backend, type FeedRole, Ownership } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
 import {

@@ -1,4 +1,4 @@
-import { systemScheduler } from "@espalier/common";
+import { systemScheduler } from "@espalier/core";
 
 /** The deadlines themselves are checked in virtual time; here a machine that is shared only must not fail. */
 export const realTimeFactor = 4;

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { Cluster } from "./cluster.ts";
 import { withResentUpdates } from "./resent-updates.ts";
 import { createScheduledEnvironment, type ScheduledEnvironment } from "./scheduled-environment.ts";

@@ -1,4 +1,4 @@
-import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/core";
 import { createRedisBackend } from "@espalier/mesh";
 import { type RedisServer, startRedisServer } from "@espalier/testing";
 import type { Environment } from "./environment.ts";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/replication";
 
 /** Updates that may come again. */

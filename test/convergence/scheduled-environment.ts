@@ -1,4 +1,4 @@
-import { type Random, silentLogger, silentMeter } from "@espalier/common";
+import { type Random, silentLogger, silentMeter } from "@espalier/core";
 import { createMesh } from "@espalier/mesh";
 import { createVirtualTime } from "@espalier/testing";
 import { clusterOptions, type Environment } from "./environment.ts";

@@ -1,4 +1,4 @@
-import type { Connection, ConnectionEnd, ConnectionObserver, Random, Transport } from "@espalier/common";
+import type { Connection, ConnectionEnd, ConnectionObserver, Random, Transport } from "@espalier/core";
 
 type DialObserver = Parameters<Transport["dial"]>[1];
 

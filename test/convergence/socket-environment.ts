@@ -1,4 +1,4 @@
-import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/core";
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { clusterOptions, type Environment } from "./environment.ts";
 import { createFaultyTransport, type FaultyTransport } from "./faulty-transport.ts";

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { loadConfig } from "@espalier/config";
+import { loadConfig } from "@espalier/server";
 import { expect, test } from "vitest";
 import { filesIn, readText, readYaml, root } from "./files.ts";
 

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { loadConfig } from "@espalier/config";
+import { loadConfig } from "@espalier/server";
 import { type EnvoyOptions, envoyConfig, standardEnvoyLimits } from "espalier";
 import { expect, test } from "vitest";
 import { parse } from "yaml";

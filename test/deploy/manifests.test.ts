@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { loadConfig } from "@espalier/config";
+import { loadConfig } from "@espalier/server";
 import { Ajv } from "ajv";
 import { describe, expect, test } from "vitest";
 import { filesIn, parseYaml, readText, readYaml, root } from "./files.ts";

@@ -1,4 +1,4 @@
-import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { type CompiledConfig, loadConfig } from "@espalier/server";
 import { readYaml } from "./files.ts";
 import type { KubernetesObject } from "./kubernetes-kinds.ts";
 

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { loadConfig } from "@espalier/config";
+import { loadConfig } from "@espalier/server";
 import { expect, onTestFinished, test } from "vitest";
 import { readText, root } from "./files.ts";
 

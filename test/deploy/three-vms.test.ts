@@ -1,5 +1,5 @@
 import { randomInt } from "node:crypto";
-import { loadConfig, parseEnginesFile } from "@espalier/config";
+import { loadConfig, parseEnginesFile } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { engines, temporaryFile } from "../e2e/files.ts";

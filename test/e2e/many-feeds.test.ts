@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { silentLogger, systemClock } from "@espalier/common";
+import { silentLogger, systemClock } from "@espalier/core";
 import { createKvEventPublisher, type KvEventPublisher } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";

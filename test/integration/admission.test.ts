@@ -1,5 +1,5 @@
-import { classSpanMs, defaultAdmissionSettings } from "@espalier/admission";
-import { loadConfig } from "@espalier/config";
+import { classSpanMs, defaultAdmissionSettings } from "@espalier/routing";
+import { loadConfig } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { chat, errorOf, type Json, type OpenRequest, openPost, post } from "./client.ts";

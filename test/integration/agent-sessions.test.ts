@@ -1,5 +1,4 @@
 import { fileURLToPath } from "node:url";
-import { sharedPath } from "@espalier/testing";
 import {
   createPromptSynthesizer,
   infiniteCacheBound,
@@ -7,7 +6,8 @@ import {
   type TraceRequest,
   traceSessions,
   wordTokenIds,
-} from "@espalier/workload";
+} from "@espalier/simulator";
+import { sharedPath } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, type Turn } from "./cached-turns.ts";

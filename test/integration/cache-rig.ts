@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import type { EngineParameters } from "@espalier/engine-model";
 import type { EngineSimOptions } from "@espalier/engine-sim";
 import type { EventDialect } from "@espalier/kv-events";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type Json, post } from "./client.ts";
 import type { Sim } from "./rig.ts";
 

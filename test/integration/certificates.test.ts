@@ -1,9 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { connect, type TLSSocket } from "node:tls";
-import { loadConfig } from "@espalier/config";
-import { servingStatus } from "@espalier/endpoint-picker";
-import { connectGateway } from "@espalier/endpoint-picker/gateway-client";
-import { createRouter } from "@espalier/server";
+import { createRouter, loadConfig, servingStatus } from "@espalier/server";
+import { connectGateway } from "@espalier/server/gateway-client";
 import { type Certificate, createRecordingLogger, hasOpenssl, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { certificateFiles, makeAuthority } from "./authorities.ts";

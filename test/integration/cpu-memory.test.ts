@@ -1,5 +1,5 @@
 /** Engines that keep in CPU memory what GPU memory gives up: what routers know of it, and what they do with that. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { afterEach, describe, expect, test } from "vitest";
 import { cacheCounts, cacheRouter, createMovableClock, feedsOf, publishingSims, untilHeard } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";

@@ -1,4 +1,4 @@
-import type { EngineRole, KvTransferProtocol } from "@espalier/common";
+import type { EngineRole, KvTransferProtocol } from "@espalier/core";
 import { startEngineSim } from "@espalier/engine-sim";
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";

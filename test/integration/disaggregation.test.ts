@@ -1,4 +1,4 @@
-import { type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
+import { type KvTransferProtocol, kvTransferProtocols } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { chat, eventData, type Json, post } from "./client.ts";

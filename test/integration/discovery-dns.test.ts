@@ -1,5 +1,5 @@
 import { Resolver } from "node:dns/promises";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type DnsServer, freePort, startDnsServer, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { publishingSims } from "./cache-rig.ts";

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { call, chat, openPost, post, rawConnection, rawPost } from "./client.ts";

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
-import { silentLogger } from "@espalier/common";
-import { createPickerServer } from "@espalier/endpoint-picker";
+import { silentLogger } from "@espalier/core";
+import { createPickerServer } from "@espalier/server";
 import { hasOpenssl, waitFor } from "@espalier/testing";
 import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "espalier";
 import { afterEach, describe, expect, test } from "vitest";

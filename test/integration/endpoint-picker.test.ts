@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { bodyModes } from "@espalier/endpoint-picker";
+import { bodyModes } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { chat, type Json } from "./client.ts";

@@ -2,8 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type CompiledConfig, loadConfig } from "@espalier/config";
-import { createRouter, type HookAnswer, type HookDecision, type HookRequest, loadPlugins } from "@espalier/server";
+import {
+  type CompiledConfig,
+  createRouter,
+  type HookAnswer,
+  type HookDecision,
+  type HookRequest,
+  loadConfig,
+  loadPlugins,
+} from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { chat, post } from "./client.ts";

@@ -1,6 +1,5 @@
-import { silentLogger } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
-import { createRouter } from "@espalier/server";
+import { silentLogger } from "@espalier/core";
+import { createRouter, loadConfig } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { chat, post } from "./client.ts";

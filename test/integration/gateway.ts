@@ -4,8 +4,8 @@ import {
   type HeaderValue,
   type ProcessingRequest,
   type ProcessingResponse,
-} from "@espalier/endpoint-picker";
-import { connectGateway, type GatewayClient, type GatewayStream } from "@espalier/endpoint-picker/gateway-client";
+} from "@espalier/server";
+import { connectGateway, type GatewayClient, type GatewayStream } from "@espalier/server/gateway-client";
 import type { Json } from "./client.ts";
 import type { Rig, RunningRouter } from "./rig.ts";
 

@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import {

@@ -1,4 +1,4 @@
-import { silentLogger, systemClock } from "@espalier/common";
+import { silentLogger, systemClock } from "@espalier/core";
 import { createKvEventPublisher, type KvEventPublisher, type WireEvent } from "@espalier/kv-events";
 import { freePort, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";

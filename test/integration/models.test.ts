@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, errorOf, type Json, post } from "./client.ts";

@@ -1,9 +1,8 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { loadConfig } from "@espalier/config";
 import { dashboardFiles } from "@espalier/dashboard";
-import { createRouter } from "@espalier/server";
+import { createRouter, loadConfig } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";

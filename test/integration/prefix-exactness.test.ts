@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import type { EventDialect } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";

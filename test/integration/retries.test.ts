@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { type Answer, chat, errorOf, post } from "./client.ts";

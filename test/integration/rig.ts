@@ -1,7 +1,6 @@
-import type { Clock, Random } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import type { Clock, Random } from "@espalier/core";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
-import { createRouter, type DashboardPage, type Router, type RouterDependencies } from "@espalier/server";
+import { createRouter, type DashboardPage, loadConfig, type Router, type RouterDependencies } from "@espalier/server";
 import { createRecordingLogger, type LogLine, waitFor } from "@espalier/testing";
 import { type Answer, call, type Json } from "./client.ts";
 import { type MetricsPage, parseMetrics } from "./prometheus.ts";

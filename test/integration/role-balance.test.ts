@@ -1,5 +1,5 @@
 /** Engines of role both keep to one side each, as many as recent requests ask for. */
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call } from "./client.ts";

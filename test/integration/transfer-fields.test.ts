@@ -1,5 +1,5 @@
-import { renderReservedDocs } from "@espalier/disaggregation";
-import { endpoints } from "@espalier/openai";
+import { endpoints } from "@espalier/api";
+import { renderReservedDocs } from "@espalier/routing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, errorOf, post } from "./client.ts";
 import { jsonEngine } from "./engines.ts";

@@ -1,4 +1,4 @@
-import type { Meter } from "@espalier/common";
+import type { Meter } from "@espalier/core";
 
 /** A meter whose counters can be read, summed over their labels. */
 export interface CountingMeter extends Meter {

@@ -1,4 +1,4 @@
-import type { Random, Scheduler } from "@espalier/common";
+import type { Random, Scheduler } from "@espalier/core";
 import type { FleetControls } from "@espalier/simulator";
 import type { RunCounts } from "./run-counts.ts";
 

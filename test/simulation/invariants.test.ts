@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { SimFleet } from "@espalier/simulator";
 import { beforeEach, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { SimFleet, type SimRequest } from "@espalier/simulator";
 import { Conversations } from "./conversations.ts";
 import { pick } from "./repeat.ts";

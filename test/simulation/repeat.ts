@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { FaultWorld } from "./fault-world.ts";
 
 /** Does something again and again, after times that are exponentially distributed around the pace of the kind. */

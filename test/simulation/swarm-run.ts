@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { SimFleet, type SimRequest } from "@espalier/simulator";
 import { differences, unsettled } from "./convergence.ts";
 import { Conversations } from "./conversations.ts";

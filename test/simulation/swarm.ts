@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
 import type { SimTiming } from "@espalier/simulator";
 import { type FaultKind, faultKindNames } from "./fault-kinds.ts";

@@ -1,4 +1,4 @@
-import type { LogFields, Logger } from "@espalier/common";
+import type { LogFields, Logger } from "@espalier/core";
 
 /** Writes every line of a logger and of its children, for people. */
 export function createTracingLogger(write: (line: string) => void): Logger {

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/replication";
 
 /** What a run wants to know of, and to do with, the ports of a replica. */

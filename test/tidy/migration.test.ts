@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { flagCatalogue } from "@espalier/config";
+import { flagCatalogue } from "@espalier/server";
 import { expect, test } from "vitest";
 
 const text = readFileSync(new URL("../../docs/MIGRATION.md", import.meta.url), "utf8");

@@ -2,9 +2,9 @@ import { posix } from "node:path";
 import { type Tree, violation } from "./tree.ts";
 
 interface Workspace {
-  /** Without the scope: `common`; of the command `espalier`. */
+  /** Without the scope: `core`; of the command `espalier`. */
   readonly name: string;
-  /** From the root of the repository: `packages/common`. */
+  /** From the root of the repository: `packages/core`. */
   readonly folder: string;
   /** Path of the package.json. */
   readonly file: string;

@@ -12,7 +12,7 @@ interface Pattern {
 const sources = /^(packages\/[^/]+|apps\/[^/]+|bench)\/src\/.*\.ts$/;
 const tests = /(^|\/)test\/.*\.(ts|mjs)$/;
 /** The ports themselves. */
-const ports = /^packages\/common\/src\/(clock|random)\.ts$|^apps\/dashboard\/src\/follow\/browser-ports\.ts$/;
+const ports = /^packages\/core\/src\/(clock|random)\.ts$|^apps\/dashboard\/src\/follow\/browser-ports\.ts$/;
 
 const patterns: readonly Pattern[] = [
   {

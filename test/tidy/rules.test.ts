@@ -25,27 +25,27 @@ const manifest = (name: string, fields: object = {}): string =>
 /** A package of no dependencies, and one that depends on it and on a library. */
 const two = {
   "package.json": JSON.stringify({ name: "espalier", version: "0.1.0", workspaces: ["packages/*"] }),
-  "ARCHITECTURE.md": "| `common` | ports | | |\n| `mesh` | links | `common` | `ws` |\n",
-  "tsconfig.json": '{ "references": [{ "path": "packages/common" }, { "path": "packages/mesh" }] }',
-  "packages/common/package.json": manifest("common"),
-  "packages/common/tsconfig.json": "{}",
-  "packages/mesh/package.json": manifest("mesh", { dependencies: { "@espalier/common": "0.1.0", ws: "8.23.0" } }),
-  "packages/mesh/tsconfig.json": '{ "references": [{ "path": "../common" }] }',
+  "ARCHITECTURE.md": "| `core` | ports | | |\n| `mesh` | links | `core` | `ws` |\n",
+  "tsconfig.json": '{ "references": [{ "path": "packages/core" }, { "path": "packages/mesh" }] }',
+  "packages/core/package.json": manifest("core"),
+  "packages/core/tsconfig.json": "{}",
+  "packages/mesh/package.json": manifest("mesh", { dependencies: { "@espalier/core": "0.1.0", ws: "8.23.0" } }),
+  "packages/mesh/tsconfig.json": '{ "references": [{ "path": "../core" }] }',
 };
 
 test.each([
   [{}, []],
   [
-    { "ARCHITECTURE.md": "| `common` | ports | | |\n| `mesh` | links | | |\n| `gone` | | | |\n" },
+    { "ARCHITECTURE.md": "| `core` | ports | | |\n| `mesh` | links | | |\n| `gone` | | | |\n" },
     [
-      "packages/mesh/package.json:5 imports common, for which ARCHITECTURE.md has no arrow",
+      "packages/mesh/package.json:5 imports core, for which ARCHITECTURE.md has no arrow",
       "packages/mesh/package.json:6 imports ws, for which ARCHITECTURE.md has no arrow",
       "ARCHITECTURE.md:3 has a row for gone, which is no package",
     ],
   ],
   [
-    { "ARCHITECTURE.md": "| `common` | ports | `mesh` | |\n| `mesh` | links | `common` | `ws` |\n" },
-    ["ARCHITECTURE.md:1 draws an arrow from common to mesh, which is none"],
+    { "ARCHITECTURE.md": "| `core` | ports | `mesh` | |\n| `mesh` | links | `core` | `ws` |\n" },
+    ["ARCHITECTURE.md:1 draws an arrow from core to mesh, which is none"],
   ],
 ])("arrows that are not drawn are told, and drawn ones that are none: %j", (change: Files, expected) => {
   expect(checkArrows(treeOf({ ...two, ...change }))).toEqual(expected);
@@ -55,26 +55,26 @@ test("project references lack nothing and hold nothing more", () => {
   const wrong = { "packages/mesh/tsconfig.json": '{ "references": [{ "path": "../other" }] }', "tsconfig.json": "{}" };
   expect(checkReferences(treeOf(two))).toEqual([]);
   expect(checkReferences(treeOf({ ...two, ...wrong }))).toEqual([
-    "packages/mesh/tsconfig.json:1 lacks a reference to packages/common",
+    "packages/mesh/tsconfig.json:1 lacks a reference to packages/core",
     "packages/mesh/tsconfig.json:1 refers to packages/other, no dependency",
-    "tsconfig.json:1 lacks a reference to packages/common",
+    "tsconfig.json:1 lacks a reference to packages/core",
     "tsconfig.json:1 lacks a reference to packages/mesh",
   ]);
 });
 
 test("a test that imports a file of another package is told", () => {
-  const statements = 'import { a } from "../src/a.ts";\nimport { b } from "../../common/src/b.ts";\n';
+  const statements = 'import { a } from "../src/a.ts";\nimport { b } from "../../core/src/b.ts";\n';
   expect(checkTestImports(treeOf({ "packages/mesh/test/a.test.ts": statements }))).toEqual([
-    "packages/mesh/test/a.test.ts:2 imports ../../common/src/b.ts, outside packages/mesh: import the package",
+    "packages/mesh/test/a.test.ts:2 imports ../../core/src/b.ts, outside packages/mesh: import the package",
   ]);
 });
 
 test("versions that are not exact are told, and other versions of our own packages", () => {
-  const dependencies = { "@espalier/common": "0.2.0", ws: "^8.23.0", yjs: "13.6.33" };
+  const dependencies = { "@espalier/core": "0.2.0", ws: "^8.23.0", yjs: "13.6.33" };
   const files = { ...two, "packages/mesh/package.json": manifest("mesh", { devDependencies: dependencies }) };
   expect(checkVersions(treeOf(two))).toEqual([]);
   expect(checkVersions(treeOf(files))).toEqual([
-    'packages/mesh/package.json:5 @espalier/common is "0.2.0": pin it',
+    'packages/mesh/package.json:5 @espalier/core is "0.2.0": pin it',
     'packages/mesh/package.json:6 ws is "^8.23.0": pin it',
   ]);
 });
@@ -123,11 +123,11 @@ test.each([
 
 test.each([
   ["packages/a/src/b.ts", "// Not Date.now(): a Clock.\nconst a = new Date(wallMs);"],
-  ["packages/common/src/clock.ts", "const a = Date.now();"],
+  ["packages/core/src/clock.ts", "const a = Date.now();"],
   ["packages/a/test/b.test.ts", "const a = Date.now();"],
   ["packages/a/test/b.test.ts", "await new Promise((resolve, reject) => setTimeout(reject, 50));"],
   ["packages/a/test/b.test.ts", 'test.each([{ retry: 1, skip: 2 }])("a", () => reader.skip(2));'],
-  ["package-lock.json", '"resolved": "packages/common"'],
+  ["package-lock.json", '"resolved": "packages/core"'],
 ])("%s may say %s", (file, text) => {
   expect(checkPatterns(treeOf({ [file]: text }))).toEqual([]);
 });
@@ -389,13 +389,13 @@ function knipOf(files: Files, flags: readonly string[]): Promise<string> {
   copyFileSync(join(repository, "knip.json"), join(root, "knip.json"));
   write({
     "package.json": two["package.json"],
-    "packages/common/package.json": manifest("common", { exports: "./src/index.ts" }),
-    "packages/common/src/index.ts": "export const limit = 1;",
+    "packages/core/package.json": manifest("core", { exports: "./src/index.ts" }),
+    "packages/core/src/index.ts": "export const limit = 1;",
     "packages/mesh/package.json": manifest("mesh", {
       exports: "./src/index.ts",
-      dependencies: { "@espalier/common": "0.1.0" },
+      dependencies: { "@espalier/core": "0.1.0" },
     }),
-    "packages/mesh/src/index.ts": 'import { limit } from "@espalier/common";\nlimit.toFixed();',
+    "packages/mesh/src/index.ts": 'import { limit } from "@espalier/core";\nlimit.toFixed();',
     ...files,
   });
   return runKnip(root, ["--no-config-hints", ...flags]);
@@ -403,21 +403,21 @@ function knipOf(files: Files, flags: readonly string[]): Promise<string> {
 
 test("files, exports and dependencies for nothing are told, and imports of nothing", async () => {
   const files = {
-    "packages/common/src/index.ts": "export const limit = 1, more = 2;",
-    "packages/common/src/lonely.ts": "",
+    "packages/core/src/index.ts": "export const limit = 1, more = 2;",
+    "packages/core/src/lonely.ts": "",
     "packages/mesh/src/index.ts": 'import "ws";',
     "packages/mesh/test/a.test.ts": 'import "../src/no.ts";',
   };
   const reported = await knipOf(files, []);
-  expect(reported).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
+  expect(reported).toMatch(/Unused files \(1\)\s+packages\/core\/src\/lonely\.ts/);
   expect(reported).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
-  expect(reported).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
+  expect(reported).toMatch(/Unused dependencies \(1\)\s+@espalier\/core/);
   expect(reported).toMatch(/Unlisted dependencies \(1\)\s+ws/);
   expect(reported).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
 });
 
 test("what only a test reaches is told, and an import of what only development has", async () => {
-  const dependencies = { "@espalier/common": "0.1.0" };
+  const dependencies = { "@espalier/core": "0.1.0" };
   const files = {
     "packages/mesh/package.json": manifest("mesh", { exports: "./src/index.ts", devDependencies: dependencies }),
     "packages/mesh/src/tested.ts": "export const a = 1;",
@@ -426,7 +426,7 @@ test("what only a test reaches is told, and an import of what only development h
   expect(await knipOf(files, [])).toBe("");
   const reported = await knipOf(files, productionFlags);
   expect(reported).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
-  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
+  expect(reported).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/core +packages\/mesh\/src\/index/);
 });
 
 test("a job that waits for none that exists is reported by actionlint", { timeout: 120_000 }, async () => {
@@ -466,7 +466,7 @@ test("biome's rules for this tree bite", () => {
     ],
   };
   const right = {
-    "packages/common/src/clock.ts": "setTimeout(run, 5);",
+    "packages/core/src/clock.ts": "setTimeout(run, 5);",
     "packages/a/src/hash.ts": 'import { createHash } from "node:crypto";\ncreateHash("sha256");',
     "packages/a/test/timer.test.ts": "setTimeout(run, 5);\nperformance.now();",
   };

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { chooseSource, maxFollowed, routersToFollow } from "../src/follow/fleet-follower.ts";
 import { createEventReader, maxEventLength, retryDelayMs } from "../src/follow/follower.ts";

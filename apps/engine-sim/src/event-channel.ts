@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Logger, Scheduler } from "@espalier/core";
 import {
   createKvEventPublisher,
   type Delivery,

@@ -1,4 +1,4 @@
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Scheduler } from "@espalier/core";
 import type { Delivery } from "@espalier/kv-events";
 import { type JsonObject, optionalInteger } from "./api/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";

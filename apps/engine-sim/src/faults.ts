@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { type JsonObject, optionalInteger, optionalNumber, optionalString } from "./api/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 

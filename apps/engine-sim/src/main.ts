@@ -1,5 +1,5 @@
 import { MessageChannel } from "node:worker_threads";
-import type { LogFields, Logger } from "@espalier/common";
+import type { LogFields, Logger } from "@espalier/core";
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
 

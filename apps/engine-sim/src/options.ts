@@ -1,5 +1,5 @@
 import { isIPv4 } from "node:net";
-import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/common";
+import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import {
   type CacheFlavour,
   type CpuWrites,

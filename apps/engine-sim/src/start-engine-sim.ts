@@ -1,4 +1,4 @@
-import { createSeededRandom, systemRandom } from "@espalier/common";
+import { createSeededRandom, systemRandom } from "@espalier/core";
 import { createStoredResponses } from "./api/responses.ts";
 import { rankOf } from "./behaviours.ts";
 import { createAdapterRegistry } from "./engine/adapters.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { expect, onTestFinished, test } from "vitest";

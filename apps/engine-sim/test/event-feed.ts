@@ -1,4 +1,4 @@
-import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import {
   createEventDecoder,
   createKvFeed,

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { startEngineSim } from "@espalier/engine-sim";
 import type { EventDialect } from "@espalier/kv-events";
 import { expect, onTestFinished, test } from "vitest";

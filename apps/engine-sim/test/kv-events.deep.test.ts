@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock, systemRandom } from "@espalier/common";
+import { createSeededRandom, systemClock, systemRandom } from "@espalier/core";
 import { startEngineSim } from "@espalier/engine-sim";
 import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";

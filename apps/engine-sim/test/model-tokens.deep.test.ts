@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { createRecordingLogger, randomRuns } from "@espalier/testing";
 import { hardTexts, loadRequestTokens, shippedModelFolder } from "@espalier/tokenizer";
 import fc from "fast-check";

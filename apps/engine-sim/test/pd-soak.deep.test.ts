@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import type { EngineSimOptions } from "@espalier/engine-sim";
 import { expect, test, vi } from "vitest";
 import { type PdSim, startPd, untilNothingHeld } from "./pd-client.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createTextTokenizer, hardTexts, loadTokenizerFiles, shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
 import { createPieceCache } from "../src/text/tokenizer-text.ts";

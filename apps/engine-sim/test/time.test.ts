@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -1,8 +1,13 @@
-import { renderErrorDocs } from "@espalier/common";
-import { configJsonSchema, renderConfigurationDocs } from "@espalier/config";
+import { renderErrorDocs } from "@espalier/core";
 import { enginePresets } from "@espalier/engine-model";
 import { policyCatalogue, writtenDefault } from "@espalier/policies";
-import { adminApi, describeMetrics, renderReservedDocs } from "@espalier/server";
+import {
+  adminApi,
+  configJsonSchema,
+  describeMetrics,
+  renderConfigurationDocs,
+  renderReservedDocs,
+} from "@espalier/server";
 
 export { withMigrationTables } from "./migrate/migration-tables.ts";
 

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { addCommand, commandNames } from "./commands/command-list.ts";
 import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";

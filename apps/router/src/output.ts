@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 
 /** Only results go to standard output, so that they can be piped. */
 export function writeResult(text: string): void {

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { constants } from "node:os";
-import { type Scheduler, systemScheduler } from "@espalier/common";
+import { type Scheduler, systemScheduler } from "@espalier/core";
 
 /** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once, as a shell reports it. */
 export function abortOnSignal(): AbortSignal {

@@ -1,4 +1,4 @@
-import type { TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/simulator";
 
 /** Layout of text by width. */
 export interface TextOutput {

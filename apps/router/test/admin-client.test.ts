@@ -1,4 +1,4 @@
-import type { EspalierError } from "@espalier/common";
+import type { EspalierError } from "@espalier/core";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { askAdmin } from "../src/commands/admin-client.ts";
 import { temporaryAdmin, temporaryServer } from "./temporary.ts";

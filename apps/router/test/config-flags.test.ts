@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type CompiledConfig, flagCatalogue } from "@espalier/config";
+import { type CompiledConfig, flagCatalogue } from "@espalier/server";
 import { Command } from "commander";
 import { beforeEach, expect, test, vi } from "vitest";
 import { addConfigFlags, configFile, readConfig } from "../src/commands/config-flags.ts";

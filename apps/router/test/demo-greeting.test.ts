@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { loadRequestTokens, shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
 import { demoQuestion } from "../src/commands/demo.ts";

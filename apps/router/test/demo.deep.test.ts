@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { setMaxListeners } from "node:events";
+import type { RequestResult } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
-import type { RequestResult } from "@espalier/workload";
 import { expect, test } from "vitest";
 import { describeDemo, runDemoLoad } from "../src/commands/demo.ts";
 import { streamAnswer, temporaryServer } from "./temporary.ts";

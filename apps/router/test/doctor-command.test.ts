@@ -1,8 +1,7 @@
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
-import { type CompiledConfig, loadConfig } from "@espalier/config";
 import { startEngineSim } from "@espalier/engine-sim";
-import { createRouter } from "@espalier/server";
+import { type CompiledConfig, createRouter, loadConfig } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { describe, expect, onTestFinished, test } from "vitest";

@@ -2,7 +2,7 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import { createChatRenderer, createTextTokenizer, loadTokenizerFiles, shippedModelFolder } from "@espalier/tokenizer";
 import { onTestFinished } from "vitest";
 import { type SeenRequest, temporaryServer } from "./temporary.ts";

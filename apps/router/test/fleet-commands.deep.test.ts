@@ -1,6 +1,5 @@
-import { loadConfig } from "@espalier/config";
 import { startEngineSim } from "@espalier/engine-sim";
-import { createRouter } from "@espalier/server";
+import { createRouter, loadConfig } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { registerTop, type TopFrame } from "../src/commands/top.ts";

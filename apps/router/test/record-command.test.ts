@@ -2,8 +2,8 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
+import { readTrace } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
-import { readTrace } from "@espalier/workload";
 import { expect, test } from "vitest";
 import {
   freeTraceName,

@@ -1,4 +1,4 @@
-import type { RequestResult } from "@espalier/workload";
+import type { RequestResult } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { describeFailures, renderResults } from "../src/replay/replay-results.ts";
 

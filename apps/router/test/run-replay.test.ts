@@ -1,6 +1,6 @@
-import { createSeededRandom, systemClock } from "@espalier/common";
+import { createSeededRandom, systemClock } from "@espalier/core";
+import { poissonArrivals, type RequestResult, type TraceRequest } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
-import { poissonArrivals, type RequestResult, type TraceRequest } from "@espalier/workload";
 import { expect, test } from "vitest";
 import type { PlannedRequest } from "../src/replay/replay-plan.ts";
 import { type ReplayRunOptions, runReplay } from "../src/replay/run-replay.ts";

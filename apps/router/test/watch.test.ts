@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { registerStatus, watch } from "../src/commands/status.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { type CaptureRow, runCaptures } from "./run-captures.ts";
 
 const help = `Usage: npm run conformance:captures -- --dir DIR [--models DIR] [--json]

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { type ChatDialect, chatDialectOf, loadRequestTokens, type RequestTokens } from "@espalier/tokenizer";
 import {
   type CapturedRequest,

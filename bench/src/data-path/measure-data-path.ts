@@ -1,4 +1,4 @@
-import { percentile } from "@espalier/workload";
+import { percentile } from "@espalier/simulator";
 import { roundRobin } from "../peers/products.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { readTreeUsage } from "../support/process-tree.ts";

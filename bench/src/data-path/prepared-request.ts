@@ -1,4 +1,4 @@
-import { blockText } from "@espalier/workload";
+import { blockText } from "@espalier/simulator";
 
 /**
  * How the engine should stream the answer. Absent means one JSON object. The shape is encoded in a field that every

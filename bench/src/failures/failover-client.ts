@@ -1,4 +1,4 @@
-import type { Answer, LoadClient, LoadRequest } from "@espalier/load-driver";
+import type { Answer, LoadClient, LoadRequest } from "@espalier/simulator";
 
 /** The outcome of one request, as seen by a client that uses the routers' name. */
 export interface Outcome extends Answer {

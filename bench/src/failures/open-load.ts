@@ -1,6 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
-import { runOpenLoop, type TimedJob } from "@espalier/load-driver";
-import { blockText, poissonArrivals } from "@espalier/workload";
+import { createSeededRandom } from "@espalier/core";
+import { blockText, poissonArrivals, runOpenLoop, type TimedJob } from "@espalier/simulator";
 import type { WaitPorts } from "../support/until.ts";
 import type { FailoverClient, Outcome } from "./failover-client.ts";
 import { fleetModel } from "./failure-fleet.ts";

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createLoadClient, runClosedLoop } from "@espalier/load-driver";
+import { createLoadClient, runClosedLoop } from "@espalier/simulator";
 import type { WaitPorts } from "../support/until.ts";
 import { type AdmissionSettings, admissionConfig } from "./admission-settings.ts";
 import { createFailoverClient, type FailoverClient, type Outcome } from "./failover-client.ts";

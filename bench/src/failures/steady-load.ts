@@ -1,4 +1,4 @@
-import { createLoadClient } from "@espalier/load-driver";
+import { createLoadClient } from "@espalier/simulator";
 import type { WaitPorts } from "../support/until.ts";
 import { createFailoverClient, type Outcome } from "./failover-client.ts";
 import { type FailureFleet, startFailureFleet } from "./failure-fleet.ts";

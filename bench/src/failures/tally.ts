@@ -1,4 +1,4 @@
-import { percentile } from "@espalier/workload";
+import { percentile } from "@espalier/simulator";
 import { attemptsHeader, type Outcome, retryAfterHeader } from "./failover-client.ts";
 
 /** The outcome of requests. */

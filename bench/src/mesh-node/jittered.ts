@@ -1,4 +1,4 @@
-import type { Cancel, Random, Scheduler } from "@espalier/common";
+import type { Cancel, Random, Scheduler } from "@espalier/core";
 
 export interface JitteredOptions {
   readonly scheduler: Scheduler;

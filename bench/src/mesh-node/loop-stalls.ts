@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 
 /** How long the event loop delays a timer set for every millisecond. */
 export interface LoopStalls {

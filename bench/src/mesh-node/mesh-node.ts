@@ -1,4 +1,4 @@
-import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler, silentMeter } from "@espalier/common";
+import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler, silentMeter } from "@espalier/core";
 import { createMesh, type Mesh, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";

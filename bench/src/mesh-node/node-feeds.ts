@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, createSeededRandom, type Scheduler } from "@espalier/common";
+import { type Cancel, type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
 import type { FeedReader, Replica } from "@espalier/replication";
 import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";

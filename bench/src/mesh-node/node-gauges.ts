@@ -1,4 +1,4 @@
-import type { Cancel, Random, Scheduler } from "@espalier/common";
+import type { Cancel, Random, Scheduler } from "@espalier/core";
 import type { LoadPlane, Origin, ReplicaPorts, TargetSlots } from "@espalier/replication";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";

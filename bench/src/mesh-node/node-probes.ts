@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/replication";
 import { mixBits, textBits } from "../support/mix-bits.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import type { Mesh } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { MeshNodeReadiness } from "./mesh-node-messages.ts";

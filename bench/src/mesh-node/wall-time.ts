@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 
 /** Wall-clock time with a fraction, so that processes on one machine can compare their measurements. */
 export interface WallTime {

@@ -1,4 +1,4 @@
-import { createLoadClient } from "@espalier/load-driver";
+import { createLoadClient } from "@espalier/simulator";
 import { createConversations } from "../suites/two-turn-conversations.ts";
 import { runTwoTurns } from "../suites/two-turn-run.ts";
 import type { WaitPorts } from "../support/until.ts";

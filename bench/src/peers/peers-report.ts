@@ -1,4 +1,4 @@
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { bareName, type Contender, ownName } from "../data-path/contenders.ts";
 import {
   burstStreams,

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 
 export interface RepeatWithinOptions {
   readonly count: number;

@@ -1,6 +1,6 @@
-import type { Clock } from "@espalier/common";
-import { bodyModes, type HeaderValue, type ProcessingRequest } from "@espalier/endpoint-picker";
-import { connectGateway, type GatewayClient } from "@espalier/endpoint-picker/gateway-client";
+import type { Clock } from "@espalier/core";
+import { bodyModes, type HeaderValue, type ProcessingRequest } from "@espalier/server";
+import { connectGateway, type GatewayClient } from "@espalier/server/gateway-client";
 import { chatAnswer } from "../data-path/engine-bytes.ts";
 import type { Extent } from "../data-path/measure-load.ts";
 import { type PreparedRequest, stampSerial } from "../data-path/prepared-request.ts";

@@ -1,7 +1,7 @@
 // Builds llm-d's endpoint picker and runs it before engines, for comparisons by hand:
 // node bench/dist/pickers/main.js --engine URL --engine URL
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { buildGoProgram } from "./build-go-program.ts";
 import { llmdSource, startLlmdPicker } from "./llmd-picker.ts";
 

@@ -1,5 +1,5 @@
-import type { Clock } from "@espalier/common";
-import { percentile } from "@espalier/workload";
+import type { Clock } from "@espalier/core";
+import { percentile } from "@espalier/simulator";
 import type { BenchEngine } from "../data-path/bench-engine.ts";
 import { concurrency, largeBodyBytes, largeMessages, smallBodyBytes, steadyPerSecond } from "../data-path/loads.ts";
 import type { SharesByLoad } from "../data-path/measure-data-path.ts";

@@ -1,4 +1,4 @@
-import { createLoadClient } from "@espalier/load-driver";
+import { createLoadClient } from "@espalier/simulator";
 import { type EnvoyProcess, envoyConfig, pickerOf, standardEnvoyLimits, startEnvoy } from "espalier";
 import { createFailoverClient } from "../failures/failover-client.ts";
 import { type RequestMix, runOpenLoad } from "../failures/open-load.ts";

@@ -1,6 +1,6 @@
 // Runs one router of a measured mesh as a process. Its argument is a `MeshNodeOptions` in JSON. It reports where it
 // listens, answers `MeshNodeRequest`s, and ends with its parent.
-import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import { createWsTransport } from "@espalier/mesh";
 import { answerRequest } from "../mesh-node/answer-request.ts";
 import { startMeshNode } from "../mesh-node/mesh-node.ts";

@@ -1,4 +1,4 @@
-import { systemScheduler } from "@espalier/common";
+import { systemScheduler } from "@espalier/core";
 import { type ChatStyle, chatStyles, instructionsOf, type Message, readAnswer, requestOf } from "./chat-styles.ts";
 
 /** The result of one turn of a conversation. */

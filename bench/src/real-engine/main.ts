@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { type RealEngineReport, type RealEngineRow, runRealEngine } from "./run-real-engine.ts";
 
 const { values } = parseArgs({ options: { folder: { type: "string" }, json: { type: "boolean" } } });

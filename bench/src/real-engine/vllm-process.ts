@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { openSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 
 /** A running vLLM server. */
 export interface VllmProcess {

@@ -1,4 +1,4 @@
-import type { Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/core";
 
 /** One router's report about itself at one time. */
 export interface RouterSample {

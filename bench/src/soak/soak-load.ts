@@ -1,6 +1,5 @@
-import type { Clock, Random, Scheduler } from "@espalier/common";
-import { type Answer, type LoadClient, runClosedLoop } from "@espalier/load-driver";
-import { chatSessions } from "@espalier/workload";
+import type { Clock, Random, Scheduler } from "@espalier/core";
+import { type Answer, chatSessions, type LoadClient, runClosedLoop } from "@espalier/simulator";
 import { pauseFor } from "../support/until.ts";
 
 /** A router from the viewpoint of the load's clients. */

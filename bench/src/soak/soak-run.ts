@@ -1,5 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
-import { createLoadClient } from "@espalier/load-driver";
+import { createSeededRandom } from "@espalier/core";
+import { createLoadClient } from "@espalier/simulator";
 import { pauseFor, type WaitPorts } from "../support/until.ts";
 import { createDigestCheck } from "./digest-check.ts";
 import { type RouterSample, sampleRouter } from "./samples.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import type { MeshNodeOptions, MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { readWhole } from "../support/read-options.ts";

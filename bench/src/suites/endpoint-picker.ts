@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import { envoyVersion, installedEnvoy } from "espalier";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import { ownName } from "../data-path/contenders.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { createEventDecoder } from "@espalier/kv-events";
 import {
   type BlockHasher,

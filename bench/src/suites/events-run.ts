@@ -1,4 +1,4 @@
-import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
+import { type Clock, silentLogger, systemScheduler } from "@espalier/core";
 import { createEventDecoder, createKvEventPublisher, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
 import type { Figures } from "../support/median-spread.ts";
 import { decodeWithLibrary } from "./events-baseline.ts";

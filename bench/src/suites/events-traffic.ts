@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { type EventDialect, encodeEventMessage, type WireEvent } from "@espalier/kv-events";
 
 export interface EventTrafficShape {

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { createSeededRandom, systemClock } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { createSeededRandom, systemClock } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import { summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
 import { UsageError } from "../support/usage-error.ts";

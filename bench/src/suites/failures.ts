@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import type { AdmissionSettings } from "../failures/admission-settings.ts";
 import { type FigureRow, isMet, type PartName, type PartResult, partNames } from "../failures/figure-row.ts";
 import { runKill } from "../failures/kill.ts";

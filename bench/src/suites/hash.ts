@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
-import { type Clock, createSeededRandom, systemClock } from "@espalier/common";
+import { type Clock, createSeededRandom, systemClock } from "@espalier/core";
 import { type BlockHasher, createBlockHasher } from "@espalier/prefix-index";
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
 import { UsageError } from "../support/usage-error.ts";

@@ -1,4 +1,4 @@
-import { type Clock, type Scheduler, systemClock, systemScheduler } from "@espalier/common";
+import { type Clock, type Scheduler, systemClock, systemScheduler } from "@espalier/core";
 import type { MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";

@@ -8,7 +8,7 @@ import {
   silentLogger,
   systemClock,
   systemScheduler,
-} from "@espalier/common";
+} from "@espalier/core";
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";

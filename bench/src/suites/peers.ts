@@ -1,4 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import {
   bareContender,

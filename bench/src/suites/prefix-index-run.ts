@@ -1,4 +1,4 @@
-import { type Clock, createSeededRandom, type Random } from "@espalier/common";
+import { type Clock, createSeededRandom, type Random } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-index";
 import type { Figures } from "../support/median-spread.ts";
 import { createNaiveIndex, type MeasuredIndex } from "./prefix-index-naive.ts";

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import { bareContender, bareName, type Contender, ownContender, ownName, thisNode } from "../data-path/contenders.ts";
 import {

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, type RouterId, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, createSeededRandom, type RouterId, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createReplica,

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLogger } from "@espalier/common";
+import { createSeededRandom, silentLogger } from "@espalier/core";
 import { createMemoryNetwork, createVirtualTime } from "@espalier/testing";
 import { type MeshNode, startMeshNode } from "../mesh-node/mesh-node.ts";
 import type { Figures } from "../support/median-spread.ts";

@@ -7,7 +7,8 @@ import {
   type Random,
   silentLogger,
   silentMeter,
-} from "@espalier/common";
+} from "@espalier/core";
+import { createTargetAdapters, createTargetLoad } from "@espalier/engines";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type SharedLoad } from "@espalier/replication";
 import {
@@ -25,7 +26,6 @@ import {
   type TargetSelector,
 } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createTargetAdapters, createTargetLoad } from "@espalier/workers";
 
 /** Tokens per block. */
 export const blockSize = 16;

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { Figures } from "../support/median-spread.ts";
 import { createScoringFleet, type ScoringFleet, type ScoringShape } from "./scoring-fleet.ts";

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import { type PolicyName, policyNames } from "@espalier/policies";
-import { formatTable } from "@espalier/workload";
+import { formatTable } from "@espalier/simulator";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import { readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";

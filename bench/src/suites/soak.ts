@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable, percentile } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable, percentile } from "@espalier/simulator";
 import type { RouterSample } from "../soak/samples.ts";
 import { robustSlope, type Slope, type TimedValue } from "../soak/slope.ts";
 import { plotSoak } from "../soak/soak-plot.ts";

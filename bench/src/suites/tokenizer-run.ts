@@ -1,5 +1,4 @@
-import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
-import { scanBody } from "@espalier/json-body";
+import { type Clock, scanBody, silentLogger, systemScheduler } from "@espalier/core";
 import {
   createModelTokenizer,
   createPromptEncoder,

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 
 const syllables = "ta ke no mi ra sol ver ent ing ion al per con ter ous der lin mar qu ex str ble".split(" ");
 const distinctWords = 20_000;

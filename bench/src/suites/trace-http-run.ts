@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { type RequestResult, summarize } from "@espalier/workload";
+import { type RequestResult, summarize } from "@espalier/simulator";
 import {
   describeFailures,
   type LocalEnginesOptions,

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable, infiniteCacheBound } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable, infiniteCacheBound } from "@espalier/simulator";
 import { type PlannedRequest, planReplay } from "espalier";
 import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";

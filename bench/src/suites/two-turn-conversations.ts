@@ -1,4 +1,4 @@
-import { type ChatSession, chatSessions, wordTokenIds } from "@espalier/workload";
+import { type ChatSession, chatSessions, wordTokenIds } from "@espalier/simulator";
 
 /**
  * How a prompt is sent. As the text of a chat, routers without a tokenizer see its bytes. As the token ids of a

@@ -1,4 +1,4 @@
-import { createLoadClient } from "@espalier/load-driver";
+import { createLoadClient } from "@espalier/simulator";
 import type { Figures } from "../support/median-spread.ts";
 import { type FleetSharing, startMeshFleet } from "../support/mesh-fleet.ts";
 import { startRedisServer } from "../support/redis-server.ts";

@@ -1,6 +1,5 @@
-import { type Clock, createSeededRandom, type Scheduler } from "@espalier/common";
-import { type LoadClient, runOpenLoop } from "@espalier/load-driver";
-import { percentile, poissonArrivals } from "@espalier/workload";
+import { type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
+import { type LoadClient, percentile, poissonArrivals, runOpenLoop } from "@espalier/simulator";
 import type { Conversation, Turn } from "./two-turn-conversations.ts";
 
 export interface TwoTurnPorts {

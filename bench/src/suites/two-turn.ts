@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { systemClock, systemScheduler } from "@espalier/common";
-import { formatTable } from "@espalier/workload";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import { readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
 import { mixBits } from "./mix-bits.ts";

@@ -1,5 +1,5 @@
 /** LoRA adapters in an engine: which ones run at once, which stay loaded, what loading costs. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createBlockEngine, createEngine, type EngineParameters } from "@espalier/engine-model";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

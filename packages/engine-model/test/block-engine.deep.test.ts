@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import type { EngineParameters } from "@espalier/engine-model";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createEngine, type EngineParameters, type KvEvent } from "@espalier/engine-model";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { type BlockEngine, type BlockReport, createBlockEngine, type EngineParameters } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 import { smallEngine } from "./harness.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createSharedLink, type LinkRates } from "@espalier/engine-model";
 import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";

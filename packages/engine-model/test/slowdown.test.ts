@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createBlockEngine, enginePresets, slowedSteps } from "@espalier/engine-model";
 import { expect, test } from "vitest";
 import { createHarness, smallEngine } from "./harness.ts";

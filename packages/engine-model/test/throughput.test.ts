@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createEngine, type EngineRequest, enginePresets } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 

@@ -1,4 +1,4 @@
-import type { Cancel, Transport } from "@espalier/common";
+import type { Cancel, Transport } from "@espalier/core";
 import type { Member, ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "./exchange/backend.ts";
 import { Exchange } from "./exchange/exchange.ts";

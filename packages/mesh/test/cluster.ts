@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random, silentLogger, silentMeter } from "@espalier/common";
+import { createSeededRandom, type Random, silentLogger, silentMeter } from "@espalier/core";
 import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import { createMesh, type Mesh, type MeshOptions } from "../src/mesh.ts";

@@ -1,4 +1,4 @@
-import type { Meter, Metric, MetricDescription } from "@espalier/common";
+import type { Meter, Metric, MetricDescription } from "@espalier/core";
 
 /** A meter whose values tests can read. */
 export interface CountingMeter extends Meter {

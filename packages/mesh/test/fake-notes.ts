@@ -1,4 +1,4 @@
-import { asRouterId, EspalierError } from "@espalier/common";
+import { asRouterId, EspalierError } from "@espalier/core";
 import { type Origin, originKey, type PlaneExchange } from "@espalier/replication";
 
 const encode = (value: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(value));

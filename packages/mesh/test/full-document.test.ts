@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { silentLogger, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import { silentLogger, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createMesh, type Mesh } from "../src/mesh.ts";

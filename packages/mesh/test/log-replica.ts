@@ -1,4 +1,4 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
+import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
 import {
   type ApplyOutcome,
   DocumentFullError,

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { originKey } from "@espalier/replication";
 import { afterEach, describe, expect, it } from "vitest";
 import { createMesh } from "../src/mesh.ts";

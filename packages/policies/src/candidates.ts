@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 
 /** State of the request's LoRA adapter at a candidate; the values of the column `adapterState`. */
 export const adapterState = {

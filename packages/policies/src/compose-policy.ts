@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { type CandidateColumn, type CandidateSet, candidateColumns } from "./candidates.ts";
 import type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
 import type { ExplainedCandidate, Explanation, Policy, PolicyNeeds, RequestFeatures } from "./policy.ts";

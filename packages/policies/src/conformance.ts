@@ -2,7 +2,7 @@
  * The rules that every policy keeps, as a check that needs no test framework. Our own policies pass it, and a router
  * makes a small run of it for each policy of a plugin before it serves.
  */
-import { type Clock, createSeededRandom, EspalierError, type Random, systemClock } from "@espalier/common";
+import { type Clock, createSeededRandom, EspalierError, type Random, systemClock } from "@espalier/core";
 import { type CandidateSet, candidateColumns, createCandidateSet } from "./candidates.ts";
 import type { Policy, RequestFeatures } from "./policy.ts";
 

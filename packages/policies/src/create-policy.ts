@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { type CustomPolicies, createCustomPolicy, type PolicyFailed } from "./custom-policy.ts";
 import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
 import { affinityFilter } from "./policies/affinity-filter.ts";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { composePolicy } from "./compose-policy.ts";
 import type { Filter, MutableChoice, Picker, Scorer } from "./decision.ts";
 import { createTokenLoad, requestLoad } from "./load.ts";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { CandidateColumn, CandidateSet } from "./candidates.ts";
 
 /** The policies of this package; a pool may have one of a plugin as well, see `CustomPolicy`. */

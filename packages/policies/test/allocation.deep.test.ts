@@ -4,7 +4,7 @@
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, policyNames } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { candidatesOf } from "./helpers.ts";

@@ -2,7 +2,7 @@
  * What the policies are for: requests come and go over a simulated pool, and the spread of load is that which theory
  * and experience give each policy.
  */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type CandidateSet, createPolicy, type PolicyName } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { candidatesOf, idleRows, ofTokens } from "./helpers.ts";

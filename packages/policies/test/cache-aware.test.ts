@@ -1,6 +1,6 @@
 /** The rule of the routers of SGLang and SMG, worked by hand: while loads are apart, then long matches, then short ones. */
 
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";

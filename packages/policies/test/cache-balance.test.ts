@@ -3,7 +3,7 @@
  * bounded, with a queue of prefill at each. A share of the prompt is computed, the rest is found; what counts is how
  * long the answer takes to begin.
  */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type CandidateSet, createPolicy, hashString, type PolicyName } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { candidatesOf, idleRows } from "./helpers.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { anyRequest, candidatesOf } from "./helpers.ts";

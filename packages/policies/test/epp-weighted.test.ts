@@ -1,6 +1,6 @@
 /** The scores of the Gateway API's endpoint picker and llm-d, worked by hand, then their sum. */
 
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, maxColdSlots, type Policy } from "@espalier/policies";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";

@@ -1,5 +1,5 @@
 /** What each policy says about one worked example. Commands and pages show these objects as they are. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type ExplainedCandidate, policyNames } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { anyRequest, candidatesOf, inSession, withPrefix } from "./helpers.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, policyNames, type RequestFeatures } from "@espalier/policies";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";

@@ -2,7 +2,7 @@
  * The stateful and the estimating parts against the plainest code that does the same: a ring made anew for each
  * decision, the textbook rotation, and loads added up one candidate at a time.
  */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, hashString } from "@espalier/policies";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, maxRotationSlots, type Policy } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { anyRequest, byKey, type CandidateRow, candidatesOf, idleRows } from "./helpers.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type RequestFeatures } from "@espalier/policies";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

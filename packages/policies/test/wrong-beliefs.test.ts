@@ -2,7 +2,7 @@
  * What is learned may be wrong: rates off by four times either way, another way at each engine; metrics that lie or are stale. The
  * default policy may lose by that, but no more than to 1.3 times what the fewest requests in flight have, told the same.
  */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy, type PolicyName } from "@espalier/policies";
 import { expect, test } from "vitest";
 

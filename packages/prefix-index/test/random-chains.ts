@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 
 /** A forest of blocks: block i follows `parent[i]`, -1 for a first one. */
 export interface ChainForest {

@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/common";
+import type { RouterId } from "@espalier/core";
 
 /** One epoch of a router. It distinguishes what the router writes now from what it wrote before a restart. */
 export interface Origin {

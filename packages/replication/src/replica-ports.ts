@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/common";
+import type { RouterId } from "@espalier/core";
 import type { ReplicatedDocuments } from "./documents/journal.ts";
 import type { FoldStatement } from "./facts/fact-fold.ts";
 import type { PlaneExchange } from "./leased/plane-exchange.ts";

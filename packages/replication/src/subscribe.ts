@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 
 /** Adds a listener until it is cancelled. */
 export function subscribe<Listener>(listeners: Set<Listener>, listener: Listener): Cancel {

@@ -1,4 +1,4 @@
-import { asRouterId, EspalierError } from "@espalier/common";
+import { asRouterId, EspalierError } from "@espalier/core";
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import * as Y from "yjs";

@@ -7,7 +7,7 @@ import {
   type Scheduler,
   type Startable,
   type TargetIndex,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 
 /**

@@ -1,5 +1,5 @@
+import { targetExclusions } from "@espalier/engines";
 import { type CandidateSet, type Choice, matchedInAll } from "@espalier/policies";
-import { targetExclusions } from "@espalier/workers";
 
 /** Decisions that are kept; further ones replace the oldest. */
 export const keptDecisions = 16_384;

@@ -1,4 +1,4 @@
-import type { TargetIndex } from "@espalier/common";
+import type { TargetIndex } from "@espalier/core";
 import { type LedgerSink, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
 import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";

@@ -3,9 +3,45 @@
  * the choice of a target. The router and the fleet simulator run this same code.
  */
 
+export {
+  type Admission,
+  type AdmissionExclusion,
+  type AdmissionMeters,
+  type AdmissionRequest,
+  type AdmissionSettings,
+  classSpanMs,
+  createAdmission,
+  createAdmissionMeters,
+  defaultAdmissionSettings,
+  type EngineOrder,
+  type ExplainedAdmission,
+  enginePlace,
+  type FleetUsage,
+  noFleetUsage,
+  noPeerLoad,
+  type PeerLoad,
+  type WaitingWork,
+} from "./admission/index.ts";
 export type { CopyRents } from "./copy-rents.ts";
 export { createSharedRents, dryRunRents, type SharedRents } from "./copy-rents.ts";
 export { DecisionLog, exclusions, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
+export {
+  findTransferField,
+  isSplittable,
+  type LegEdits,
+  type LegEngine,
+  namesEngines,
+  type PairLegs,
+  prefillCountHoldMs,
+  prefillCountSettleMs,
+  pullProtocols,
+  renderReservedDocs,
+  reservedFieldNames,
+  reservedWithinNames,
+  type SplitThresholdOptions,
+  type TransferProtocol,
+  withoutTransferHeaders,
+} from "./disaggregation/index.ts";
 export { dryRunTraffic, type ExplainedSelection, explainingPolicy, explainSelection } from "./explain-selection.ts";
 export type { BatchOutcome, FeedCondition, FeedOutput, FeedStatus } from "./feed-host.ts";
 export {

@@ -1,5 +1,5 @@
-import type { EngineId, EngineRole, KvPullSpec, TargetIndex } from "@espalier/common";
-import type { EngineSignals, TargetAdapters, TargetExclusion, TargetLoad } from "@espalier/workers";
+import type { EngineId, EngineRole, KvPullSpec, TargetIndex } from "@espalier/core";
+import type { EngineSignals, TargetAdapters, TargetExclusion, TargetLoad } from "@espalier/engines";
 
 /** A rank of an engine as decisions see it: the `Target` of workers without the means to reach it. */
 export interface RoutingTarget {

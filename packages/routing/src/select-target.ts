@@ -1,4 +1,4 @@
-import { type EngineId, kvPullProtocols, type Random } from "@espalier/common";
+import { type EngineId, kvPullProtocols, type Random } from "@espalier/core";
 import {
   adapterState,
   type CandidateSet,

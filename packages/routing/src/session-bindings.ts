@@ -1,4 +1,4 @@
-import { type Clock, RecencyMap } from "@espalier/common";
+import { type Clock, RecencyMap } from "@espalier/core";
 import { hashOf } from "@espalier/prefix-index";
 import type { Bindings } from "@espalier/replication";
 

@@ -1,7 +1,7 @@
 /** What a decision sees of LoRA adapters, and that routers decide alike about one that nobody has. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
+import type { AdapterReading } from "@espalier/engines";
 import { adapterState, type CandidateSet, createPolicy, type Policy, type RequestFeatures } from "@espalier/policies";
-import type { AdapterReading } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { createTargetSelector } from "../src/select-target.ts";
 import { promptOf, tokensOf } from "./prompts.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type PolicyName, policyNames, type RequestFeatures } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

@@ -2,20 +2,21 @@
  * Each guard that leaves targets out, after its cause has gone: every target is a candidate again, within the time that
  * the guard states. A reason without a row fails the type check.
  */
+
+import { createSeededRandom, silentMeter } from "@espalier/core";
+import { type AdapterReading, type TargetExclusion, targetExclusions } from "@espalier/engines";
+import { createPolicy } from "@espalier/policies";
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
 import {
   createAdmission,
   createAdmissionMeters,
   defaultAdmissionSettings,
   noFleetUsage,
   noPeerLoad,
-} from "@espalier/admission";
-import { createSeededRandom, silentMeter } from "@espalier/common";
-import { prefillCountHoldMs, prefillCountSettleMs } from "@espalier/disaggregation";
-import { createPolicy } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
-import { type AdapterReading, type TargetExclusion, targetExclusions } from "@espalier/workers";
-import { expect, test } from "vitest";
+} from "../src/admission/index.ts";
 import type { Exclusion } from "../src/decision-log.ts";
+import { prefillCountHoldMs, prefillCountSettleMs } from "../src/disaggregation/index.ts";
 import { createFleetRoles } from "../src/pairs/fleet-roles.ts";
 import { PairPlanner } from "../src/pairs/pair-planner.ts";
 import { createSplitMetrics } from "../src/pairs/split-metrics.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type Policy } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import { expect, test } from "vitest";

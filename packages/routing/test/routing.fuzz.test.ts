@@ -1,7 +1,7 @@
-import { noTransfers } from "@espalier/disaggregation";
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxReportedRents, readRentNote, writeRentNote } from "../src/copy-rents.ts";
+import { noTransfers } from "../src/disaggregation/index.ts";
 import { readRoleNote, writeRoleNote } from "../src/pairs/fleet-roles.ts";
 import { readDemandNote, writeDemandNote } from "../src/scale/demand-note.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";

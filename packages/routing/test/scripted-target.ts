@@ -1,10 +1,10 @@
-import { asEngineId, asTargetIndex, type Clock, type EngineRole } from "@espalier/common";
+import { asEngineId, asTargetIndex, type Clock, type EngineRole } from "@espalier/core";
 import {
   createTargetAdapters,
   createTargetLoad,
   type OwnedTargetAdapters,
   type TargetExclusion,
-} from "@espalier/workers";
+} from "@espalier/engines";
 import type { RoutingTarget } from "../src/routing-target.ts";
 
 type Signals = RoutingTarget["signals"];

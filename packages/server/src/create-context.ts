@@ -13,11 +13,16 @@ import {
   systemClock,
   systemRandom,
   systemScheduler,
-} from "@espalier/common";
-import { type CompiledConfig, sharedSettings, type TracingConfig } from "@espalier/config";
-import { watchFile } from "@espalier/discovery";
+} from "@espalier/core";
+import {
+  createFleet,
+  createProxy,
+  type Proxy as EngineProxy,
+  type FleetOptionsInput,
+  type ProxyDeps,
+  watchFile,
+} from "@espalier/engines";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
 import {
   type CopyRents,
   createFleetLearning,
@@ -37,13 +42,12 @@ import {
   keptDecisions,
   maxKnownTargets,
 } from "@espalier/routing";
-import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "@espalier/tracing";
-import { createFleet, type FleetOptionsInput } from "@espalier/workers";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { type AdapterUse, createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionColumns } from "./admin/decision-columns.ts";
 import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
 import { createRecorder } from "./admin/recorder.ts";
+import { type CompiledConfig, sharedSettings, type TracingConfig } from "./config/index.ts";
 import type { RouterDependencies } from "./create-router.ts";
 import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
@@ -69,6 +73,7 @@ import { createSplitParts } from "./request/split-parts.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
+import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "./tracing/index.ts";
 
 /** Connections beyond the limit that are kept open to be answered with 503. */
 const rejectedConnections = 256;

@@ -10,16 +10,15 @@ import {
   systemClock,
   systemRandom,
   systemScheduler,
-} from "@espalier/common";
-import { type CompiledConfig, describeConfig } from "@espalier/config";
+} from "@espalier/core";
+import { areAsleep, type Fleet } from "@espalier/engines";
 import type { CustomPolicies } from "@espalier/policies";
-import { createMetrics, type Metrics } from "@espalier/telemetry";
-import { areAsleep, type Fleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createDashboardParts, type DashboardPage } from "./admin/dashboard.ts";
 import { explainRequest } from "./admin/explain-request.ts";
 import { createPastDecisions } from "./admin/past-decisions.ts";
 import { type PickerAddresses, statusOf } from "./admin/router-status.ts";
+import { type CompiledConfig, describeConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
@@ -33,6 +32,7 @@ import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readine
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createScaleParts } from "./scale/scale-parts.ts";
+import { createMetrics, type Metrics } from "./telemetry/index.ts";
 import { createWarmUp, type WarmUp } from "./warm-up.ts";
 
 /** Most connections of operators, scrapers and dashboards. */

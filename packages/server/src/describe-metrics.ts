@@ -1,16 +1,16 @@
 import { createServer } from "node:http";
-import { type Meter, silentLogger, systemClock, systemScheduler } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { type Meter, silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import { registerFeedMetrics } from "@espalier/kv-events";
 import { createFeedReaderMeters } from "@espalier/replication";
-import { createMetrics, type MetricInfo } from "@espalier/telemetry";
-import { createSpanMeters } from "@espalier/tracing";
 import { createDashboardParts } from "./admin/dashboard.ts";
+import { loadConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";
 import { createPickerMeters } from "./endpoint-picker/picker-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
 import { createScaleParts } from "./scale/scale-parts.ts";
+import { createMetrics, type MetricInfo } from "./telemetry/index.ts";
+import { createSpanMeters } from "./tracing/index.ts";
 
 /** A router that shares nothing, and one for each way to share. Metrics in common register once. */
 const variants: readonly Readonly<Record<string, readonly string[]>>[] = [

@@ -2,7 +2,7 @@
  * The router: a fastify application that wires the packages together. `createRouter` runs one inside any Node program.
  */
 
-export { renderReservedDocs } from "@espalier/disaggregation";
+export { renderReservedDocs } from "@espalier/routing";
 export { adminApi } from "./admin/admin-api.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export type { Explanation } from "./admin/explain-request.ts";
@@ -10,13 +10,49 @@ export type { PastRequest } from "./admin/past-decisions.ts";
 export type { RecordedRequest } from "./admin/recorder.ts";
 export type { RouterStatus } from "./admin/router-status.ts";
 export type { Worker } from "./admin/worker-routes.ts";
+export {
+  type CompiledConfig,
+  configJsonSchema,
+  describeConfig,
+  type FlagEntry,
+  type FlagValues,
+  flagCatalogue,
+  formatDuration,
+  formatPath,
+  formatSize,
+  loadConfig,
+  type MeshConfig,
+  type Path,
+  type Problem,
+  parseEnginesFile,
+  parseYaml,
+  problemsError,
+  renderConfigurationDocs,
+  renderConfigYaml,
+  Secret,
+  writeYaml,
+} from "./config/index.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";
 export type { HookAnswer, HookDecision, HookRequest, Hooks, RequestChanges } from "./extensions/hooks.ts";
 export { type LoadedPlugins, loadPlugins } from "./extensions/plugins.ts";
+export {
+  type BodyMode,
+  bodyModes,
+  createPickerServer,
+  type HeaderValue,
+  type ProcessingRequest,
+  type ProcessingResponse,
+  servingStatus,
+} from "./grpc/index.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
 export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
 export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
+
+export {
+  createLogger,
+  type LoggerOptions,
+} from "./telemetry/index.ts";

@@ -1,8 +1,7 @@
-import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common";
-import type { InferenceTables } from "@espalier/discovery";
-import type { SessionKeySource } from "@espalier/openai";
+import type { SessionKeySource } from "@espalier/api";
+import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/core";
+import type { Proxy as EngineProxy, Fleet, InferenceTables } from "@espalier/engines";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type {
   DecisionLog,
   FleetLearning,
@@ -12,7 +11,6 @@ import type {
   SharedRents,
   TargetSelector,
 } from "@espalier/routing";
-import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "./adapters/adapter-loader.ts";
 import type { AdapterUse } from "./adapters/adapter-use.ts";
 import type { DecisionFeed, DescribedDecision } from "./admin/decision-feed.ts";

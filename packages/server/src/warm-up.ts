@@ -10,13 +10,13 @@ import {
   silentLogger,
   startTogether,
   systemAfterPoll,
-} from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
-import { createMetrics } from "@espalier/telemetry";
+} from "@espalier/core";
+import type { CompiledConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";
 import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
 import { createListener } from "./lifecycle/listener.ts";
+import { createMetrics } from "./telemetry/index.ts";
 
 interface WarmUpOptions {
   readonly config: CompiledConfig;

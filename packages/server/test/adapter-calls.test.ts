@@ -1,4 +1,4 @@
-import type { EngineRecord } from "@espalier/workers";
+import type { EngineRecord } from "@espalier/engines";
 import { describe, expect, test } from "vitest";
 import { adapterCallsOf, adapterFields } from "../src/adapters/adapter-loader.ts";
 

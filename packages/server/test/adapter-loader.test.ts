@@ -1,7 +1,7 @@
 /** Engines are told to load the adapters of the configuration, once each, and to unload those that nobody uses. */
-import { createSeededRandom, EspalierError, type HttpRequest, type HttpResponse } from "@espalier/common";
+import { createSeededRandom, EspalierError, type HttpRequest, type HttpResponse } from "@espalier/core";
+import type { EngineRecord, FleetChange } from "@espalier/engines";
 import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
-import type { EngineRecord, FleetChange } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { AdapterLoader, maxLoadsUnderWay, maxUnloadsPerLoad } from "../src/adapters/adapter-loader.ts";
 import { createAdapterUse } from "../src/adapters/adapter-use.ts";

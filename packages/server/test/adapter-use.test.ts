@@ -1,8 +1,8 @@
 /** Who uses which adapter where: by this router's own requests, by the word of others, by the engine's metrics. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
+import type { EngineRecord } from "@espalier/engines";
 import { createLocalBindings } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
-import type { EngineRecord } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { announceEveryMs, createAdapterUse, inUseTtlMs } from "../src/adapters/adapter-use.ts";
 

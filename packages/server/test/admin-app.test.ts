@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { asEngineId } from "@espalier/common";
+import { asEngineId } from "@espalier/core";
 import { createRecordingLogger } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { createWhoMayRead } from "../src/admin/admin-access.ts";

@@ -1,6 +1,6 @@
-import type { HttpRequest } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import type { HttpRequest } from "@espalier/core";
 import { expect, test } from "vitest";
+import { loadConfig } from "../src/config/index.ts";
 import { createControlClient } from "../src/create-context.ts";
 
 async function headersSent(pools: string): Promise<Readonly<Record<string, string>> | undefined> {

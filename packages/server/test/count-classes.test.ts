@@ -1,4 +1,4 @@
-import { createAdmissionMeters } from "@espalier/admission";
+import { createAdmissionMeters } from "@espalier/routing";
 import { createSeriesMeter } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { countClasses } from "../src/routing/admission-parts.ts";

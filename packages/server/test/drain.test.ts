@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Socket } from "node:net";
-import { silentLogger, systemAfterPoll, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, systemAfterPoll, systemClock, systemScheduler } from "@espalier/core";
 import { createVirtualTime, type VirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { createDrain } from "../src/lifecycle/drain.ts";

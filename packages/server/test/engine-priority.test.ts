@@ -1,6 +1,6 @@
-import { classSpanMs } from "@espalier/admission";
-import { type AdmissionConfig, loadConfig } from "@espalier/config";
+import { classSpanMs } from "@espalier/routing";
 import { expect, test } from "vitest";
+import { type AdmissionConfig, loadConfig } from "../src/config/index.ts";
 import { enginePriority, type PrioritizedRequest } from "../src/routing/service-class.ts";
 
 const arrivedWallMs = Date.UTC(2031, 4, 5);

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createSeededRandom, type EngineSpec, systemScheduler } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
-import { createMetrics } from "@espalier/telemetry";
+import { createSeededRandom, type EngineSpec, systemScheduler } from "@espalier/core";
 import { createKubernetesApi, createRecordingLogger, startDnsServer, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
+import { loadConfig } from "../src/config/index.ts";
 import { createEngineSources } from "../src/lifecycle/engine-sources.ts";
 import { createLocalTable } from "../src/lifecycle/operator-engines.ts";
+import { createMetrics } from "../src/telemetry/index.ts";
 
 const read = (sections: object) => loadConfig({ file: { path: "espalier.yaml", text: JSON.stringify(sections) } });
 

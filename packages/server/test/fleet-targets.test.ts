@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { createTargetSelector, type PrefixKnowledge } from "@espalier/routing";
 import { beforeEach, expect, test } from "vitest";

@@ -1,9 +1,9 @@
 /** What keeps requests from an overflow backend, after its cause has gone: the backend gets them again, at every router. */
-import { silentMeter } from "@espalier/common";
-import type { CompiledConfig, OverflowConfig } from "@espalier/config";
+import { silentMeter } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import type { CompiledConfig, OverflowConfig } from "../src/config/index.ts";
 import { Overflow, OverflowBackend, type OverflowedRequest } from "../src/overflow/overflow.ts";
 import { publishSpendMs } from "../src/overflow/overflow-spend.ts";
 

@@ -1,4 +1,4 @@
-import { silentMeter } from "@espalier/common";
+import { silentMeter } from "@espalier/core";
 import { maxCustomPolicies } from "@espalier/policies";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -1,5 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
-import { createInferenceTables } from "@espalier/discovery";
+import { createSeededRandom } from "@espalier/core";
+import { createInferenceTables } from "@espalier/engines";
 import { expect, test } from "vitest";
 import { createModelRouter } from "../src/lifecycle/live-config.ts";
 

@@ -1,9 +1,8 @@
-import { flagCatalogue, loadConfig } from "@espalier/config";
-import { defaultSessionKeyLadder } from "@espalier/openai";
+import { defaultSessionKeyLadder } from "@espalier/api";
+import { defaultFleetOptions, defaultProxyOptions } from "@espalier/engines";
 import { createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
-import { defaultProxyOptions } from "@espalier/proxy";
-import { defaultFleetOptions } from "@espalier/workers";
 import { expect, test } from "vitest";
+import { flagCatalogue, loadConfig } from "../src/config/index.ts";
 import { fleetOptions, proxyOptions } from "../src/create-context.ts";
 
 /*

@@ -1,4 +1,4 @@
-import { asRouterId, silentMeter } from "@espalier/common";
+import { asRouterId, silentMeter } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { EspalierError, silentLogger } from "@espalier/common";
+import { EspalierError, silentLogger } from "@espalier/core";
 import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createOverload, type Overload } from "../src/lifecycle/overload.ts";

@@ -1,9 +1,9 @@
-import { EspalierError } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { PoolWork } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { loadConfig } from "../src/config/index.ts";
 import { createPools, maxPools, type PoolRule, poolRules } from "../src/routing/pools.ts";
 
 const { clock } = createVirtualTime();

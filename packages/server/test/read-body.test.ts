@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { PassThrough } from "node:stream";
-import { systemAfterPoll } from "@espalier/common";
+import { systemAfterPoll } from "@espalier/core";
 import { expect, test } from "vitest";
 import { type BodyLimits, readBody } from "../src/data-plane/read-body.ts";
 import { maxInlineBytes } from "../src/large-bodies/large-bodies.ts";

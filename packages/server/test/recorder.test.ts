@@ -1,5 +1,5 @@
 import { type AddressInfo, connect } from "node:net";
-import { createSeededRandom, silentLogger } from "@espalier/common";
+import { createSeededRandom, silentLogger } from "@espalier/core";
 import type { PromptBlocks } from "@espalier/routing";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import fastify from "fastify";

@@ -1,14 +1,14 @@
-import { EspalierError, silentMeter, systemRandom } from "@espalier/common";
-import { type CompiledConfig, loadConfig } from "@espalier/config";
-import { createInferenceTables } from "@espalier/discovery";
+import { EspalierError, silentMeter, systemRandom } from "@espalier/core";
+import { createInferenceTables } from "@espalier/engines";
 import { createPolicy } from "@espalier/policies";
 import { createFleetLearning } from "@espalier/routing";
-import { createMetrics } from "@espalier/telemetry";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { type CompiledConfig, loadConfig } from "../src/config/index.ts";
 import { createLiveConfig } from "../src/lifecycle/live-config.ts";
 import { createReloader } from "../src/lifecycle/reloader.ts";
 import { createPools, poolRules } from "../src/routing/pools.ts";
+import { createMetrics } from "../src/telemetry/index.ts";
 
 const read = (text: string): CompiledConfig => loadConfig({ file: { path: "espalier.yaml", text } });
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { authenticate } from "../src/data-plane/data-plane-app.ts";
 import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { FeedConfidence, PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";

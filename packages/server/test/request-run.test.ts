@@ -1,5 +1,5 @@
 /** What one request does to its engines' load and circuit breakers, and what it has for the proxy; see `exchange-placement` for placements. */
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import {
   answer,

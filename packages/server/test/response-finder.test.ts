@@ -1,6 +1,6 @@
-import { EspalierError, type HttpRequest, type HttpResponse } from "@espalier/common";
+import { EspalierError, type HttpRequest, type HttpResponse } from "@espalier/core";
+import type { EngineRecord } from "@espalier/engines";
 import { createVirtualTime } from "@espalier/testing";
-import type { EngineRecord } from "@espalier/workers";
 import { expect, test } from "vitest";
 import { createResponseFinder } from "../src/data-plane/stored-responses.ts";
 

@@ -1,6 +1,6 @@
-import type { WaitingWork } from "@espalier/admission";
-import { silentMeter } from "@espalier/common";
+import { silentMeter } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
+import type { WaitingWork } from "@espalier/routing";
 import { createFleetLearning } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

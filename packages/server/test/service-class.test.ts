@@ -1,6 +1,6 @@
-import { loadConfig } from "@espalier/config";
-import { createInferenceTables } from "@espalier/discovery";
+import { createInferenceTables } from "@espalier/engines";
 import { expect, test } from "vitest";
+import { loadConfig } from "../src/config/index.ts";
 import { readServiceClass } from "../src/routing/service-class.ts";
 
 const noObjectives = createInferenceTables();

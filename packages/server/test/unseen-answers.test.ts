@@ -1,5 +1,5 @@
+import type { Target } from "@espalier/engines";
 import { createVirtualTime } from "@espalier/testing";
-import type { Target } from "@espalier/workers";
 import { expect, test } from "vitest";
 import { maxUnseen, UnseenAnswers } from "../src/endpoint-picker/unseen-answers.ts";
 

@@ -1,4 +1,4 @@
-import { type Cancel, createSeededRandom, type Random, type Scheduler } from "@espalier/common";
+import { type Cancel, createSeededRandom, type Random, type Scheduler } from "@espalier/core";
 
 export const faultNames = [
   "partition",

@@ -6,6 +6,15 @@ export { recordTrace } from "./clients/traces.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
 export type { FaultAction, FaultName, FaultPlan, FleetControls } from "./faults.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
+export {
+  type Answer,
+  createLoadClient,
+  type LoadClient,
+  type LoadRequest,
+  runClosedLoop,
+  runOpenLoop,
+  type TimedJob,
+} from "./load-driver/index.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
 export { findKnee, type Knee, type KneeLoad, kneeLoad } from "./measure/knee.ts";
 export {
@@ -64,3 +73,33 @@ export type {
 } from "./scenarios/scenario.ts";
 export { type Progress, simulate } from "./simulate.ts";
 export type { ClientShares, Region, Topology } from "./topology.ts";
+export {
+  bailianLine,
+  blockText,
+  type ChatMessage,
+  type ChatSession,
+  chatSessions,
+  createPromptSynthesizer,
+  formatTable,
+  infiniteCacheBound,
+  jitterArrivals,
+  maxLineBytes,
+  maxTraceRequests,
+  mooncakeStepMs,
+  percentile,
+  poissonArrivals,
+  type ReplayRow,
+  type RequestResult,
+  type RunLabels,
+  readTrace,
+  runTraceSession,
+  summarize,
+  type TableColumn,
+  type TraceFormat,
+  type TraceRequest,
+  type TraceSession,
+  toChatMessages,
+  traceFormats,
+  traceSessions,
+  wordTokenIds,
+} from "./workload/index.ts";

@@ -1,8 +1,8 @@
 import type { EngineParameters } from "@espalier/engine-model";
 import type { CustomPolicies, PolicyNeeds } from "@espalier/policies";
-import type { TraceRequest } from "@espalier/workload";
 import type { RequestOutcome, SimRequest } from "./clients/workload.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
+import type { TraceRequest } from "./workload/index.ts";
 
 /**
  * What routers share. `mesh`: everything, as in production. `none`: nothing, and engines publish no events.

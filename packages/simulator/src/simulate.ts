@@ -1,6 +1,6 @@
-import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
 import { type EngineParameters, type EnginePreset, enginePresets, type PullLimits } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
+import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/routing";
 import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts";
 import { createFaultPlan, type FaultPlan, isPossibleWith, runFaults } from "./faults.ts";
 import { Cells } from "./fleet/cells.ts";

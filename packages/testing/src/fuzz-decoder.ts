@@ -1,5 +1,5 @@
 import { appendFileSync } from "node:fs";
-import { createSeededRandom, type Random, systemClock } from "@espalier/common";
+import { createSeededRandom, type Random, systemClock } from "@espalier/core";
 import { mutateBytes } from "./mutate-bytes.ts";
 
 /** A decoder of untrusted bytes. */

@@ -9,7 +9,7 @@ import {
   type Random,
   type Scheduler,
   type Transport,
-} from "@espalier/common";
+} from "@espalier/core";
 
 interface MemoryNetworkOptions {
   readonly clock: Clock;

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 
 /** Largest case; larger bounds of decoders have their own tests. */
 export const maxCaseBytes = 65_536;

@@ -1,4 +1,4 @@
-import type { LogFields, Logger, Meter } from "@espalier/common";
+import type { LogFields, Logger, Meter } from "@espalier/core";
 
 export interface LogLine {
   readonly level: "debug" | "info" | "warn" | "error";

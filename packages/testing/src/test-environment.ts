@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 
 /**
  * How deep property tests go: `full` in `npm run test:all`, a tenth of it in `npm test`, which runs far more often.

@@ -1,4 +1,4 @@
-import type { Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/core";
 
 /** A clock and a scheduler that advance only on demand. */
 export type VirtualTime = ReturnType<typeof createVirtualTime>;

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { fuzzTarget, readFuzzRequest } from "../src/fuzz-decoder.ts";
 import { type FuzzTarget, fuzzDecoder, fuzzInFile, maxCaseBytes, mutateBytes } from "../src/index.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, maxPendingTasks, TimerHeap } from "@espalier/testing";
 import { expect, test } from "vitest";
 

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 
 /** A JSON object whose members have not been checked. */
 export type JsonObject = { readonly [key: string]: unknown };

@@ -1,4 +1,4 @@
-import type { JsonBody } from "@espalier/json-body";
+import type { JsonBody } from "@espalier/core";
 import type { ChatDialect } from "./chat/chat-dialect.ts";
 import { isJsonObject, type JsonObject } from "./json-object.ts";
 

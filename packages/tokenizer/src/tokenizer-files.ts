@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { type JsonObject, parseJsonObject } from "./json-object.ts";
 
 /** The largest vocabularies in use (262,144 tokens with merges as pairs) take 35 MB. */

@@ -1,4 +1,4 @@
-import { createSeededRandom, type HttpClient, type Random } from "@espalier/common";
+import { createSeededRandom, type HttpClient, type Random } from "@espalier/core";
 import type { ChatDialect } from "./chat/chat-dialect.ts";
 import { fetchTokens, tokenizeBody } from "./modes/engine-mode.ts";
 import { promptSource } from "./prompt-request.ts";

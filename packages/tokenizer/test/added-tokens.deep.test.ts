@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";
 import { mismatches, pairOf, readModel } from "./support/models.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createTextTokenizer, type TextTokenizer } from "../src/text/text-tokenizer.ts";
 import { hardTexts } from "../src/verify-tokenizer.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { hardTexts } from "../src/verify-tokenizer.ts";
 import { mismatches, modelFolders, pairOf, readModel } from "./support/models.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createHashedCache, type TextKey } from "../src/prompt/hashed-cache.ts";
 

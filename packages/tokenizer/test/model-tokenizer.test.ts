@@ -1,5 +1,4 @@
-import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
-import { scanBody } from "@espalier/json-body";
+import { EspalierError, type HttpClient, type HttpRequest, scanBody } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createModelTokenizer, type ModelTokenizer, type ModelTokenizerOptions } from "../src/modes/model-tokenizer.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createPromptHasher, type PromptBlocks } from "../src/prompt/prompt-blocks.ts";
 import { createPromptEncoder, maxCuts, type PromptEncoder, unknownPieces } from "../src/prompt/prompt-encoder.ts";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createTextTokenizer, maxTextLength } from "../src/text/text-tokenizer.ts";
 import { readModel, type TokenizerJson } from "./support/models.ts";

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { loadTokenizerFiles, shippedModelFolder } from "../src/tokenizer-files.ts";
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createSeededRandom, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, waitFor } from "@espalier/testing";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { EspalierError, systemClock } from "@espalier/common";
+import { EspalierError, systemClock } from "@espalier/core";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createChatRenderer } from "../src/chat/chat-renderer.ts";

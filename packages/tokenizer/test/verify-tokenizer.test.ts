@@ -1,4 +1,4 @@
-import type { HttpClient } from "@espalier/common";
+import type { HttpClient } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";
 import { hardTexts, type VerifyOptions, verifyTokenizer } from "../src/verify-tokenizer.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import { WebsocketProvider } from "y-websocket";
 import { Doc } from "yjs";
 import type { FollowDocument } from "./follower.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
 import { addHistory, emptyHistory } from "../model/history.ts";
 import { type Overview, readOverview } from "../model/overview.ts";

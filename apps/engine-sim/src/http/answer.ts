@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
 import type { Outcome } from "../engine/request-log.ts";
 import type { SequenceListener, SequenceRequest } from "../engine/simulated-engine.ts";

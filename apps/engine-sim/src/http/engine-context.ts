@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import type { CacheFlavour } from "@espalier/engine-model";
 import type { StoredResponses } from "../api/responses.ts";
 import type { BehaviourName } from "../behaviours.ts";

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Scheduler } from "@espalier/core";
 
 /** An HTTP server that can close its port for a while. */
 export type Listener = ReturnType<typeof createListener>;

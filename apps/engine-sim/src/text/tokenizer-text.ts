@@ -1,4 +1,4 @@
-import { type Clock, EspalierError, type Logger } from "@espalier/common";
+import { type Clock, EspalierError, type Logger } from "@espalier/core";
 import {
   type ChatDialect,
   createChatRenderer,

@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
-import type { Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/core";
 import {
   type CancelPull,
   createPullSource,

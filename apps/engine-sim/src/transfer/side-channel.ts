@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/core";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
 import { type FaultTable, transferPath } from "../faults.ts";
 import { ApiError, readBody, send, sendJson, textType } from "../http/exchange.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 
 /** Blocks for another engine. */
 export interface KvOffer {

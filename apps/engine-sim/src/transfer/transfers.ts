@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import type { JsonObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../event-channel.ts";

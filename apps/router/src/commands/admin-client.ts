@@ -5,8 +5,8 @@ import {
   type HttpClient,
   systemClock,
   systemScheduler,
-} from "@espalier/common";
-import { createProxy } from "@espalier/proxy";
+} from "@espalier/core";
+import { createProxy } from "@espalier/engines";
 import type { RouterStatus, Worker } from "@espalier/server";
 import { type Command, Option } from "commander";
 

@@ -1,10 +1,9 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { EspalierError } from "@espalier/common";
-import { type CompiledConfig, configJsonSchema, describeConfig, renderConfigYaml } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
-import { loadPlugins } from "@espalier/server";
+import { type CompiledConfig, configJsonSchema, describeConfig, loadPlugins, renderConfigYaml } from "@espalier/server";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { EspalierError } from "@espalier/common";
-import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
+import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/server";
 import { type Command, Option } from "commander";
 import { adviseOnFlag } from "../migrate/flags/foreign-routers.ts";
 import { withAddress } from "./command-list.ts";

@@ -1,6 +1,6 @@
-import { createSeededRandom, systemClock } from "@espalier/common";
-import { type Answer, createLoadClient } from "@espalier/load-driver";
-import type { ChatMessage } from "@espalier/workload";
+import { createSeededRandom, systemClock } from "@espalier/core";
+import type { ChatMessage } from "@espalier/simulator";
+import { type Answer, createLoadClient } from "@espalier/simulator";
 import { wait } from "../signals.ts";
 import { groupDigits, layOutTable } from "../terminal-layout.ts";
 

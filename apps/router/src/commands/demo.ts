@@ -2,19 +2,19 @@ import { setMaxListeners } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
 import { presetNames } from "@espalier/engine-model";
-import { createLoadClient } from "@espalier/load-driver";
 import { policyNames } from "@espalier/policies";
-import { shippedModelFolder } from "@espalier/tokenizer";
 import {
   type ChatMessage,
   type ChatSession,
   chatSessions,
+  createLoadClient,
   poissonArrivals,
   type RequestResult,
   summarize,
-} from "@espalier/workload";
+} from "@espalier/simulator";
+import { shippedModelFolder } from "@espalier/tokenizer";
 import { type Command, Option } from "commander";
 import {
   addEnvoyFlags,

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
-import { EspalierError, type HttpClient, systemClock } from "@espalier/common";
-import { type CompiledConfig, parseEnginesFile } from "@espalier/config";
+import { EspalierError, type HttpClient, systemClock } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
+import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
 import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
 import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";

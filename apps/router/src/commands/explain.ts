@@ -1,5 +1,5 @@
 import type { PastRequest as Answered, Explanation } from "@espalier/server";
-import type { TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";

@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
+import { loadConfig } from "@espalier/server";
 import type { Command } from "commander";
 import { describeEntry, isNotable, type Migration, renderMigration } from "../migrate/migration.ts";
 import { type MigrationSource, migrationSources } from "../migrate/sources.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { didYouMean } from "@espalier/common";
+import { didYouMean } from "@espalier/core";
 import { InvalidArgumentError, type Option } from "commander";
 
 /** The command was called incorrectly: its message goes to standard error and the exit code is 2. */

@@ -8,7 +8,7 @@ import {
   type TraceFormat,
   traceFormats,
   traceSessions,
-} from "@espalier/workload";
+} from "@espalier/simulator";
 import { type Command, Option } from "commander";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters } from "../processes/local-fleet.ts";

@@ -1,18 +1,19 @@
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { setFlagsFromString } from "node:v8";
-import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import { dashboardFiles } from "@espalier/dashboard";
+import type { CompiledConfig } from "@espalier/server";
 import {
   type ConfigSource,
+  createLogger,
   createRouter,
   type DashboardPage,
+  type LoggerOptions,
   loadPlugins,
   type Router,
   type RouterGroup,
 } from "@espalier/server";
-import { createLogger, type LoggerOptions } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
 import { openFileLimit } from "../open-files.ts";
 import { writeNote } from "../output.ts";

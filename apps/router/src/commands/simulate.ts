@@ -3,7 +3,10 @@ import { writeFile } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
 import { enginePresets } from "@espalier/engine-model";
 import {
+  bailianLine,
+  formatTable,
   type MedianRow,
+  maxTraceRequests,
   medianRows,
   recordTrace,
   renderFigure,
@@ -12,9 +15,9 @@ import {
   scenario,
   scenarioNames,
   sharings,
+  traceFormats,
   withGaps,
 } from "@espalier/simulator";
-import { bailianLine, formatTable, maxTraceRequests, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";

@@ -1,6 +1,6 @@
-import { EspalierError, type Scheduler } from "@espalier/common";
+import { EspalierError, type Scheduler } from "@espalier/core";
 import type { MeshDescription, RouterStatus } from "@espalier/server";
-import type { TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";

@@ -1,7 +1,7 @@
 import type { ReadStream } from "node:tty";
-import { type Clock, systemClock } from "@espalier/common";
+import { type Clock, systemClock } from "@espalier/core";
 import type { RouterStatus, Worker } from "@espalier/server";
-import type { TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";

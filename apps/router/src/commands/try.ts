@@ -7,9 +7,9 @@ import {
   systemClock,
   systemRandom,
   systemScheduler,
-} from "@espalier/common";
-import { type Answer, createLoadClient } from "@espalier/load-driver";
+} from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
+import { type Answer, createLoadClient } from "@espalier/simulator";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";

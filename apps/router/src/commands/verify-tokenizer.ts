@@ -1,4 +1,5 @@
-import { type HttpClient, systemClock } from "@espalier/common";
+import { type HttpClient, systemClock } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
 import {
   type ChatDialect,
   chatDialectOf,
@@ -12,7 +13,6 @@ import {
   type VerifyRow,
   verifyTokenizer,
 } from "@espalier/tokenizer";
-import { formatTable } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withHttpClient } from "./admin-client.ts";

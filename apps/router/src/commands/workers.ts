@@ -1,5 +1,5 @@
 import type { Worker } from "@espalier/server";
-import type { TableColumn } from "@espalier/workload";
+import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output.ts";
 import { layOutTable, percentOf } from "../terminal-layout.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type EngineSpec, type HttpClient, type HttpResponse, systemClock } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import { type EngineSpec, type HttpClient, type HttpResponse, systemClock } from "@espalier/core";
+import type { CompiledConfig } from "@espalier/server";
 import { findEventSources, sourceBySpec } from "@espalier/server";
 import { loadTokenizerFiles } from "@espalier/tokenizer";
 import { compareTokenizer, versionAt } from "../commands/verify-tokenizer.ts";

@@ -1,5 +1,5 @@
 import { createServer } from "node:net";
-import type { CompiledConfig } from "@espalier/config";
+import type { CompiledConfig } from "@espalier/server";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Below this, a router serves a few hundred clients at most. */

@@ -1,7 +1,7 @@
 import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
-import type { CompiledConfig } from "@espalier/config";
+import type { CompiledConfig } from "@espalier/server";
 import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
 import { askAdmin, askStatus } from "../commands/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";

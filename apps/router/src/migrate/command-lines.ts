@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { parseYaml } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
+import { parseYaml } from "@espalier/server";
 import { isSection } from "./translation.ts";
 
 /** A program that starts another one, whose words stand behind its own. */

@@ -1,4 +1,4 @@
-import { writeYaml } from "@espalier/config";
+import { writeYaml } from "@espalier/server";
 
 /** A configuration of another router, in ours. */
 export interface Migration {

@@ -1,5 +1,5 @@
-import { formatPath, type Path } from "@espalier/config";
 import { policyCatalogue } from "@espalier/policies";
+import { formatPath, type Path } from "@espalier/server";
 import type { MigrationEntry } from "./migration.ts";
 
 /** Keys and values of a file, unchecked. */

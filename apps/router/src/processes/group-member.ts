@@ -1,7 +1,7 @@
 import cluster from "node:cluster";
-import { systemScheduler } from "@espalier/common";
-import { type CompiledConfig, type MeshConfig, Secret } from "@espalier/config";
+import { systemScheduler } from "@espalier/core";
 import type { Router, RouterGroup } from "@espalier/server";
+import { type CompiledConfig, type MeshConfig, Secret } from "@espalier/server";
 import type { GroupOrder, MemberAddresses, MemberReport, Place } from "./process-group.ts";
 
 const askEveryMs = 20;

@@ -1,4 +1,4 @@
-import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
+import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/core";
 import type { Router } from "@espalier/server";
 
 /** The place of a process in its group. All messages here use the channel between the process and the first one. */

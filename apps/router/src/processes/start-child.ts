@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { get } from "node:http";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 
 /** A program of this project that runs as a child process and has reported that it listens. */

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import {
   createPromptSynthesizer,
   jitterArrivals,
@@ -8,7 +8,7 @@ import {
   type TraceRequest,
   toChatMessages,
   wordTokenIds,
-} from "@espalier/workload";
+} from "@espalier/simulator";
 
 /**
  * One request of a replay. Its body is created on demand, so that a thousand waiting prompts of 50 KB take no memory.

@@ -1,5 +1,5 @@
-import type { Answer } from "@espalier/load-driver";
-import { formatTable, type ReplayRow, type RequestResult, type RunLabels, type TableColumn } from "@espalier/workload";
+import type { Answer } from "@espalier/simulator";
+import { formatTable, type ReplayRow, type RequestResult, type RunLabels, type TableColumn } from "@espalier/simulator";
 import { percentOf } from "../terminal-layout.ts";
 
 const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events" | "by_class">): TableColumn<ReplayRow> => ({

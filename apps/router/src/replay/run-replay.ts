@@ -1,13 +1,15 @@
 import { MessageChannel } from "node:worker_threads";
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
-import { createLoadClient, runClosedLoop, runOpenLoop } from "@espalier/load-driver";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
 import {
+  createLoadClient,
   poissonArrivals,
   type RequestResult,
+  runClosedLoop,
+  runOpenLoop,
   runTraceSession,
   type TraceSession,
   traceSessions,
-} from "@espalier/workload";
+} from "@espalier/simulator";
 import type { PlannedRequest } from "./replay-plan.ts";
 import { resultOf } from "./replay-results.ts";
 

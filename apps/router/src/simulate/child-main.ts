@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { type JobOutcome, runJob, type SimJob } from "./run-job.ts";
 import type { ChildMessage } from "./run-tasks.ts";
 import { loadScenario, type SimulatedScenario } from "./simulated-scenario.ts";

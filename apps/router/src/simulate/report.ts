@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { type MedianRow, medianRows, renderFigure, scenario, withGaps } from "@espalier/simulator";
 import { writeNote } from "../output.ts";
 import { executeJobs } from "./execute-jobs.ts";

@@ -1,4 +1,4 @@
-import { systemClock } from "@espalier/common";
+import { systemClock } from "@espalier/core";
 import {
   type CachedPoint,
   cachedOverTime,

@@ -1,4 +1,4 @@
-import { didYouMean } from "@espalier/common";
+import { didYouMean } from "@espalier/core";
 import type { Knee, LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
 import { UsageError } from "../commands/read-flags.ts";
 import { writeNote } from "../output.ts";

@@ -1,6 +1,6 @@
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { type ErrorCode, EspalierError, errorCatalogue, programUrl } from "@espalier/common";
+import { type ErrorCode, EspalierError, errorCatalogue, programUrl } from "@espalier/core";
 import { collectErrorText } from "../processes/start-child.ts";
 
 /** A child process's message about its task: progress, then one of the two ends. */

@@ -1,8 +1,14 @@
 import { availableParallelism } from "node:os";
 import { dirname, resolve } from "node:path";
 import { policyNames } from "@espalier/policies";
-import { linkModels, maxFleetEngines, maxFleetRouters, sharings } from "@espalier/simulator";
-import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
+import {
+  linkModels,
+  maxFleetEngines,
+  maxFleetRouters,
+  maxTraceRequests,
+  sharings,
+  type TraceFormat,
+} from "@espalier/simulator";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../commands/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";

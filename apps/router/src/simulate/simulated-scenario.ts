@@ -1,18 +1,19 @@
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { type CustomPolicies, policyNames } from "@espalier/policies";
 import {
   clusterIp,
   customScenario,
   parseFleet,
+  readTrace,
   rivalNames,
   type Scenario,
   type ScenarioFleet,
   scenario,
   scenarioNames,
+  type TraceRequest,
 } from "@espalier/simulator";
-import { readTrace, type TraceRequest } from "@espalier/workload";
 import { readName, UsageError } from "../commands/read-flags.ts";
 import type { ScenarioSource } from "./simulate-options.ts";
 

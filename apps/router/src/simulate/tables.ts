@@ -3,12 +3,12 @@ import {
   type MedianRow,
   medianRows,
   type PublishedResult,
+  percentile,
   type Scenario,
   type Sharing,
   type SimulateRow,
   withGaps,
 } from "@espalier/simulator";
-import { percentile } from "@espalier/workload";
 import type { RunJob, RunOutcome } from "./run-job.ts";
 import { isBlind } from "./simulated-scenario.ts";
 

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import {
   comparedFigures,
   comparePolicies,
+  formatTable,
   type PolicyComparison,
   scenario,
   type WorstRatio,
 } from "@espalier/simulator";
-import { formatTable } from "@espalier/workload";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { executeJobs } from "./execute-jobs.ts";
 import { noteFailures } from "./run-plan.ts";

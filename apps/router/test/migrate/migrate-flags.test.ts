@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
+import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/server";
 import { describe, expect, test } from "vitest";
 import { registerCheckConfig } from "../../src/commands/check-config.ts";
 import { registerMigrate } from "../../src/commands/migrate.ts";

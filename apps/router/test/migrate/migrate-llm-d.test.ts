@@ -1,5 +1,5 @@
-import { createSeededRandom, type Random } from "@espalier/common";
-import { loadConfig, parseYaml } from "@espalier/config";
+import { createSeededRandom, type Random } from "@espalier/core";
+import { loadConfig, parseYaml } from "@espalier/server";
 import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { llmdPlugins } from "../../src/migrate/llm-d/plugins.ts";

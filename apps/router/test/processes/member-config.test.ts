@@ -1,4 +1,4 @@
-import { type FlagValues, loadConfig } from "@espalier/config";
+import { type FlagValues, loadConfig } from "@espalier/server";
 import { expect, test } from "vitest";
 import { memberConfig } from "../../src/processes/group-member.ts";
 

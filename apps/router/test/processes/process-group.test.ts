@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { GroupOrder, Place } from "../../src/processes/process-group.ts";

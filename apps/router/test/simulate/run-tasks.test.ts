@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { runTasks } from "../../src/simulate/run-tasks.ts";

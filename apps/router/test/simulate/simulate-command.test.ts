@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { beforeEach, expect, test, vi } from "vitest";
 import { registerSimulate } from "../../src/commands/simulate.ts";
 import type { RunJob, SimJob } from "../../src/simulate/run-job.ts";

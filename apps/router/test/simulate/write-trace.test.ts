@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { maxTraceRequests, readTrace } from "@espalier/workload";
+import { maxTraceRequests, readTrace } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { registerSimulate } from "../../src/commands/simulate.ts";
 import { runCommand } from "../run-command.ts";

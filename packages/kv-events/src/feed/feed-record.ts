@@ -1,4 +1,4 @@
-import type { Clock, Meter } from "@espalier/common";
+import type { Clock, Meter } from "@espalier/core";
 import { type RefusalReason, refusalReasons } from "../codec/event-decoder.ts";
 import type { FeedReason, FeedSink, FeedState } from "./feed-state.ts";
 import type { ReplayOutcome } from "./replay-run.ts";

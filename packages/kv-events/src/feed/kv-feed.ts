@@ -10,7 +10,7 @@ import {
   silentLogger,
   silentMeter,
   systemRandom,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { EventDecoder } from "../codec/event-decoder.ts";
 import { type NumberedMessage, readSequence } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket, SubscriberMode, SubscriberObserver } from "./event-transport.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { type NumberedMessage, readReplayAnswer } from "../codec/replay-frames.ts";
 import type { EventTransport, OpenSocket } from "./event-transport.ts";
 import type { FeedLimits } from "./feed-limits.ts";

@@ -1,4 +1,4 @@
-import type { Logger } from "@espalier/common";
+import type { Logger } from "@espalier/core";
 import type { EventTransport, OpenSocket, SubscriberObserver, SubscriberOptions } from "./event-transport.ts";
 
 /** Most subscribers of one bound endpoint. */

@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import type { Cancel, Logger, Scheduler } from "@espalier/common";
+import type { Cancel, Logger, Scheduler } from "@espalier/core";
 import { type EngineEventBatch, eventKind } from "@espalier/prefix-index";
 import type { EventDecoder } from "../codec/event-decoder.ts";
 import type { NumberedMessage } from "../codec/replay-frames.ts";

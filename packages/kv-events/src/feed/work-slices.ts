@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 
 /** Something with work that can be done in small steps. */
 export interface SliceWorker {

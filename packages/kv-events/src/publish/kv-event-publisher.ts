@@ -1,4 +1,4 @@
-import { type Clock, type Logger, type Scheduler, type Startable, systemScheduler } from "@espalier/common";
+import { type Clock, type Logger, type Scheduler, type Startable, systemScheduler } from "@espalier/core";
 import { XPublisher } from "zeromq";
 import { type EventDialect, encodeEventMessage, replayCarriesTopic, type WireEvent } from "../codec/encode-events.ts";
 import { writeSequence } from "../codec/replay-frames.ts";

@@ -1,4 +1,4 @@
-import type { Logger } from "@espalier/common";
+import type { Logger } from "@espalier/core";
 import { Router } from "zeromq";
 import { type NumberedMessage, readReplayRequest, replayEndFrames, replayFrames } from "../codec/replay-frames.ts";
 import { zmqContext } from "../zmq-context.ts";

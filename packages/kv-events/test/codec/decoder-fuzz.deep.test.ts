@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random, systemClock } from "@espalier/common";
+import { createSeededRandom, type Random, systemClock } from "@espalier/core";
 import { decode, encode } from "@msgpack/msgpack";
 import { expect, test } from "vitest";
 import { createEventDecoder, refusalReasons } from "../../src/codec/event-decoder.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
 import { decodeNaively } from "./naive-decoder.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { decode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
 import { type EventDialect, encodeEventMessage, eventDialects, type WireEvent } from "../../src/codec/encode-events.ts";

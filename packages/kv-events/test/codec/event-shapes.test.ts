@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { encode } from "@msgpack/msgpack";
 import { describe, expect, test } from "vitest";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";

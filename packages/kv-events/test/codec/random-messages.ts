@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { Encoder } from "@msgpack/msgpack";
 
 /** Makes messages of every shape that engines of any generation send, some of their events unknown or malformed. */

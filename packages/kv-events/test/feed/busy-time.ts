@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import type { VirtualTime } from "@espalier/testing";
 
 /** Timers as Node has them: none is shorter than a millisecond, so that `advance(1)` is one turn of the loop. */

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { sharedPath } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { endpointsOfRank, readSglangEventSources, readVllmEventSources } from "../../src/feed/event-sources.ts";

@@ -1,4 +1,4 @@
-import { silentLogger } from "@espalier/common";
+import { silentLogger } from "@espalier/core";
 import { createRecordingLogger } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { SubscriberObserver } from "../../src/feed/event-transport.ts";

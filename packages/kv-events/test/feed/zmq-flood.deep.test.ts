@@ -1,5 +1,5 @@
 /** A flood over a real socket; see `backlog.test.ts` for symptom and mechanism. */
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { Publisher } from "zeromq";

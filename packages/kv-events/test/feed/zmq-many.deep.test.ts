@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createWorkSlices } from "../../src/feed/work-slices.ts";

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
+import { silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { Publisher } from "zeromq";

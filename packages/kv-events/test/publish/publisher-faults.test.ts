@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import {

@@ -1,5 +1,5 @@
 import { createServer } from "node:net";
-import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
+import { type Clock, silentLogger, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import type { WireEvent } from "../../src/codec/encode-events.ts";

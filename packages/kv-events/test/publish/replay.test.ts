@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, sharedPath } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { type EventDialect, eventDialects } from "../../src/codec/encode-events.ts";

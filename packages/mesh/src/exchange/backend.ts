@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, type Described, json, type Startable } from "@espalier/common";
+import { type Cancel, type Clock, type Described, json, type Startable } from "@espalier/core";
 import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { RefusedPeer } from "../link/links.ts";

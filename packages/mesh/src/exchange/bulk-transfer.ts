@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock } from "@espalier/common";
+import { ByteReader, ByteWriter, type Cancel, type Clock } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 import { PeerFault } from "./peer-fault.ts";

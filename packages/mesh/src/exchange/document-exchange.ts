@@ -1,4 +1,4 @@
-import { ByteWriter, type Cancel, EspalierError, RecencyMap } from "@espalier/common";
+import { ByteWriter, type Cancel, EspalierError, RecencyMap } from "@espalier/core";
 import { type ApplyOutcome, DocumentFullError, type DocumentUpdate, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { BulkReceiver, BulkSender } from "./bulk-transfer.ts";

@@ -1,4 +1,4 @@
-import { ByteReader, backoffDelayMs } from "@espalier/common";
+import { ByteReader, backoffDelayMs } from "@espalier/core";
 import type { ApplyOutcome, DocumentUpdate } from "@espalier/replication";
 import type { BulkOutcome, BulkReceiver } from "./bulk-transfer.ts";
 import type { PeerDocuments } from "./document-broadcaster.ts";

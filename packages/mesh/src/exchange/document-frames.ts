@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import type { FoldStatement } from "@espalier/replication";
 
 /** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */

@@ -1,4 +1,4 @@
-import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/common";
+import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/core";
 import type { Origin, ReplicatedDocuments } from "@espalier/replication";
 import type { Channel, ProcessPorts } from "../link/link.ts";
 

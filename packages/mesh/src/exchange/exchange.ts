@@ -1,4 +1,4 @@
-import { type Cancel, EspalierError } from "@espalier/common";
+import { type Cancel, EspalierError } from "@espalier/core";
 import { type FoldStatement, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import type { Channel, Link, ProcessPorts } from "../link/link.ts";
 import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";

@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import type { Origin, PlaneExchange } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { ExchangeMeter, MeshPeers } from "./exchange-parts.ts";

@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import { originKey, type ReplicaPorts, type SnapshotRequest, type SnapshotSink } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { BulkOutcome, BulkReceiver, BulkSender } from "./bulk-transfer.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, RouterId } from "@espalier/common";
+import type { Cancel, RouterId } from "@espalier/core";
 import type { LinkLimits, ProcessPorts } from "./link.ts";
 
 /** An address that is dialed until it is forgotten. */

@@ -1,4 +1,4 @@
-import { counterBy, EspalierError, type Logger, type Meter } from "@espalier/common";
+import { counterBy, EspalierError, type Logger, type Meter } from "@espalier/core";
 import type { Link, LinkObserver } from "./link.ts";
 
 /** Whether an exception of an observer says that the peer sent what no router may: its link is closed then. */

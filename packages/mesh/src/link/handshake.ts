@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Cancel, Connection, ConnectionEnd, ConnectionObserver, Scheduler } from "@espalier/common";
+import type { Cancel, Connection, ConnectionEnd, ConnectionObserver, Scheduler } from "@espalier/core";
 import type { Origin } from "@espalier/replication";
 import {
   commonVersion,

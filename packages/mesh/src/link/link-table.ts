@@ -1,4 +1,4 @@
-import type { Clock, RouterId } from "@espalier/common";
+import type { Clock, RouterId } from "@espalier/core";
 import type { Verdict } from "./handshake.ts";
 import type { Link, LinkLimits, PeerIdentity } from "./link.ts";
 

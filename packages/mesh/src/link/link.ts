@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
 import type { Origin } from "@espalier/replication";
 import type { linkEnds, rejectReasons } from "../wire/link-frames.ts";
 

@@ -13,7 +13,7 @@ import {
   type Scheduler,
   type Startable,
   type Transport,
-} from "@espalier/common";
+} from "@espalier/core";
 import { maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";

@@ -7,7 +7,7 @@ import {
   gaugeOf,
   type Logger,
   type Meter,
-} from "@espalier/common";
+} from "@espalier/core";
 import {
   channelOf,
   dataHeaderBytes,

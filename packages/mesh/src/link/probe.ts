@@ -1,4 +1,4 @@
-import type { Scheduler, Transport } from "@espalier/common";
+import type { Scheduler, Transport } from "@espalier/core";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { type LocalIdentity, Session } from "./handshake.ts";
 import { type DialFailure, defaultLinkLimits } from "./link.ts";

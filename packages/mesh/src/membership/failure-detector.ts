@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Random, RouterId } from "@espalier/common";
+import type { Cancel, Clock, Logger, Random, RouterId } from "@espalier/core";
 import type { Member, Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { DialPlan } from "./dial-plan.ts";

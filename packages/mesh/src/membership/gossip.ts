@@ -1,4 +1,4 @@
-import type { Cancel, RouterId, Scheduler } from "@espalier/common";
+import type { Cancel, RouterId, Scheduler } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import {

@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/common";
+import type { RouterId } from "@espalier/core";
 import type { Member, Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { MembershipLimits } from "./membership.ts";

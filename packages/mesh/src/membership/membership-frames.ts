@@ -1,4 +1,4 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
+import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
 import { checkEpoch, type Origin } from "@espalier/replication";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 

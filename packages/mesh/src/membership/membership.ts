@@ -1,4 +1,4 @@
-import { type Cancel, counterBy, counterOf, type Meter, type RouterId } from "@espalier/common";
+import { type Cancel, counterBy, counterOf, type Meter, type RouterId } from "@espalier/core";
 import type { Member, Origin } from "@espalier/replication";
 import type { DialFailure, Link, LinkEnd, ProcessPorts } from "../link/link.ts";
 import { DialPlan } from "./dial-plan.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Logger, Scheduler } from "@espalier/core";
 
 /**
  * Milliseconds in which this process ran. Time in which it was stopped, or in which its event loop hung, counts only up

@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/common";
+import type { RouterId } from "@espalier/core";
 import type { FeedQuality, PostedClaim } from "@espalier/replication";
 import { hashText, mixWord } from "../membership/text-hash.ts";
 

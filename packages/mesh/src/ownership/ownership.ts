@@ -1,4 +1,4 @@
-import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/core";
 import {
   type FeedQuality,
   holdsAgainst,

@@ -1,4 +1,4 @@
-import { asRouterId, type Clock } from "@espalier/common";
+import { asRouterId, type Clock } from "@espalier/core";
 import { type Member, type Origin, originKey } from "@espalier/replication";
 import { decodeLease, type Lease } from "./lease.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, EspalierError } from "@espalier/common";
+import { ByteReader, ByteWriter, EspalierError } from "@espalier/core";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
 import type { ProcessPorts } from "../link/link.ts";
 import type { StoredJournal } from "./directory.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/common";
+import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/core";
 import type { Origin, ReplicaPorts } from "@espalier/replication";
 import type { RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { pause, type RedisSession, textOf } from "./redis-session.ts";

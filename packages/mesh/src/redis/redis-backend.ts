@@ -1,4 +1,4 @@
-import type { Cancel, GaugeSeries } from "@espalier/common";
+import type { Cancel, GaugeSeries } from "@espalier/core";
 import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
 import { Exchange } from "../exchange/exchange.ts";

@@ -1,4 +1,4 @@
-import { counterBy, type Meter } from "@espalier/common";
+import { counterBy, type Meter } from "@espalier/core";
 import { defaultLinkLimits } from "../link/link.ts";
 import type { StoredJournal } from "./directory.ts";
 

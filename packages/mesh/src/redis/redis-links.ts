@@ -1,4 +1,4 @@
-import { asRouterId, ByteReader, ByteWriter, type Clock, type Logger } from "@espalier/common";
+import { asRouterId, ByteReader, ByteWriter, type Clock, type Logger } from "@espalier/core";
 import { checkEpoch, type Origin, originKey } from "@espalier/replication";
 import { noteCapability } from "../exchange/relay-carrier.ts";
 import { isPeersFault } from "../link/guard-observer.ts";

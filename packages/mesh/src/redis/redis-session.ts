@@ -1,4 +1,4 @@
-import { backoffDelayMs, type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import { backoffDelayMs, type Cancel, EspalierError, type Scheduler } from "@espalier/core";
 import type { ProcessPorts } from "../link/link.ts";
 import type { RedisLimits } from "./redis-keys.ts";
 

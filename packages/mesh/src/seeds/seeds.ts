@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import type { DialFailure, ProcessPorts } from "../link/link.ts";
 
 /** Seeds that another component finds and keeps up to date. */

@@ -12,7 +12,7 @@ import {
   maxUntrustedBytes,
   type Scheduler,
   type Transport,
-} from "@espalier/common";
+} from "@espalier/core";
 import { type RawData, WebSocket, WebSocketServer } from "ws";
 
 /**

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { asRouterId, ByteReader, ByteWriter } from "@espalier/common";
+import { asRouterId, ByteReader, ByteWriter } from "@espalier/core";
 import { checkEpoch, type Origin } from "@espalier/replication";
 import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
 import { nonceBytes } from "./secure-nonce.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Scheduler, silentMeter } from "@espalier/common";
+import { createSeededRandom, type Scheduler, silentMeter } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import {

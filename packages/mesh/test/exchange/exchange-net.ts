@@ -1,4 +1,4 @@
-import { createSeededRandom, type Meter, silentMeter } from "@espalier/common";
+import { createSeededRandom, type Meter, silentMeter } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { Exchange } from "../../src/exchange/exchange.ts";
 import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";

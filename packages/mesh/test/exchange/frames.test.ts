@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, it } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../../src/exchange/bulk-transfer.ts";
 import {

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
 
 /** A link that keeps what is sent on it. */

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { describe, expect, it } from "vitest";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
 import { loadFrame } from "../log-replica.ts";

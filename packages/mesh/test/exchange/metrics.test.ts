@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { describe, expect, it } from "vitest";
 import { describeMember } from "../../src/exchange/backend.ts";
 import { versionOf } from "../../src/exchange/document-broadcaster.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import { decodeBulkMessage } from "../../src/exchange/bulk-transfer.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import type { Origin, PlaneExchange } from "@espalier/replication";
 import { expect, test } from "vitest";
 import type { ExchangeMeter } from "../../src/exchange/exchange-parts.ts";

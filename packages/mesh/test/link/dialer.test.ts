@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { Dialer, type DialTarget, selfRedialMs } from "../../src/link/dialer.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";

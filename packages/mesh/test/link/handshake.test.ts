@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { maxHandshakeFrameBytes, type RejectReason } from "../../src/link/link.ts";
 import { decodeReject, encodeReject, rejectReasons } from "../../src/wire/link-frames.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import {
   createMemoryNetwork,
   createRecordingLogger,

@@ -1,4 +1,4 @@
-import { asRouterId, EspalierError } from "@espalier/common";
+import { asRouterId, EspalierError } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { selfRedialMs } from "../../src/link/dialer.ts";

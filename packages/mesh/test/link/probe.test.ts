@@ -1,4 +1,4 @@
-import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import { createRecordingLogger } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { Links } from "../../src/link/links.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, EspalierError } from "@espalier/common";
+import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type Channel, channels, defaultLinkLimits, type LinkObserver } from "../../src/link/link.ts";
 import { creditBytes } from "../../src/link/peer-link.ts";

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { asRouterId, type Connection } from "@espalier/common";
+import { asRouterId, type Connection } from "@espalier/core";
 import { encodeHello, encodeProof, type HandshakeRole, type Hello } from "../../src/wire/link-frames.ts";
 import { type Heard, listen } from "../transport/transport-suite.ts";
 import { LinksRig, secret } from "./links-rig.ts";

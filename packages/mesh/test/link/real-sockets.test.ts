@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { expect, test } from "vitest";
 import type { VersionRange } from "../../src/wire/link-frames.ts";
 import { LinksRig, type TestRouter } from "./links-rig.ts";

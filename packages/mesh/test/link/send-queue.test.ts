@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type Channel, channels } from "../../src/link/link.ts";
 import { creditBytes, needsCredit, SendQueue } from "../../src/link/peer-link.ts";

@@ -6,7 +6,7 @@ import {
   systemClock,
   systemRandom,
   systemScheduler,
-} from "@espalier/common";
+} from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";

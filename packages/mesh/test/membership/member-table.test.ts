@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { beforeEach, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";
 import {

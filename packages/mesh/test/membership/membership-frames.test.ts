@@ -1,4 +1,4 @@
-import { asRouterId, EspalierError } from "@espalier/common";
+import { asRouterId, EspalierError } from "@espalier/core";
 import { maxEpoch } from "@espalier/replication";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createMesh, createNetwork, type Node, namesOf } from "./network.ts";
 

@@ -1,4 +1,4 @@
-import { asRouterId, type Cancel, createSeededRandom, type Random, type RouterId, silentMeter } from "@espalier/common";
+import { asRouterId, type Cancel, createSeededRandom, type Random, type RouterId, silentMeter } from "@espalier/core";
 import type { Member } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";

@@ -1,4 +1,4 @@
-import { systemClock, systemCpuMs } from "@espalier/common";
+import { systemClock, systemCpuMs } from "@espalier/core";
 import { createRecordingLogger } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { PauseReport } from "../../src/membership/process-time.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, EspalierError, type Meter, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, createSeededRandom, EspalierError, type Meter, silentLogger, silentMeter } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Link, LinkEnd } from "../../src/link/link.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { asRouterId, createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";

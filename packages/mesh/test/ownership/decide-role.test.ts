@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { type FeedQuality, holdsAgainst, type PostedClaim } from "@espalier/replication";
 import { expect, test } from "vitest";
 import { type Candidate, candidateHash, decideRole, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";

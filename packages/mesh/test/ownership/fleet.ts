@@ -1,11 +1,4 @@
-import {
-  asRouterId,
-  createSeededRandom,
-  type Random,
-  type RouterId,
-  silentLogger,
-  silentMeter,
-} from "@espalier/common";
+import { asRouterId, createSeededRandom, type Random, type RouterId, silentLogger, silentMeter } from "@espalier/core";
 import type { FeedClaim, FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedRole } from "../../src/ownership/decide-role.ts";

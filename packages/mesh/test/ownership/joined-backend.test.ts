@@ -1,4 +1,4 @@
-import { asRouterId, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, silentLogger, silentMeter } from "@espalier/core";
 import type { Member } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

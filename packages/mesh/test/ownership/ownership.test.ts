@@ -1,4 +1,4 @@
-import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/core";
 import type { FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { asRouterId, EspalierError } from "@espalier/common";
+import { asRouterId, EspalierError } from "@espalier/core";
 import {
   type ApplyOutcome,
   type DocumentUpdate,

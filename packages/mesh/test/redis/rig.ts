@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 import type { Backend } from "../../src/exchange/backend.ts";

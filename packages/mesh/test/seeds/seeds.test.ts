@@ -1,4 +1,4 @@
-import { createSeededRandom, silentMeter } from "@espalier/common";
+import { createSeededRandom, silentMeter } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { FoundSeeds } from "../../src/seeds/seeds.ts";

@@ -1,4 +1,4 @@
-import { type Connection, createSeededRandom, systemClock, systemScheduler, type Transport } from "@espalier/common";
+import { type Connection, createSeededRandom, systemClock, systemScheduler, type Transport } from "@espalier/core";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { describeTransport, type Heard, listen, suiteFrameBytes } from "./transport-suite.ts";

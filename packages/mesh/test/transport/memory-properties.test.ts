@@ -1,4 +1,4 @@
-import { type Connection, createSeededRandom, drainMarkBytes, type Random } from "@espalier/common";
+import { type Connection, createSeededRandom, drainMarkBytes, type Random } from "@espalier/core";
 import { createMemoryNetwork, createVirtualTime, fixedSeeds, type MemoryNetwork } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 

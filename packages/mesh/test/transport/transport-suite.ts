@@ -5,7 +5,7 @@ import {
   drainMarkBytes,
   maxUntrustedBytes,
   type Transport,
-} from "@espalier/common";
+} from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 

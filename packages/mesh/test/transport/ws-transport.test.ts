@@ -1,6 +1,6 @@
 import { request } from "node:http";
 import { connect as connectSocket, createServer, type Socket } from "node:net";
-import { EspalierError, systemScheduler, type Transport } from "@espalier/common";
+import { EspalierError, systemScheduler, type Transport } from "@espalier/core";
 import { createAuthority, hasOpenssl, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";

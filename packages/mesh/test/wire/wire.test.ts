@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { maxEpoch } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import { channels } from "../../src/link/link.ts";

@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import type { DocumentUpdate } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";

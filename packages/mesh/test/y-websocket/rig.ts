@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type Scheduler, silentLogger, systemScheduler } from "@espalier/common";
+import { type Scheduler, silentLogger, systemScheduler } from "@espalier/core";
 import type { DocumentUpdate } from "@espalier/replication";
 import { WebSocket } from "ws";
 import * as Y from "yjs";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { Decision, Picker, Scorer } from "../decision.ts";
 import type { ChoiceReason } from "../policy.ts";
 import { countingWeight, weightOf } from "../weights.ts";

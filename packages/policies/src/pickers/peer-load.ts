@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { Decision } from "../decision.ts";
 import { hashString } from "../hash.ts";
 import { lowestFirst, type Order } from "./near-tie.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { expect, test } from "vitest";
 import type { BlockTarget } from "../../src/hash/block-hasher.ts";
 import { type BlockHasher, createBlockHasher } from "../../src/hash/block-hasher.ts";

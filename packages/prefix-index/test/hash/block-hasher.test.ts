@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type BlockHasher, createBlockHasher, maxBlockBytes } from "../../src/hash/block-hasher.ts";
 import { fromInteger, naiveBlocks, naiveMix, wordsToIntegers } from "./naive-hash.ts";

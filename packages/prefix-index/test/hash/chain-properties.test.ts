@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import type { Hash64 } from "../../src/hash/text-hasher.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import { createTextHasher, hashOf } from "../../src/hash/text-hasher.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import type { ExportLimits, FactsGroup } from "../../src/export-targets.ts";
 import { createPrefixIndex, type PrefixIndex } from "../../src/prefix-index.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createPrefixIndex } from "../../src/prefix-index.ts";
 import { type Tier, tier } from "../../src/tiers.ts";

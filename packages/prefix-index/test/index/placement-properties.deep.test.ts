@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createPlacementDepths, type PlacementDepths, Placements } from "../../src/placements/placements.ts";
 import { type ChainForest, createChainForest, type ForestShape } from "../random-chains.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createPlacementDepths, Placements, type PlacementsOptions } from "../../src/placements/placements.ts";
 import { maxSegmentBlocks } from "../../src/placements/segments.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createPrefixIndex, type PrefixIndex } from "../../src/prefix-index.ts";
 import { createPrefixMatches, type PrefixMatches } from "../../src/prefix-matches.ts";

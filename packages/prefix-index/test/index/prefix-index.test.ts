@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createPrefixIndex, maxPrefixTargets } from "../../src/prefix-index.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { maxVisitedBlocks } from "../../src/placements/shared-prefixes.ts";
 import { createPrefixIndex } from "../../src/prefix-index.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
 import { EngineCache } from "./engine-cache.ts";

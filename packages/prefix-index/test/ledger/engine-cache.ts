@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { TestEvent } from "./helpers.ts";
 import type { PromptFeed } from "./prompt-feed.ts";
 

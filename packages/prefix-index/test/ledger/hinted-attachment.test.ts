@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { AttachHints } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import { hashAt, testDigests, wordsOf } from "./helpers.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { AttachHints } from "../../src/ledger/attach-hints.ts";
 import { FeedLedger, maxCacheGroups } from "../../src/ledger/feed-ledger.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { NodeMap } from "../../src/ledger/node-map.ts";
 import { NodeTable, nodeField } from "../../src/ledger/node-table.ts";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { LedgerReport } from "@espalier/prefix-index";
 import type { TestEvent } from "./helpers.ts";
 import type { NaiveBlock, NaiveLedger } from "./naive-ledger.ts";

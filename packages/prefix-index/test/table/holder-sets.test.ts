@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { randomRuns } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createSetPairs, HolderSets, maxSetHolders, pairWords } from "../../src/table/holder-sets.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createHolderDepths, HolderMatcher } from "../../src/table/holder-matcher.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";

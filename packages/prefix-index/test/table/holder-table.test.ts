@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createHolderDepths, HolderMatcher } from "../../src/table/holder-matcher.ts";
 import { HolderTable, type HolderTableOptions } from "../../src/table/holder-table.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { HoleSet } from "../../src/table/holder-ids.ts";
 import { randomHashes } from "../random-chains.ts";

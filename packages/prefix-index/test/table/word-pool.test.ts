@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { maxRecordWords, WordPool } from "../../src/table/word-pool.ts";
 

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";

@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, EspalierError } from "@espalier/common";
+import { type Cancel, type Clock, EspalierError } from "@espalier/core";
 import { type Doc, encodeStateVector } from "yjs";
 import type { Origin } from "../origin.ts";
 import type {

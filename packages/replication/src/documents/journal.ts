@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";

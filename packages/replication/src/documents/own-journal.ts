@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { type FactEntry, FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";

@@ -1,4 +1,4 @@
-import { BinaryHeap } from "@espalier/common";
+import { BinaryHeap } from "@espalier/core";
 import { itemOverheadBytes } from "./journal-document.ts";
 import type { DeletableItem } from "./settled-items.ts";
 

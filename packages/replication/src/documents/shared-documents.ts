@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import {
   applyUpdate,
   ContentDoc,

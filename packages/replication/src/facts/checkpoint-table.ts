@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/common";
+import type { RouterId } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 import type { CheckpointEntry } from "./fact-item.ts";
 

@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/common";
+import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/core";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import type { BatchMark } from "./engine-epoch.ts";
 import { countFactOps } from "./fact-ops.ts";
 

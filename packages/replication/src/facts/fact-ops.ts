@@ -1,4 +1,4 @@
-import { ByteWriter } from "@espalier/common";
+import { ByteWriter } from "@espalier/core";
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
 
 /** Kinds of runs in the ops of a record. */

@@ -1,4 +1,4 @@
-import { type Clock, counterBy, counterOf, type Meter, type RouterId } from "@espalier/common";
+import { type Clock, counterBy, counterOf, type Meter, type RouterId } from "@espalier/core";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { ReloadReason } from "./fact-fold.ts";
 import type { IndexSink } from "./index-sink.ts";

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import type { FactsChunk, FactsGroup, Tier } from "@espalier/prefix-index";
 import type { BatchMark, EngineEpoch, FoldPoint } from "./engine-epoch.ts";
 

@@ -1,4 +1,4 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel } from "@espalier/core";
 import { subscribe } from "../subscribe.ts";
 
 /** Gives every target's key a small number, which the prefix index and the columns of loads use. */

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter } from "@espalier/common";
+import type { Clock, Logger, Meter } from "@espalier/core";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { OwnJournal } from "../documents/own-journal.ts";
 import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";

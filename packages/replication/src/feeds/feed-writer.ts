@@ -1,4 +1,4 @@
-import { counterBy, counterOf, type Meter } from "@espalier/common";
+import { counterBy, counterOf, type Meter } from "@espalier/core";
 import { type Tier, tierNames } from "@espalier/prefix-index";
 import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Meter, Scheduler } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import type { PlaneExchange, Received, RelayFrame } from "./plane-exchange.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, type ByteReader, type ByteWriter, type Cancel, EspalierError } from "@espalier/common";
+import { asRouterId, type ByteReader, type ByteWriter, type Cancel, EspalierError } from "@espalier/core";
 import { checkEpoch, type Origin } from "../origin.ts";
 
 /** A frame that a replica makes of what it knows about another origin. */

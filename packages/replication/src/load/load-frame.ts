@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import type { CountedFrame } from "../leased/peer-table.ts";
 import { readCounter, readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-exchange.ts";
 

@@ -1,4 +1,4 @@
-import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/common";
+import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/core";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";

@@ -1,4 +1,4 @@
-import type { Clock, RouterId } from "@espalier/common";
+import type { Clock, RouterId } from "@espalier/core";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import { readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 

@@ -1,4 +1,4 @@
-import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
+import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/core";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
 import { type Origin, originKey } from "../origin.ts";

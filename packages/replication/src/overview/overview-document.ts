@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import * as Y from "yjs";
 import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";

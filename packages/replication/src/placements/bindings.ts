@@ -1,4 +1,4 @@
-import { BinaryHeap, type Clock, type RouterId } from "@espalier/common";
+import { BinaryHeap, type Clock, type RouterId } from "@espalier/core";
 import { type Hash64, hashOf } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
 import type { HybridClock } from "./hybrid-clock.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 
 /** Stamps of one millisecond. With it stamps stay safe integers until the year 2109. */
 export const stampsPerMs = 2_048;

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 import type { Hash64 } from "@espalier/prefix-index";
 
 /** A longer item is refused. */

@@ -1,4 +1,4 @@
-import type { Clock, Meter, RouterId } from "@espalier/common";
+import type { Clock, Meter, RouterId } from "@espalier/core";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { OwnJournal } from "../documents/own-journal.ts";

@@ -1,4 +1,4 @@
-import { counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
+import { counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/core";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import { type Origin, originKey } from "../origin.ts";

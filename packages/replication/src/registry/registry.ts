@@ -1,4 +1,4 @@
-import type { Cancel, Clock } from "@espalier/common";
+import type { Cancel, Clock } from "@espalier/core";
 import type { Doc } from "yjs";
 import type { Origin } from "../origin.ts";
 import { type HybridClock, stampMs } from "../placements/hybrid-clock.ts";

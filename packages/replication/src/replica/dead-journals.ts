@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { Journals } from "../documents/journal-store.ts";
 import { epochId } from "../facts/engine-epoch.ts";

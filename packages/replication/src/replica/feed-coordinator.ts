@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, counterOf, type Meter } from "@espalier/common";
+import { type Cancel, type Clock, counterOf, type Meter } from "@espalier/core";
 import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";

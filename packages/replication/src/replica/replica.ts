@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/core";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
 import { type JournalLimits, Journals } from "../documents/journal-store.ts";

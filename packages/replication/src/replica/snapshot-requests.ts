@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 import { type Origin, originKey } from "../origin.ts";
 import type { SnapshotRequest, SnapshotSink } from "../replica-ports.ts";
 

@@ -1,4 +1,4 @@
-import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { DecayedSum, usageHalfLifeMs } from "@espalier/core";
 import { maxUsageTokens } from "./usage-frame.ts";
 import type { UsageElsewhere } from "./usage-sums.ts";
 

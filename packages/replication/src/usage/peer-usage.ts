@@ -1,4 +1,4 @@
-import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { DecayedSum, usageHalfLifeMs } from "@espalier/core";
 import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";

@@ -1,4 +1,4 @@
-import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
+import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/core";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import { OwnUsage, type OwnUsageReport } from "./own-usage.ts";
 import { PeerUsage } from "./peer-usage.ts";

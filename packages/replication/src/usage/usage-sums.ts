@@ -1,4 +1,4 @@
-import { type Clock, DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { type Clock, DecayedSum, usageHalfLifeMs } from "@espalier/core";
 import type { OwnUsage } from "./own-usage.ts";
 import { groupOfKey, usageGroup, usageKey } from "./usage-frame.ts";
 

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { DocumentUpdate, JournalObserver } from "../../src/documents/journal.ts";

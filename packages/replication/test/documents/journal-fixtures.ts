@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, Doc, mergeUpdates } from "yjs";
 import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { expect, test } from "vitest";
 import { journalName, parseJournalName } from "../../src/documents/journal-log.ts";
 

@@ -1,4 +1,4 @@
-import { createSeededRandom, EspalierError } from "@espalier/common";
+import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import { journalClient, maxStatementLength } from "../../src/documents/journal-log.ts";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { maxCommitBytes } from "../../src/documents/own-journal.ts";
 import { journalContent } from "./journal-content.ts";

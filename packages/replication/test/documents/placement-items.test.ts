@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { itemOverheadBytes } from "../../src/documents/journal-document.ts";

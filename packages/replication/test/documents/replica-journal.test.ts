@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { JournalDocument } from "../../src/documents/journal-document.ts";

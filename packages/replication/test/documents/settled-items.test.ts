@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { FactEntry } from "../../src/facts/fact-item.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, EspalierError } from "@espalier/common";
+import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import type { DocumentUpdate } from "../../src/documents/journal.ts";

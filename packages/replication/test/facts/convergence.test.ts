@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";

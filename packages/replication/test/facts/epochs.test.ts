@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, it } from "vitest";
 import { type EngineEpoch, EpochOrder, epochId, maxEpochsPerTarget } from "../../src/facts/engine-epoch.ts";
 import { a, b, blocksOf, c, createFoldHarness, firstEpoch, gap, record, storing, target } from "./fold-harness.ts";

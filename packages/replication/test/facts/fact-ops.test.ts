@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { type Tier, tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import { applyFactOps, countFactOps, type FactOpsSink, FactOpsWriter } from "../../src/facts/fact-ops.ts";

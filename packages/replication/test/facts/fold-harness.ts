@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { createPrefixIndex, type FactsChunk, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";

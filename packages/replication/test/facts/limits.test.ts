@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { describe, expect, it } from "vitest";
 import { SequenceRanges } from "../../src/facts/fold-track.ts";
 import type { Origin } from "../../src/origin.ts";

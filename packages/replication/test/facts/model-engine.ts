@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
 import type { BatchMark } from "../../src/facts/engine-epoch.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import type { CheckpointEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import type { Origin } from "../../src/origin.ts";

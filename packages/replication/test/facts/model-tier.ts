@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { SnapshotSink } from "../../src/replica-ports.ts";
 
 import { target } from "./fold-harness.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { asRouterId, createSeededRandom, type Random } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createPrefixMatches } from "@espalier/prefix-index";
 import { fixedSeeds, randomRuns } from "@espalier/testing";
 import { describe, expect, it } from "vitest";

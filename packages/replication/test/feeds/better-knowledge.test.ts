@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { FeedRig, pair, target } from "./feed-rig.ts";
 

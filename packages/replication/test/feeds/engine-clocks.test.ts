@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";
 import { epochId } from "../../src/facts/engine-epoch.ts";

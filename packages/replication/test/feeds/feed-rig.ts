@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, silentLogger } from "@espalier/common";
+import { asRouterId, createSeededRandom, silentLogger } from "@espalier/core";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { BatchMark } from "../../src/facts/engine-epoch.ts";
 
 export interface EngineMessage extends BatchMark {

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";

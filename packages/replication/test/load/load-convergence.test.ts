@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { LoadGauge } from "../../src/load/load-frame.ts";

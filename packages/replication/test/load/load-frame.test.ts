@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, EspalierError } from "@espalier/common";
+import { asRouterId, createSeededRandom, EspalierError } from "@espalier/core";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";

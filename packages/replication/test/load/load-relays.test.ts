@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { maxLoadFrameBytes, maxLoadFrameReports, splitReports } from "../../src/load/load-frame.ts";

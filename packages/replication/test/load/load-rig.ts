@@ -1,4 +1,4 @@
-import { asRouterId, type RouterId } from "@espalier/common";
+import { asRouterId, type RouterId } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { LoadGauge } from "../../src/load/load-frame.ts";

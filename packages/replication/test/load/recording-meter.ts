@@ -1,4 +1,4 @@
-import type { Meter, Metric, MetricDescription } from "@espalier/common";
+import type { Meter, Metric, MetricDescription } from "@espalier/core";
 
 interface Series {
   add(amount?: number): void;

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, EspalierError } from "@espalier/common";
+import { asRouterId, createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import {
   maxFrameNotes,

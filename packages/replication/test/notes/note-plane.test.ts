@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { PlaneExchange } from "../../src/leased/plane-exchange.ts";

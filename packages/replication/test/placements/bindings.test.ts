@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { asRouterId, createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type BindingEntry, BindingTable } from "../../src/placements/bindings.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHybridClock, maxAheadMs, stampMs, stampsPerMs } from "../../src/placements/hybrid-clock.ts";

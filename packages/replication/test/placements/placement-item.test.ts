@@ -1,4 +1,4 @@
-import { ByteWriter, createSeededRandom } from "@espalier/common";
+import { ByteWriter, createSeededRandom } from "@espalier/core";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";

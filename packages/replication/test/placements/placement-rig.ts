@@ -1,4 +1,4 @@
-import { asRouterId, type Random } from "@espalier/common";
+import { asRouterId, type Random } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createRouterNumbers, maxNumberedRouters } from "../../src/placements/placement-reader.ts";
 

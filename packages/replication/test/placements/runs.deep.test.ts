@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { type ChainRun, maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { maxPlacementJournals } from "../../src/placements/placement-reader.ts";

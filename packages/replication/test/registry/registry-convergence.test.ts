@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createRegistryRouter, heal, type RegistryRouter, stateOf } from "./registry-rig.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, type Random } from "@espalier/common";
+import { asRouterId, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { ClaimTable } from "../../src/replica/feed-coordinator.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type CommitSchedule, createCommitSchedule } from "../../src/replica/replica.ts";

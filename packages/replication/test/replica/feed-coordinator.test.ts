@@ -1,4 +1,4 @@
-import { silentMeter } from "@espalier/common";
+import { silentMeter } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";

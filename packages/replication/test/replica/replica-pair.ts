@@ -1,4 +1,4 @@
-import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { VirtualTime } from "@espalier/testing";
 import type { JournalLimits } from "../../src/documents/journal-store.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";

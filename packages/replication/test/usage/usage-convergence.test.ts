@@ -1,4 +1,4 @@
-import { createSeededRandom, DecayedSum, type Random, usageHalfLifeMs } from "@espalier/common";
+import { createSeededRandom, DecayedSum, type Random, usageHalfLifeMs } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createUsageRouter, hear, tokensElsewhere, type UsageRouter } from "./usage-rig.ts";

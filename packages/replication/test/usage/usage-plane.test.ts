@@ -1,4 +1,4 @@
-import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { DecayedSum, usageHalfLifeMs } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { defaultUsageLimits } from "../../src/usage/usage-plane.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { UsageLimits } from "../../src/usage/usage-plane.ts";
 import { UsagePlane } from "../../src/usage/usage-plane.ts";

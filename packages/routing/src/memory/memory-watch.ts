@@ -1,4 +1,4 @@
-import type { Clock, TargetIndex } from "@espalier/common";
+import type { Clock, TargetIndex } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";

@@ -1,4 +1,4 @@
-import { RecencyMap } from "@espalier/common";
+import { RecencyMap } from "@espalier/core";
 
 /** One prompt at one target, until another prompt continues it there. */
 export interface PromptUse {

@@ -1,4 +1,6 @@
-import { ByteReader, ByteWriter, type Clock, readOrUndefined } from "@espalier/common";
+import { ByteReader, ByteWriter, type Clock, readOrUndefined } from "@espalier/core";
+import type { Policy } from "@espalier/policies";
+import type { Note, NoteChannel } from "@espalier/replication";
 import {
   addTransfers,
   balanceHalfLifeMs,
@@ -15,9 +17,7 @@ import {
   type RoleWork,
   type TransferCost,
   type TransferSums,
-} from "@espalier/disaggregation";
-import type { Policy } from "@espalier/policies";
-import type { Note, NoteChannel } from "@espalier/replication";
+} from "../disaggregation/index.ts";
 
 /** The roles of the engines of one model. */
 export interface ModelRoles {

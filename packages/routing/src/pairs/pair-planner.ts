@@ -1,4 +1,5 @@
-import type { KvTransferSpec } from "@espalier/common";
+import type { KvTransferSpec } from "@espalier/core";
+import type { Policy } from "@espalier/policies";
 import {
   createPrefillPolicy,
   decideSplit,
@@ -8,8 +9,7 @@ import {
   type SplitThresholdOptions,
   type TransferProtocol,
   transferProtocols,
-} from "@espalier/disaggregation";
-import type { Policy } from "@espalier/policies";
+} from "../disaggregation/index.ts";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { RoutedRequest, SelectablePool, Selection, TargetSelector } from "../select-target.ts";
 import type { FleetRoles, ModelRoles } from "./fleet-roles.ts";

@@ -1,6 +1,6 @@
-import type { Clock } from "@espalier/common";
-import { cacheVerdict, transferVerdict } from "@espalier/disaggregation";
-import type { LoadTicket } from "@espalier/workers";
+import type { Clock } from "@espalier/core";
+import type { LoadTicket } from "@espalier/engines";
+import { cacheVerdict, transferVerdict } from "../disaggregation/index.ts";
 import type { PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
 import { Dispatch } from "../request/dispatch.ts";
 import type { FailureKind, Retries } from "../request/retries.ts";

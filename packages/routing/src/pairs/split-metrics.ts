@@ -1,4 +1,4 @@
-import type { Meter } from "@espalier/common";
+import type { Meter } from "@espalier/core";
 
 /** Why two engines or one served a request, in a pool whose engines transfer KV blocks. */
 export type SplitReason =

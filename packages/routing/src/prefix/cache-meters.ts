@@ -1,4 +1,4 @@
-import type { CounterSeries, Meter } from "@espalier/common";
+import type { CounterSeries, Meter } from "@espalier/core";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
 /** Metrics of the router's predictions. */

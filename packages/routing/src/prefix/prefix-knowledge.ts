@@ -1,4 +1,4 @@
-import type { Clock, TargetIndex } from "@espalier/common";
+import type { Clock, TargetIndex } from "@espalier/core";
 import type { CandidateSet } from "@espalier/policies";
 import {
   createPrefixMatches,

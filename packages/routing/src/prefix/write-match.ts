@@ -1,4 +1,4 @@
-import type { TargetIndex } from "@espalier/common";
+import type { TargetIndex } from "@espalier/core";
 import type { CandidateSet } from "@espalier/policies";
 import type { PrefixMatches } from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Meter } from "@espalier/common";
+import type { Clock, Meter } from "@espalier/core";
 import type { RatedTarget } from "../work/prefill-rates.ts";
 
 /** How far pulls from an engine bring what they should. */

@@ -1,4 +1,4 @@
-import type { LoadTicket } from "@espalier/workers";
+import type { LoadTicket } from "@espalier/engines";
 import type { Placement, PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
 import type { RunningPull } from "../pulls/kv-pull.ts";
 import type { RoutingTarget } from "../routing-target.ts";

@@ -1,5 +1,5 @@
-import type { Admission, AdmissionListener, AdmissionRequest, AdmissionTicket } from "@espalier/admission";
-import type { Clock, EspalierError } from "@espalier/common";
+import type { Clock, EspalierError } from "@espalier/core";
+import type { Admission, AdmissionListener, AdmissionRequest, AdmissionTicket } from "../admission/index.ts";
 import type { Exclusion } from "../decision-log.ts";
 import type { ColdPrompt } from "../memory/cold-prompt.ts";
 import {

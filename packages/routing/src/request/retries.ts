@@ -1,4 +1,4 @@
-import { type Clock, type CounterSeries, counterOf, EspalierError, type Meter } from "@espalier/common";
+import { type Clock, type CounterSeries, counterOf, EspalierError, type Meter } from "@espalier/core";
 
 /**
  * Why an attempt at an engine did not give a whole answer.

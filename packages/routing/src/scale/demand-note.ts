@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/core";
 
 /** Engines by what they do. `both` is for engines that do both. */
 export const engineRoles = ["both", "prefill", "decode"] as const;

@@ -1,4 +1,3 @@
-import type { WaitingWork } from "@espalier/admission";
 import {
   type Cancel,
   type Clock,
@@ -8,8 +7,9 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
+import type { WaitingWork } from "../admission/index.ts";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { PoolWork } from "../work/pool-work.ts";
 import {

@@ -1,4 +1,4 @@
-import { type Clock, DecayedSum } from "@espalier/common";
+import { type Clock, DecayedSum } from "@espalier/core";
 import type { PromptPart } from "../work/prefill-rates.ts";
 
 /** Half-life of the rate of arrivals: the rate of Poisson arrivals is known to a tenth from two requests per second on. */

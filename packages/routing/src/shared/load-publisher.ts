@@ -1,4 +1,4 @@
-import type { Cancel, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Scheduler, Startable } from "@espalier/core";
 import type { LoadGauge, LoadPlane } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 

@@ -1,4 +1,4 @@
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Scheduler } from "@espalier/core";
 import type { FeedRole, Ownership } from "@espalier/mesh";
 import type { TierName } from "@espalier/prefix-index";
 import type { FeedReader, Replica } from "@espalier/replication";

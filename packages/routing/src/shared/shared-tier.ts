@@ -8,7 +8,7 @@ import {
   type Startable,
   startTogether,
   type TargetIndex,
-} from "@espalier/common";
+} from "@espalier/core";
 import { type Backend, joinedBackend, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
 import {

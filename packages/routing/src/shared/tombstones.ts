@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
 import type { Replica, TargetSlots } from "@espalier/replication";
 
 export interface TombstoneOptions {

@@ -1,4 +1,4 @@
-import { NormalEquations } from "@espalier/common";
+import { NormalEquations } from "@espalier/core";
 import { defaultTierCredits } from "@espalier/policies";
 import { type FleetSums, leftOf } from "./fleet-sums.ts";
 import { errorFloorMs, type FetchedTokens, outlierBound, type SlowTier, slowTiers } from "./learned-times.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { readTimesNote, writeTimesNote } from "./learned-note.ts";
 import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";

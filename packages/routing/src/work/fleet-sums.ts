@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { believedFit, isPlausible, type LearnedTimes, type SlowTier, slowTiers } from "./learned-times.ts";
 import type { FitSums } from "./least-squares.ts";
 import { countedShares, type MergedSums, mergeSums } from "./merge-sums.ts";

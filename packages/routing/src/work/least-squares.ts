@@ -1,4 +1,4 @@
-import { NormalEquations } from "@espalier/common";
+import { NormalEquations } from "@espalier/core";
 
 /** Number of unknowns. */
 const size = 3;

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";

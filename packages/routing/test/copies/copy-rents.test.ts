@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {

@@ -1,4 +1,4 @@
-import { asRouterId, asTargetIndex, silentMeter } from "@espalier/common";
+import { asRouterId, asTargetIndex, silentMeter } from "@espalier/core";
 import { NotePlane } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";

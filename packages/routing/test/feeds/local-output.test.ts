@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { createLocalOutput } from "../../src/feed-host.ts";

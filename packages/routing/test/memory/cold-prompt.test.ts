@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";

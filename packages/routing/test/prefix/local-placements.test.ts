@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { asTargetIndex, createSeededRandom } from "@espalier/common";
+import { asTargetIndex, createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";

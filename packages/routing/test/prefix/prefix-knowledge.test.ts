@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type FeedConfidence, maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";

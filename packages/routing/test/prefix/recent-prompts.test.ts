@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/prompt-blocks.ts";

@@ -1,15 +1,16 @@
 /** One request from its arrival to its end; the rules of two engines for one request are tested where those are carried over HTTP. */
+
+import { createSeededRandom, type EspalierError, silentMeter } from "@espalier/core";
+import { createPolicy } from "@espalier/policies";
+import { createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
 import {
   createAdmission,
   createAdmissionMeters,
   defaultAdmissionSettings,
   noFleetUsage,
   noPeerLoad,
-} from "@espalier/admission";
-import { createSeededRandom, type EspalierError, silentMeter } from "@espalier/common";
-import { createPolicy } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
-import { describe, expect, test } from "vitest";
+} from "../../src/admission/index.ts";
 import type { PrefixKnowledge } from "../../src/prefix/prefix-knowledge.ts";
 import { RequestLifecycle, type RequestQueue } from "../../src/request/request-lifecycle.ts";
 import { createRetryBudget, createRetryMeters, Retries } from "../../src/request/retries.ts";

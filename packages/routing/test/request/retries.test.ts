@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createRetryBudget, createRetryMeters, type FailureKind, Retries } from "../../src/request/retries.ts";

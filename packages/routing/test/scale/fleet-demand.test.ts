@@ -1,5 +1,4 @@
-import type { WaitingWork } from "@espalier/admission";
-import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { asRouterId, createSeededRandom, type Random } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import {
   createSeriesMeter,
@@ -9,6 +8,7 @@ import {
   type VirtualTime,
 } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import type { WaitingWork } from "../../src/admission/index.ts";
 import { maxNotedModels, readDemandNote, writeDemandNote } from "../../src/scale/demand-note.ts";
 import {
   type DemandedEngines,

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type RequestFeatures } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { explainSelection } from "../../src/explain-selection.ts";

@@ -1,4 +1,4 @@
-import type { Scheduler } from "@espalier/common";
+import type { Scheduler } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
 import type { EventReading, FeedCondition, FeedOutput } from "../../src/feed-host.ts";
 

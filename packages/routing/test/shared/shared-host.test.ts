@@ -1,4 +1,4 @@
-import { asRouterId, asTargetIndex, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, asTargetIndex, silentLogger, silentMeter } from "@espalier/core";
 import type { Ownership } from "@espalier/mesh";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/replication";

@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createTargetSlots, type PlacementLog } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { asRouterId, type asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, type asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type TargetSlots } from "@espalier/replication";

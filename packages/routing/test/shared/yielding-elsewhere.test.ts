@@ -1,7 +1,13 @@
 // A router that dies while a request that yields is in flight tells nobody that it has ended.
-import { createAdmission, createAdmissionMeters, defaultAdmissionSettings, noFleetUsage } from "@espalier/admission";
-import { silentMeter } from "@espalier/common";
+
+import { silentMeter } from "@espalier/core";
 import { expect, test } from "vitest";
+import {
+  createAdmission,
+  createAdmissionMeters,
+  defaultAdmissionSettings,
+  noFleetUsage,
+} from "../../src/admission/index.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
 import { TierCluster } from "./tier-rig.ts";
 

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { FetchRates, maxFetchTargets, usualFetch } from "../../src/work/fetch-rates.ts";
 import type { SlowTier } from "../../src/work/learned-times.ts";

@@ -1,5 +1,5 @@
 /** A pool learns what fetching takes from prompts that are sent, and tells others. */
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import { FleetSums, learningHalfLifeMs, maxReportingRouters, type OwnSamples } from "../../src/work/fleet-sums.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy, type Policy, type RequestFeatures } from "@espalier/policies";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import type { PrefillRates, PrefillSample, PromptPart, RatedTarget } from "../../src/work/prefill-rates.ts";
 
 /** What an engine needs for a first token, in milliseconds. */

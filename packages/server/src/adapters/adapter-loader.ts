@@ -6,8 +6,8 @@ import {
   type HttpResponse,
   type Logger,
   type Meter,
-} from "@espalier/common";
-import { type EngineRecord, engineKindOf, type Fleet } from "@espalier/workers";
+} from "@espalier/core";
+import { type EngineRecord, engineKindOf, type Fleet } from "@espalier/engines";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { AdapterUse } from "./adapter-use.ts";
 

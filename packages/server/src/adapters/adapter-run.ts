@@ -1,4 +1,4 @@
-import type { Target } from "@espalier/workers";
+import type { Target } from "@espalier/engines";
 import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
 import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";

@@ -1,6 +1,6 @@
-import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
+import type { EngineRecord } from "@espalier/engines";
 import type { Bindings } from "@espalier/replication";
-import type { EngineRecord } from "@espalier/workers";
 
 /** Shortest interval between announcements that an adapter is in use at an engine. */
 export const announceEveryMs = 2_000;

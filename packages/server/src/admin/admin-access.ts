@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { EspalierError, isLoopback } from "@espalier/common";
+import { EspalierError, isLoopback } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 import { isProbe } from "../lifecycle/readiness.ts";
 

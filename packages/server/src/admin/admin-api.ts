@@ -1,4 +1,4 @@
-import { json, namedSchemas, type Schema } from "@espalier/common";
+import { json, namedSchemas, type Schema } from "@espalier/core";
 import { livenessAnswer, livePaths, readinessAnswer, readyPaths } from "../lifecycle/readiness.ts";
 import { reloadOutcome } from "../lifecycle/reloader.ts";
 import { meshDescription, meshOff } from "../mesh/describe-mesh.ts";

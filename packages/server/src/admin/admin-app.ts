@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
-import { EspalierError } from "@espalier/common";
-import { errorResponse } from "@espalier/openai";
+import { errorResponse } from "@espalier/api";
+import { EspalierError } from "@espalier/core";
 import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
 import fastify from "fastify";
 import { createOpenAnswers } from "../data-plane/client-connections.ts";

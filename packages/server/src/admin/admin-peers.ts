@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock, readOrUndefined, type Scheduler } from "@espalier/common";
+import { ByteReader, ByteWriter, type Cancel, type Clock, readOrUndefined, type Scheduler } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 

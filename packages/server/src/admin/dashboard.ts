@@ -9,11 +9,11 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+} from "@espalier/core";
 import { createYWebsocketEndpoint } from "@espalier/mesh";
 import type { Origin } from "@espalier/replication";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import type { CompiledConfig } from "../config/index.ts";
 import { advertisedHost } from "../mesh/mesh-parts.ts";
 import { createOverview, keysByIndex } from "../mesh/overview.ts";
 import type { RouterContext } from "../router-context.ts";

@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http";
-import { type Cancel, type Described, EspalierError, json, type Scheduler } from "@espalier/common";
+import { type Cancel, type Described, EspalierError, json, type Scheduler } from "@espalier/core";
+import type { Target } from "@espalier/engines";
 import { hashOf } from "@espalier/prefix-index";
 import type { RequestLifecycle } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";

@@ -1,7 +1,7 @@
-import type { ExplainedAdmission } from "@espalier/admission";
-import { type Described, EspalierError, json, silentMeter } from "@espalier/common";
-import { type Endpoint, endpoints } from "@espalier/openai";
+import { type Endpoint, endpoints } from "@espalier/api";
+import { type Described, EspalierError, json, silentMeter } from "@espalier/core";
 import type { ChoiceReason } from "@espalier/policies";
+import type { ExplainedAdmission } from "@espalier/routing";
 import { createSplitMetrics, explainingPolicy, explainSelection, type SplitReason } from "@espalier/routing";
 import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";

@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, type Described, json, type Scheduler } from "@espalier/common";
+import { type Cancel, type Clock, type Described, json, type Scheduler } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 import type { RequestMetrics } from "../data-plane/request-metrics.ts";
 

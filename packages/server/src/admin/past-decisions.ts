@@ -10,7 +10,7 @@ import {
   readOrUndefined,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";

@@ -1,4 +1,4 @@
-import { type Clock, type Described, EspalierError, json, type TargetIndex } from "@espalier/common";
+import { type Clock, type Described, EspalierError, json, type TargetIndex } from "@espalier/core";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 

@@ -1,6 +1,6 @@
-import { type Described, json } from "@espalier/common";
+import { type Described, json } from "@espalier/core";
+import type { Target } from "@espalier/engines";
 import type { ChosenPull } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
 
 /** KV blocks that the chosen engine would fetch from another one; null for none. */
 export const pullReport = json.nullable(

@@ -8,7 +8,7 @@ import {
   type Logger,
   type Random,
   type Scheduler,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";

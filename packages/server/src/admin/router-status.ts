@@ -1,5 +1,5 @@
-import { type Described, json } from "@espalier/common";
-import { isEngineAsleep } from "@espalier/workers";
+import { type Described, json } from "@espalier/core";
+import { isEngineAsleep } from "@espalier/engines";
 import type { RouterParts } from "../create-context.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
 import { reloadOutcome } from "../lifecycle/reloader.ts";

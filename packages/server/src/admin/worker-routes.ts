@@ -1,5 +1,5 @@
-import { asEngineId, type Described, type EngineId, EspalierError, json, type Logger } from "@espalier/common";
-import { describeEngine, type EngineRecord, engineDescription, type Fleet } from "@espalier/workers";
+import { asEngineId, type Described, type EngineId, EspalierError, json, type Logger } from "@espalier/core";
+import { describeEngine, type EngineRecord, engineDescription, type Fleet } from "@espalier/engines";
 import type { FastifyInstance } from "fastify";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 

@@ -1,5 +1,5 @@
 import type { Server } from "node:http";
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 
 /** Holds back requests while connections are being accepted. */
 export interface AcceptFirst {

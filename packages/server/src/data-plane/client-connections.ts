@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import { type Cancel, EspalierError, type Scheduler } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 
 /** Unfinished answers by connection. */

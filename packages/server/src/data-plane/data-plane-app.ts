@@ -1,11 +1,11 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
-import { type ApiFamily, endpoints } from "@espalier/openai";
+import { type ApiFamily, endpoints } from "@espalier/api";
+import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/core";
 import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import fastify from "fastify";
+import type { CompiledConfig } from "../config/index.ts";
 import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";

@@ -1,5 +1,5 @@
-import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
-import { type ApiFamily, errorResponse } from "@espalier/openai";
+import { type ApiFamily, errorResponse } from "@espalier/api";
+import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import type { FastifyError } from "fastify";
 import type { ClientResponse } from "../request/response-sink.ts";
 

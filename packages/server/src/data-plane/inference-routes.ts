@@ -1,7 +1,6 @@
-import { EspalierError } from "@espalier/common";
-import { findTransferField, pullProtocols } from "@espalier/disaggregation";
-import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
-import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
+import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/api";
+import { EspalierError } from "@espalier/core";
+import { expectedOutputTokens, findTransferField, type PromptBlocks, pullProtocols } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";

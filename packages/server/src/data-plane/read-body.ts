@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import type { FastifyRequest } from "fastify";
 import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
 import type { ClientRequest } from "../request/planned-request.ts";

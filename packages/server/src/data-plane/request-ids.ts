@@ -1,5 +1,5 @@
-import type { Random } from "@espalier/common";
-import { namesEngines } from "@espalier/disaggregation";
+import type { Random } from "@espalier/core";
+import { namesEngines } from "@espalier/routing";
 
 const usableId = /^[\x21-\x7e]{1,128}$/;
 const usableTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;

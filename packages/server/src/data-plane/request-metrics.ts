@@ -1,4 +1,4 @@
-import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/common";
+import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/core";
 import type { FailureKind } from "@espalier/routing";
 import type { RequestOutcome } from "../request/request-outcome.ts";
 

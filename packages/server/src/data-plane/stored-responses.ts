@@ -1,7 +1,7 @@
-import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalier/common";
-import { parseStoredResponsePath } from "@espalier/openai";
+import { parseStoredResponsePath } from "@espalier/api";
+import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalier/core";
+import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { Bindings } from "@espalier/replication";
-import type { EngineRecord, Fleet } from "@espalier/workers";
 import type { FastifyInstance } from "fastify";
 import { answer, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";

@@ -1,13 +1,6 @@
-import { asEspalierError, EspalierError } from "@espalier/common";
-import {
-  destinationKey,
-  type Exchange,
-  type ExchangeEnd,
-  type ExchangeOwner,
-  type RequestHead,
-} from "@espalier/endpoint-picker";
-import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/openai";
-import { isNamed } from "@espalier/proxy";
+import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/api";
+import { asEspalierError, EspalierError } from "@espalier/core";
+import { isNamed } from "@espalier/engines";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
@@ -15,6 +8,13 @@ import { planInference, readForwarded } from "../data-plane/inference-routes.ts"
 import { BodyPieces, releaseBody, reservePiece } from "../data-plane/read-body.ts";
 import { readRequestId } from "../data-plane/request-ids.ts";
 import { planStoredResponse } from "../data-plane/stored-responses.ts";
+import {
+  destinationKey,
+  type Exchange,
+  type ExchangeEnd,
+  type ExchangeOwner,
+  type RequestHead,
+} from "../grpc/index.ts";
 import { bytesPerToken, countRefusal, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace } from "../request/request-trace.ts";

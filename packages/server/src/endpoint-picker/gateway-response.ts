@@ -1,4 +1,4 @@
-import type { Exchange } from "@espalier/endpoint-picker";
+import type { Exchange } from "../grpc/index.ts";
 import type { ClientResponse } from "../request/response-sink.ts";
 
 /** An answer of our own instead of an engine's. */

@@ -1,10 +1,10 @@
 import { isIP } from "node:net";
-import { EspalierError } from "@espalier/common";
-import type { TransferProtocol } from "@espalier/disaggregation";
-import type { Exchange, RequestHead } from "@espalier/endpoint-picker";
-import { type AttemptRequest, isNamed, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/proxy";
+import { EspalierError } from "@espalier/core";
+import type { Target } from "@espalier/engines";
+import { type AttemptRequest, isNamed, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/engines";
+import type { TransferProtocol } from "@espalier/routing";
 import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
+import type { Exchange, RequestHead } from "../grpc/index.ts";
 import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import type { Verdict } from "../request/relay.ts";
 import { RequestRun } from "../request/request-run.ts";

@@ -1,6 +1,6 @@
-import { type Cancel, counterOf, type Logger, type Meter, type Startable } from "@espalier/common";
-import type { CompiledConfig, EndpointPickerConfig } from "@espalier/config";
-import { createPickerServer, type GrpcTls } from "@espalier/endpoint-picker";
+import { type Cancel, counterOf, type Logger, type Meter, type Startable } from "@espalier/core";
+import type { CompiledConfig, EndpointPickerConfig } from "../config/index.ts";
+import { createPickerServer, type GrpcTls } from "../grpc/index.ts";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
 import { type GatewayParts, GatewayRequest } from "./gateway-request.ts";

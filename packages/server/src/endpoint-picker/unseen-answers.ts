@@ -1,5 +1,5 @@
-import type { Clock } from "@espalier/common";
-import type { Target } from "@espalier/workers";
+import type { Clock } from "@espalier/core";
+import type { Target } from "@espalier/engines";
 
 /** A request whose answer nobody shows to this router. */
 interface UnseenRun {

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { EspalierError, type Scheduler } from "@espalier/common";
+import { EspalierError, type Scheduler } from "@espalier/core";
 import type { Warn } from "./hooks.ts";
 
 /** Longest wait for `auth`, in milliseconds. */

@@ -1,5 +1,5 @@
 import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } from "node:http";
-import type { Clock, Logger, Meter, Scheduler } from "@espalier/common";
+import type { Clock, Logger, Meter, Scheduler } from "@espalier/core";
 import type { ChoiceReason } from "@espalier/policies";
 import type { ClientRequest } from "../request/planned-request.ts";
 import type { RequestOutcome } from "../request/request-outcome.ts";

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import {
   type CustomPolicies,
   type CustomPolicy,

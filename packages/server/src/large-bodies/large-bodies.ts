@@ -1,14 +1,15 @@
 import { isUtf8 } from "node:buffer";
+import { type Endpoint, type RequestView, type Span, scanRequest } from "@espalier/api";
 import {
   type ErrorCode,
   EspalierError,
+  JsonBody,
   type Logger,
   programUrl,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
-import { JsonBody, scanBody } from "@espalier/json-body";
-import { type Endpoint, type RequestView, type Span, scanRequest } from "@espalier/openai";
+  scanBody,
+} from "@espalier/core";
 import { type ChatDialect, createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
 import type { ForwardedBody } from "./read-forwarded-body.ts";
 

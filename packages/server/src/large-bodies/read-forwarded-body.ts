@@ -1,7 +1,6 @@
 import { isUtf8 } from "node:buffer";
-import { EspalierError } from "@espalier/common";
-import { findTransferField, reservedFieldNames, reservedWithinNames } from "@espalier/disaggregation";
-import { type JsonBody, scanBody } from "@espalier/json-body";
+import { EspalierError, type JsonBody, scanBody } from "@espalier/core";
+import { findTransferField, reservedFieldNames, reservedWithinNames } from "@espalier/routing";
 
 /** Nesting up to which a body is read; Python's own reader ends at about this depth. */
 const maxDepth = 1_000;

@@ -1,7 +1,14 @@
-import { asEspalierError, EspalierError, silentLogger, systemClock, systemScheduler } from "@espalier/common";
-import { findTransferField } from "@espalier/disaggregation";
-import { type JsonBody, scanBody } from "@espalier/json-body";
-import { endpoints, type RequestView, readRequestView } from "@espalier/openai";
+import { endpoints, type RequestView, readRequestView } from "@espalier/api";
+import {
+  asEspalierError,
+  EspalierError,
+  type JsonBody,
+  scanBody,
+  silentLogger,
+  systemClock,
+  systemScheduler,
+} from "@espalier/core";
+import { findTransferField } from "@espalier/routing";
 import {
   type ChatDialect,
   cacheShares,

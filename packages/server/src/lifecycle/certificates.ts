@@ -9,11 +9,11 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
-import type { CompiledConfig, ListenerTls, MeshConfig } from "@espalier/config";
-import { watchFile } from "@espalier/discovery";
-import type { TlsOptions } from "@espalier/proxy";
+} from "@espalier/core";
+import type { TlsOptions } from "@espalier/engines";
+import { watchFile } from "@espalier/engines";
 import type { FastifyInstance } from "fastify";
+import type { CompiledConfig, ListenerTls, MeshConfig } from "../config/index.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 
 /** Certificate and key of a listener, as PEM texts. */

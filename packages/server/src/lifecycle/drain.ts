@@ -1,6 +1,6 @@
 import type { Server } from "node:http";
 import { Server as NetServer } from "node:net";
-import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/common";
+import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/core";
 
 export interface DrainOptions {
   /**

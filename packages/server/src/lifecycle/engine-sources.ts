@@ -6,9 +6,10 @@ import {
   type Random,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
-import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "@espalier/config";
+} from "@espalier/core";
+import type { Fleet } from "@espalier/engines";
 import {
+  createControlHttp,
   createDnsSource,
   createFileSource,
   createInferenceObjectSource,
@@ -26,9 +27,8 @@ import {
   type MergeObserver,
   mergeSources,
   type Source,
-} from "@espalier/discovery";
-import { createControlHttp } from "@espalier/proxy";
-import type { Fleet } from "@espalier/workers";
+} from "@espalier/engines";
+import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "../config/index.ts";
 import type { OperatorTable } from "./operator-engines.ts";
 import { createOperatorEngines, type OperatorEngines } from "./operator-engines.ts";
 

@@ -1,7 +1,7 @@
 import { lookup } from "node:dns/promises";
 import type { Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import { EspalierError, type Logger, type Meter, type Startable } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 
 interface ListenAddress {

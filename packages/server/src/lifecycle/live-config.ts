@@ -1,7 +1,7 @@
-import { EspalierError, type Random } from "@espalier/common";
-import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } from "@espalier/config";
-import type { InferenceTables } from "@espalier/discovery";
+import { EspalierError, type Random } from "@espalier/core";
+import type { InferenceTables } from "@espalier/engines";
 import { hashString } from "@espalier/policies";
+import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } from "../config/index.ts";
 import type { DataPlaneSettings } from "../router-context.ts";
 import type { PoolRule, Pools } from "../routing/pools.ts";
 

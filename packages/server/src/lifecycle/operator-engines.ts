@@ -1,7 +1,7 @@
-import { type Cancel, type EngineId, type EngineSpec, EspalierError, type Logger } from "@espalier/common";
-import { parseEnginesFile } from "@espalier/config";
-import type { EngineSource, SourceObserver } from "@espalier/discovery";
+import { type Cancel, type EngineId, type EngineSpec, EspalierError, type Logger } from "@espalier/core";
+import type { EngineSource, SourceObserver } from "@espalier/engines";
 import type { Registry } from "@espalier/replication";
+import { parseEnginesFile } from "../config/index.ts";
 
 /**
  * Engines that operators add and remove at run time. A removed engine stays removed, whichever source lists it, until

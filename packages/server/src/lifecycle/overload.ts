@@ -9,7 +9,7 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 
 /** How often pressure is measured. */
 const periodMs = 100;

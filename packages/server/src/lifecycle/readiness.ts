@@ -1,4 +1,4 @@
-import { type Described, type GaugeSeries, json, type Meter, type Scheduler, type Startable } from "@espalier/common";
+import { type Described, type GaugeSeries, json, type Meter, type Scheduler, type Startable } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 
 /** The readiness of a router, as its probes report it. */

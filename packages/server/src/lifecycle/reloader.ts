@@ -8,8 +8,8 @@ import {
   type Logger,
   type Meter,
   type Startable,
-} from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+} from "@espalier/core";
+import type { CompiledConfig } from "../config/index.ts";
 import type { Reconfiguration } from "./live-config.ts";
 
 /** Where reloads read the configuration. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 
 /** Scheme and authority of an absolute-form target, which every server has to take (RFC 9112 section 3.2.2). */
 const absolute = /^https?:\/\/([^/?#]*)/i;

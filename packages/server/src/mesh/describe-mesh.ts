@@ -1,7 +1,7 @@
-import { type Described, json } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import { type Described, json } from "@espalier/core";
 import { type Backend, memberDescription, type Ownership, refusedPeer } from "@espalier/mesh";
 import type { Replica } from "@espalier/replication";
+import type { CompiledConfig } from "../config/index.ts";
 import { feedQuality } from "../prefix/engine-feeds.ts";
 import { type FleetWatch, lostRouter, releaseDescription } from "./fleet-watch.ts";
 

@@ -11,7 +11,7 @@ import {
   readOrUndefined,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { MemberDescription } from "@espalier/mesh";
 import type { Note, NoteChannel } from "@espalier/replication";
 

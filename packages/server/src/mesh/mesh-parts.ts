@@ -11,9 +11,9 @@ import {
   startTogether,
   systemCpuMs,
   type TargetIndex,
-} from "@espalier/common";
-import type { CompiledConfig, MeshConfig } from "@espalier/config";
-import { createHostLookup } from "@espalier/discovery";
+} from "@espalier/core";
+import type { Fleet, FleetSharing } from "@espalier/engines";
+import { createHostLookup } from "@espalier/engines";
 import {
   type Backend,
   createMesh,
@@ -26,7 +26,7 @@ import {
 import type { PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type Member, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
-import type { Fleet, FleetSharing } from "@espalier/workers";
+import type { CompiledConfig, MeshConfig } from "../config/index.ts";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";

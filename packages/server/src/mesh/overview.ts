@@ -1,4 +1,5 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
+import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/engines";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createOverviewDocument,
@@ -7,7 +8,6 @@ import {
   type Replica,
   type TargetSlots,
 } from "@espalier/replication";
-import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/workers";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";

@@ -1,6 +1,6 @@
-import { asRouterId, systemClock, systemRandom, systemScheduler } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import { asRouterId, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import { createWsTransport, type ProbeResult, probePeer } from "@espalier/mesh";
+import type { CompiledConfig } from "../config/index.ts";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import { securityOf } from "./mesh-parts.ts";
 

@@ -1,5 +1,4 @@
-import type { Logger, Meter, Random, Scheduler, Startable } from "@espalier/common";
-import { type CompiledConfig, parseSeedsFile } from "@espalier/config";
+import type { Logger, Meter, Random, Scheduler, Startable } from "@espalier/core";
 import {
   createFileSource,
   createPeerDnsSource,
@@ -8,8 +7,9 @@ import {
   type KubernetesClient,
   type PeerSource,
   type SourceObserver,
-} from "@espalier/discovery";
+} from "@espalier/engines";
 import type { FoundSeeds } from "@espalier/mesh";
+import { type CompiledConfig, parseSeedsFile } from "../config/index.ts";
 import { connectKubernetes, createSourceMeters, type SourceMeters } from "../lifecycle/engine-sources.ts";
 
 /** Interval of SRV lookups, with a fifth of jitter; a record missing from one answer is dropped. */

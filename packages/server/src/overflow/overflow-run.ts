@@ -1,9 +1,9 @@
-import { type ErrorCode, EspalierError, silentMeter } from "@espalier/common";
-import type { OverflowReason } from "@espalier/config";
-import { type AnswerFault, readAnswerHead } from "@espalier/openai";
-import { retryAfterMs } from "@espalier/proxy";
+import { type AnswerFault, readAnswerHead } from "@espalier/api";
+import { type ErrorCode, EspalierError, silentMeter } from "@espalier/core";
+import { retryAfterMs } from "@espalier/engines";
 import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing";
 import { describeDecision } from "../admin/decision-feed.ts";
+import type { OverflowReason } from "../config/index.ts";
 import { createRelayMetrics } from "../data-plane/request-metrics.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import {

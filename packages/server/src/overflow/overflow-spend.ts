@@ -7,7 +7,7 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 
 /** An amount of money in the present hour, and in the present day. */

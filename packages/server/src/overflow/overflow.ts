@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { type Endpoint, editBody, type RequestView } from "@espalier/api";
 import {
   type Clock,
   counterBy,
@@ -8,11 +9,10 @@ import {
   type Meter,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
-import type { CompiledConfig, OverflowConfig, OverflowReason } from "@espalier/config";
-import { type Endpoint, editBody, type RequestView } from "@espalier/openai";
-import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/proxy";
+} from "@espalier/core";
+import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/replication";
+import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
 import { OverflowSpend, type Reservation } from "./overflow-spend.ts";

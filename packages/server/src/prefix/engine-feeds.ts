@@ -9,8 +9,8 @@ import {
   type Random,
   type Startable,
   type TargetIndex,
-} from "@espalier/common";
-import type { KvPoolConfig } from "@espalier/config";
+} from "@espalier/core";
+import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import {
   createEventDecoder,
   createReplayGate,
@@ -31,7 +31,7 @@ import {
   type KnownPool,
   maxKnownTargets,
 } from "@espalier/routing";
-import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/workers";
+import type { KvPoolConfig } from "../config/index.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** A target's feed; if another router reads it, only what that router reports. */

@@ -9,8 +9,8 @@ import {
   type Startable,
   startTogether,
   type TargetIndex,
-} from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+} from "@espalier/core";
+import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/engines";
 import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
 import { chainRoot, createBlockHasher, createHasherDigests, type PrefixIndex } from "@espalier/prefix-index";
 import {
@@ -28,7 +28,7 @@ import {
   type PrefixKnowledge,
 } from "@espalier/routing";
 import { createTokenizerPool } from "@espalier/tokenizer";
-import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/workers";
+import type { CompiledConfig } from "../config/index.ts";
 import { globPattern } from "../routing/pools.ts";
 import { EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
 import { PromptReader } from "./prompt-reader.ts";

@@ -1,6 +1,4 @@
-import type { Cancel, Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
-import type { TokenizerConfig } from "@espalier/config";
-import type { JsonBody } from "@espalier/json-body";
+import type { Cancel, Clock, HttpClient, JsonBody, Logger, Scheduler, Startable } from "@espalier/core";
 import { chainRoot } from "@espalier/prefix-index";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
@@ -16,6 +14,7 @@ import {
   type TokenizerPool,
   withinBudget,
 } from "@espalier/tokenizer";
+import type { TokenizerConfig } from "../config/index.ts";
 import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
 import { BodyRequest } from "../large-bodies/read-large-body.ts";
 import { globPattern } from "../routing/pools.ts";

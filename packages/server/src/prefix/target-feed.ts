@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
 import {
   createKvFeed,
   type EventDecoder,

@@ -1,6 +1,6 @@
-import { asEspalierError, EspalierError } from "@espalier/common";
-import { withoutTransferHeaders } from "@espalier/disaggregation";
-import type { ApiFamily } from "@espalier/openai";
+import type { ApiFamily } from "@espalier/api";
+import { asEspalierError, EspalierError } from "@espalier/core";
+import { withoutTransferHeaders } from "@espalier/routing";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";

@@ -1,9 +1,9 @@
-import type { Random, Span } from "@espalier/common";
-import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/disaggregation";
-import { readAnswerHead } from "@espalier/openai";
-import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
+import { readAnswerHead } from "@espalier/api";
+import type { Random, Span } from "@espalier/core";
+import type { ResendGuard, SideCall, SideOutcome } from "@espalier/engines";
+import { type Permit, rankNumber, type Target } from "@espalier/engines";
 import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
-import { type Permit, rankNumber, type Target } from "@espalier/workers";
+import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/routing";
 import { adapterFields } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { BodyFields, PlannedRequest } from "./planned-request.ts";

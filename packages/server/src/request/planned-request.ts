@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { isSplittable, type TransferProtocol } from "@espalier/disaggregation";
-import type { ApiFamily, Endpoint, RequestView } from "@espalier/openai";
+import type { ApiFamily, Endpoint, RequestView } from "@espalier/api";
+import type { EngineRecord, Target } from "@espalier/engines";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
-import type { EngineRecord, Target } from "@espalier/workers";
+import { isSplittable, type TransferProtocol } from "@espalier/routing";
 import type { OverflowPlan } from "../overflow/overflow.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";

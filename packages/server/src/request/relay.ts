@@ -1,5 +1,5 @@
-import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
-import { type AnswerFault, type ApiFamily, errorStreamFrame } from "@espalier/openai";
+import { type AnswerFault, type ApiFamily, errorStreamFrame } from "@espalier/api";
+import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import {
   type FailureKind as AttemptFailureKind,
   type AttemptOwner,
@@ -14,7 +14,7 @@ import {
   type Upstream,
   type WireBody,
   wireBody,
-} from "@espalier/proxy";
+} from "@espalier/engines";
 import type { FailureKind, Retries } from "@espalier/routing";
 import type { RelayMetrics } from "../data-plane/request-metrics.ts";
 import { type BodyFilter, type ClientResponse, ResponseSink } from "./response-sink.ts";

@@ -1,5 +1,5 @@
-import type { EspalierError } from "@espalier/common";
-import type { AnswerFault } from "@espalier/openai";
+import type { AnswerFault } from "@espalier/api";
+import type { EspalierError } from "@espalier/core";
 import type { RelayOutcome } from "./relay.ts";
 
 /**

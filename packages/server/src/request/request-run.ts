@@ -1,8 +1,7 @@
-import type { AdmissionRequest } from "@espalier/admission";
-import { EspalierError } from "@espalier/common";
-import type { LegEdits } from "@espalier/disaggregation";
-import { type AnswerFault, isUnknownModelAnswer, readAnswerHead } from "@espalier/openai";
-import { retryAfterMs } from "@espalier/proxy";
+import { type AnswerFault, isUnknownModelAnswer, readAnswerHead } from "@espalier/api";
+import { EspalierError } from "@espalier/core";
+import { areAsleep, type Permit, retryAfterMs, type Target } from "@espalier/engines";
+import type { AdmissionRequest, LegEdits } from "@espalier/routing";
 import {
   type ChosenAlone,
   type ChosenPair,
@@ -17,7 +16,6 @@ import {
   Retries,
   type Selection,
 } from "@espalier/routing";
-import { areAsleep, type Permit, type Target } from "@espalier/workers";
 import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-run.ts";

@@ -1,7 +1,7 @@
-import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/common";
-import type { RequestView, Usage } from "@espalier/openai";
+import type { RequestView, Usage } from "@espalier/api";
+import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/core";
+import { rankNumber, type Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
-import { rankNumber, type Target } from "@espalier/workers";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";

@@ -4,7 +4,7 @@ import {
   createSseUsageFilter,
   readResponseId,
   type Usage,
-} from "@espalier/openai";
+} from "@espalier/api";
 
 const carriageReturn = 0x0d;
 const lineFeed = 0x0a;

@@ -1,8 +1,8 @@
-import type { Clock, EngineId, HttpClient, Meter } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import type { Clock, EngineId, HttpClient, Meter } from "@espalier/core";
+import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
-import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/workers";
+import type { CompiledConfig } from "../config/index.ts";
 
 /** Shared parts of disaggregated serving. */
 export interface SplitParts {

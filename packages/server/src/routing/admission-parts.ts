@@ -1,18 +1,22 @@
+import type { Clock, Meter, Scheduler, TargetIndex } from "@espalier/core";
+import type { Target } from "@espalier/engines";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { UsagePlane } from "@espalier/replication";
 import {
   type Admission,
   type AdmissionMeters,
+  ColdPrompt,
   createAdmission,
   createAdmissionMeters,
+  type FeedConfidence,
+  MemoryWatch,
   noFleetUsage,
   noPeerLoad,
   type PeerLoad,
-} from "@espalier/admission";
-import type { Clock, Meter, Scheduler, TargetIndex } from "@espalier/common";
-import type { AdmissionConfig } from "@espalier/config";
-import type { PrefixIndex } from "@espalier/prefix-index";
-import type { UsagePlane } from "@espalier/replication";
-import { ColdPrompt, type FeedConfidence, MemoryWatch, type RoutingTarget, servesAlone } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
+  type RoutingTarget,
+  servesAlone,
+} from "@espalier/routing";
+import type { AdmissionConfig } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "./pools.ts";

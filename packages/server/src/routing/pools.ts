@@ -1,6 +1,6 @@
-import type { CompiledConfig, PoolConfig } from "@espalier/config";
 import { type CreatePolicyOptions, createPolicy, type Policy } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
+import type { CompiledConfig, PoolConfig } from "../config/index.ts";
 
 /** Settings shared by the engines of one model: its policy and credentials. */
 export interface PoolSettings {

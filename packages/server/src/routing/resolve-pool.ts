@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { type EngineRecord, engineKindOf, type Target } from "@espalier/workers";
+import { EspalierError } from "@espalier/core";
+import { type EngineRecord, engineKindOf, type Target } from "@espalier/engines";
 import { type AdapterApi, servesAdapter } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "./pools.ts";

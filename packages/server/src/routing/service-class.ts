@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { enginePlace } from "@espalier/admission";
-import { type Clock, EspalierError } from "@espalier/common";
-import type { AdmissionConfig } from "@espalier/config";
-import type { InferenceTables } from "@espalier/discovery";
-import type { Endpoint, RequestView } from "@espalier/openai";
+import type { Endpoint, RequestView } from "@espalier/api";
+import { type Clock, EspalierError } from "@espalier/core";
+import type { InferenceTables } from "@espalier/engines";
+import { enginePlace } from "@espalier/routing";
+import type { AdmissionConfig } from "../config/index.ts";
 import type { BodyFields, ClientRequest } from "../request/planned-request.ts";
 
 /** Class, tenant and deadline of a request. */

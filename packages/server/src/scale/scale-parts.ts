@@ -1,8 +1,8 @@
-import type { WaitingWork } from "@espalier/admission";
-import { type Described, EspalierError, json, type Meter, type Startable, startTogether } from "@espalier/common";
-import type { ScaleConfig } from "@espalier/config";
-import { createScalerServer, type ScalerServer } from "@espalier/endpoint-picker";
+import { type Described, EspalierError, json, type Meter, type Startable, startTogether } from "@espalier/core";
+import type { WaitingWork } from "@espalier/routing";
 import { type DemandedRole, engineRoles, FleetDemand, modelDemand, type PoolWork } from "@espalier/routing";
+import type { ScaleConfig } from "../config/index.ts";
+import { createScalerServer, type ScalerServer } from "../grpc/index.ts";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
 

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import fastify from "fastify";
 import { afterEach, expect, test } from "vitest";

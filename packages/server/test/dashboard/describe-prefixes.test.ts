@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";

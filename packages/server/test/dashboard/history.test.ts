@@ -1,4 +1,4 @@
-import { silentMeter } from "@espalier/common";
+import { silentMeter } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";

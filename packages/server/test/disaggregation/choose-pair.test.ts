@@ -1,4 +1,4 @@
-import { kvTransferProtocols } from "@espalier/common";
+import { kvTransferProtocols } from "@espalier/core";
 import { servesAlone, takesSide } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
 import { chatBody, choosePair, splitRig } from "./split-rig.ts";

@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import type { SideOutcome } from "@espalier/proxy";
+import { EspalierError } from "@espalier/core";
+import type { SideOutcome } from "@espalier/engines";
 import { Dispatch, type PrefillOutcome } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { PrefillLeg } from "../../src/request/http-pair.ts";

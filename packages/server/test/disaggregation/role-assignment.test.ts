@@ -1,5 +1,5 @@
 /** Engines of role both keep to one side, where that is applied; what would be left without anybody is served all the same. */
-import { prefillCountHoldMs, prefillCountSettleMs } from "@espalier/disaggregation";
+import { prefillCountHoldMs, prefillCountSettleMs } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { choosePair, type SplitRig, splitRig } from "./split-rig.ts";
 

@@ -1,3 +1,4 @@
+import { editBody, endpoints, readRequestView } from "@espalier/api";
 import {
   createSeededRandom,
   type EngineRole,
@@ -6,11 +7,9 @@ import {
   type Meter,
   silentLogger,
   silentMeter,
-} from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
-import { editBody, endpoints, readRequestView } from "@espalier/openai";
+} from "@espalier/core";
+import type { SideOutcome, SideRequest, Target } from "@espalier/engines";
 import { createPolicy } from "@espalier/policies";
-import type { SideOutcome, SideRequest } from "@espalier/proxy";
 import {
   createRetryBudget,
   createRetryMeters,
@@ -24,7 +23,7 @@ import {
   type TriedTargets,
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter } from "@espalier/testing";
-import type { Target } from "@espalier/workers";
+import type { CompiledConfig } from "../../src/config/index.ts";
 import { HttpPair } from "../../src/request/http-pair.ts";
 import { type PlannedRequest, SplitSource } from "../../src/request/planned-request.ts";
 import { createSplitParts } from "../../src/request/split-parts.ts";

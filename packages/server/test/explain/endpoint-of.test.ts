@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { endpoints } from "@espalier/openai";
+import { endpoints } from "@espalier/api";
+import { EspalierError } from "@espalier/core";
 import { expect, test } from "vitest";
 import { endpointOf } from "../../src/admin/explain-request.ts";
 import { largeBodyBytes } from "../../src/large-bodies/large-bodies.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/common";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { DecisionLog } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";

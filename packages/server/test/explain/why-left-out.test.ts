@@ -1,4 +1,4 @@
-import type { Target } from "@espalier/workers";
+import type { Target } from "@espalier/engines";
 import { expect, test } from "vitest";
 import { whyLeftOut } from "../../src/admin/explained-candidates.ts";
 

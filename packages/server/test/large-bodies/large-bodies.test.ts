@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { type Endpoint, endpoints } from "@espalier/openai";
+import { type Endpoint, endpoints } from "@espalier/api";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createLargeBodies, type LargeBodies } from "../../src/large-bodies/large-bodies.ts";

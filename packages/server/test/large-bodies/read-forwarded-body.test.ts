@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { reservedFieldNames } from "@espalier/disaggregation";
+import { EspalierError } from "@espalier/core";
+import { reservedFieldNames } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { readForwardedBody } from "../../src/large-bodies/read-forwarded-body.ts";
 

@@ -1,6 +1,5 @@
-import { silentLogger, systemClock, systemScheduler } from "@espalier/common";
-import { scanBody } from "@espalier/json-body";
-import { type Endpoint, endpoints, readRequestView } from "@espalier/openai";
+import { type Endpoint, endpoints, readRequestView } from "@espalier/api";
+import { scanBody, silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import { createModelTokenizer, createPromptHasher, shippedModelFolder } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
 import type { BodyTask, PromptTerms } from "../../src/large-bodies/large-bodies.ts";

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/common";
+import { asRouterId } from "@espalier/core";
 import type { Note } from "@espalier/replication";
 import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";

@@ -5,7 +5,7 @@ import {
   silentMeter,
   systemClock,
   systemScheduler,
-} from "@espalier/common";
+} from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";

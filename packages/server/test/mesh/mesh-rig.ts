@@ -1,9 +1,9 @@
-import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
-import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica, type TargetSlots } from "@espalier/replication";
 import { maxKnownTargets } from "@espalier/routing";
 import type { VirtualTime } from "@espalier/testing";
+import { type CompiledConfig, loadConfig } from "../../src/config/index.ts";
 import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
 
 const random = createSeededRandom(1);

@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { afterEach, expect, test, vi } from "vitest";
 import type { MeshDescription } from "../../src/mesh/describe-mesh.ts";

@@ -1,5 +1,5 @@
 import { hostname, networkInterfaces } from "node:os";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { advertisedHost, routerIdOf } from "../../src/mesh/mesh-parts.ts";
 

@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createSeededRandom, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, createSeriesMeter, type DnsServer, startDnsServer, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { createSeedSources } from "../../src/mesh/seed-sources.ts";

@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import type { Backend } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";

@@ -1,8 +1,8 @@
-import { asEngineId, createSeededRandom, type EngineSpec, EspalierError } from "@espalier/common";
-import { parseEnginesFile } from "@espalier/config";
-import { type EngineSource, mergeSources, type SourceObserver } from "@espalier/discovery";
+import { asEngineId, createSeededRandom, type EngineSpec, EspalierError } from "@espalier/core";
+import { type EngineSource, mergeSources, type SourceObserver } from "@espalier/engines";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { parseEnginesFile } from "../../src/config/index.ts";
 import {
   createLocalTable,
   createOperatorEngines,

@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createPrefixMatches, tier } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { PassThrough } from "node:stream";
-import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/common";
+import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/core";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {

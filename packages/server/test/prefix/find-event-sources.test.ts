@@ -1,4 +1,4 @@
-import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
+import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { findEventSources, sourceBySpec } from "../../src/prefix/engine-feeds.ts";
 

@@ -1,6 +1,6 @@
-import { asTargetIndex } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { asTargetIndex } from "@espalier/core";
 import { describe, expect, test } from "vitest";
+import { loadConfig } from "../../src/config/index.ts";
 import { type PoolTarget, poolKey, poolTargets } from "../../src/prefix/engine-feeds.ts";
 import { createFleetPoolReach, type FleetPoolReach } from "../../src/prefix/prefix-parts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";

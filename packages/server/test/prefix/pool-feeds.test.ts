@@ -1,4 +1,4 @@
-import { asTargetIndex } from "@espalier/common";
+import { asTargetIndex } from "@espalier/core";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets, type PromptBlocks } from "@espalier/routing";
 import { describe, expect, test } from "vitest";

@@ -5,15 +5,15 @@ import {
   silentMeter,
   systemClock,
   systemScheduler,
-} from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+} from "@espalier/core";
+import { createFleet, type Target } from "@espalier/engines";
 import { createKvEventPublisher } from "@espalier/kv-events";
 import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 import { createSeriesMeter, waitFor } from "@espalier/testing";
-import { createFleet, type Target } from "@espalier/workers";
 import { afterEach, describe, expect, test } from "vitest";
+import { loadConfig } from "../../src/config/index.ts";
 import { createPrefixParts, type PrefixParts } from "../../src/prefix/prefix-parts.ts";
 import { stored } from "./fake-events.ts";
 import { bodyOf } from "./prompts.ts";

@@ -1,5 +1,4 @@
-import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
-import type { TokenizerConfig } from "@espalier/config";
+import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/core";
 import { createCacheMeters, type PromptBlocks } from "@espalier/routing";
 import {
   createRecordingLogger,
@@ -10,6 +9,7 @@ import {
 } from "@espalier/testing";
 import { shippedModelFolder, type TokenizerPool } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
+import type { TokenizerConfig } from "../../src/config/index.ts";
 import {
   maxEngineTokenizers,
   maxWarmUpMs,

@@ -1,4 +1,4 @@
-import { type JsonBody, scanBody } from "@espalier/json-body";
+import { type JsonBody, scanBody } from "@espalier/core";
 import { type BlockDigests, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/prefix-index";
 import type { PromptBlocks } from "@espalier/routing";
 

@@ -7,9 +7,9 @@ import {
   type HttpResponse,
   silentLogger,
   silentMeter,
-} from "@espalier/common";
+} from "@espalier/core";
+import { createFleet, type EngineRecord, type Fleet, type FleetOptionsInput, type Target } from "@espalier/engines";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createFleet, type EngineRecord, type Fleet, type FleetOptionsInput, type Target } from "@espalier/workers";
 
 /** What an engine answers: a body of status 200, a status, nothing in time, or what a promise brings. */
 export type Answer = string | number | "refused" | Promise<HttpResponse>;

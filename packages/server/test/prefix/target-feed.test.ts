@@ -1,9 +1,9 @@
-import { asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
+import type { Target } from "@espalier/engines";
 import { createEventDecoder, createReplayGate, createWorkSlices, type WireEvent } from "@espalier/kv-events";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createLocalOutput, createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { Target } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { TargetFeed } from "../../src/prefix/target-feed.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport, removed, stored } from "./fake-events.ts";

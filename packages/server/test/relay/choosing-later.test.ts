@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { httpEngine } from "./engines.ts";

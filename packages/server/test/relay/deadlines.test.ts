@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { closed, httpEngine, namedEngine } from "./engines.ts";

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { type Engine, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { closed, deadUrl, rawEngine } from "./engines.ts";

@@ -1,5 +1,5 @@
-import type { CounterSeries, Meter } from "@espalier/common";
-import { createSeededRandom, silentMeter } from "@espalier/common";
+import type { CounterSeries, Meter } from "@espalier/core";
+import { createSeededRandom, silentMeter } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { deadUrl, httpEngine, namedEngine } from "./engines.ts";

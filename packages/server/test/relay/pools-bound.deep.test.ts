@@ -1,4 +1,4 @@
-import { type AttemptOwner, wireBody } from "@espalier/proxy";
+import { type AttemptOwner, wireBody } from "@espalier/engines";
 import { expect, test } from "vitest";
 import { closed, deadUrl, rawEngine } from "./engines.ts";
 import { createRig, send } from "./rig.ts";

@@ -1,5 +1,5 @@
 import { type AddressInfo, createServer } from "node:net";
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { createVirtualTime, type Engine, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { closed, deadUrl, httpEngine, namedEngine, rawEngine } from "./engines.ts";

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer, request as httpRequest, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
+import { errorResponse } from "@espalier/api";
 import {
   type Clock,
   type Meter,
@@ -9,9 +10,8 @@ import {
   silentMeter,
   systemClock,
   systemScheduler,
-} from "@espalier/common";
-import { errorResponse } from "@espalier/openai";
-import { createProxy, type ProxyOptionsInput } from "@espalier/proxy";
+} from "@espalier/core";
+import { createProxy, type ProxyOptionsInput } from "@espalier/engines";
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { createServer, type Socket } from "node:net";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type Engine, randomRuns, waitFor } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";

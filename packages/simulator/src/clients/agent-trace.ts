@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { type BoundedLogNormal, createZipf, logNormal, ownRandom } from "./draws.ts";
 
 /**

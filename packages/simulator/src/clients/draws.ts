@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 
 /** Maximum redraws for a value outside the bounds; the last draw is clamped. */
 const maxRedraws = 64;

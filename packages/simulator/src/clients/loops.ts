@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createConversation } from "./conversation.ts";
 import { exponential } from "./draws.ts";
 import { createSender, runSession, type ScriptOf, type SendLimits, type SessionScript } from "./session.ts";

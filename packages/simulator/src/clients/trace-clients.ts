@@ -1,5 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
-import { runTraceSession, type TraceRequest, type TraceSession, traceSessions } from "@espalier/workload";
+import { createSeededRandom } from "@espalier/core";
+import { runTraceSession, type TraceRequest, type TraceSession, traceSessions } from "../workload/index.ts";
 import { createConversation } from "./conversation.ts";
 import { exponential, shuffled } from "./draws.ts";
 import { createSender, type SendLimits } from "./session.ts";

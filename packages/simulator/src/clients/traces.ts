@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
-import { type BailianRow, jitterArrivals, type Prompt, type TraceRequest } from "@espalier/workload";
+import { type BailianRow, jitterArrivals, type Prompt, type TraceRequest } from "../workload/index.ts";
 import { type Conversation, createConversation } from "./conversation.ts";
 import { createSender, type SendLimits } from "./session.ts";
 import { blockTokens, type SimRequest, type Workload } from "./workload.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Scheduler } from "@espalier/common";
+import type { Clock, Scheduler } from "@espalier/core";
 
 /** Tokens per block in the simulator: in engines, in the index and in chains. */
 export const blockTokens = 16;

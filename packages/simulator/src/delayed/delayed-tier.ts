@@ -1,5 +1,4 @@
-import { noFleetUsage } from "@espalier/admission";
-import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
+import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/core";
 import {
   NotePlane,
   type Origin,
@@ -18,6 +17,7 @@ import {
   type FeedConfidence,
   type KnowledgeOptions,
   MemoryWatch,
+  noFleetUsage,
   type RoutingTarget,
 } from "@espalier/routing";
 import type { RouterView } from "../fleet/router-view.ts";

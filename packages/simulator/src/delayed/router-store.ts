@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, type PrefixMatches } from "@espalier/prefix-index";
 import { createLocalPlacements, type PlacementWriter, type PrefixStore, type PromptBlocks } from "@espalier/routing";
 import type { SimEngine } from "../fleet/sim-engine.ts";

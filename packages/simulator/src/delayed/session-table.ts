@@ -1,4 +1,4 @@
-import { type Clock, RecencyMap } from "@espalier/common";
+import { type Clock, RecencyMap } from "@espalier/core";
 import type { BindingStore } from "@espalier/routing";
 import { ArrivalQueue, type Arrivals } from "./delivery.ts";
 

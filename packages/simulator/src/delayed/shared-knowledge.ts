@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
 import type { LoadGauge, SharedLoad } from "@espalier/replication";
 import { createLoadPublisher, gaugeOf, type RoutingTarget } from "@espalier/routing";
 import { ArrivalQueue, type Arrivals, nextSecondMs } from "./delivery.ts";

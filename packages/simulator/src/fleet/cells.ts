@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import { placementOf } from "../topology.ts";

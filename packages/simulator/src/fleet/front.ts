@@ -1,4 +1,4 @@
-import type { Clock, Random } from "@espalier/common";
+import type { Clock, Random } from "@espalier/core";
 import type { RequestOutcome, SimRequest } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 

@@ -1,4 +1,4 @@
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Scheduler } from "@espalier/core";
 import { type LedgerSink, type Tier, tier } from "@espalier/prefix-index";
 import type { EventReading, FeedConfidence, FeedOutput, FeedStatus } from "@espalier/routing";
 import { type BlockMove, blockMoveOf, type EngineMessage, type SimEngine } from "./sim-engine.ts";

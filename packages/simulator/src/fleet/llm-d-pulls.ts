@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { type CandidateSet, matchedInAll, type Policy } from "@espalier/policies";
 
 /** The parts of llm-d's router that a policy's rule does not have. */

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { schedulerOf, TimerHeap } from "@espalier/testing";
 
 /** Real clocks drift by millionths. Faults draw far larger rates, up to this share. */

@@ -1,4 +1,3 @@
-import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import {
   type Clock,
   createSeededRandom,
@@ -7,9 +6,10 @@ import {
   type Meter,
   type Random,
   type Scheduler,
-} from "@espalier/common";
+} from "@espalier/core";
 import { type CustomPolicies, createPolicy, type PolicyFailed } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
+import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import type { DelayedTier } from "../delayed/delayed-tier.ts";

@@ -1,4 +1,3 @@
-import type { FleetUsage } from "@espalier/admission";
 import {
   asRouterId,
   asTargetIndex,
@@ -12,7 +11,7 @@ import {
   silentMeter,
   type TargetIndex,
   type Transport,
-} from "@espalier/common";
+} from "@espalier/core";
 import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {
@@ -22,6 +21,7 @@ import {
   type ReplicaPorts,
   type SharedLoad,
 } from "@espalier/replication";
+import type { FleetUsage } from "@espalier/routing";
 import {
   createCacheMeters,
   createPrefixKnowledge,

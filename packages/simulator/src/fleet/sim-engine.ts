@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import {
   type BlockChanges,
   type BlockEngine,
@@ -16,9 +16,9 @@ import {
   type PullStats,
   type RemoteSource,
 } from "@espalier/engine-model";
+import type { AdapterReading } from "@espalier/engines";
 import { type Tier, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
-import type { AdapterReading } from "@espalier/workers";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 
 /** One message of an engine's KV events. */

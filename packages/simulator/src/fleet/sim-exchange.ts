@@ -1,9 +1,11 @@
-import { type AdmissionSettings, type EngineOrder, enginePlace } from "@espalier/admission";
-import type { EspalierError } from "@espalier/common";
+import type { EspalierError } from "@espalier/core";
 import type { BlockReport } from "@espalier/engine-model";
 import {
+  type AdmissionSettings,
   ColdPrompt,
   type Dispatch,
+  type EngineOrder,
+  enginePlace,
   expectedOutputTokens,
   type FailureKind,
   type PlannedAttempt,

@@ -1,17 +1,14 @@
-import {
-  type Admission,
-  type AdmissionSettings,
-  createAdmission,
-  createAdmissionMeters,
-  type EngineOrder,
-} from "@espalier/admission";
-import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/common";
-import type { SplitThresholdOptions } from "@espalier/disaggregation";
+import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/core";
 import type { ImportedPrompt } from "@espalier/engine-model";
 import type { Policy } from "@espalier/policies";
 import type { NoteChannel } from "@espalier/replication";
+import type { SplitThresholdOptions } from "@espalier/routing";
 import {
+  type Admission,
+  type AdmissionSettings,
   type ColdPromptParts,
+  createAdmission,
+  createAdmissionMeters,
   createFleetLearning,
   createFleetRoles,
   createLendTrust,
@@ -24,6 +21,7 @@ import {
   dryRunRents,
   dryRunSessions,
   dryRunTraffic,
+  type EngineOrder,
   type FleetLearning,
   PairPlanner,
   Retries,

@@ -7,16 +7,16 @@ import {
   type KvPullSpec,
   type KvTransferSpec,
   type TargetIndex,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { EngineStats } from "@espalier/engine-model";
-import type { RoutingTarget } from "@espalier/routing";
 import {
   type AdapterReading,
   createTargetAdapters,
   createTargetLoad,
   type OwnedTargetAdapters,
   type TargetLoad,
-} from "@espalier/workers";
+} from "@espalier/engines";
+import type { RoutingTarget } from "@espalier/routing";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 

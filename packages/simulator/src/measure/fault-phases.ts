@@ -1,5 +1,5 @@
-import { summarize } from "@espalier/workload";
 import type { RunRecord, SimResult } from "../run.ts";
+import { summarize } from "../workload/index.ts";
 import { addResult, emptySums, type SentSums, sendingSpan, toRequestResult, totalSums } from "./results.ts";
 
 /** Quality of the requests sent between two moments of a run. Meaningless figures are absent. */

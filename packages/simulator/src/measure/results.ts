@@ -1,5 +1,5 @@
-import type { RequestResult } from "@espalier/workload";
 import type { SimResult } from "../run.ts";
+import type { RequestResult } from "../workload/index.ts";
 
 /** Sums over requests that were sent in the same stretch of time. */
 export interface SentSums {

@@ -1,6 +1,6 @@
-import { type ReplayRow, summarize } from "@espalier/workload";
 import type { RunOptions, RunRecord } from "../run.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
+import { type ReplayRow, summarize } from "../workload/index.ts";
 import { sendingSpan, toRequestResult } from "./results.ts";
 
 /** Upper bounds of the cached share in a run: see `createBoundsMeter`. */

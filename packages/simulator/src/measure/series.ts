@@ -1,5 +1,5 @@
-import { percentile } from "@espalier/workload";
 import type { RunRecord, SimResult } from "../run.ts";
+import { percentile } from "../workload/index.ts";
 import { addResult, emptySums, sendingSpan } from "./results.ts";
 
 /** Maximum points in a series; a longer run has wider time steps. */

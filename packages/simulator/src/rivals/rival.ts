@@ -1,4 +1,4 @@
-import type { Clock, Random, Scheduler } from "@espalier/common";
+import type { Clock, Random, Scheduler } from "@espalier/core";
 import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome } from "../fleet/front.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";

@@ -1,7 +1,7 @@
-import { EspalierError } from "@espalier/common";
-import { readTraceLines, type TraceRequest, traceSessions } from "@espalier/workload";
+import { EspalierError } from "@espalier/core";
 import { agentTraceLines } from "../clients/agent-trace.ts";
 import { createTraceStarts, createTraceUsers } from "../clients/trace-clients.ts";
+import { readTraceLines, type TraceRequest, traceSessions } from "../workload/index.ts";
 import { limitsOf, type Scenario, scaledClients, type WorkloadOptions } from "./scenario.ts";
 
 const agentsTracesParameters = {

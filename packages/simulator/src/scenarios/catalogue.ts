@@ -1,4 +1,4 @@
-import { didYouMean, EspalierError } from "@espalier/common";
+import { didYouMean, EspalierError } from "@espalier/core";
 import { a10g8 } from "./a10g-8.ts";
 import { agents300, scaleOut } from "./agents.ts";
 import { agentsTraces } from "./agents-traces.ts";

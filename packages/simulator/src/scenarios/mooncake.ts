@@ -1,8 +1,8 @@
-import { EspalierError } from "@espalier/common";
-import { mooncakeStepMs } from "@espalier/workload";
+import { EspalierError } from "@espalier/core";
 import { createOpenLoop } from "../clients/loops.ts";
 import { type ToolClusterParameters, toolClusterScripts } from "../clients/scripts.ts";
 import { createTraceReplay } from "../clients/traces.ts";
+import { mooncakeStepMs } from "../workload/index.ts";
 import { limitsOf, type PublishedResult, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
 /** The fleets of Dynamo 1.6.1's own offline replay of the file, and twice its speed. */

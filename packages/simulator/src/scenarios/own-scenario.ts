@@ -1,4 +1,4 @@
-import { didYouMean, EspalierError } from "@espalier/common";
+import { didYouMean, EspalierError } from "@espalier/core";
 import {
   type EngineParameters,
   enginePresets,
@@ -6,10 +6,10 @@ import {
   type PresetName,
   presetNames,
 } from "@espalier/engine-model";
-import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
 import { createTraceReplay } from "../clients/traces.ts";
 import { blockTokens } from "../clients/workload.ts";
 import { problemOf, type Region, type Topology } from "../topology.ts";
+import { mooncakeStepMs, type TraceRequest } from "../workload/index.ts";
 import { limitsOf, type Scenario, type ScenarioFleet } from "./scenario.ts";
 
 interface OwnScenarioOptions {

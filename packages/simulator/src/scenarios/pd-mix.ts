@@ -1,4 +1,4 @@
-import type { EngineRole } from "@espalier/common";
+import type { EngineRole } from "@espalier/core";
 import { createOpenLoop } from "../clients/loops.ts";
 import { type LengthParameters, lengthScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";

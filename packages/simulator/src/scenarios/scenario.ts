@@ -1,7 +1,6 @@
-import type { EngineOrder } from "@espalier/admission";
-import type { EngineRole } from "@espalier/common";
+import type { EngineRole } from "@espalier/core";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
-import type { TraceRequest } from "@espalier/workload";
+import type { EngineOrder } from "@espalier/routing";
 import type { SendLimits } from "../clients/session.ts";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults.ts";
@@ -9,6 +8,7 @@ import type { Balancer } from "../fleet/cells.ts";
 import type { LlmdRule } from "../fleet/llm-d-pulls.ts";
 import type { Sharing, SimTiming } from "../run.ts";
 import type { Topology } from "../topology.ts";
+import type { TraceRequest } from "../workload/index.ts";
 
 /** The parameters of one run's workload. */
 export interface WorkloadOptions {

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { infiniteCacheBound, percentile, readTraceLines, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { agentTraceLines } from "../../src/clients/agent-trace.ts";
 import { agentsTraces, syntheticAgentTrace } from "../../src/scenarios/agents-traces.ts";
+import { infiniteCacheBound, percentile, readTraceLines, type TraceRequest } from "../../src/workload/index.ts";
 
 const shipped = new URL("../../../../examples/traces/agent-sessions.jsonl.gz", import.meta.url).pathname;
 

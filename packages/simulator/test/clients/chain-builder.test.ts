@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type ChainBuilder, createChainBuilder, maxSegmentTokens } from "../../src/clients/conversation.ts";
 import { blockTokens } from "../../src/clients/workload.ts";

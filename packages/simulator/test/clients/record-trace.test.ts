@@ -1,8 +1,8 @@
-import type { BailianRow } from "@espalier/workload";
 import { expect, test } from "vitest";
 import { createOpenLoop } from "../../src/clients/loops.ts";
 import { promptScripts } from "../../src/clients/scripts.ts";
 import { recordTrace } from "../../src/clients/traces.ts";
+import type { BailianRow } from "../../src/workload/index.ts";
 import { recordRun } from "./recorded-run.ts";
 
 const exactly = (tokens: number) => ({ median: tokens, sigma: 0, least: tokens, most: tokens });

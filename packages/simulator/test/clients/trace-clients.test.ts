@@ -1,6 +1,6 @@
-import { readTraceLines, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { createTraceStarts, createTraceUsers } from "../../src/clients/trace-clients.ts";
+import { readTraceLines, type TraceRequest } from "../../src/workload/index.ts";
 import { bySession, recordRun, sharedBlocks } from "./recorded-run.ts";
 
 /** Sessions of three requests: the second after 4 s, the third after 6 s, all behind 64 tokens of tools. */

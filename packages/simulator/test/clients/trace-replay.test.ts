@@ -1,7 +1,7 @@
 import { sharedPath } from "@espalier/testing";
-import { infiniteCacheBound, mooncakeStepMs, readTrace, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { createTraceReplay, type TraceReplayOptions } from "../../src/clients/traces.ts";
+import { infiniteCacheBound, mooncakeStepMs, readTrace, type TraceRequest } from "../../src/workload/index.ts";
 import { bySession, infiniteCacheShare, recordRun, type SentRequest, sharedBlocks } from "./recorded-run.ts";
 
 const rowsOf = (rows: readonly Partial<TraceRequest>[]): readonly TraceRequest[] => {

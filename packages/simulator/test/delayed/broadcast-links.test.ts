@@ -1,4 +1,4 @@
-import { silentMeter } from "@espalier/common";
+import { silentMeter } from "@espalier/core";
 import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { deliveryTimes, nextSecondMs } from "../../src/delayed/delivery.ts";
 import { sharings } from "../../src/run.ts";

@@ -1,4 +1,4 @@
-import { asTargetIndex, createSeededRandom, type Random } from "@espalier/common";
+import { asTargetIndex, createSeededRandom, type Random } from "@espalier/core";
 import { createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";

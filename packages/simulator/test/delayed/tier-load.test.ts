@@ -1,6 +1,6 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
+import type { LoadTicket } from "@espalier/engines";
 import { createVirtualTime } from "@espalier/testing";
-import type { LoadTicket } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
 import { LoadTable } from "../../src/delayed/shared-load.ts";
 import { type RouterRig, routerRig, type TierRig, tierRig } from "./tier-rig.ts";

@@ -1,9 +1,9 @@
-import { asEngineId, asTargetIndex, type Cancel, type Clock } from "@espalier/common";
+import { asEngineId, asTargetIndex, type Cancel, type Clock } from "@espalier/core";
 import { type BlockChanges, blockChange, type EngineStats } from "@espalier/engine-model";
+import { createTargetAdapters, createTargetLoad } from "@espalier/engines";
 import { createCandidateSet } from "@espalier/policies";
 import type { Placement, PromptBlocks, RoutingTarget } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createTargetAdapters, createTargetLoad } from "@espalier/workers";
 import { createDelayedTier, type DelayedTier } from "../../src/delayed/delayed-tier.ts";
 import type { RouterView } from "../../src/fleet/router-view.ts";
 import { type EngineMessage, ListenerSet, type SimEngine } from "../../src/fleet/sim-engine.ts";

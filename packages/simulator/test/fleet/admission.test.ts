@@ -1,4 +1,4 @@
-import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
+import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { createRouterRig, hopDelayMs, idleLoad } from "./router-rig.ts";
 

@@ -1,4 +1,4 @@
-import { defaultAdmissionSettings, type EngineOrder, enginePlace } from "@espalier/admission";
+import { defaultAdmissionSettings, type EngineOrder, enginePlace } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { enginePriority } from "../../src/fleet/sim-exchange.ts";
 import { kvLinkOf, type SplitSettings } from "../../src/fleet/sim-router.ts";

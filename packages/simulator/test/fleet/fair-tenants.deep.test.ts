@@ -1,5 +1,5 @@
-import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
+import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/routing";
 import { expect, test, vi } from "vitest";
 import type { SimFleetOptions } from "../../src/fleet/sim-fleet.ts";
 import { createFleetRig } from "./fleet-rig.ts";

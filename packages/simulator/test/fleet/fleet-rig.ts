@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import type { FrontOutcome } from "../../src/fleet/front.ts";
 import { RealView } from "../../src/fleet/router-view.ts";
 import { SimFleet, type SimFleetOptions } from "../../src/fleet/sim-fleet.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { createEventFaults, EventSubscription } from "../../src/fleet/kv-events.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { type CandidateSet, createCandidateSet, createPolicy, type RequestFeatures } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { type LlmdRule, withLlmdRule } from "../../src/fleet/llm-d-pulls.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { createNodeTime, maxDriftRate, type NodeTime } from "../../src/fleet/node-time.ts";

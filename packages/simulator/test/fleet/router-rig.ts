@@ -1,7 +1,6 @@
-import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
-import { createSeededRandom, type EngineRole } from "@espalier/common";
+import { createSeededRandom, type EngineRole } from "@espalier/core";
 import { createPolicy, type PolicyName } from "@espalier/policies";
-import type { Placement, PrefixKnowledge } from "@espalier/routing";
+import type { AdmissionSettings, EngineOrder, Placement, PrefixKnowledge } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createDelayedTier } from "../../src/delayed/delayed-tier.ts";
 import type { FrontOutcome } from "../../src/fleet/front.ts";

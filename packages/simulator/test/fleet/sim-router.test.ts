@@ -1,4 +1,4 @@
-import { defaultAdmissionSettings } from "@espalier/admission";
+import { defaultAdmissionSettings } from "@espalier/routing";
 import { expect, test } from "vitest";
 import { requestOf } from "./requests.ts";
 import { createRouterRig, hopDelayMs, idleLoad } from "./router-rig.ts";

@@ -1,5 +1,5 @@
 /** Requests that two engines serve: their legs, what they hold meanwhile, and what is left when one of them fails. */
-import type { EngineRole } from "@espalier/common";
+import type { EngineRole } from "@espalier/core";
 import { expect, test } from "vitest";
 import { kvLinkOf } from "../../src/fleet/sim-router.ts";
 import { createRouterRig, hopDelayMs, idleLoad, type RouterRig } from "./router-rig.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { blockTokens, type SimRequest } from "../../src/clients/workload.ts";
 import { createBoundsMeter, createInfiniteCache, createPooledCache } from "../../src/measure/cache-bounds.ts";

@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Random } from "@espalier/core";
 import { blockTokens, type SimRequest } from "../../src/clients/workload.ts";
 
 /** Distinct words for each block of a tree of chains, given by its path. */

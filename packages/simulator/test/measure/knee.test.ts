@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { findKnee, isSustained, type KneeLoad, type KneeRun, kneeLoad, maxKneeRuns } from "../../src/measure/knee.ts";
 import type { SimResult } from "../../src/run.ts";

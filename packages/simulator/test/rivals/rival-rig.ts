@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../../src/clients/workload.ts";
 import type { FrontOutcome } from "../../src/fleet/front.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createPrefixMatches } from "@espalier/prefix-index";
 import type { PromptBlocks } from "@espalier/routing";
 import { createChainBuilder } from "../../src/clients/conversation.ts";

@@ -1,6 +1,6 @@
-import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/own-scenario.ts";
+import { mooncakeStepMs, type TraceRequest } from "../../src/workload/index.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
 const path = "fleet.json";

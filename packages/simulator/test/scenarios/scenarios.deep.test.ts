@@ -1,6 +1,5 @@
 import { enginePresets, presetNames } from "@espalier/engine-model";
 import { policyNames } from "@espalier/policies";
-import type { TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { faultNames } from "../../src/faults.ts";
 import { rivalNames } from "../../src/rivals/rivals.ts";
@@ -19,6 +18,7 @@ import { sharedPrefixParameters } from "../../src/scenarios/shared-prefix-150x5.
 import { sloMixParameters } from "../../src/scenarios/slo-mix.ts";
 import { smg240Parameters } from "../../src/scenarios/smg-240.ts";
 import { unevenFleetParameters } from "../../src/scenarios/uneven-fleets.ts";
+import type { TraceRequest } from "../../src/workload/index.ts";
 import {
   bySession,
   hashesOf,

@@ -1,9 +1,9 @@
 import { enginePresets } from "@espalier/engine-model";
-import type { TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { blockTokens } from "../../src/clients/workload.ts";
 import { scenario, scenarioNames } from "../../src/scenarios/catalogue.ts";
 import type { WorkloadOptions } from "../../src/scenarios/scenario.ts";
+import type { TraceRequest } from "../../src/workload/index.ts";
 import { bySession, hashesOf, recordRun, type SentRequest, sharedBlocks } from "../clients/recorded-run.ts";
 
 /** Twelve sessions of five rows each, in steps of 3 s. */

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import type { JsonObject } from "../json-object.ts";
 import { otherChatEndpoints, type PromptRequest } from "../prompt-request.ts";
 import { TemplateError } from "../template/template-error.ts";

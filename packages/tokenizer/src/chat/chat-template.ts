@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { compileTemplate, type ReachedState, type RenderTemplate, type TemplateState } from "../template/compile.ts";
 import { createGlobals, type TimeRead, timeNow } from "../template/globals.ts";
 import { parseTemplate } from "../template/parse.ts";

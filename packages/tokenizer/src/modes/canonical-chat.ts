@@ -1,4 +1,4 @@
-import type { JsonBody } from "@espalier/json-body";
+import type { JsonBody } from "@espalier/core";
 import { isJsonObject, type JsonObject } from "../json-object.ts";
 import type { PromptHasher } from "../prompt/prompt-blocks.ts";
 import { isTextPart } from "../prompt-request.ts";

@@ -1,4 +1,4 @@
-import type { JsonBody } from "@espalier/json-body";
+import type { JsonBody } from "@espalier/core";
 import { type ChatDialect, chatDialects, newestDialect } from "../chat/chat-dialect.ts";
 import { termFields } from "../chat/chat-input.ts";
 import type { ChatRenderer, ChatTermsOfModel } from "../chat/chat-renderer.ts";

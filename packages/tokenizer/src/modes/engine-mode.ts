@@ -1,4 +1,4 @@
-import type { HttpClient } from "@espalier/common";
+import type { HttpClient } from "@espalier/core";
 import { newestDialect } from "../chat/chat-dialect.ts";
 import { variablesOf } from "../chat/chat-input.ts";
 import { isJsonObject } from "../json-object.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { type ChatRenderer, createChatRenderer } from "../chat/chat-renderer.ts";
 import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/prompt-encoder.ts";

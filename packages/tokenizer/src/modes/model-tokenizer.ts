@@ -1,4 +1,4 @@
-import { type Clock, EspalierError, type HttpClient, type Logger, type Scheduler } from "@espalier/common";
+import { type Clock, EspalierError, type HttpClient, type Logger, type Scheduler } from "@espalier/core";
 import type { Hash64 } from "@espalier/prefix-index";
 import { createChatRenderer } from "../chat/chat-renderer.ts";
 import { createBlockBuilder, noBlocks, type PromptHasher } from "../prompt/prompt-blocks.ts";

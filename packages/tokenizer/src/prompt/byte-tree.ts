@@ -1,4 +1,4 @@
-import { RecencyMap } from "@espalier/common";
+import { RecencyMap } from "@espalier/core";
 
 /** A span of bytes. */
 export interface ByteSpan {

@@ -1,4 +1,4 @@
-import { RecencyMap } from "@espalier/common";
+import { RecencyMap } from "@espalier/core";
 import type { Hash64 } from "@espalier/prefix-index";
 
 /** Estimated cost of an entry in addition to its value, in bytes: the entry itself and its place in the map. */

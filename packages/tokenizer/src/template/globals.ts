@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import type { Clock } from "@espalier/core";
 import { limitError, maxRangeLength, TemplateError, valueError } from "./template-error.ts";
 import {
   bind,

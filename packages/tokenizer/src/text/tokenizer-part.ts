@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError } from "@espalier/core";
 import { isJsonObject, type JsonObject } from "../json-object.ts";
 
 /**

@@ -7,7 +7,7 @@ import {
   type Random,
   type Scheduler,
   type Startable,
-} from "@espalier/common";
+} from "@espalier/core";
 import type { TokenizeResult } from "./tokenizer-worker.ts";
 
 export interface TokenizerPoolOptions {

@@ -1,4 +1,4 @@
-import { type JsonBody, scanBody } from "@espalier/json-body";
+import { type JsonBody, scanBody } from "@espalier/core";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

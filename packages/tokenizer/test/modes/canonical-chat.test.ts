@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../src/json-object.ts";
 import { canonicalChat, canonicalMessages } from "../../src/modes/canonical-chat.ts";

@@ -1,5 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
-import { type JsonBody, scanBody } from "@espalier/json-body";
+import { createSeededRandom, type JsonBody, type Random, scanBody } from "@espalier/core";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type ChatDialect, chatDialects } from "../../src/chat/chat-dialect.ts";

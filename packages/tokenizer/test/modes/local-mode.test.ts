@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {

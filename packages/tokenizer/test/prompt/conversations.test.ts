@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createBlockBuilder, createPromptHasher, noBlocks, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
 import {

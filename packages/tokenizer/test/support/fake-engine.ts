@@ -1,4 +1,4 @@
-import { EspalierError, type HttpClient, type HttpRequest, type HttpResponse } from "@espalier/common";
+import { EspalierError, type HttpClient, type HttpRequest, type HttpResponse } from "@espalier/core";
 
 /** An engine whose answers wait until the test gives them. */
 export interface FakeEngine {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { scanBody } from "@espalier/json-body";
+import { scanBody } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { chatDialectOf } from "../../src/chat/chat-dialect.ts";

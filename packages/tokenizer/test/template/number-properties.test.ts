@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { formatTime } from "../../src/template/globals.ts";
 import { defaultJsonStyle, readJson, writeJson } from "../../src/template/json.ts";

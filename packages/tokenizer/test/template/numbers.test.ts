@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { formatTime } from "../../src/template/globals.ts";
 import { type Arithmetic, arithmetic, floatText, intText, roundHalfEven, sign } from "../../src/template/numbers.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import type { ContentFormat } from "../../src/chat/chat-dialect.ts";
 import { compileChatTemplate } from "../../src/chat/chat-template.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { getItem, getSlice, lengthOf } from "../../src/template/access.ts";
 import { codePointCount, compareText, replace, split, splitLines, strip } from "../../src/template/text.ts";

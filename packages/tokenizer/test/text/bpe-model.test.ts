@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { byteAlphabet, byteTokenName } from "../../src/text/token-model.ts";
 import { encoderOf, vocabularyOf } from "../support/models-made.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { createTextTokenizer, readSurroundings } from "../../src/text/text-tokenizer.ts";
 import { vocabularyOf } from "../support/models-made.ts";

@@ -1,4 +1,4 @@
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type AddedToken, createTokenFinder, readAddedTokens } from "../../src/text/added-tokens.ts";
 import { isWhiteSpace } from "../../src/text/unicode.ts";

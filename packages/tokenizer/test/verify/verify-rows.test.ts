@@ -1,4 +1,4 @@
-import { createSeededRandom, EspalierError, type HttpRequest } from "@espalier/common";
+import { createSeededRandom, EspalierError, type HttpRequest } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
 import {

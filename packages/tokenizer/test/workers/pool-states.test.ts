@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createSeededRandom } from "@espalier/common";
+import { createSeededRandom } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, waitFor } from "@espalier/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {

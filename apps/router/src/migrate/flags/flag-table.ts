@@ -1,5 +1,5 @@
-import { didYouMean } from "@espalier/common";
-import { type FlagEntry, flagCatalogue } from "@espalier/config";
+import { didYouMean } from "@espalier/core";
+import { type FlagEntry, flagCatalogue } from "@espalier/server";
 import type { MigrationEntry } from "../migration.ts";
 import { Translation, takesOption } from "../translation.ts";
 import type { Setter } from "./setters.ts";

@@ -1,4 +1,4 @@
-import { parseYaml } from "@espalier/config";
+import { parseYaml } from "@espalier/server";
 import type { Migration } from "../migration.ts";
 import { isSection, type Section, type Translation } from "../translation.ts";
 import {

@@ -1,4 +1,4 @@
-import { didYouMean } from "@espalier/common";
+import { didYouMean } from "@espalier/core";
 import { policyCatalogue, policyNames } from "@espalier/policies";
 import type { Translation } from "../translation.ts";
 import type { Outcome } from "./flag-table.ts";

@@ -1,4 +1,4 @@
-import { formatDuration, formatSize, type Path } from "@espalier/config";
+import { formatDuration, formatSize, type Path } from "@espalier/server";
 import { isSection, type Section, type Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin } from "./read-config.ts";
 import { parseGoDuration, parseQuantity } from "./units.ts";

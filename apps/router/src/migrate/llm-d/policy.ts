@@ -1,5 +1,5 @@
-import type { Path } from "@espalier/config";
 import type { policyCatalogue } from "@espalier/policies";
+import type { Path } from "@espalier/server";
 import { isSection, type Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin, LlmdProfile } from "./read-config.ts";
 

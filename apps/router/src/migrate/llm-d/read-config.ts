@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/common";
-import { type Path, type Problem, parseYaml, problemsError } from "@espalier/config";
+import { EspalierError } from "@espalier/core";
+import { type Path, type Problem, parseYaml, problemsError } from "@espalier/server";
 import { isSection, type Section } from "../translation.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
 

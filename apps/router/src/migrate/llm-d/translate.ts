@@ -1,5 +1,5 @@
-import { didYouMean } from "@espalier/common";
-import { formatDuration, type Path } from "@espalier/config";
+import { didYouMean } from "@espalier/core";
+import { formatDuration, type Path } from "@espalier/server";
 import type { Migration } from "../migration.ts";
 import { isSection, type Section, Translation, takesOption } from "../translation.ts";
 import { remarkUnknown, translateFlowControl } from "./flow-control.ts";

@@ -1,0 +1,98 @@
+/**
+ * Shared by every package: branded ids, the error catalogue, and the ports for time, randomness, logs, metrics, traces and
+ * network. It depends on no other package.
+ */
+
+export { BinaryHeap } from "./binary-heap.ts";
+export { ByteReader, ByteWriter, readOrUndefined } from "./bytes.ts";
+export {
+  type Cancel,
+  type Clock,
+  type Scheduler,
+  systemAfterPoll,
+  systemClock,
+  systemCpuMs,
+  systemScheduler,
+} from "./clock.ts";
+export {
+  asEngineId,
+  asRouterId,
+  asTargetIndex,
+  type Branded,
+  type EngineId,
+  type EngineRole,
+  type EngineSpec,
+  type EngineTraits,
+  type KvEventsSpec,
+  type KvPullProtocol,
+  type KvPullSpec,
+  type KvTransferProtocol,
+  type KvTransferSpec,
+  kvPullProtocols,
+  kvTransferProtocols,
+  type RouterId,
+  type TargetIndex,
+} from "./engine-spec.ts";
+export {
+  asEspalierError,
+  type ErrorCode,
+  type ErrorDetails,
+  type ErrorKind,
+  type ErrorType,
+  EspalierError,
+  errorCatalogue,
+  renderErrorDocs,
+} from "./errors.ts";
+export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
+export {
+  forbiddenKey,
+  JsonBody,
+  type JsonFault,
+  type JsonObject,
+  scanBody,
+} from "./json-body/index.ts";
+export { type Described, json, namedSchemas, type ObjectSchema, type Schema } from "./json-schema.ts";
+export { didYouMean } from "./nearest-name.ts";
+export {
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  drainMarkBytes,
+  type HttpClient,
+  type HttpRequest,
+  type HttpResponse,
+  type HttpStreamClient,
+  type HttpStreamObserver,
+  type HttpStreamRequest,
+  isLoopback,
+  maxUntrustedBytes,
+  type Transport,
+} from "./network.ts";
+export { programUrl } from "./program-url.ts";
+export { type BackoffOptions, backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
+export { RecencyMap } from "./recency-map.ts";
+export { type Startable, startTogether } from "./startable.ts";
+export {
+  type CounterSeries,
+  counterBy,
+  counterOf,
+  type GaugeSeries,
+  gaugeOf,
+  type HistogramDescription,
+  type HistogramSeries,
+  type LogFields,
+  type Logger,
+  type Meter,
+  type Metric,
+  type MetricDescription,
+  type Span,
+  type SpanAttributes,
+  type SpanKind,
+  type SpanStart,
+  secondsOf,
+  silentLogger,
+  silentMeter,
+  silentTracer,
+  type TraceParent,
+  type Tracer,
+} from "./telemetry.ts";

@@ -1,0 +1,52 @@
+import { isIP } from "node:net";
+import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/core";
+
+/** Maximum engines of a source; further ones are left out. A fleet has the same limit. */
+export const maxEnginesPerSource = 4_096;
+
+/** Where an engine, or another router, was found. */
+export interface EngineAddress {
+  /** IPv4 or IPv6, without brackets. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/** `1.2.3.4:80`, `[::1]:80` */
+export function formatHost({ address, port }: EngineAddress): string {
+  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** The engine at an address. Its id is the address, so all routers use the same id, regardless of the source. */
+export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
+  const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer, kvPull } =
+    traits;
+  const host = formatHost(at);
+  const eventsAt = (port: number): string => `tcp://${formatHost({ address: at.address, port })}`;
+  return {
+    id: asEngineId(host),
+    url: `${scheme}://${host}`,
+    ...{ models, role, weight, labels },
+    ...(traits.region === undefined ? {} : { region: traits.region }),
+    ...(ranks === 1 ? {} : { ranks }),
+    ...(traits.firstRank === undefined ? {} : { firstRank: traits.firstRank }),
+    ...(kvEventsPort === undefined
+      ? {}
+      : {
+          kvEvents: {
+            endpoint: eventsAt(kvEventsPort),
+            replayEndpoint: kvReplayPort === undefined ? undefined : eventsAt(kvReplayPort),
+            topic: kvTopic,
+          },
+        }),
+    ...(kvTransfer === undefined
+      ? {}
+      : { kvTransfer: { protocol: kvTransfer, host: undefined, port: traits.kvTransferPort } }),
+    ...(kvPull === undefined ? {} : { kvPull: { protocol: kvPull, host: undefined, port: traits.kvPullPort } }),
+  };
+}
+
+/**
+ * Which addresses to use if an engine may have several: `auto` uses IPv6 ones only if there are no IPv4 ones, so that an
+ * engine with both counts once.
+ */
+export type AddressFamily = "auto" | "ipv4" | "ipv6";

@@ -1,0 +1,146 @@
+import { NormalEquations } from "@espalier/core";
+
+/** The time to transfer the KV blocks of a prompt from one engine to another. */
+export interface TransferCost {
+  /** Expected milliseconds for this many tokens. */
+  ms(tokens: number): number;
+  readonly setupMs: number;
+  readonly msPerToken: number;
+  /** Learns from one transfer; ignores numbers that are negative or not finite. */
+  observe(tokens: number, durationMs: number): void;
+  /** The observations of this router, to be published. */
+  observed(): TransferSums;
+  /** Call when the observations of peers have changed. */
+  refit(): void;
+}
+
+export interface TransferCostOptions {
+  /** Fixed cost of a transfer, until something is learned. */
+  readonly setupMs: number;
+  readonly msPerToken: number;
+}
+
+/**
+ * 20 ms: a handshake and the first step of the decode engine. 0.013 ms: 128 KiB of KV per token (an 8B model with 8 KV
+ * heads in 16 bits) over 10 GB/s.
+ */
+export const defaultTransferCost: TransferCostOptions = { setupMs: 20, msPerToken: 0.013 };
+
+/** Each observation leaves earlier ones this share of their weight: about the last 50 count. */
+const memory = 0.98;
+/** Weight of the prior, in observations at either end of `priorSpanTokens`. Each real observation lowers it. */
+const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
+const priorSpanTokens = 8_192;
+/** All peers together count for at most this many transfers, so that own observations soon outweigh them. */
+export const maxPeerTransfers = 16;
+/** Outliers are clipped to this factor of the expected time. */
+const outlierFactor = 4;
+
+/**
+ * Fits a line to the times of transfers, by least squares with exponential forgetting. The prior keeps a little weight:
+ * transfers of one size alone would leave the slope undetermined.
+ *
+ * @param others the observations of peers; none by default
+ */
+export function createTransferCost(
+  prior: TransferCostOptions = defaultTransferCost,
+  others: () => TransferSums = () => noTransfers,
+): TransferCost {
+  const equations = new NormalEquations(2, memory);
+  const { matrix, right } = equations;
+  let assumed: number = priorWeight.first;
+  const line = { setupMs: prior.setupMs, msPerToken: prior.msPerToken };
+  const predict = (tokens: number): number => line.setupMs + line.msPerToken * Math.max(0, tokens);
+
+  const fit = (): void => {
+    const peers = others();
+    const counted = Math.min(1, maxPeerTransfers / Math.max(least, peers.weight));
+    const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * peers.weight));
+    const w = matrix[0]! + counted * peers.weight + 2 * prejudice;
+    const x = matrix[1]! + counted * peers.tokens + prejudice * priorSpanTokens;
+    const xx = matrix[3]! + counted * peers.squareTokens + prejudice * priorSpanTokens ** 2;
+    const far = prior.setupMs + prior.msPerToken * priorSpanTokens;
+    const y = right[0]! + counted * peers.ms + prejudice * (prior.setupMs + far);
+    const xy = right[1]! + counted * peers.tokenMs + prejudice * priorSpanTokens * far;
+    // The prior has two different sizes, so the determinant is above zero.
+    const slope = (w * xy - x * y) / (w * xx - x * x);
+    line.msPerToken = Math.max(0, slope);
+    line.setupMs = Math.max(0, (y - line.msPerToken * x) / w);
+  };
+
+  return {
+    ms: predict,
+    get setupMs() {
+      return line.setupMs;
+    },
+    get msPerToken() {
+      return line.msPerToken;
+    },
+    observe(tokens, durationMs) {
+      if (!(tokens >= 0 && durationMs >= 0 && Number.isFinite(tokens + durationMs))) return;
+      const expected = predict(tokens);
+      const believed = Math.min(expected * outlierFactor, Math.max(expected / outlierFactor, durationMs));
+      assumed = Math.max(priorWeight.least, assumed * priorWeight.kept);
+      equations.add([1, tokens], believed);
+      fit();
+    },
+    observed: () => ({
+      weight: matrix[0]!,
+      tokens: matrix[1]!,
+      ms: right[0]!,
+      squareTokens: matrix[3]!,
+      tokenMs: right[1]!,
+    }),
+    refit: fit,
+  };
+}
+
+const least = 1e-9;
+
+/** Decayed sums over the transfers that a router has seen. Sums of several routers add up to one fit. */
+export interface TransferSums {
+  /** Number of transfers. */
+  readonly weight: number;
+  /** Tokens transferred. */
+  readonly tokens: number;
+  /** Milliseconds they took. */
+  readonly ms: number;
+  /** Sum of tokens squared. */
+  readonly squareTokens: number;
+  /** Sum of tokens times milliseconds. */
+  readonly tokenMs: number;
+}
+
+export const noTransfers: TransferSums = { weight: 0, tokens: 0, ms: 0, squareTokens: 0, tokenMs: 0 };
+
+/** Adds up sums, each multiplied by its share. */
+export function addTransfers(all: Iterable<{ readonly sums: TransferSums; readonly share: number }>): TransferSums {
+  const total = { ...noTransfers };
+  for (const { sums, share } of all) {
+    for (const name of names) total[name] += share * sums[name];
+  }
+  return total;
+}
+
+/**
+ * Checks that sums are possible: no more transfers than a router remembers, none over 100 s or 100 million tokens, and
+ * squares that are consistent with their sums.
+ */
+export function isPlausibleTransfers(sums: TransferSums): boolean {
+  const { weight, tokens, ms, squareTokens } = sums;
+  return (
+    names.every((name) => sums[name] >= 0 && sums[name] < Number.POSITIVE_INFINITY) &&
+    weight <= maxWeight &&
+    ms <= weight * longestMs &&
+    squareTokens <= weight * mostTokens ** 2 &&
+    tokens ** 2 <= weight * squareTokens * (1 + rounding) &&
+    sums.tokenMs <= mostTokens * ms
+  );
+}
+
+const names = ["weight", "tokens", "ms", "squareTokens", "tokenMs"] as const;
+/** With the decay of `memory`, an endless series of transfers weighs 50. */
+const maxWeight = 51;
+const longestMs = 100_000;
+const mostTokens = 1e8;
+const rounding = 1e-6;

@@ -1,0 +1,307 @@
+import { isLoopback } from "@espalier/core";
+import { Type } from "typebox";
+import { type Problem, problemsError } from "../problems.ts";
+import { isSection, readTree } from "../read-tree.ts";
+import type { ConfigTree } from "../schema.ts";
+import { choice, duration, filePath, integer, list, section, text } from "../schema-builders.ts";
+import { Secret } from "../secret.ts";
+import { parseYaml } from "../yaml-document.ts";
+import {
+  checkPods,
+  checkPortOf,
+  checkServer,
+  checkTwice,
+  compilePods,
+  compileService,
+  nameOfPods,
+  nameServers,
+  podPlace,
+  recordsPattern,
+  service,
+} from "./network-places.ts";
+
+const maxSources = 16;
+const maxSeeds = 256;
+
+/** `HOST:PORT`, with an IPv6 address in brackets. */
+const addressPattern = "([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):\\d{1,5}";
+
+const address = (description: string) =>
+  text({ description, maxLength: 512, pattern: `^${addressPattern}$`, expected: "HOST:PORT" });
+
+/** The content of `seeds-file`. */
+const seedsInFile = list(address("A router, or a host name whose addresses are routers."), {
+  description: "Seeds: addresses at which other routers are found.",
+  maxItems: maxSeeds,
+});
+
+const name = (description: string, standard?: string) =>
+  text({
+    description,
+    ...(standard === undefined ? {} : { default: standard }),
+    maxLength: 128,
+    pattern: "^[A-Za-z0-9._-]+$",
+    expected: "1 to 128 letters, digits, dots, dashes and underscores",
+  });
+
+export const mesh = section("How routers share load and the state of engine caches.", {
+  backend: choice(["auto", "off", "peers", "redis"], {
+    description:
+      "How routers share state: `peers` connects them to each other, `redis` uses a Redis server, `off` shares nothing. `auto` is `redis` if `mesh.redis-url` is set, `peers` if `mesh.port` or seeds are set, and `off` otherwise.",
+    default: "auto",
+  }),
+  "router-id": Type.Optional(
+    name("Unique name of this router, kept across restarts. Default: made from the host name and the mesh port."),
+  ),
+  region: Type.Optional(
+    name(
+      "Where this router is, for instance the cloud's name of a region. Once every router of the cluster says its own, the KV events of an engine with a region are read by a router of it.",
+    ),
+  ),
+  cluster: name("Name of the cluster. A router of another cluster is refused.", "default"),
+  events: choice(["owner", "direct"], {
+    description:
+      "Which router reads the KV events of an engine: with `owner`, one router reads them and sends them to the others; with `direct`, each router reads them itself.",
+    default: "owner",
+  }),
+  host: text({
+    description:
+      "Address to listen on for other routers. An address that is not loopback requires `mesh.secret` or `mesh.tls`.",
+    default: "127.0.0.1",
+    maxLength: 253,
+    pattern: "^[A-Za-z0-9.:_-]+$",
+    expected: "a host name or an IP address",
+  }),
+  port: Type.Optional(
+    integer({
+      description: "Port to listen on for other routers. 0 takes any free port.",
+      minimum: 0,
+      maximum: 65_535,
+    }),
+  ),
+  advertise: Type.Optional(
+    address(
+      "Address at which other routers reach this one, if it differs from `mesh.host` and `mesh.port`. Default when listening on every address: the machine's first address.",
+    ),
+  ),
+  seeds: list(
+    text({
+      description:
+        "`HOST:PORT` of a router, or of a name whose addresses are routers, such as a headless service. With `_SERVICE._PROTOCOL.HOST`, every SRV record is a router.",
+      maxLength: 512,
+      pattern: `^(${addressPattern}|${recordsPattern})$`,
+      expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
+    }),
+    {
+      description: "Seeds: addresses at which other routers are found. Host names are resolved again and again.",
+      maxItems: maxSeeds,
+      flag: "mesh-seed",
+    },
+  ),
+  "seed-servers": nameServers({
+    description: "Name servers for host names among the seeds. With an empty list, the system's are used.",
+    flag: "mesh-seed-server",
+  }),
+  "seeds-file": Type.Optional(
+    filePath(
+      "YAML or JSON file with a list of further seeds, `HOST:PORT` each. The router watches it and reloads it when it changes.",
+    ),
+  ),
+  "seed-services": list(service(), {
+    description: "Kubernetes services whose endpoints are routers, ready or not.",
+    maxItems: maxSources,
+    flag: "mesh-seed-service",
+  }),
+  "seed-pods": list(section("Kubernetes pods that are routers.", podPlace("routers' mesh")), {
+    description: "Kubernetes pods, selected by labels, that are routers. Every running pod counts, ready or not.",
+    maxItems: maxSources,
+  }),
+  secret: Type.Optional(
+    text({
+      description: "Shared secret with which the routers of the cluster authenticate each other.",
+      minLength: 16,
+      maxLength: 512,
+      isSecret: true,
+    }),
+  ),
+  "accepted-secrets": list(
+    text({
+      description: "A shared secret of the cluster.",
+      minLength: 16,
+      maxLength: 512,
+      isSecret: true,
+    }),
+    {
+      description:
+        "Secrets accepted in addition to `mesh.secret` while it is being rotated: the old one or the new one, which other routers may use.",
+      maxItems: 3,
+      flag: "mesh-accepted-secret",
+    },
+  ),
+  tls: Type.Optional(
+    section("Mutual TLS between routers.", {
+      "cert-file": filePath("PEM file with the certificate chain of this router's mesh links."),
+      "key-file": filePath("PEM file with the private key of `mesh.tls.cert-file`."),
+      "ca-file": filePath("PEM file with the certificate authorities that signed the other routers' certificates."),
+    }),
+  ),
+  "redis-url": Type.Optional(
+    text({
+      description:
+        "URL of the Redis server through which routers share state, `redis://` or `rediss://`, with user and password if needed.",
+      maxLength: 1_024,
+      pattern: "^rediss?://\\S+$",
+      expected: "a URL that begins with redis:// or rediss://",
+      isSecret: true,
+    }),
+  ),
+  "join-grace": duration({
+    description: "How long a starting router waits for the state of the other routers before it reports ready.",
+    default: "3s",
+    minimum: "0s",
+    maximum: "10m",
+  }),
+});
+
+/** Sources of seeds in addition to the configured list. An undefined namespace is the service account's. */
+export interface SeedSourcesConfig {
+  /** DNS names whose SRV records are routers. */
+  readonly records: readonly string[];
+  /** Name servers for these names and those of the seeds: `ADDRESS` or `ADDRESS:PORT` each. Empty for the system's. */
+  readonly servers: readonly string[];
+  /** A file for `parseSeedsFile`. */
+  readonly file: string | undefined;
+  readonly services: readonly {
+    readonly namespace: string | undefined;
+    readonly service: string;
+    /** Number or name; undefined for the first one. */
+    readonly port: number | string | undefined;
+  }[];
+  readonly pods: readonly {
+    readonly namespace: string | undefined;
+    readonly selector: string;
+    readonly port: number | string;
+  }[];
+}
+
+/** How the router shares state with others. */
+export interface MeshConfig {
+  readonly backend: "off" | "peers" | "redis";
+  /** Undefined leaves the choice to the router. */
+  readonly routerId: string | undefined;
+  readonly region: string | undefined;
+  readonly cluster: string;
+  readonly events: "owner" | "direct";
+  readonly host: string;
+  readonly port: number;
+  /** `HOST:PORT` */
+  readonly advertise: string | undefined;
+  /** `HOST:PORT` each. */
+  readonly seeds: readonly string[];
+  readonly seedSources: SeedSourcesConfig;
+  readonly secret: Secret | undefined;
+  /** Secrets accepted in addition to `secret`; none without it. */
+  readonly acceptedSecrets: readonly Secret[];
+  readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
+  /** Set with `redis`. It may contain a password. */
+  readonly redisUrl: Secret | undefined;
+  readonly joinGraceMs: number;
+}
+
+/** Names of SRV records begin with `_` and have no port; host names do not. */
+const isRecords = (seed: string): boolean => seed.startsWith("_") && !seed.includes(":");
+
+export function compileMesh({ mesh }: Pick<ConfigTree, "mesh">): MeshConfig {
+  const { tls, secret, "redis-url": redisUrl } = mesh;
+  return {
+    backend: meshBackend(mesh),
+    routerId: mesh["router-id"],
+    region: mesh.region,
+    cluster: mesh.cluster,
+    events: mesh.events,
+    host: mesh.host,
+    port: mesh.port ?? 0,
+    advertise: mesh.advertise,
+    seeds: mesh.seeds.filter((seed) => !isRecords(seed)),
+    seedSources: {
+      records: [...new Set(mesh.seeds.filter(isRecords))],
+      servers: mesh["seed-servers"],
+      file: mesh["seeds-file"],
+      services: mesh["seed-services"].map(compileService),
+      pods: mesh["seed-pods"].map(compilePods),
+    },
+    secret: secret === undefined ? undefined : new Secret(secret),
+    acceptedSecrets: [...new Set(mesh["accepted-secrets"])]
+      .filter((accepted) => accepted !== secret)
+      .map((accepted) => new Secret(accepted)),
+    tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
+    redisUrl: redisUrl === undefined ? undefined : new Secret(redisUrl),
+    joinGraceMs: mesh["join-grace"],
+  };
+}
+
+/** Checks how routers authenticate, and where they are found. */
+export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
+  const { host, port, secret, tls, "redis-url": redisUrl } = mesh;
+  const backend = meshBackend(mesh);
+  if (mesh.backend === "auto" && redisUrl !== undefined && (port !== undefined || hasSeeds(mesh))) {
+    return [{ path: ["mesh", "backend"], message: "must say peers or redis, because settings of both are given" }];
+  }
+  if (backend === "redis" && redisUrl === undefined) {
+    return [{ path: ["mesh", "redis-url"], message: "is required, because mesh.backend is redis" }];
+  }
+  if (backend === "peers" && !isLoopback(host) && secret === undefined && tls === undefined) {
+    return [
+      { path: ["mesh", "secret"], message: `or mesh.tls is required, because ${host} is not a loopback address` },
+    ];
+  }
+  if (mesh["accepted-secrets"].length > 0 && secret === undefined) {
+    return [{ path: ["mesh", "secret"], message: "is required together with mesh.accepted-secrets" }];
+  }
+  return checkSeeds(mesh);
+}
+
+function checkSeeds(mesh: ConfigTree["mesh"]): Problem[] {
+  const { seeds, "seed-servers": servers, "seed-services": services, "seed-pods": pods } = mesh;
+  return [
+    ...seeds.flatMap((seed, at) => checkPortOf(seed, ["mesh", "seeds", at])),
+    ...servers.flatMap((server, at) => checkServer(server, ["mesh", "seed-servers", at])),
+    ...services.flatMap((service, at) => checkPortOf(service, ["mesh", "seed-services", at])),
+    ...pods.flatMap((pod, at) => checkPods(pod, ["mesh", "seed-pods", at])),
+    ...checkTwice(services, ["mesh", "seed-services"]),
+    ...checkTwice(pods.map(nameOfPods), ["mesh", "seed-pods"]),
+  ];
+}
+
+/** Resolves `auto`. */
+function meshBackend(mesh: ConfigTree["mesh"]): "off" | "peers" | "redis" {
+  if (mesh.backend !== "auto") return mesh.backend;
+  if (mesh["redis-url"] !== undefined) return "redis";
+  return mesh.port !== undefined || hasSeeds(mesh) ? "peers" : "off";
+}
+
+/** Whether there are any seeds. */
+function hasSeeds(mesh: ConfigTree["mesh"]): boolean {
+  const { seeds, "seeds-file": file, "seed-services": services, "seed-pods": pods } = mesh;
+  return file !== undefined || seeds.length + services.length + pods.length > 0;
+}
+
+/**
+ * Reads a file of seeds: a list of `HOST:PORT`, or a section with the one key `seeds`. YAML or JSON; variables are not
+ * filled in.
+ *
+ * @param path names the file in messages
+ * @throws EspalierError `config_invalid` with every problem on a line of its own
+ */
+export function parseSeedsFile(text: string, path: string): readonly string[] {
+  const { value, locate } = parseYaml(text, path);
+  const isWrapped = isSection(value) && Object.keys(value).every((key) => key === "seeds");
+  const base = isWrapped ? ["seeds"] : [];
+  const problems: Problem[] = [];
+  const written = isWrapped ? value.seeds : value;
+  const sources = { problems, writtenText: new Map(), unfilled: new Set<string>() };
+  const seeds = readTree(seedsInFile, written, base, sources) as readonly string[];
+  if (problems.length === 0) problems.push(...seeds.flatMap((seed, at) => checkPortOf(seed, [...base, at])));
+  if (problems.length > 0) throw problemsError(problems, locate);
+  return seeds;
+}

@@ -1,7 +1,0 @@
-import { type MetricsReading, type RankReading, readMetricsPage } from "@espalier/workers";
-
-/** The page of an engine whose data-parallel ranks are not told apart. */
-export function readWholePage(page: string): Omit<MetricsReading, "ranks"> & RankReading {
-  const { ranks, ...reading } = readMetricsPage(page);
-  return { ...reading, ...ranks[0]! };
-}

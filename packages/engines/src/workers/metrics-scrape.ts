@@ -84,7 +84,7 @@ export function createMetricsScrape(
     return "ok";
   };
   /** Goes on to the next path where this one has no page, or none in time. @returns whether no path has one */
-  const isNowhere = (outcome: ScrapeOutcome): boolean => {
+  const lookElsewhere = (outcome: ScrapeOutcome): boolean => {
     if (outcome === "ok") isFound = true;
     absentPaths = outcome === "absent" ? absentPaths + 1 : 0;
     if (outcome === "absent" || (outcome === "timeout" && !isFound)) {
@@ -109,7 +109,7 @@ export function createMetricsScrape(
     if (!isCurrent()) return 0;
     wasGone ||= fetched.outcome === "unreachable";
     const outcome = acceptPage(fetched, { startedMs, inFlight });
-    const isAbsent = isNowhere(outcome);
+    const isAbsent = lookElsewhere(outcome);
     if (isAbsent && wasGone) {
       wasGone = false;
       hooks.onRestart();

@@ -1,13 +1,3 @@
-interface GrowableBuffer extends SharedArrayBuffer {
-  grow(byteLength: number): void;
-}
-
-/** V8 has growable shared buffers since Node 20; the ES2023 library does not declare them. */
-const GrowableSharedBuffer = SharedArrayBuffer as unknown as new (
-  byteLength: number,
-  options: { readonly maxByteLength: number },
-) => GrowableBuffer;
-
 const wordBytes = 4;
 
 /**
@@ -20,12 +10,12 @@ export class GrowableWords {
   /** The same memory as 64-bit floats. */
   floats: Float64Array;
   readonly maxWords: number;
-  readonly #buffer: GrowableBuffer;
+  readonly #buffer: SharedArrayBuffer;
 
   constructor(maxWords: number, initialWords: number) {
     this.maxWords = maxWords;
     const byteLength = Math.min(initialWords, maxWords) * wordBytes;
-    this.#buffer = new GrowableSharedBuffer(byteLength, { maxByteLength: maxWords * wordBytes });
+    this.#buffer = new SharedArrayBuffer(byteLength, { maxByteLength: maxWords * wordBytes });
     this.words = new Uint32Array(this.#buffer, 0, byteLength / wordBytes);
     this.floats = new Float64Array(this.#buffer, 0, this.words.length >> 1);
   }

@@ -1,5 +1,7 @@
 // The prefix index alone: which server has how much of a prompt. node examples/embedding/prefixes.mjs
-import { chainRoot, createBlockHasher, createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-index";
+
+import { chainRoot, createBlockHasher } from "@espalier/core";
+import { createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-index";
 
 const blockSize = 16;
 const maxTargets = 8;

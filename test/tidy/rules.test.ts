@@ -166,7 +166,7 @@ test.each([
   ["packages/a/src/b.ts", "const usageHalfLifeMs = 1;\nconst { life } = statement;"],
   ["packages/a/src/b.ts", "const their = planes.map(lifecycleOf);"],
   ["packages/a/test/b.test.ts", 'test("who is told of a doubt", () => {});\nitems("lanes");'],
-  ["packages/prefix-index/src/hash/hash-kernel.ts", "const lanes = 4;"],
+  ["packages/core/src/hash/hash-kernel.ts", "const lanes = 4;"],
   ["packages/simulator/src/measure/knee.ts", "export const findKnee = 1;"],
   ["docs/lanes.md", "lanes"],
 ])("%s may have %s", (file, text) => {

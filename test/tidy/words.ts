@@ -63,7 +63,7 @@ export const oldWords: readonly OldWord[] = [
   {
     words: ["lane", "lanes"],
     use: "class partition",
-    allowed: [{ files: /^packages\/prefix-index\/(src|test)\/hash\//, why: "the lanes of a vectorised hash" }],
+    allowed: [{ files: /^packages\/core\/(src|test)\/hash\//, why: "the lanes of a vectorised hash" }],
   },
   { words: ["class-turns"], use: "deficit scheduler" },
   { words: ["eased"], use: "capacity freed" },

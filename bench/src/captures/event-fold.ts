@@ -1,13 +1,6 @@
+import { chainRoot, createBlockHasher, createHasherDigests } from "@espalier/core";
 import { createEventDecoder } from "@espalier/kv-events";
-import {
-  chainRoot,
-  createBlockHasher,
-  createHasherDigests,
-  createPrefixIndex,
-  createPrefixMatches,
-  FeedLedger,
-  tier,
-} from "@espalier/prefix-index";
+import { createPrefixIndex, createPrefixMatches, FeedLedger, tier } from "@espalier/prefix-index";
 
 /** The namespace of a prompt's blocks. */
 export interface PromptSpace {

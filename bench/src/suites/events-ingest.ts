@@ -1,16 +1,7 @@
 import type { Clock } from "@espalier/core";
+import { type BlockHasher, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/core";
 import { createEventDecoder } from "@espalier/kv-events";
-import {
-  type BlockHasher,
-  chainRoot,
-  createBlockHasher,
-  createHasherDigests,
-  createPrefixIndex,
-  FeedLedger,
-  type LedgerSink,
-  type PrefixIndex,
-  tier,
-} from "@espalier/prefix-index";
+import { createPrefixIndex, FeedLedger, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { blockSize, type EventTraffic, type FeedMessage } from "./events-traffic.ts";
 
 /**

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
-import { type Clock, createSeededRandom, systemClock } from "@espalier/core";
-import { type BlockHasher, createBlockHasher } from "@espalier/prefix-index";
+import { type BlockHasher, type Clock, createBlockHasher, createSeededRandom, systemClock } from "@espalier/core";
 import { formatTable } from "@espalier/simulator";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";

@@ -45,6 +45,16 @@ export {
 } from "./errors.ts";
 export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
 export {
+  type BlockDigests,
+  type BlockHasher,
+  chainRoot,
+  createBlockHasher,
+  createHasherDigests,
+  createTextHasher,
+  type Hash64,
+  hashOf,
+} from "./hash/index.ts";
+export {
   forbiddenKey,
   JsonBody,
   type JsonFault,

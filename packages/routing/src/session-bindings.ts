@@ -1,5 +1,4 @@
-import { type Clock, RecencyMap } from "@espalier/core";
-import { hashOf } from "@espalier/prefix-index";
+import { type Clock, hashOf, RecencyMap } from "@espalier/core";
 import type { Bindings } from "@espalier/replication";
 
 /** Stores bindings: those of a replica, which all routers share, or a router's own. */

@@ -1,4 +1,4 @@
-import { chainRoot, createBlockHasher } from "@espalier/prefix-index";
+import { chainRoot, createBlockHasher } from "@espalier/core";
 import type { PromptBlocks } from "../src/prefix/prompt-blocks.ts";
 
 export const blockSize = 16;

@@ -1,5 +1,4 @@
-import type { Hash64 } from "../hash/text-hasher.ts";
-import type { BlockDigests } from "./block-digests.ts";
+import type { BlockDigests, Hash64 } from "@espalier/core";
 import type { BlockTree } from "./block-tree.ts";
 import type { SpanHoldings } from "./holdings.ts";
 import { nodeField } from "./node-table.ts";

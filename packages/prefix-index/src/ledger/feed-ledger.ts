@@ -1,8 +1,7 @@
+import type { BlockDigests, Hash64 } from "@espalier/core";
 import { type EngineEventBatch, eventKind } from "../engine-events.ts";
-import type { Hash64 } from "../hash/text-hasher.ts";
 import { type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
-import type { BlockDigests } from "./block-digests.ts";
 import { nodeFlag } from "./block-tree.ts";
 import type { OfferedTrees } from "./floating-blocks.ts";
 import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";

@@ -1,4 +1,4 @@
-import type { Hash64 } from "../hash/text-hasher.ts";
+import type { Hash64 } from "@espalier/core";
 import { tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import type { ChainBuilder } from "./chain-builder.ts";

@@ -1,6 +1,5 @@
-import type { Hash64 } from "../hash/text-hasher.ts";
+import type { BlockDigests, Hash64 } from "@espalier/core";
 import { tierNames } from "../tiers.ts";
-import type { BlockDigests } from "./block-digests.ts";
 import { BlockTree } from "./block-tree.ts";
 import {
   type BlockRun,

@@ -1,4 +1,4 @@
-import type { Hash64 } from "../hash/text-hasher.ts";
+import type { Hash64 } from "@espalier/core";
 import { GrowableWords } from "../table/word-pool.ts";
 import { tierNames } from "../tiers.ts";
 import type { BlockTree } from "./block-tree.ts";

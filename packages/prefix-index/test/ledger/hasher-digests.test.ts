@@ -1,9 +1,6 @@
-import { createSeededRandom } from "@espalier/core";
+import { chainRoot, createBlockHasher, createHasherDigests, createSeededRandom } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { chainRoot } from "../../src/hash/text-hasher.ts";
-import { createHasherDigests } from "../../src/ledger/block-digests.ts";
 import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
 import { batchOf, FoldingSink, hashAt } from "./helpers.ts";
 

@@ -1,5 +1,5 @@
+import type { BlockDigests } from "@espalier/core";
 import { type EngineEventBatch, type EventDetail, eventKind, tier } from "@espalier/prefix-index";
-import type { BlockDigests } from "../../src/ledger/block-digests.ts";
 import type { LedgerSink } from "../../src/ledger/ledger-sink.ts";
 
 /** An event as tests write it; hashes are engine hashes in hexadecimal or as numbers. */

@@ -1,4 +1,4 @@
-import type { Hash64 } from "../../src/hash/text-hasher.ts";
+import type { Hash64 } from "@espalier/core";
 import { hashAt, testDigests } from "./helpers.ts";
 
 const tiers = [0, 1, 2, 3];

@@ -1,5 +1,4 @@
-import { BinaryHeap, type Clock, type RouterId } from "@espalier/core";
-import { type Hash64, hashOf } from "@espalier/prefix-index";
+import { BinaryHeap, type Clock, type Hash64, hashOf, type RouterId } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-item.ts";

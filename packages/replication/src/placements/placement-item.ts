@@ -1,5 +1,5 @@
+import type { Hash64 } from "@espalier/core";
 import { ByteReader, ByteWriter } from "@espalier/core";
-import type { Hash64 } from "@espalier/prefix-index";
 
 /** A longer item is refused. */
 export const maxPlacementItemBytes = 1_048_576;

@@ -1,4 +1,4 @@
-import { hashOf } from "@espalier/prefix-index";
+import { hashOf } from "@espalier/core";
 import { Doc, type Map as YMap } from "yjs";
 import { type Origin, originKey } from "../origin.ts";
 import { type RegistryEntry, readRegistryEntry } from "./registry-entry.ts";

@@ -1,5 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
-import { hashOf } from "@espalier/prefix-index";
+import { ByteReader, ByteWriter, hashOf } from "@espalier/core";
 import type { CountedFrame } from "../leased/peer-table.ts";
 import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane-exchange.ts";
 

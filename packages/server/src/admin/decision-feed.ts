@@ -1,7 +1,6 @@
 import type { ServerResponse } from "node:http";
-import { type Cancel, type Described, EspalierError, json, type Scheduler } from "@espalier/core";
+import { type Cancel, type Described, EspalierError, hashOf, json, type Scheduler } from "@espalier/core";
 import type { Target } from "@espalier/engines";
-import { hashOf } from "@espalier/prefix-index";
 import type { RequestLifecycle } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import type { PlannedRequest } from "../request/planned-request.ts";

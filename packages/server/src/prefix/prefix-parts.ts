@@ -1,6 +1,9 @@
 import {
   type Cancel,
   type Clock,
+  chainRoot,
+  createBlockHasher,
+  createHasherDigests,
   type HttpClient,
   type Logger,
   type Meter,
@@ -12,7 +15,7 @@ import {
 } from "@espalier/core";
 import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/engines";
 import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
-import { chainRoot, createBlockHasher, createHasherDigests, type PrefixIndex } from "@espalier/prefix-index";
+import type { PrefixIndex } from "@espalier/prefix-index";
 import {
   createCacheMeters,
   createLocalHost,

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, HttpClient, JsonBody, Logger, Scheduler, Startable } from "@espalier/core";
-import { chainRoot } from "@espalier/prefix-index";
+import { chainRoot } from "@espalier/core";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
   type ChatDialect,

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
+import type { BlockDigests, Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
 import {
   createKvFeed,
   type EventDecoder,
@@ -11,7 +11,6 @@ import {
   type WorkSlices,
 } from "@espalier/kv-events";
 import {
-  type BlockDigests,
   type EngineEventBatch,
   eventKind,
   FeedLedger,

@@ -1,5 +1,11 @@
-import { type JsonBody, scanBody } from "@espalier/core";
-import { type BlockDigests, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/prefix-index";
+import {
+  type BlockDigests,
+  chainRoot,
+  createBlockHasher,
+  createHasherDigests,
+  type JsonBody,
+  scanBody,
+} from "@espalier/core";
 import type { PromptBlocks } from "@espalier/routing";
 
 export const blockSize = 16;

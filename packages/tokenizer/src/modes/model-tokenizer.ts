@@ -1,5 +1,5 @@
+import type { Hash64 } from "@espalier/core";
 import { type Clock, EspalierError, type HttpClient, type Logger, type Scheduler } from "@espalier/core";
-import type { Hash64 } from "@espalier/prefix-index";
 import { createChatRenderer } from "../chat/chat-renderer.ts";
 import { createBlockBuilder, noBlocks, type PromptHasher } from "../prompt/prompt-blocks.ts";
 import { createPromptEncoder } from "../prompt/prompt-encoder.ts";

@@ -1,5 +1,4 @@
-import type { Scheduler } from "@espalier/core";
-import type { Hash64 } from "@espalier/prefix-index";
+import type { Hash64, Scheduler } from "@espalier/core";
 import { type PromptBlocks, type PromptHasher, scratchChain } from "../prompt/prompt-blocks.ts";
 import type { PromptRequest, PromptSource } from "../prompt-request.ts";
 

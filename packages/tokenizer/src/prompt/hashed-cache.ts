@@ -1,5 +1,5 @@
+import type { Hash64 } from "@espalier/core";
 import { RecencyMap } from "@espalier/core";
-import type { Hash64 } from "@espalier/prefix-index";
 
 /** Estimated cost of an entry in addition to its value, in bytes: the entry itself and its place in the map. */
 const entryBytes = 160;

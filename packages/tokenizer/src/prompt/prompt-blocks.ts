@@ -1,4 +1,4 @@
-import { type BlockHasher, createBlockHasher, createTextHasher, type Hash64 } from "@espalier/prefix-index";
+import { type BlockHasher, createBlockHasher, createTextHasher, type Hash64 } from "@espalier/core";
 
 /** The hashing that prompts need. Keeps no state between two calls, so one can serve all models of a thread. */
 export interface PromptHasher {

@@ -1,9 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
+import { addContentKey, createHasherDigests } from "../../src/hash/block-digests.ts";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import type { Hash64 } from "../../src/hash/text-hasher.ts";
 import { chainRoot } from "../../src/hash/text-hasher.ts";
-import { addContentKey, createHasherDigests } from "../../src/ledger/block-digests.ts";
 import { fromInteger, naiveDigest, naiveMix, wordsToIntegers } from "./naive-hash.ts";
 
 const hasher = createBlockHasher();

@@ -13,15 +13,14 @@ async function withoutWebAssembly() {
   return {
     ...(await import("../../src/hash/block-hasher.ts")),
     ...(await import("../../src/hash/text-hasher.ts")),
-    ...(await import("../../src/hash/text-hasher.ts")),
-    ...(await import("../../src/ledger/block-digests.ts")),
+    ...(await import("../../src/hash/block-digests.ts")),
   };
 }
 
 test("without WebAssembly JavaScript hashes, with the same results", async () => {
   const { createBlockHasher: normal } = await import("../../src/hash/block-hasher.ts");
   const { chainRoot: normalRoot } = await import("../../src/hash/text-hasher.ts");
-  const { addContentKey: normalKey } = await import("../../src/ledger/block-digests.ts");
+  const { addContentKey: normalKey } = await import("../../src/hash/block-digests.ts");
   const root = normalRoot({ seed: "s", model: "m", blockSize: 16, unit: "tokens" });
   const tokens = Uint32Array.from({ length: 100 }, (_, index) => index * index);
   const [chain, contents] = [new Uint32Array(12), new Uint32Array(12)];

@@ -7,7 +7,7 @@ import { roundConstants } from "./naive-hash.ts";
 
 const text = new URL("../../src/hash/kernel.wat", import.meta.url);
 const kernelText = readFileSync(text, "utf8");
-const testFile = "packages/prefix-index/test/hash/kernel-bytes.test.ts";
+const testFile = "packages/core/test/hash/kernel-bytes.test.ts";
 
 test("the bytes in the sources are those of the text", async () => {
   const parsed = (await wabt()).parseWat("kernel.wat", kernelText);

@@ -1,6 +1,6 @@
 /**
  * `kernel.wat`, compiled. After a change of it, run the test of this file with `--update`, which writes it anew:
- * `npx vitest run --project unit packages/prefix-index/test/hash/kernel-bytes.test.ts --update`
+ * `npx vitest run --project unit packages/core/test/hash/kernel-bytes.test.ts --update`
  */
 export const kernelBytes = [
   "AGFzbQEAAAABLghgA35+fgF+YAF/AX5gAX4BfmACf38AYAN/f34BfmADf398AGADf39/AGABfwADDAsAAQIDBAIFBgYGBwUEAQED",

@@ -1,7 +1,6 @@
-import type { BlockHasher } from "../hash/block-hasher.ts";
-import { hashKernel, kernelMemory } from "../hash/hash-kernel.ts";
-import type { Hash64 } from "../hash/text-hasher.ts";
-import { hashOf } from "../hash/text-hasher.ts";
+import type { BlockHasher } from "./block-hasher.ts";
+import { hashKernel, kernelMemory } from "./hash-kernel.ts";
+import { type Hash64, hashOf } from "./text-hasher.ts";
 
 /**
  * The hashing that a ledger needs. Hashes are two words each, low word first.

@@ -53,7 +53,7 @@ function fuzzFiles(parent) {
   return readdirSync(join(root, parent)).flatMap((name) => {
     const tests = join(parent, name, "test");
     if (!existsSync(join(root, tests))) return [];
-    return readdirSync(join(root, tests))
+    return readdirSync(join(root, tests), { recursive: true })
       .filter((file) => file.endsWith(".fuzz.test.ts"))
       .map((file) => join(tests, file));
   });

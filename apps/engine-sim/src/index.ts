@@ -3,4 +3,4 @@
  * scaled time. Faults are injected under `/sim/`.
  */
 export type { EngineSimOptions } from "./options.ts";
-export { type RunningEngine, type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
+export { startEngineSim } from "./start-engine-sim.ts";

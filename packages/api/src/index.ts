@@ -6,29 +6,17 @@
 export type { JsonObject } from "@espalier/core";
 export type { AnswerFault } from "./answer-content.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
-export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
-export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
+export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
+export { errorResponse, errorStreamFrame } from "./error-response.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
-export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
-export {
-  type BodyLimits,
-  type RequestView,
-  readRequestView,
-  type SessionFields,
-  scanRequest,
-  viewRequest,
-} from "./request-view.ts";
+export { createJsonUsageReader } from "./json-usage-reader.ts";
+export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
 export {
   defaultSessionKeyLadder,
   readSessionKey,
   type SessionKeySource,
 } from "./session-key.ts";
-export {
-  createSseUsageFilter,
-  readAnswerHead,
-  type SseUsageFilter,
-  type SseUsageFilterOptions,
-} from "./sse-usage-filter.ts";
-export { parseStoredResponsePath, readResponseId, type StoredResponsePath } from "./stored-response.ts";
+export { createSseUsageFilter, readAnswerHead, type SseUsageFilter } from "./sse-usage-filter.ts";
+export { parseStoredResponsePath, readResponseId } from "./stored-response.ts";
 export { isUnknownModelAnswer } from "./unknown-model.ts";
 export type { Usage } from "./usage.ts";

@@ -18,7 +18,6 @@ export {
   asEngineId,
   asRouterId,
   asTargetIndex,
-  type Branded,
   type EngineId,
   type EngineRole,
   type EngineSpec,
@@ -33,16 +32,7 @@ export {
   type RouterId,
   type TargetIndex,
 } from "./engine-spec.ts";
-export {
-  asEspalierError,
-  type ErrorCode,
-  type ErrorDetails,
-  type ErrorKind,
-  type ErrorType,
-  EspalierError,
-  errorCatalogue,
-  renderErrorDocs,
-} from "./errors.ts";
+export { asEspalierError, type ErrorCode, EspalierError, errorCatalogue, renderErrorDocs } from "./errors.ts";
 export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
 export {
   type BlockDigests,
@@ -79,7 +69,7 @@ export {
   type Transport,
 } from "./network.ts";
 export { programUrl } from "./program-url.ts";
-export { type BackoffOptions, backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
+export { backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { RecencyMap } from "./recency-map.ts";
 export { type Startable, startTogether } from "./startable.ts";
 export {
@@ -88,7 +78,6 @@ export {
   counterOf,
   type GaugeSeries,
   gaugeOf,
-  type HistogramDescription,
   type HistogramSeries,
   type LogFields,
   type Logger,

@@ -4,16 +4,13 @@
  */
 
 export {
-  type EncodeOptions,
   type EventDialect,
   encodeEventMessage,
   eventDialects,
-  type RemovedEvent,
   type StoredEvent,
   type WireEvent,
-  type WireHash,
 } from "./codec/encode-events.ts";
-export { createEventDecoder, type DecodeReport, type EventDecoder } from "./codec/event-decoder.ts";
+export { createEventDecoder, type EventDecoder } from "./codec/event-decoder.ts";
 export { readReplayAnswer } from "./codec/replay-frames.ts";
 export {
   type EventSource,
@@ -23,15 +20,10 @@ export {
 } from "./feed/event-sources.ts";
 export type { EventTransport } from "./feed/event-transport.ts";
 export { registerFeedMetrics } from "./feed/feed-record.ts";
-export type { FeedReason, FeedSink, FeedState, NewEpochReason } from "./feed/feed-state.ts";
+export type { FeedReason, FeedSink, FeedState } from "./feed/feed-state.ts";
 export { createKvFeed, type FeedEndpoints, type KvFeed, type KvFeedDescription } from "./feed/kv-feed.ts";
 export { createReplayGate, type ReplayGate } from "./feed/replay-run.ts";
 export { createSharedBinds } from "./feed/shared-binds.ts";
 export { createWorkSlices, type WorkSlices } from "./feed/work-slices.ts";
 export { createZmqTransport, subscriberFiles } from "./feed/zmq-transport.ts";
-export {
-  createKvEventPublisher,
-  type Delivery,
-  type KvEventPublisher,
-  type KvEventPublisherOptions,
-} from "./publish/kv-event-publisher.ts";
+export { createKvEventPublisher, type Delivery, type KvEventPublisher } from "./publish/kv-event-publisher.ts";

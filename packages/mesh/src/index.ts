@@ -2,14 +2,9 @@
  * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of
  * what a replica shares, over direct links or through Redis.
  */
-export {
-  type Backend,
-  type BackendDescription,
-  type MemberDescription,
-  memberDescription,
-} from "./exchange/backend.ts";
-export type { RejectReason } from "./link/link.ts";
-export { type LinkSecurity, type RefusedPeer, refusedPeer } from "./link/links.ts";
+export { type Backend, type MemberDescription, memberDescription } from "./exchange/backend.ts";
+
+export { type LinkSecurity, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/decide-role.ts";
@@ -18,5 +13,5 @@ export { createRedisBackend } from "./redis/redis-backend.ts";
 export type { FoundSeeds } from "./seeds/seeds.ts";
 export type { MutualTls } from "./transport/ws-transport.ts";
 export { createWsTransport } from "./transport/ws-transport.ts";
-export type { ServedDocuments } from "./y-websocket/y-websocket-endpoint.ts";
+
 export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

@@ -3,20 +3,12 @@
  * fold that keeps the prefix index equal to the journals. Nothing here opens a socket.
  */
 
-export type {
-  ApplyOutcome,
-  DocumentState,
-  DocumentUpdate,
-  FeedDeclaration,
-  JournalObserver,
-  JournalStats,
-  ReplicatedDocuments,
-} from "./documents/journal.ts";
-export { DocumentFullError, type Journals } from "./documents/journal-store.ts";
-export type { OwnJournal } from "./documents/own-journal.ts";
-export { type BatchMark, type EngineEpoch, epochId } from "./facts/engine-epoch.ts";
-export type { FactFold, FoldState, FoldStatement, ReloadReason } from "./facts/fact-fold.ts";
-export type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
+export type { ApplyOutcome, DocumentState, DocumentUpdate, ReplicatedDocuments } from "./documents/journal.ts";
+export { DocumentFullError } from "./documents/journal-store.ts";
+
+export { type BatchMark, epochId } from "./facts/engine-epoch.ts";
+export type { FoldStatement } from "./facts/fact-fold.ts";
+
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
 export { type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";
@@ -26,15 +18,14 @@ export type { PlaneExchange } from "./leased/plane-exchange.ts";
 export type { LoadGauge } from "./load/load-frame.ts";
 export type { LoadExchange, LoadPlane } from "./load/load-plane.ts";
 export type { SharedLoad } from "./load/load-sums.ts";
-export type { LoadOrigin } from "./load/peer-gauges.ts";
+
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
 export { checkEpoch, maxEpoch, type Origin, originKey } from "./origin.ts";
 export { createOverviewDocument, type OverviewDocument } from "./overview/overview-document.ts";
 export type { Bindings } from "./placements/bindings.ts";
 export type { PlacementLog } from "./placements/placement-log.ts";
 export type { Registry } from "./registry/registry.ts";
-export type { Replica, ReplicaDescription, ReplicaOptions } from "./replica/replica.ts";
+export type { Replica } from "./replica/replica.ts";
 export { createReplica } from "./replica/replica.ts";
-export type { Member, ReplicaPorts, SnapshotRequest, SnapshotSink, SnapshotSource } from "./replica-ports.ts";
+export type { Member, ReplicaPorts, SnapshotRequest, SnapshotSink } from "./replica-ports.ts";
 export { UsagePlane } from "./usage/usage-plane.ts";
-export type { PoolUsage } from "./usage/usage-sums.ts";

@@ -42,8 +42,8 @@ export {
   type TransferProtocol,
   withoutTransferHeaders,
 } from "./disaggregation/index.ts";
-export { dryRunTraffic, type ExplainedSelection, explainingPolicy, explainSelection } from "./explain-selection.ts";
-export type { BatchOutcome, FeedCondition, FeedOutput, FeedStatus } from "./feed-host.ts";
+export { dryRunTraffic, explainingPolicy, explainSelection } from "./explain-selection.ts";
+export type { FeedOutput, FeedStatus } from "./feed-host.ts";
 export {
   createLocalHost,
   createLocalOutput,
@@ -54,23 +54,21 @@ export {
 } from "./feed-host.ts";
 export { ColdPrompt, type ColdPromptParts } from "./memory/cold-prompt.ts";
 export { MemoryWatch } from "./memory/memory-watch.ts";
-export { createFleetRoles, type FleetRoles, type ModelRoles } from "./pairs/fleet-roles.ts";
+export { createFleetRoles } from "./pairs/fleet-roles.ts";
 export {
   type ChosenAlone,
   type ChosenPair,
   type PairedRequest,
   PairPlanner,
-  type PairPlannerOptions,
-  type PairTarget,
   servesAlone,
   type TriedTargets,
   takesSide,
 } from "./pairs/pair-planner.ts";
-export { type Leg, type PairCarrier, PairRun, type PairStep, type PrefillOutcome } from "./pairs/pair-run.ts";
-export { createSplitMetrics, type SplitMetrics, type SplitReason } from "./pairs/split-metrics.ts";
-export { createPeerTraffic, type PeerTraffic } from "./peer-traffic.ts";
+export { type Leg, PairRun, type PrefillOutcome } from "./pairs/pair-run.ts";
+export { createSplitMetrics, type SplitReason } from "./pairs/split-metrics.ts";
+export { createPeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
-export type { PlacementEvidence, PoolEvidence, PrefixEvidence } from "./prefix/prefix-knowledge.ts";
+export type { PrefixEvidence } from "./prefix/prefix-knowledge.ts";
 export {
   createLocalPlacements,
   createPrefixKnowledge,
@@ -89,8 +87,6 @@ export type { ChosenPull } from "./pulls/kv-pull.ts";
 export { createLendTrust } from "./pulls/lend-trust.ts";
 export { Dispatch } from "./request/dispatch.ts";
 export {
-  type AnswerEnd,
-  type LifecycleParts,
   type PlannedAttempt,
   type RequestCarrier,
   RequestLifecycle,
@@ -107,13 +103,7 @@ export {
 } from "./request/retries.ts";
 export type { RoutingTarget } from "./routing-target.ts";
 export { type DemandedRole, engineRoles } from "./scale/demand-note.ts";
-export {
-  type DemandedEngines,
-  type DemandedPool,
-  FleetDemand,
-  type ModelDemand,
-  modelDemand,
-} from "./scale/fleet-demand.ts";
+export { FleetDemand, modelDemand } from "./scale/fleet-demand.ts";
 export {
   createTargetSelector,
   type Restriction,
@@ -129,13 +119,8 @@ export {
   dryRunSessions,
   type SessionBindings,
 } from "./session-bindings.ts";
-export { createLoadPublisher, gaugeOf, type LoadPublisher } from "./shared/load-publisher.ts";
-export {
-  createSharedTier,
-  createTargetIndices,
-  type SharedTier,
-  type SharedTierOptions,
-} from "./shared/shared-tier.ts";
+export { createLoadPublisher, gaugeOf } from "./shared/load-publisher.ts";
+export { createSharedTier, createTargetIndices, type SharedTier } from "./shared/shared-tier.ts";
 export { expectedOutputTokens } from "./work/answer-pace.ts";
 export { createFleetLearning, type FleetLearning } from "./work/fleet-learning.ts";
-export { PoolWork, type PromptWork } from "./work/pool-work.ts";
+export { PoolWork } from "./work/pool-work.ts";

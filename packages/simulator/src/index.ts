@@ -3,9 +3,9 @@
  * the routers work under faults and measures what they gain.
  */
 export { recordTrace } from "./clients/traces.ts";
-export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
-export type { FaultAction, FaultName, FaultPlan, FleetControls } from "./faults.ts";
-export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
+export type { SimRequest } from "./clients/workload.ts";
+export type { FleetControls } from "./faults.ts";
+export { clusterIp, SimFleet } from "./fleet/sim-fleet.ts";
 export {
   type Answer,
   createLoadClient,
@@ -16,13 +16,12 @@ export {
   type TimedJob,
 } from "./load-driver/index.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
-export { findKnee, type Knee, type KneeLoad, kneeLoad } from "./measure/knee.ts";
+export { findKnee, type Knee, kneeLoad } from "./measure/knee.ts";
 export {
   createRow,
   type FigureSpread,
   type MedianRow,
   medianRows,
-  type RowOptions,
   type SimulateRow,
   withGaps,
 } from "./measure/rows.ts";
@@ -34,26 +33,10 @@ export {
   type QuantilePoint,
   ttftQuantiles,
 } from "./measure/series.ts";
-export {
-  type ComparedCase,
-  type ComparedFigure,
-  type ComparedRun,
-  comparedFigures,
-  comparePolicies,
-  type PolicyComparison,
-  type WorstRatio,
-} from "./measure/worst-ratios.ts";
-export {
-  type Figure,
-  maxLineNames,
-  type PlotAxis,
-  type PlotLine,
-  type PlotPanel,
-  type PlotPoint,
-  renderFigure,
-} from "./plot.ts";
+export { comparedFigures, comparePolicies, type PolicyComparison, type WorstRatio } from "./measure/worst-ratios.ts";
+export { type Figure, maxLineNames, type PlotAxis, type PlotLine, type PlotPanel, renderFigure } from "./plot.ts";
 export { rivalNames } from "./rivals/rivals.ts";
-export type { FleetSample, RunRecord, SimResult } from "./run.ts";
+
 export {
   type LinkModel,
   linkModels,
@@ -64,15 +47,9 @@ export {
 } from "./run.ts";
 export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
 export { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/own-scenario.ts";
-export type {
-  PublishedResult,
-  Scenario,
-  ScenarioFleet,
-  ScenarioVariant,
-  WorkloadOptions,
-} from "./scenarios/scenario.ts";
-export { type Progress, simulate } from "./simulate.ts";
-export type { ClientShares, Region, Topology } from "./topology.ts";
+export type { PublishedResult, Scenario, ScenarioFleet, ScenarioVariant } from "./scenarios/scenario.ts";
+export { simulate } from "./simulate.ts";
+
 export {
   bailianLine,
   blockText,

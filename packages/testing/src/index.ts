@@ -11,22 +11,14 @@ export {
   hasOpenssl,
   privateKey,
 } from "./certificates.ts";
-export { type DnsMode, type DnsRecords, type DnsServer, startDnsServer } from "./dns-server.ts";
-export {
-  type DeclareTest,
-  type FuzzReport,
-  type FuzzRun,
-  type FuzzTarget,
-  fuzzDecoder,
-  fuzzInFile,
-  seedsInHex,
-} from "./fuzz-decoder.ts";
-export { createHttpEngines, type Engine, type HttpEngine, type HttpEngines, type SeenRequest } from "./http-engines.ts";
+export { type DnsServer, startDnsServer } from "./dns-server.ts";
+export { type FuzzTarget, fuzzDecoder, fuzzInFile, seedsInHex } from "./fuzz-decoder.ts";
+export { createHttpEngines, type Engine } from "./http-engines.ts";
 export { kernelModule } from "./kernel-module.ts";
-export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
+export { type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./memory-network.ts";
 export { maxCaseBytes, mutateBytes } from "./mutate-bytes.ts";
 export { createRecordingLogger, createSeriesMeter, type LogLine, type SeriesMeter } from "./recorders.ts";
 export { hasRedisServer, type RedisServer, startRedisServer } from "./redis-server.ts";
-export { fixedSeeds, freePort, randomRuns, sharedPath, type WaitOptions, waitFor } from "./test-environment.ts";
+export { fixedSeeds, freePort, randomRuns, sharedPath, waitFor } from "./test-environment.ts";
 export { createVirtualTime, maxPendingTasks, schedulerOf, TimerHeap, type VirtualTime } from "./virtual-time.ts";

@@ -1,6 +1,12 @@
 /** Benchmarks of the router, with their baselines. As a library it lets tests run its parts at a small size. */
 export { startBareProxy } from "./bare-proxy.ts";
-export { type CapturedRequest, type CapturedSession, type CaptureFiles, readCaptureFiles, usageOf } from "./captures/capture-files.ts";
+export {
+  type CapturedRequest,
+  type CapturedSession,
+  type CaptureFiles,
+  readCaptureFiles,
+  usageOf,
+} from "./captures/capture-files.ts";
 export { type BenchEngine, startBenchEngine } from "./data-path/bench-engine.ts";
 export { measureLoad, type Pace } from "./data-path/measure-load.ts";
 export { prepareRequest, type RequestShape, type StreamShape } from "./data-path/prepared-request.ts";

@@ -1,5 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { withRatios } from "../src/data-path/measure-cold-start.ts";
 import type { ContenderOutcome, DataPathRun } from "../src/data-path/measure-data-path.ts";
 import type { TurnShare } from "../src/peers/measure-turns.ts";
 import { contenderNames, readPeersPlan } from "../src/peers/peers-plan.ts";
@@ -15,12 +16,13 @@ test("without flags all products are measured three times, within twelve minutes
   expect(plan.turns.waitsMs.at(-1)).toBe(5_000);
 });
 
-test("without a name both parts are run, with one that part, and more is done when asked for", () => {
-  expect(readPeersPlan([]).parts).toEqual({ turns: true, dataPath: true });
-  expect(readPeersPlan(["--part", "turns"]).parts).toEqual({ turns: true, dataPath: false });
+test("without a name loads and turns are run, with one that part, and more is done when asked for", () => {
+  expect(readPeersPlan([]).parts).toEqual({ turns: true, loads: "data-path" });
+  expect(readPeersPlan(["--part", "turns"]).parts).toEqual({ turns: true, loads: undefined });
+  expect(readPeersPlan(["--part", "cold-start"]).parts).toEqual({ turns: false, loads: "cold-start" });
   const plan = readPeersPlan(["--part", "data-path", "--node", "24,26", "--round-robin", "--wrk"]);
   expect(plan).toMatchObject({
-    parts: { turns: false, dataPath: true },
+    parts: { turns: false, loads: "data-path" },
     nodeReleases: "24,26",
     isRoundRobinToo: true,
     isCheckedByWrk: true,
@@ -46,10 +48,23 @@ test.each([
   { args: ["--prompts", "1000001"], message: "--prompts must be a whole number from 1 to 1000000" },
   { args: ["--duration", "0"], message: "--duration must be a number above 0 and at most 60" },
   { args: ["--minutes", "0"], message: "--minutes must be a whole number from 1 to 600" },
-  { args: ["--part", "all"], message: "--part must be data-path or turns" },
+  { args: ["--part", "all"], message: "--part must be one of data-path, cold-start, turns" },
   { args: ["--duration", "61"], message: "--duration must be a number above 0 and at most 60" },
 ])("$args are refused", ({ args, message }) => {
   expect(() => readPeersPlan(args)).toThrow(new UsageError(message));
+});
+
+test("figures of a cold start have ratios to the reference of the same round, and none without it", () => {
+  const outcomes = new Map<string, ContenderOutcome>([
+    ["reference", { figures: { max_ms: 50 } }],
+    ["own", { figures: { max_ms: 75 } }],
+    ["broken", { failure: "it ended" }],
+  ]);
+  const withIt = withRatios(outcomes, "reference");
+  expect(withIt.get("reference")).toEqual({ figures: { max_ms: 50 } });
+  expect(withIt.get("own")).toEqual({ figures: { max_ms: 75, max_ms_ratio: 1.5 } });
+  expect(withIt.get("broken")).toEqual({ failure: "it ended" });
+  expect(withRatios(outcomes, "broken")).toEqual(outcomes);
 });
 
 const figures = (rps: number): ContenderOutcome => ({ figures: { rps_4k: rps, rss_growth_mb: 30 } });

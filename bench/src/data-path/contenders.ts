@@ -1,13 +1,20 @@
 import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { type Child, type ProgramOptions, startChild, startLocalRouter, untilReady } from "espalier";
+import {
+  type Child,
+  type ProgramOptions,
+  type RouterListening,
+  startChild,
+  startLocalRouter,
+  untilReady,
+} from "espalier";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { cacheAware, roundRobin } from "../peers/products.ts";
 import { startPeer } from "../peers/start-peer.ts";
 import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
 import { routerProgram } from "../support/router-program.ts";
-import type { WaitPorts } from "../support/until.ts";
+import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import type { System } from "./measure-load.ts";
 
 /** A system under load, with its process. */
@@ -33,6 +40,7 @@ export interface Contender {
   readonly startTraced?: StartTraced;
 }
 
+const readyTimeoutMs = 10_000;
 /** The router of this tree, by its name in rows. */
 export const ownName = "espalier";
 /** The proxy without routing logic. */
@@ -53,7 +61,11 @@ export interface NodeRelease {
 export const thisNode: NodeRelease = { name: "", version: process.versions.node };
 
 /** `espalier serve` with its default of one process. @param isTokenized uses the shipped tokenizer instead of bytes */
-export function ownContender({ plan }: ContenderPorts, node: NodeRelease = thisNode, isTokenized = false): Contender {
+export function ownContender(
+  { plan, ...ports }: ContenderPorts,
+  node: NodeRelease = thisNode,
+  isTokenized = false,
+): Contender {
   const name = nameAt(isTokenized ? `${ownName} with tokens` : ownName, node);
   const start = async (engineUrls: readonly string[], policy: string, runBy: ProgramOptions) => {
     const router = await startLocalRouter({
@@ -66,7 +78,7 @@ export function ownContender({ plan }: ContenderPorts, node: NodeRelease = thisN
       runBy: { ...routerProgram, ...runBy },
     });
     const running = runningChild(name, router, router.listening.url, plan);
-    await untilReady(router.listening, engineUrls.length).catch(async (thrown: unknown) => {
+    await untilServing(router.listening, engineUrls.length, ports).catch(async (thrown: unknown) => {
       await running.stop();
       throw thrown;
     });
@@ -114,6 +126,14 @@ export function peerContender(peer: InstalledPeer, { plan, ...ports }: Contender
       return { system: { name, urls: [url], pid }, stop };
     },
   };
+}
+
+/** Waits as a load balancer does. */
+async function untilServing(listening: RouterListening, engines: number, ports: WaitPorts): Promise<void> {
+  await untilReady(listening, engines);
+  const missing = async () =>
+    (await fetch(`${listening.adminUrl}/readyz`)).ok ? undefined : `${listening.adminUrl} is not ready`;
+  await untilNothingMissing(missing, readyTimeoutMs, ports);
 }
 
 function nameAt(name: string, node: NodeRelease): string {

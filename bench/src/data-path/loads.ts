@@ -111,6 +111,33 @@ export function dataPathLoads(sizes: LoadSizes, seed: number): Readonly<Record<L
   };
 }
 
+/** How long a cold process is watched. */
+const coldMs = 5_000;
+const coldRequests = 10_000;
+const coldConnections = 64;
+
+/** A load for a fresh process, and the figure that is taken of it: CPU time of a request in us, or a percentile of its total time in ms. */
+interface ColdStartLoad {
+  readonly load: Load;
+  readonly of: "cpu" | number;
+}
+
+/** By the name of the figure. @param seed of the arrivals */
+export function coldStartLoads(seed: number): Readonly<Record<string, ColdStartLoad>> {
+  const small = prepareRequest({ bodyBytes: smallBodyBytes, messages: 2 });
+  const large = prepareRequest({ bodyBytes: largeBodyBytes, messages: largeMessages });
+  const first = { pace: closed, extent: { requests: coldRequests } };
+  const many = { pace: { kind: "closed", concurrency: coldConnections }, extent: { durationMs: coldMs } } as const;
+  const steady = { kind: "open", ratePerSecond: steadyPerSecond, seed } as const;
+  return {
+    first_10000_cpu_us_4k: { load: { request: small, ...first }, of: "cpu" },
+    first_10000_cpu_us_48k: { load: { request: large, ...first }, of: "cpu" },
+    first_5s_of_64_max_ms_4k: { load: { request: small, ...many }, of: 100 },
+    first_5s_of_64_max_ms_48k: { load: { request: large, ...many }, of: 100 },
+    first_5s_300rps_p99_ms_48k: { load: { request: large, pace: steady, extent: { durationMs: coldMs } }, of: 99 },
+  };
+}
+
 /** 48 KB sent to a fresh process. */
 export function coldLargeLoad(sizes: LoadSizes): Load {
   const request = prepareRequest({ bodyBytes: largeBodyBytes, messages: largeMessages });

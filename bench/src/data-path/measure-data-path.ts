@@ -61,30 +61,43 @@ const directLoads: readonly LoadName[] = ["small", "large", "flood", "paced", "b
  * @throws Error when the engines themselves fail
  */
 export async function measureDataPath(options: DataPathOptions, round: number): Promise<DataPathRun> {
-  const { contenders, engine } = options;
-  const shares: Record<string, Record<string, CoreShares>> = {};
-  const keep = (load: string, system: string, measured: Measurement): void => {
-    shares[load] = { ...shares[load], [system]: measured.shares };
-  };
+  const { engine } = options;
   const loads = dataPathLoads(options.sizes, round);
   const direct = {} as Record<LoadName, Measurement>;
   for (const name of directLoads) {
     direct[name] = await measure(name, { name: "direct", urls: engine.urls }, loads[name], options);
-    keep(name, "direct", direct[name]);
   }
+  const { outcomes, shares } = await measureEach(options, round, (contender, keep) =>
+    measureContender(contender, loads, direct, options, keep),
+  );
+  const withDirect = directLoads.map((name) => [name, { direct: direct[name].shares, ...shares[name] }]);
+  return { direct: directFigures(direct), outcomes, shares: { ...shares, ...Object.fromEntries(withDirect) } };
+}
+
+type Keep = (load: string, system: string, measured: Measurement) => void;
+
+/** Measures each contender, each round from another first one. A contender that fails is left out. */
+export async function measureEach(
+  { contenders, note }: DataPathOptions,
+  round: number,
+  work: (contender: Contender, keep: Keep) => Promise<Figures>,
+): Promise<Pick<DataPathRun, "outcomes" | "shares">> {
+  const shares: Record<string, Record<string, CoreShares>> = {};
+  const keep: Keep = (load, system, measured) => {
+    shares[load] = { ...shares[load], [system]: measured.shares };
+  };
   const outcomes = new Map<string, ContenderOutcome>();
   const first = round % Math.max(1, contenders.length);
   for (const contender of [...contenders.slice(first), ...contenders.slice(0, first)]) {
     try {
-      const figures = await measureContender(contender, loads, direct, options, keep);
-      outcomes.set(contender.name, { figures });
+      outcomes.set(contender.name, { figures: await work(contender, keep) });
     } catch (thrown) {
       const failure = thrown instanceof Error ? thrown.message : String(thrown);
-      options.note(`${contender.name} is left out: ${failure}`);
+      note(`${contender.name} is left out: ${failure}`);
       outcomes.set(contender.name, { failure });
     }
   }
-  return { direct: directFigures(direct), outcomes, shares };
+  return { outcomes, shares };
 }
 
 /** Above this share of its cores, the load generator or the engine may limit the rate. */
@@ -114,7 +127,7 @@ async function measureContender(
   loads: Readonly<Record<LoadName, Load>>,
   direct: Measured,
   options: DataPathOptions,
-  keep: (load: string, system: string, measured: Measurement) => void,
+  keep: Keep,
 ): Promise<Figures> {
   const { sizes, engine, isRoundRobinToo, isCheckedByWrk } = options;
   const figures: Record<string, number> = {};
@@ -160,7 +173,7 @@ async function measureContender(
   return figures;
 }
 
-async function withSystem(
+export async function withSystem(
   contender: Contender,
   policy: string,
   { engine }: DataPathOptions,
@@ -174,7 +187,7 @@ async function withSystem(
   }
 }
 
-async function measure(
+export async function measure(
   name: string,
   system: System,
   load: Load,

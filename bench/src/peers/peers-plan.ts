@@ -21,14 +21,14 @@ export interface PeersPlan {
   readonly nodeReleases: string | undefined;
   /** Whether measured programs take priority over other programs of the machine. */
   readonly isFirst: boolean;
-  /** Whether to run the two-turn test, and the loads. */
-  readonly parts: { readonly turns: boolean; readonly dataPath: boolean };
+  /** The loads or those of a cold start, if any of them, and whether to run the two-turn test. */
+  readonly parts: { readonly loads: "data-path" | "cold-start" | undefined; readonly turns: boolean };
   readonly turns: TurnSizes;
   /** Where products are installed. */
   readonly folder: string;
 }
 
-const parts: readonly string[] = ["data-path", "turns"];
+const parts: readonly string[] = ["data-path", "cold-start", "turns"];
 const msPerMinute = 60_000;
 /** The names that `--only` accepts. */
 export const contenderNames: readonly string[] = [ownName, ...products.map(({ name }) => name), bareName];
@@ -49,14 +49,17 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
   const unknown = names.find((name) => !contenderNames.includes(name));
   if (unknown !== undefined) throw new UsageError(`--only: there is no ${JSON.stringify(unknown)}`);
   const part = values.part;
-  if (part !== undefined && !parts.includes(part)) throw new UsageError(`--part must be ${parts.join(" or ")}`);
+  if (part !== undefined && !parts.includes(part)) throw new UsageError(`--part must be one of ${parts.join(", ")}`);
   return {
     names,
     isRoundRobinToo: values["round-robin"] === true,
     isCheckedByWrk: values.wrk === true,
     nodeReleases: values.node,
     isFirst: values.priority === true,
-    parts: { turns: part !== "data-path", dataPath: part !== "turns" },
+    parts: {
+      loads: part === "turns" ? undefined : part === "cold-start" ? part : "data-path",
+      turns: part === undefined || part === "turns",
+    },
     runs: readWhole("--runs", values.runs, { standard: quick ? 1 : 3, max: 20 }),
     budgetMs: readWhole("--minutes", values.minutes, { standard: quick ? 3 : 12, max: 600 }) * msPerMinute,
     folder: values.folder ?? ".cache/peers",

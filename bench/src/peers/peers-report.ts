@@ -82,7 +82,7 @@ export function peersReport(run: PeersRun): PeersReport {
     rows.push({ name, version, policy, ...summary.medians });
     spread[name] = summary.spread;
   }
-  if (plan.parts.dataPath && runs.length < plan.runs)
+  if (plan.parts.loads && runs.length < plan.runs)
     warnings.push(`${runs.length} of ${plan.runs} runs: there was no time for more`);
   const direct = summarizeRuns(runs.map((each) => each.direct));
   return {

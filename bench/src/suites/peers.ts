@@ -9,6 +9,7 @@ import {
   ownName,
   peerContender,
 } from "../data-path/contenders.ts";
+import { measureColdStart } from "../data-path/measure-cold-start.ts";
 import { type DataPathRun, measureDataPath } from "../data-path/measure-data-path.ts";
 import { installReleases } from "../data-path/node-releases.ts";
 import { hasWrk, wrkMissing } from "../data-path/wrk.ts";
@@ -29,6 +30,8 @@ interface Machine {
 }
 
 const smgName = "smg";
+/** Cold starts are compared to its. */
+const referenceName = "sglang-router";
 /** Share of the time; the rest is for the two-turn test. */
 const dataPathShare = 0.65;
 const help = `Usage: npm run bench -- peers [options]
@@ -44,7 +47,7 @@ Beside installing it takes 12 minutes at most, or begins no further run; 3 with 
 
   --only NAMES  with commas between
   --node LIST   this router in these releases of Node besides, such as 24,26, which npm brings
-  --part NAME   data-path or turns, without the other
+  --part NAME   data-path, cold-start (only by name; half a minute for each product and run) or turns, without the others
   --priority    all of it before other programs of this machine; needs root
   --wrk         the closed loops of 4 and 48 KB once more by wrk, to check our own load generator by
   --round-robin  also what those that look at caches take under round robin
@@ -71,7 +74,7 @@ export const peersSuite: Suite = {
     note(cores ? `pinned: routers on core ${cores.router.join(",")}` : "not pinned: no taskset, or only one core");
     const startMs = systemClock.nowMs();
     const dataPathEndMs = startMs + plan.budgetMs * (plan.parts.turns ? dataPathShare : 1);
-    const measured = plan.parts.dataPath
+    const measured = plan.parts.loads
       ? await measureAll(plan, { installed, releases }, { cores, deadlineMs: dataPathEndMs }, note)
       : { contenders: [], runs: [] };
     const turns = plan.parts.turns
@@ -101,7 +104,7 @@ async function installAll(
 }
 
 async function measureAll(
-  { names, runs: count, sizes, isRoundRobinToo, isCheckedByWrk }: PeersPlan,
+  { names, runs: count, parts, sizes, isRoundRobinToo, isCheckedByWrk }: PeersPlan,
   { installed, releases }: { readonly installed: readonly InstalledPeer[]; readonly releases: readonly NodeRelease[] },
   { cores: plan, deadlineMs }: Machine,
   note: (line: string) => void,
@@ -117,7 +120,10 @@ async function measureAll(
   try {
     const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, (index) => {
       const noteRun = (line: string): void => note(`run ${index + 1} of ${count}: ${line}`);
-      return measureDataPath({ contenders, engine, sizes, isRoundRobinToo, isCheckedByWrk, note: noteRun }, index + 1);
+      const options = { contenders, engine, sizes, isRoundRobinToo, isCheckedByWrk, note: noteRun };
+      return parts.loads === "cold-start"
+        ? measureColdStart(options, index + 1, referenceName)
+        : measureDataPath(options, index + 1);
     });
     return { contenders, runs };
   } finally {

@@ -1,7 +1,8 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { getPriority } from "node:os";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { engines, temporaryFile } from "./files.ts";
@@ -24,6 +25,17 @@ async function serve(engineUrls: readonly string[], ...args: string[]): Promise<
   if (engineUrls.length > 0) await waitFor(usable, { what: "usable engines" });
   return { ...program, url, adminUrl };
 }
+
+/** While V8 compiled a fresh router, its threads took turns with the event loop on a single core: requests waited up to 0.1 s. */
+test.runIf(process.platform === "linux")("threads of V8 have less priority than the event loop", async () => {
+  const { pid } = await serve([]);
+  const threads = readdirSync(`/proc/${pid}/task`).filter((thread) =>
+    readFileSync(`/proc/${pid}/task/${thread}/comm`, "latin1").includes("V8Worker"),
+  );
+  expect(threads.length).toBeGreaterThan(0);
+  const own = getPriority(pid);
+  for (const thread of threads) expect(getPriority(Number(thread))).toBe(Math.min(19, own + 5));
+});
 
 interface Stream {
   readonly text: () => string;

@@ -37,8 +37,8 @@ test("a router that warms up is alive, and ready once that is over", async () =>
 
 test("clients that come before it is over are served", async () => {
   const { router } = await startWarm(3_000);
-  expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(200);
   expect((await readiness(router)).status).toBe(503);
+  expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(200);
 });
 
 test("what it did is seen nowhere: no engine, metric, index, decision or log tells of it", async () => {

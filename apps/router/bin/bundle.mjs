@@ -16,6 +16,7 @@ buildSync({
     main: join(root, "src", "main.ts"),
     "child-main": join(root, "src", "simulate", "child-main.ts"),
     "large-body-worker": beside("@espalier/server", "large-bodies/large-body-worker.ts"),
+    "warm-up-traffic": beside("@espalier/server", "warm-up-traffic.ts"),
     "tokenizer-worker": beside("@espalier/tokenizer", "workers/tokenizer-worker.ts"),
   },
   outdir,

@@ -125,7 +125,6 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const warmUp = createWarmUp({
     ...{
       config,
-      largeBodies: context.largeBodies,
       clock,
       scheduler,
       random: dependencies.random ?? systemRandom,

@@ -15,6 +15,7 @@ import {
   type RouterGroup,
 } from "@espalier/server";
 import { type Command, Option } from "commander";
+import { putEventLoopFirst } from "../event-loop-first.ts";
 import { openFileLimit } from "../open-files.ts";
 import { writeNote } from "../output.ts";
 import { createMeshSecret, launchClusterProcess } from "../processes/cluster-processes.ts";
@@ -141,6 +142,7 @@ interface StartOptions {
 const heapGrowthPercent = 200;
 
 async function startRouter({ source, config, isDemo, group, fields = {} }: StartOptions) {
+  putEventLoopFirst();
   setFlagsFromString(`--heap-growing-percent=${heapGrowthPercent}`);
   const levelled = createLogger(loggerOptions(config.log));
   const logger = levelled.child(fields);

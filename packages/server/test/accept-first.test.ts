@@ -60,8 +60,8 @@ test("a request goes at once when no connection waits, also after others have wa
   expect(served).toEqual(["early", "waits", "late"]);
 });
 
-test("connections without end hold requests back for 100 ms, and again from then on", async () => {
-  const { turn, served, time } = acceptingServer();
+test("connections without end hold requests back for 100 ms, and then not for 900 ms", async () => {
+  const { turn, served, time, request } = acceptingServer();
   await turn({ accepts: true, requests: ["first"] });
   time.advance(maxAcceptMs - 1);
   await turn({ accepts: true });
@@ -69,9 +69,14 @@ test("connections without end hold requests back for 100 ms, and again from then
   time.advance(1);
   await turn({ accepts: true });
   expect(served).toEqual(["first"]);
+  for (let at = 0; at < 9; at++) {
+    await turn({ accepts: true });
+    request(`at once ${at}`);
+    expect(served).toHaveLength(2 + at);
+    time.advance(maxAcceptMs);
+  }
   await turn({ accepts: true, requests: ["second"] });
-  expect(served).toEqual(["first"]);
-  time.advance(maxAcceptMs);
-  await turn({ accepts: true });
-  expect(served).toEqual(["first", "second"]);
+  expect(served).toHaveLength(10);
+  await turn();
+  expect(served).toHaveLength(11);
 });

@@ -10,6 +10,8 @@ export interface AcceptFirst {
 
 /** Requests wait no longer, however many connections there are. */
 export const maxAcceptMs = 100;
+/** After a wait, none begins for so many times as long: clients that connect for each request would wait all the time. */
+const restFactor = 9;
 
 /**
  * Node accepts one connection in each turn of its event loop, and serves every request that has arrived in the same turn. When
@@ -23,16 +25,19 @@ export function createAcceptFirst(clock: Clock, afterPoll: () => Promise<void>):
   let waiting: (() => void)[] = [];
   let isAccepting = false;
   let hasAccepted = false;
+  let restUntilMs = 0;
 
   const accept = async (): Promise<void> => {
-    const endMs = clock.nowMs() + maxAcceptMs;
+    const startMs = clock.nowMs();
     let isMore = true;
-    while (isMore && clock.nowMs() < endMs) {
+    while (isMore && clock.nowMs() < startMs + maxAcceptMs) {
       await afterPoll();
       isMore = hasAccepted;
       hasAccepted = false;
     }
     isAccepting = false;
+    const nowMs = clock.nowMs();
+    restUntilMs = nowMs + restFactor * (nowMs - startMs);
     const ready = waiting;
     waiting = [];
     for (const go of ready) go();
@@ -41,7 +46,7 @@ export function createAcceptFirst(clock: Clock, afterPoll: () => Promise<void>):
     watch(server) {
       server.on("connection", () => {
         hasAccepted = true;
-        if (isAccepting) return;
+        if (isAccepting || clock.nowMs() < restUntilMs) return;
         isAccepting = true;
         void accept();
       });

@@ -3,14 +3,14 @@
  * that `npm test` runs of the package, and `tests` besides, which then meet its sources and not what was built of them.
  */
 export const mutatedFiles = {
-  admission: { files: ["src/**"] },
+  engines: { files: ["src/workers/**", "src/proxy/**"] },
   "kv-events": { files: ["src/feed/**"] },
   mesh: { files: ["src/membership/**", "src/ownership/**"] },
   policies: { files: ["src/**"] },
-  proxy: { files: ["src/**"] },
   replication: { files: ["src/facts/**"] },
+  routing: { files: ["src/admission/**"] },
   server: {
-    files: ["src/data-plane/**", "src/admission/**"],
+    files: ["src/data-plane/**"],
     tests: [
       "admission",
       "api-keys",
@@ -38,5 +38,4 @@ export const mutatedFiles = {
     ].map((suite) => `test/integration/${suite}.test.ts`),
   },
   tokenizer: { files: ["src/template/**", "src/prompt/**"] },
-  workers: { files: ["src/**"] },
 };

@@ -128,8 +128,8 @@ test.each(["SIGINT", "SIGTERM"] as const)("on %s it tells what it found and leav
 test.each([
   [["--package", "nowhere"], "packages/nowhere has no src and test"],
   [[], "--package is missing"],
-  [["--package", "proxy", "--sample", "0"], "--sample must be a whole number"],
-  [["--package", "proxy", "--mutant", "src/attempt.ts#99999"], "is no mutant"],
+  [["--package", "engines", "--sample", "0"], "--sample must be a whole number"],
+  [["--package", "engines", "--mutant", "src/proxy/attempt.ts#99999"], "is no mutant"],
   [["--nonsense"], "Unknown option '--nonsense'"],
 ])("called with %j it tells what is wrong", async (args, message) => {
   const { code, stderr } = await mutants(...args);

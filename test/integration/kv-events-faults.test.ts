@@ -108,6 +108,9 @@ test.each(cases)("$name", async ({ fault, replay, state, known, counts }) => {
   const { sim, router, clock, turn, feed } = await scene({ replay });
   await turn(0);
   await untilHeard(router, [sim]);
+  // On a busy machine the replay of the first connection brings the first message once more.
+  if (replay) await untilFeed(router, sim, "live complete");
+  const early = Number((await feed()).duplicates);
   await breakEvents(sim, fault);
   // Both messages of a pair that change places are on their way before the first is missed.
   await Promise.all([turn(1), turn(2)]);
@@ -115,7 +118,8 @@ test.each(cases)("$name", async ({ fault, replay, state, known, counts }) => {
   await untilHeard(router, [sim]);
   await untilFeed(router, sim, state);
   clock.advance(guessesMs);
-  expect(await feed()).toMatchObject(counts);
+  const { duplicates, ...others } = await feed();
+  expect({ ...others, duplicates: Number(duplicates) - early }).toMatchObject(counts);
   const isComplete = state.startsWith("live");
   for (const [at, isKnown] of [true, ...known].entries()) {
     const { predicted, cached } = await turn(at);

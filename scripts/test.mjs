@@ -1,9 +1,7 @@
 // `npm test` and `npm run test:all`. Ends with one true line: "N passed, N failed".
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { constants, setPriority } from "node:os";
-import { basename, dirname, join, relative } from "node:path";
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { root, setUp } from "./set-up.mjs";
 
@@ -69,9 +67,8 @@ else if (isTests || isRuntime) {
     // Deadlines of real programs: no package is tested beside them.
     const packages = workspaces().filter((folder) => folder !== "test");
     runTasks(["test:deep", "--filter=!@espalier/test"], "full", packages);
-    const simulated = startSeeds();
     runTasks(["test:deep", "--filter=@espalier/test"], "full", ["test"], "full");
-    await addUpSeeds(simulated);
+    runSeeds();
   }
 }
 const { passed, skipped } = total;
@@ -114,21 +111,12 @@ function runVitest(mode, selection) {
   addUp([report], run("vitest", ["run", ...options, ...selection]));
 }
 
-/** They run in virtual time, so they take only the time of the processors that programs leave while these wait. */
-function startSeeds() {
-  const log = join(root, "test", ".test", "seeds.log");
-  mkdirSync(dirname(log), { recursive: true });
-  const file = openSync(log, "w");
-  const script = join(root, "scripts", "simulate-seeds.mjs");
-  const child = spawn(process.execPath, [script, ...seeds], { cwd: root, stdio: ["ignore", file, "ignore"] });
-  setPriority(child.pid, constants.priority.PRIORITY_LOW);
-  closeSync(file);
-  return { ended: once(child, "close"), log };
-}
-
-async function addUpSeeds({ ended, log }) {
-  await ended;
-  const output = readFileSync(log, "utf8");
+function runSeeds() {
+  const output = spawnSync(process.execPath, [join(root, "scripts", "simulate-seeds.mjs"), ...seeds], {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+  }).stdout;
   process.stdout.write(output);
   const [, passedSeeds = "0", failedSeeds = "1"] = /^(\d+) seeds passed, (\d+) failed$/m.exec(output) ?? [];
   total.passed += Number(passedSeeds);

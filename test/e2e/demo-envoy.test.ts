@@ -1,6 +1,6 @@
-import { waitFor } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { envoyProgram } from "../integration/envoy-program.ts";
+import { untilIdle } from "./idle.ts";
 import { childrenOf, type Program, start, untilGone } from "./program.ts";
 
 const program = envoyProgram("espalier demo --envoy");
@@ -18,28 +18,17 @@ async function sendPrinted(greeting: string): Promise<Response> {
   return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
 }
 
-async function areIdle(greeting: string): Promise<boolean> {
-  const admins = Array.from(greeting.matchAll(/metrics (\S+)\/metrics/g), ([, url]) => url);
-  const meshes = await Promise.all(
-    admins.map(async (url) => (await fetch(`${url}/admin/mesh`)).json() as Promise<Mesh>),
-  );
-  return meshes.length > 0 && meshes.every(({ load }) => load.every(({ inFlight }) => inFlight === 0));
-}
-
-interface Mesh {
-  readonly load: readonly { readonly inFlight: number }[];
-}
-
 describe.skipIf(program === undefined)("a demo behind Envoy", () => {
   test("what it prints goes through Envoy to the engine that a router chose, and Ctrl-C ends every process", async () => {
     const running = await demo("--load", "0");
     const greeting = running.stdout();
     const [, gateway] = /^envoy +(\S+)/m.exec(greeting) ?? [];
     expect(greeting).toContain(`curl -N ${gateway}/v1/chat/completions`);
+    const admins = Array.from(greeting.matchAll(/metrics (\S+)\/metrics/g), ([, url]) => url!);
+    expect(admins).toHaveLength(3);
     const workers = new Set<string | null>();
     for (let turn = 0; turn < 6; turn++) {
-      // A short prompt goes elsewhere as long as another router has something in flight where it is cached.
-      await waitFor(() => areIdle(greeting), { what: "routers that know of each other that they are idle" });
+      await untilIdle(admins);
       const response = await sendPrinted(greeting);
       expect([response.status, response.headers.get("server")]).toEqual([200, "envoy"]);
       expect(await response.text()).toMatch(/data: \[DONE\]\n\n$/);

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { temporaryFile } from "./files.ts";
+import { untilIdle } from "./idle.ts";
 import { type Program, run, start } from "./program.ts";
 
 /**
@@ -82,6 +83,7 @@ test.for(pages)(
       const data = words[words.indexOf("-d") + 1]!;
       const body = data.startsWith("@") ? readFileSync(files[data.slice(1)]!, "utf8") : data;
       curled.push(await post(words.find((word) => word.startsWith("http"))!, body));
+      await untilIdle(routers.map(({ adminUrl }) => adminUrl));
     };
 
     for (const command of commandsOf(textOf(page))) {

@@ -1,6 +1,6 @@
 // Makes a bare clone usable, where only Node and npm are installed: brings the release of Node that it needs, and its dependencies.
 import { spawn, spawnSync } from "node:child_process";
-import { statSync, utimesSync } from "node:fs";
+import { rmSync, statSync, utimesSync } from "node:fs";
 import module from "node:module";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,6 +9,8 @@ import { installNode } from "./node-release.mjs";
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Older releases run no TypeScript. */
 const oldestRelease = 24;
+/** Where Node keeps what V8 makes of the sources. */
+const compiled = join(root, ".cache", "compiled");
 /** What an older one is replaced by. */
 const usedRelease = "26";
 
@@ -22,13 +24,13 @@ const usedRelease = "26";
 export async function setUp() {
   const [release] = process.versions.node.split(".").map(Number);
   if (release < oldestRelease) await runAgain();
-  keepCompiled();
   if (process.env.ESPALIER_SKIP_BUILD !== "1") installDependencies();
+  keepCompiled();
 }
 
-/** What V8 makes of the sources is kept: each later start takes half the time. Child processes do so too. */
+/** Each later start takes half the time. Child processes do so too. */
 function keepCompiled() {
-  process.env.NODE_COMPILE_CACHE ??= join(root, ".cache", "compiled");
+  process.env.NODE_COMPILE_CACHE ??= compiled;
   module.enableCompileCache(process.env.NODE_COMPILE_CACHE);
 }
 
@@ -37,6 +39,8 @@ function installDependencies() {
   const installed = join(root, "node_modules", ".package-lock.json");
   if (modifiedMs(installed) >= modifiedMs(lock)) return;
   tell("installing dependencies (once, about a minute) ...");
+  // Node never deletes what it kept of sources that have changed since.
+  rmSync(compiled, { recursive: true, force: true });
   const { status, stdout, stderr } = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     encoding: "utf8",

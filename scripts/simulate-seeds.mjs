@@ -24,7 +24,8 @@ Runs routers and engines in virtual time, with faults that a seed draws, and che
   --hashes      a line with the hash of all events of each seed: whether a change left what happens as it was
   --help        this text
 
-The line before the last is a hash of all events of all seeds. The last line counts the seeds that passed and that failed; for one that failed it tells the command that runs it again.
+The last line counts the seeds that passed and that failed, the one before it is a hash of all their events; for a seed that failed
+it tells the command that runs it again.
 Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
 
 const values = readFlags();
@@ -102,15 +103,11 @@ function summarise() {
 
 /** Of one seed it is the hash of its events, of several that of their hashes, in the order of the seeds. */
 function tellHashes() {
-  const lines = reports
-    .filter(({ hash }) => hash !== undefined)
-    .sort((one, other) => one.seed - other.seed)
-    .map(({ seed, hash }) => `${seed} ${hash}`);
-  if (values.hashes) console.log(lines.join("\n"));
-  const [line = " none"] = lines;
-  const hash =
-    lines.length > 1 ? createHash("sha256").update(lines.join("\n")).digest("hex").slice(0, 16) : line.split(" ")[1];
-  console.log(`hash of all events: ${hash}`);
+  const hashed = reports.filter(({ hash }) => hash !== undefined).sort((one, other) => one.seed - other.seed);
+  const text = hashed.map(({ seed, hash }) => `${seed} ${hash}`).join("\n");
+  if (values.hashes) console.log(text);
+  const ofAll = createHash("sha256").update(text).digest("hex").slice(0, 16);
+  if (hashed.length > 0) console.log(`hash of all events: ${hashed.length === 1 ? hashed[0].hash : ofAll}`);
 }
 
 function missedCounts() {

@@ -92,11 +92,11 @@ interface Locked {
  * A program that depends on the tarballs, and its lock: those, and the libraries at the versions of the repository's lock, which npm has
  * already. Without it npm asks the registry for each library, and for each of these packages, which it does not have.
  */
-function consumerOf(manifests: readonly Manifest[]): { readonly manifest: object; readonly lock: object } {
+function createConsumer(): { readonly manifest: object; readonly lock: object } {
   const { packages, ...versions } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as {
     readonly packages: Readonly<Record<string, Locked>>;
   };
-  const tarballs = new Map(manifests.map((each) => [each.name, `file:${fileOf(each)}`]));
+  const tarballs = new Map(published.map((each) => [each.name, `file:${fileOf(each)}`]));
   const folders = new Map(published.map(({ name, folder: of }) => [of, name]));
   const locked: Record<string, object> = {};
   for (const [path, { dev: _, ...entry }] of Object.entries(packages)) {
@@ -124,7 +124,7 @@ describe("installed in an empty folder", () => {
     cpSync(join(root, "test", "deploy", "consumer"), consumer, { recursive: true });
     cpSync(join(root, "examples", "embedding"), consumer, { recursive: true });
     cpSync(join(root, "examples", "plugins"), join(consumer, "plugins"), { recursive: true });
-    const { manifest, lock } = consumerOf(published);
+    const { manifest, lock } = createConsumer();
     writeFileSync(join(consumer, "package.json"), JSON.stringify(manifest));
     writeFileSync(join(consumer, "package-lock.json"), JSON.stringify(lock));
     const quiet = ["--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"];

@@ -138,8 +138,12 @@ const questions = [
 ] as const;
 const answerTokens = 40;
 
-/** A person reads an answer before going on. Meanwhile the routers share where the first turn went. */
-const readingMs = 300;
+/**
+ * A person reads an answer before going on. Meanwhile the routers share where the first turn went. A machine that pauses takes
+ * one of the steps away, not all.
+ */
+const readingSteps = 12;
+const readingStepMs = 50;
 
 /** A reference that the conversation is about: long enough for a cache to matter, and new to every engine. */
 function instructions(): string {
@@ -170,7 +174,9 @@ async function holdConversation({ urls, model }: Fleet, apiKey: string | undefin
   };
   try {
     const first = await ask(0);
-    await new Promise<void>((resolve) => systemScheduler.after(readingMs, resolve));
+    for (let step = 0; step < readingSteps; step++) {
+      await new Promise<void>((resolve) => systemScheduler.after(readingStepMs, resolve));
+    }
     const turns = [first, await ask(1)] as const;
     return { turns, routers: urls.length, says: pointOf(turns, urls.length) };
   } finally {

@@ -1,9 +1,17 @@
 import type { RouterId } from "@espalier/core";
-import type { ReplicatedDocuments } from "./documents/journal.ts";
-import type { FoldStatement } from "./facts/fact-fold.ts";
-import type { PlaneExchange } from "./leased/plane-exchange.ts";
-import type { LoadExchange } from "./load/load-plane.ts";
+import type { ReplicatedDocuments } from "./documents/replicated-documents.ts";
+import type { LoadExchange, PlaneExchange } from "./leased/plane-exchange.ts";
 import type { Origin } from "./origin.ts";
+
+/** A statement about a settled target that another replica can compare with its own. */
+export interface FoldStatement {
+  readonly target: string;
+  readonly epoch: string;
+  readonly sequence: number;
+  readonly isComplete: boolean;
+  readonly blocks: number;
+  readonly digest: readonly [number, number];
+}
 
 /** A snapshot of facts that another replica asked for. */
 export interface SnapshotSource {

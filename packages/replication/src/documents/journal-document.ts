@@ -16,9 +16,9 @@ import {
   UpdateEncoderV1,
 } from "yjs";
 import type { Origin } from "../origin.ts";
-import type { DocumentUpdate } from "./journal.ts";
 import { journalClient, type LogValue, logName } from "./journal-log.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
+import type { DocumentUpdate } from "./replicated-documents.ts";
 
 /** Approximate memory of an item next to its content: what Yjs keeps for it, measured on Node 20. */
 export const itemOverheadBytes = 420;

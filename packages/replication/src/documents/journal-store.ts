@@ -1,20 +1,14 @@
 import { type Cancel, type Clock, EspalierError } from "@espalier/core";
 import { type Doc, encodeStateVector } from "yjs";
 import type { Origin } from "../origin.ts";
-import type {
-  ApplyOutcome,
-  DocumentState,
-  DocumentUpdate,
-  JournalFeed,
-  JournalObserver,
-  JournalStats,
-  OwnJournalObserver,
-} from "./journal.ts";
+import type { JournalFeed, JournalObserver, JournalStats, OwnJournalObserver } from "./journal.ts";
 import { diffJournal, JournalDocument, readStateVector } from "./journal-document.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
 import { OwnJournal } from "./own-journal.ts";
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
+import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
+import { DocumentFullError } from "./replicated-documents.ts";
 import { SharedDocuments } from "./shared-documents.ts";
 
 const mebibyte = 1_048_576;
@@ -44,13 +38,6 @@ export const defaultJournalLimits = {
 /** The error for updates of others that cannot be applied. */
 function refused(message: string, cause?: unknown): EspalierError {
   return new EspalierError("mesh_update_refused", message, { cause });
-}
-
-/** A document would exceed what this replica keeps of one. The sender is not at fault. */
-export class DocumentFullError extends EspalierError {
-  constructor(message: string) {
-    super("mesh_update_refused", message);
-  }
 }
 
 /**

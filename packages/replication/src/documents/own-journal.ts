@@ -4,16 +4,11 @@ import { countFactOps } from "../facts/fact-ops.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import { FeedTable } from "./feed-table.ts";
-import {
-  type DocumentUpdate,
-  type FeedDeclaration,
-  type JournalFeed,
-  noteEntry,
-  type OwnJournalObserver,
-} from "./journal.ts";
+import { type FeedDeclaration, type JournalFeed, noteEntry, type OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
+import type { DocumentUpdate } from "./replicated-documents.ts";
 import { SettledItems } from "./settled-items.ts";
 
 /** Pending entries are committed before they grow beyond this. */

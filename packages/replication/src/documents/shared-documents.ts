@@ -11,7 +11,7 @@ import {
   Item,
   type Skip,
 } from "yjs";
-import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./journal.ts";
+import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
 
 /** Documents that are attached at a time. */
 export const maxSharedDocuments = 64;

@@ -2,7 +2,7 @@ import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from 
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
-import type { SnapshotSink } from "../replica-ports.ts";
+import type { FoldStatement, SnapshotSink } from "../replica-ports.ts";
 import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, never } from "./engine-epoch.ts";
 import type { FactEntry } from "./fact-item.ts";
 import {
@@ -31,16 +31,6 @@ export interface FoldState {
    * was skipped that may still be filled. `loading`: waits for a snapshot.
    */
   readonly progress: "current" | "waiting" | "open" | "loading";
-}
-
-/** A statement about a settled target that another replica can compare with its own. */
-export interface FoldStatement {
-  readonly target: string;
-  readonly epoch: string;
-  readonly sequence: number;
-  readonly isComplete: boolean;
-  readonly blocks: number;
-  readonly digest: readonly [number, number];
 }
 
 /** Why the state of targets must be fetched from another replica. */

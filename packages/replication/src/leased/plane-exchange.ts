@@ -40,6 +40,17 @@ export interface PlaneExchange {
   receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received | undefined;
 }
 
+/** The gauges of a replica as their carriers to other replicas see them. They go ahead of everything else. */
+export interface LoadExchange extends PlaneExchange {
+  /** With many peers, changes are gathered for longer. */
+  setPeerCount(count: number): void;
+  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received;
+  /** Whether an origin is heard and has reported each of its targets. */
+  hasAllOf(origin: Origin): boolean;
+  /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
+  originGone(origin: Origin): void;
+}
+
 /**
  * Makes one exchange of several; the first byte of a frame says which one it is for. Frames of other kinds are ignored.
  */

@@ -1,7 +1,7 @@
 import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/core";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
-import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
+import type { LoadExchange } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 import {
   type LoadFrame,
@@ -14,17 +14,6 @@ import {
 import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
 import { type LoadOrigin, PeerGauges } from "./peer-gauges.ts";
-
-/** The gauges of a replica as their carriers to other replicas see them. They go ahead of everything else. */
-export interface LoadExchange extends PlaneExchange {
-  /** With many peers, changes are gathered for longer. */
-  setPeerCount(count: number): void;
-  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received;
-  /** Whether an origin is heard and has reported each of its targets. */
-  hasAllOf(origin: Origin): boolean;
-  /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
-  originGone(origin: Origin): void;
-}
 
 /** Bounds and times of the load plane; see also `PeerGaugesLimits`. Times in milliseconds on the monotonic clock. */
 export type LoadLimits = Readonly<typeof defaultLoadLimits>;

@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import * as Y from "yjs";
-import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/journal.ts";
+import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/replicated-documents.ts";
 import type { Origin } from "../origin.ts";
 
 /** The sections of an overview, a key of its map each. */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { applyUpdate, Doc, encodeStateVector } from "yjs";
-import type { ReplicatedDocuments } from "../../src/documents/journal.ts";
+import type { ReplicatedDocuments } from "../../src/documents/replicated-documents.ts";
 
 /**
  * A hash of what a replica's journal says to whoever fetches it: its writer's clock and all live items in order, as stock Yjs

@@ -1,8 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { DocumentUpdate, JournalObserver } from "../../src/documents/journal.ts";
+import type { JournalObserver } from "../../src/documents/journal.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";

@@ -1,9 +1,10 @@
 import { asRouterId } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, Doc, mergeUpdates } from "yjs";
-import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
+import type { FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
 import { itemKind } from "../../src/documents/journal-log.ts";
 import { type JournalLimits, Journals } from "../../src/documents/journal-store.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import { type CheckpointEntry, type FactEntry, type FactRecord, readFactItem } from "../../src/facts/fact-item.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import type { Origin } from "../../src/origin.ts";

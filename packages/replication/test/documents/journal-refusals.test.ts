@@ -2,7 +2,7 @@ import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import { journalClient, maxStatementLength } from "../../src/documents/journal-log.ts";
-import { DocumentFullError } from "../../src/documents/journal-store.ts";
+import { DocumentFullError } from "../../src/documents/replicated-documents.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";
 import {

@@ -1,12 +1,12 @@
 import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { DocumentUpdate } from "../../src/documents/journal.ts";
 import { JournalDocument } from "../../src/documents/journal-document.ts";
 import { journalName, maxStatementLength } from "../../src/documents/journal-log.ts";
 import { defaultJournalLimits } from "../../src/documents/journal-store.ts";
 import { maxCommitBytes, maxPlacementItemBytes, OwnJournal } from "../../src/documents/own-journal.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import { maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { checkpoint, claimOf, feedOf, originOf, record, storeOf } from "./journal-fixtures.ts";
 

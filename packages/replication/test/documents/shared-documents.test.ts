@@ -1,8 +1,8 @@
 import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import type { DocumentUpdate } from "../../src/documents/journal.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import { maxSharedDocuments } from "../../src/documents/shared-documents.ts";
 import { claimOf, feedOf, record, storeOf, wholeUpdate } from "./journal-fixtures.ts";
 

@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import * as Y from "yjs";
-import type { DocumentUpdate } from "../../src/documents/journal.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import {
   createOverviewDocument,
   maxOverviewSectionBytes,

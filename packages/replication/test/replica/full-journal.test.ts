@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { DocumentFullError } from "../../src/documents/journal-store.ts";
+import { DocumentFullError } from "../../src/documents/replicated-documents.ts";
 import { chainOf, createNode, join, type Node, store, tellMembers } from "./replica-pair.ts";
 
 const chains = Array.from({ length: 60 }, (_, seed) => chainOf(seed, 32));
